@@ -1,7 +1,7 @@
 """Run a loop against a function that workers evaluate.
 
 Everything is asked and told in the thread that calls :func:`run_async`. A result is told when it
-comes; a query whose evaluation fails for good is told to have failed.
+arrives; a query whose evaluation fails for good is recorded as failed.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ __all__ = ["AsyncResult", "TaskReport", "one_thread_each", "run_async"]
 
 
 class Workers:
-    """An executor that is replaced when it breaks, if it can be.
+    """An executor that is replaced when it breaks, if possible.
 
     Args:
-        given: The executor, or what makes one.
+        given: The executor, or a function that makes one.
     """
 
     def __init__(self, given: Executor | Callable[[], Executor]) -> None:
@@ -85,7 +85,7 @@ class Workers:
         self._make = _maker_of(given) if isinstance(given, Executor) else given
         self.current = given if isinstance(given, Executor) else given()
         self._own = [] if isinstance(given, Executor) else [self.current]
-        self._retired: list[Executor] = []  # a task hangs in them
+        self._retired: list[Executor] = []  # executors in which a task hangs
         self._hung: list[Executor] = []
         self.num_replaced = 0
 
@@ -96,9 +96,9 @@ class Workers:
         except BrokenExecutor as error:
             if self._make is None:
                 raise RuntimeError(
-                    f"the executor {self.current!r} broke, and how to make another is not known. "
-                    "What was on its way is pending; pass a function that makes an executor, and "
-                    "call run_async again."
+                    f"the executor {self.current!r} broke, and it is not known how to make "
+                    "another. The queries in flight are pending; pass a function that makes an "
+                    "executor, and call run_async again."
                 ) from error
             self._replace(self._make)
             return self.current.submit(function, *arguments)
@@ -110,14 +110,14 @@ class Workers:
             self._retired.append(executor)
 
     def kill_retired(self, in_use: set[Executor | None]) -> None:
-        """Kill the processes of executors in which nothing but what hangs is left."""
+        """Kill the processes of executors in which only tasks that hang are left."""
         for executor in [each for each in self._retired if each not in in_use]:
             self._retired.remove(executor)
             self._hung.append(executor)
             _kill(executor)
 
     def close(self) -> None:
-        """Shut down what was made here."""
+        """Shut down the executors that were made here."""
         self.kill_retired(set())
         for executor in self._own:
             executor.shutdown(wait=executor not in self._hung, cancel_futures=True)
@@ -129,7 +129,7 @@ class Workers:
 
 
 def _maker_of(executor: Executor) -> Callable[[], Executor] | None:
-    """Return what makes an executor like one of the standard library; None for others."""
+    """Return a function that makes an executor like this one; None outside the standard library."""
     attributes = vars(executor)
     names = {"_max_workers": "max_workers", "_initializer": "initializer", "_initargs": "initargs"}
     if type(executor) is ProcessPoolExecutor:
@@ -152,7 +152,7 @@ STATES = ("told", "failed", "pending", "retracted")
 
 @dataclass(frozen=True)
 class TaskReport:
-    """What became of one query.
+    """The report on one query.
 
     Attributes:
         query_id: The query's id.
@@ -169,11 +169,11 @@ class TaskReport:
 
 @dataclass(frozen=True, eq=False)
 class AsyncResult:
-    """What a run on workers did.
+    """The result of a run on workers.
 
     Attributes:
         history: The loop's history.
-        tasks: One report a query, in asking order.
+        tasks: One report per query, in the order in which they were asked.
         num_replaced: How often the workers were replaced, because one died or hung.
         stopped: Why the run ended before ``num_rounds``, if :class:`~botorch_bandits.StopRun` or
             ``stop_after_no_gain`` or ``stop_below`` ended it; otherwise None.
@@ -185,7 +185,7 @@ class AsyncResult:
     stopped: str | None = None
 
     def __repr__(self) -> str:
-        """Counts, since a run may have thousands of tasks."""
+        """Show counts, since a run may have thousands of tasks."""
         shown = [state for state in STATES if state != "retracted" or self.count(state)]
         counts = ", ".join(f"{self.count(state)} {state}" for state in shown)
         stopped = "" if self.stopped is None else f", stopped: {self.stopped}"
@@ -195,7 +195,7 @@ class AsyncResult:
         """Return how many queries are ``"told"``, ``"failed"``, ``"pending"`` or ``"retracted"``.
 
         Raises:
-            ValueError: If the state is another.
+            ValueError: If the state is none of these.
         """
         check_one_of("state", state, STATES)
         return Counter(task.state for task in self.tasks)[state]
@@ -218,66 +218,68 @@ def run_async(
     on_round: Callable[[Query, Event], Any] | None = None,
     shown: Callable[[BanditLoop], Mapping[str, float | str]] = progress_of,
 ) -> AsyncResult:
-    """Ask, have workers evaluate, and tell, with several queries on their way at once.
+    """Ask, have workers evaluate, and tell, with several queries in flight at once.
 
-    An evaluation fails if the function raises, returns what is no reward or its worker dies.
-    ``on_error`` says what happens then, as in :func:`run`; the default tries once more, records a
-    second failure and goes on. With a worker of a process pool all tasks of the pool die; they are
-    run again one by one, so that only those at fault are counted. A result that comes after its
-    query failed is dropped.
+    An evaluation fails if the function raises, if it returns something that is not a reward, or if
+    its worker dies. ``on_error`` sets what happens then, as in :func:`run`; the default tries once
+    more, records a second failure and continues. If a worker of a process pool dies, all tasks of
+    the pool die with it; they are run again one by one, so that only those at fault are counted. A
+    result that arrives after its query failed is dropped.
 
-    Queries that the loop's history has pending are evaluated first. If the run is interrupted, what
-    is on its way stays pending, so calling this again, also on a loop that was opened again from
-    its journal, goes on.
+    Queries that are pending in the loop's history are evaluated first. If the run is interrupted,
+    the queries in flight stay pending. Another call, also on a loop that was reopened from its
+    journal, continues the run.
 
     Args:
         loop: The loop; it continues from its history.
-        function: From the argument that :func:`run` gives (a dictionary of named values on a
+        function: Maps the argument that :func:`run` gives (a dictionary of named values on a
             :class:`~botorch_bandits.Space`, otherwise a float64 tensor of one dimension, with the
-            context in front if there is one) to a reward, or to a pair of reward and constraint
-            values; in :class:`~botorch_bandits.evaluation.ByRound` it is told the round, too. It
-            should draw its random numbers from a
-            generator of its own: threads share torch's global one with the loop, which seeds it.
+            context, if any, in front) to a reward, or to a pair of reward and constraint values.
+            Wrapped in :class:`~botorch_bandits.evaluation.ByRound`, it receives the round, too. It
+            should draw its random numbers from a generator of its own: threads share torch's global
+            one with the loop, which seeds it.
         executor: A ``concurrent.futures`` executor of threads or processes,
             ``client.get_executor()`` of ``dask.distributed``, or a function that makes an executor.
             Executors of the standard library, and those that a function makes, are replaced when
             they break or a task hangs.
-        max_pending: How many queries may be on their way at once; at most the number of workers,
-            for waiting counts as running. With ``Censored`` feedback, queries that were given up
-            take no place.
-        num_rounds: How many rounds to add, beside the queries that were left pending.
-        contexts: For a loop with contexts: one row a round (the first row is round 1 of the loop),
-            or a function from the round to its context.
+        max_pending: How many queries may be in flight at once; at most the number of workers,
+            because a waiting task counts as running. With ``Censored`` feedback, queries that were
+            given up do not count.
+        num_rounds: How many rounds to add, in addition to the queries that were left pending.
+        contexts: For a loop with contexts: one row per round (the first row is round 1 of the
+            loop), or a function from the round to its context.
         restriction: What rounds may choose from; see :func:`run`.
-        timeout: After how many seconds a task has failed, without another try. A process that
-            hangs is killed when the other tasks of its pool have ended; a thread cannot be.
-        on_error: ``"raise"``, ``"skip"`` or ``"retry:N"``; see :func:`run`. With ``"raise"`` what
-            else is on its way stays pending. Where failures are recorded, as many in a row as
-            twice ``max_pending``, and at least ten, end the run. Results that came together with
-            the one that ends it are told or recorded first.
-        stop_after_no_gain: Ask no further query while the last so many rounds have brought no
-            better reward; see :func:`run`. What is on its way is waited for first, and may change
-            that.
+        timeout: The number of seconds after which a task counts as failed, without another try. A
+            process that hangs is killed when the other tasks of its pool have ended; a thread
+            cannot be killed.
+        on_error: ``"raise"``, ``"skip"`` or ``"retry:N"``; see :func:`run`. With ``"raise"``, the
+            other queries in flight stay pending. If failures are recorded, ``2 * max_pending`` of
+            them in a row, and at least ten, end the run. Results that arrived together with the one
+            that ends it are told or recorded first.
+        stop_after_no_gain: Ask no further query while the last ``stop_after_no_gain`` rounds have
+            brought no better reward; see :func:`run`. The run first waits for the queries in
+            flight, which may change that.
         stop_below: Ask no further query while the certificate of what arrived is at most this
-            number; see :func:`run`. What is on its way is waited for first, and may change that.
+            number; see :func:`run`. The run first waits for the queries in flight, which may change
+            that.
         progress: Show a progress bar with the best reward so far and counts of queries.
         on_round: Called with each query and its outcome or failure. Raising
-            :class:`~botorch_bandits.StopRun` in it ends the run, after what is on its way.
-        shown: What the progress bar shows, beside the number of pending queries.
+            :class:`~botorch_bandits.StopRun` in it ends the run after the queries in flight.
+        shown: What the progress bar shows in addition to the number of pending queries.
 
     Warns:
-        EvaluationFailedWarning: If a query failed and the run goes on. A query has failed, too, if
-            the loop refuses what the function returned (no constraint values, or an outcome below
-            the minimum of ``Censored``).
+        EvaluationFailedWarning: If a query failed and the run continues. A query also fails if the
+            loop refuses what the function returned (no constraint values, or an outcome below the
+            minimum of ``Censored``).
 
     Raises:
-        RuntimeError: If the executor breaks and cannot be replaced. What was on its way stays
+        RuntimeError: If the executor breaks and cannot be replaced. The queries in flight stay
             pending.
         EvaluationError: If too many evaluations in a row failed.
         Exception: What the function raised, if ``on_error`` is ``"raise"``.
         TypeError: If an argument is of the wrong kind. Nothing is asked then.
         ValueError: If there are fewer rounds left than asked for, or contexts are missing, not
-            wanted or too few. Nothing is asked then.
+            expected or too few. Nothing is asked then.
 
     Example:
         >>> from concurrent.futures import ThreadPoolExecutor
@@ -312,8 +314,8 @@ def run_async(
     horizon = loop.settings.horizon
     if horizon is not None and num_asked + num_rounds > horizon:
         raise ValueError(
-            f"num_rounds is {num_rounds}, but of horizon={horizon} rounds {num_asked} were asked "
-            "already. Ask for fewer, or build a loop with a larger horizon."
+            f"num_rounds is {num_rounds}, but {num_asked} of the horizon={horizon} rounds were "
+            "asked already. Ask for fewer, or build a loop with a larger horizon."
         )
     endings = Endings(loop, stop_after_no_gain, stop_below)
     left = loop.history.pending()
@@ -327,7 +329,7 @@ def run_async(
 
 
 class _Task:
-    """A query, and what was tried to evaluate it."""
+    """A query, and the tries to evaluate it."""
 
     def __init__(self, query: Query) -> None:
         self.query = query
@@ -359,8 +361,8 @@ class _Run:
         self.restriction: Restrictions | None = None
         self.shown: Callable[[BanditLoop], Mapping[str, float | str]] = progress_of
         self.stopped: str | None = None
-        self.error: Exception | None = None  # ends the run, once what has come is told
-        self.run_id = uuid.uuid4().hex  # Dask takes equal calls for one
+        self.error: Exception | None = None  # ends the run once the results that arrived are told
+        self.run_id = uuid.uuid4().hex  # Dask treats equal calls as one
         self.tasks: list[_Task] = []
         self.running: dict[Future[Any], _Task] = {}
         self.waiting: deque[_Task] = deque()
@@ -382,7 +384,7 @@ class _Run:
                 ):
                     if task is None:
                         no_gain = self.endings.reason()
-                        if no_gain is not None:  # what is on its way may change that
+                        if no_gain is not None:  # the queries in flight may change that
                             break
                         num_rounds -= 1
                         round_number = self.loop.history.num_queries + 1
@@ -479,7 +481,7 @@ class _Run:
         except (TypeError, ValueError) as error:
             if loop.history.state(query_id) == "pending":
                 self._fail(task, f"the loop refused the result: {error}")
-            else:  # somebody else told it, or that it failed
+            else:  # another caller told it, or told that it failed
                 task.reasons.append(f"a second result was dropped: {error}")
                 self.bar.advance(1, **self._shown())
         else:
@@ -497,9 +499,9 @@ class _Run:
         """Record that a query failed, or end the run with its error."""
         task.reasons.append(reason)
         state = self.loop.history.state(task.query.id)
-        if state == "failed":  # somebody else said so
+        if state == "failed":  # another caller recorded it
             self._note(task, self.loop.tell_failed(task.query.id))
-        if state != "pending":  # or told it, and may have withdrawn it again
+        if state != "pending":  # told meanwhile, and perhaps retracted
             return
         try:
             self.keeper.check(task.query, error or EvaluationError(reason))
@@ -527,7 +529,7 @@ class _Run:
         now = time.monotonic()
         overdue = [f for f, t in self.running.items() if now - t.started >= self.timeout]
         for future in overdue:
-            if future.done():  # it came at the last moment; the next turn takes it
+            if future.done():  # it arrived at the last moment; the next turn takes it
                 continue
             future.cancel()
             task = self.running.pop(future)
@@ -542,7 +544,7 @@ class _Run:
 
 
 def as_plain(argument: Tensor | dict[str, Any]) -> Any:
-    """Return the argument of a function as it travels to a worker: numpy arrays for tensors."""
+    """Return a function's argument in the form sent to a worker: numpy arrays for tensors."""
     if isinstance(argument, Tensor):
         return argument.cpu().numpy()
     return {name: as_plain(v) if isinstance(v, Tensor) else v for name, v in argument.items()}
@@ -571,20 +573,20 @@ def outcome_of(returned: Any) -> tuple[float, list[float] | None]:
 def _evaluate(
     name: str, function: Callable[..., Any], plain: Any, *round_number: int
 ) -> tuple[float, list[float] | None]:
-    """Evaluate in a worker; only plain numbers travel back, or an error.
+    """Evaluate in a worker, and return plain numbers or raise an error.
 
     Args:
         name: Different in each call.
-        function: The user's.
+        function: The user's function.
         plain: Its argument, see :func:`as_plain`.
-        round_number: The round, if it is told that.
+        round_number: The round, if the function receives it.
     """
     try:
         returned = function(from_plain(plain), *round_number)
     except Exception as error:
         try:
             pickle.loads(pickle.dumps(error))
-        except Exception:  # it would not come back, and take the pool of processes with it
+        except Exception:  # it could not be sent back, and would break the process pool
             raise RuntimeError(reason_of(error)) from None
         raise
     try:

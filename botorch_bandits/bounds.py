@@ -78,7 +78,7 @@ def read_bounds(name: str, bounds: Any) -> Tensor:
 
 
 def check_no_names(name: str, bounds: Any) -> None:
-    """Raise if bounds have names, which a box has not."""
+    """Raise if bounds have names, which a box does not support."""
     if isinstance(bounds, Mapping):
         raise TypeError(
             f"{name} is a dictionary, but the dimensions of a box have no names. Named parameters "
@@ -97,7 +97,7 @@ def rows_in_lists(name: str, bounds: Any) -> Any:
 
 
 def other_reading(rows: Tensor, has_pairs: bool) -> str:
-    """Say what to do about bounds that are none, as they were read."""
+    """Say what to do about invalid bounds, as they were read."""
     if rows.shape != (2, 2) or not bool((rows[:, 0] < rows[:, 1]).all()):
         return "Leave a constant dimension out of the box."
     if has_pairs:  # the lists that the tuples would have to be

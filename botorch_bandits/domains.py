@@ -61,18 +61,18 @@ TIE_TOLERANCE = 1e-9
 the offset, and at least to the unit; see :class:`ValueScale`."""
 
 ROUNDING = 8.0 * torch.finfo(DTYPE).eps
-"""What adding an offset may cost, relative to it."""
+"""The relative error that adding an offset may cause."""
 
 
 class ValueScale(NamedTuple):
-    """In which unit acquisition values are counted, and from where.
+    """The unit and the origin of acquisition values.
 
-    An acquisition function with an attribute ``value_scale`` says so; see
+    An acquisition function states them in its attribute ``value_scale``; see
     :func:`first_of_the_largest`. Those of this package in outcome units count prior standard
     deviations from the prior mean.
 
     Attributes:
-        offset: What a value is that says nothing, such as the prior mean.
+        offset: The value without information, such as the prior mean.
         unit: A difference that matters; positive.
     """
 
@@ -80,7 +80,7 @@ class ValueScale(NamedTuple):
     unit: float = 1.0
 
     def tolerance(self, largest: float) -> float:
-        """Return by how much a value may miss the largest and count as equal.
+        """Return how far a value may be below the largest and still count as equal.
 
         Args:
             largest: The largest value.
@@ -90,10 +90,10 @@ class ValueScale(NamedTuple):
 
 
 def value_scale_of(acquisition: AcquisitionFunction) -> ValueScale | None:
-    """Return the scale of an acquisition function's values, if it says what that is.
+    """Return the scale of an acquisition function's values, if it states one.
 
     Args:
-        acquisition: Of this package or any other.
+        acquisition: An acquisition function of this package or any other.
     """
     scale = getattr(acquisition, "value_scale", None)
     return scale if isinstance(scale, ValueScale) else None
@@ -115,9 +115,9 @@ class Integral:
 class Domain(ABC):
     """A set of points in ``d`` dimensions from which the bandit chooses.
 
-    A set of your own is a subclass with ``dim``, :meth:`sample`, :meth:`maximize` and
-    :meth:`check_point`. The rest is needed where its description says so. A journal records its
-    class and attributes, so keep in attributes what tells two sets apart.
+    To define your own set, write a subclass with ``dim``, :meth:`sample`, :meth:`maximize` and
+    :meth:`check_point`. The descriptions of the other methods say when they are needed. A journal
+    records the class and its attributes, so attributes must distinguish two sets.
 
     Attributes:
         dim: ``d``.
@@ -135,7 +135,7 @@ class Domain(ABC):
         """Draw points uniformly at random, with replacement.
 
         Args:
-            num_points: How many.
+            num_points: The number of points.
             generator: A CPU generator; torch's global one if omitted.
 
         Returns:
@@ -146,11 +146,11 @@ class Domain(ABC):
     def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
         """Maximize a ``q = 1`` acquisition function over the domain.
 
-        The caller's random numbers are left alone: equal seeds give equal answers.
+        The global random state is not used: equal seeds give equal results.
 
         Args:
             acquisition: Evaluated on ``b x 1 x d`` tensors.
-            seed: Seeds whatever the optimizer draws.
+            seed: The seed of everything that the optimizer draws.
 
         Returns:
             The maximizer, a ``d``-dimensional tensor, and the value there.
@@ -194,7 +194,7 @@ class Domain(ABC):
         """
 
     def decode(self, x: Any) -> dict[str, Any] | None:
-        """Return a point by names and in native values; None where the domain has no names.
+        """Return the native values of a point by name; None if the domain has no names.
 
         Args:
             x: A point, ``d``-dimensional.
@@ -202,9 +202,9 @@ class Domain(ABC):
         return None
 
     def recorded_parts(self) -> dict[str, Any]:
-        """Return what tells this set from others, by name; a journal records it.
+        """Return the parts that identify this set, by name; a journal records them.
 
-        That is the attributes with the names of the constructor's arguments, or all of them.
+        These are the attributes with the names of the constructor's arguments, or all of them.
         """
         known = inspect.signature(type(self)).parameters
         parts = {key: getattr(self, key) for key in known if hasattr(self, key)}
@@ -242,7 +242,7 @@ def first_of_the_largest(
     Args:
         values: ``batch_shape x num_arms`` acquisition values.
         check: Refuse values that are not finite; a GPU must be waited for then.
-        scale: In which unit the values are, and from where; unit 1 and offset 0 if omitted.
+        scale: The unit and the offset of the values; 1 and 0 if omitted.
         among: Indices (int64), in order, to choose from; the others' values do not matter.
 
     Returns:
@@ -282,15 +282,15 @@ class Arms(Domain):
     first whose value is within ``1e-9 * max(unit, |largest value - offset|)`` of the largest. Two
     correct programs that round differently therefore choose the same arm. For acquisition functions
     in outcome units the unit is the prior standard deviation and the offset the prior mean, so that
-    the choice does not depend on the unit of the outcomes. A function that says nothing of its
-    scale (see :class:`ValueScale`) has the offset 0 and the unit 1, or that of its largest absolute
-    value where this is less.
+    the choice does not depend on the unit of the outcomes. A function that does not state its scale
+    (see :class:`ValueScale`) has the offset 0 and the unit 1, or its largest absolute value if this
+    is smaller.
 
     Args:
-        choices: A ``num_arms x d`` tensor or nested sequence, one arm a row, all distinct.
+        choices: A ``num_arms x d`` tensor or nested sequence, one arm per row, all distinct.
 
     Raises:
-        TypeError: If ``choices`` is a tensor of another dtype than float64.
+        TypeError: If ``choices`` is a tensor whose dtype is not float64.
         ValueError: If it is empty, not a matrix, not finite, or two rows are equal.
 
     Example:
@@ -413,23 +413,22 @@ _HASH_FACTOR = 0x1E3779B97F4A7C15
 
 
 class Box(Domain):
-    """A box ``[low, high]^d``, with integer dimensions if asked for.
+    """A box ``[low, high]^d``, optionally with integer dimensions.
 
     Args:
-        bounds: One ``(low, high)`` tuple a dimension, as in ``[(-5.0, 10.0), (0.0, 15.0)]``; or
+        bounds: One ``(low, high)`` tuple per dimension, as in ``[(-5.0, 10.0), (0.0, 15.0)]``; or
             BoTorch's layout, lower bounds first: a ``2 x d`` tensor, array or nested list. See
-            :meth:`from_pairs` for pairs that are no tuples.
-        integer_dims: Indices of the dimensions that take whole numbers only; their bounds must
-            be whole numbers.
-        num_restarts: Starting points of the acquisition's local optimization.
-        raw_samples: Quasi-random points from which the starting points are chosen.
-        inequality_constraints: As ``optimize_acqf`` takes them: ``(indices, coefficients, rhs)``
+            :meth:`from_pairs` for pairs that are not tuples.
+        integer_dims: Indices of the integer dimensions; their bounds must be integers.
+        num_restarts: The number of starting points of the acquisition's local optimization.
+        raw_samples: The number of quasi-random points from which these are chosen.
+        inequality_constraints: In the format of ``optimize_acqf``: ``(indices, coefficients, rhs)``
             triples, each for ``sum(coefficients * x[indices]) >= rhs``.
         equality_constraints: Triples for ``sum(coefficients * x[indices]) == rhs``, on continuous
             dimensions.
         nonlinear_inequality_constraints: ``(function, True)`` pairs; the function maps a point, a
-            vector of ``d`` coordinates, to a number that is at least 0 where it is feasible, in
-            torch so that it has a gradient. A journal has its name, so define it in a module.
+            vector of ``d`` coordinates, to a number that is at least 0 if it is feasible, in torch
+            so that it has a gradient. A journal records its name, so define it in a module.
 
     Raises:
         TypeError: If ``bounds`` is a tensor of another dtype than float64.
@@ -492,7 +491,7 @@ class Box(Domain):
     def _constrain(
         self, inequality: Any, equality: Any, nonlinear: Any, names: tuple[str, ...] = ()
     ) -> None:
-        """Take in constraints; :attr:`feasible` is None without any."""
+        """Set the constraints; :attr:`feasible` is None without any."""
         self.inequality_constraints = read_linear("inequality_constraints", inequality, self.dim)
         self.equality_constraints = read_linear("equality_constraints", equality, self.dim)
         self.nonlinear_inequality_constraints = read_nonlinear(
@@ -508,11 +507,11 @@ class Box(Domain):
 
     @property
     def constraints(self) -> dict[str, Any]:
-        """The constraints by the names of their arguments, those that there are."""
+        """The given constraints by the names of their arguments."""
         return {name: each for name in CONSTRAINTS if (each := getattr(self, name))}
 
     def recorded_parts(self) -> dict[str, Any]:
-        """See :meth:`Domain.recorded_parts`; without constraints there is nothing of them."""
+        """See :meth:`Domain.recorded_parts`; missing constraints are left out."""
         parts = super().recorded_parts()
         return {k: part for k, part in parts.items() if k not in CONSTRAINTS or part}
 
@@ -525,7 +524,7 @@ class Box(Domain):
         raw_samples: int = 256,
         **constraints: Any,
     ) -> Box:
-        """Return the box of one ``(low, high)`` pair a dimension.
+        """Return the box of one ``(low, high)`` pair per dimension.
 
         Args:
             pairs: A ``d x 2`` tensor or array, or pairs in any iterable, such as a list of lists or
@@ -563,20 +562,20 @@ class Box(Domain):
         return f" {other_reading(rows, has_pairs=False)}"
 
     def __repr__(self) -> str:
-        """Show the bounds as the user would type them."""
+        """Show the box as Python code."""
         integer = f", integer_dims={self.integer_dims}" if self.integer_dims else ""
         return f"Box({self.bounds.tolist()}{integer}{constraints_text(self.constraints)})"
 
     @property
     def discrete_dims(self) -> tuple[int, ...]:
-        """The dimensions that take finitely many values; of a box, those with whole numbers."""
+        """The dimensions that take finitely many values; in a box, the integer dimensions."""
         return tuple(self.num_values)
 
     @property
     def volume(self) -> float:
         """The product of the side lengths; a discrete dimension counts its values.
 
-        With constraints it is the share of that which is feasible, an estimate.
+        With constraints, it is an estimate of the feasible part of that volume.
         """
         if self.feasible is not None:
             return self.integrate(lambda X: X.new_ones(len(X))).value
@@ -603,13 +602,14 @@ class Box(Domain):
         Without discrete dimensions this is ``optimize_acqf``. With at most 16 combinations of
         discrete values it is ``optimize_acqf_mixed`` over all of them, otherwise
         ``optimize_acqf_mixed_alternating``. An acquisition function with a tensor ``choices`` can
-        be evaluated there only, and is maximized there. One with a ``gen_candidates`` of its own
-        is optimized with that generator in place of BoTorch's, where BoTorch lets one choose. One
-        with an ``X_baseline`` is evaluated near the best of these points, too, as often as at
-        random. Under constraints it is ``optimize_acqf`` with these, from feasible points.
+        be evaluated only at these points, and is maximized over them. One with its own
+        ``gen_candidates`` is optimized with that generator instead of BoTorch's, where BoTorch
+        supports this. One with an ``X_baseline`` is also evaluated near the best of these points,
+        as often as at random points. Under constraints it is ``optimize_acqf`` with these, from
+        feasible points.
         """
         choices = getattr(acquisition, "choices", None)
-        if choices is not None:  # it lives on a finite set of points of the box
+        if choices is not None:  # it is defined only on a finite set of points of the box
             if self.feasible is not None:
                 self.feasible.check_choices(choices)
             return Arms(choices).maximize(acquisition, seed)
@@ -630,7 +630,7 @@ class Box(Domain):
             own["options"] = {**common["options"], **near}
         scale = value_scale_of(acquisition) or ValueScale()
         is_ordinary = 1.0 / ORDINARY <= scale.unit <= ORDINARY and abs(scale.offset) <= ORDINARY
-        if is_ordinary:  # as it is, to the last bit
+        if is_ordinary:  # unchanged, to the last bit
             scale = ValueScale()
         else:
             acquisition = Rescaled(acquisition, scale.offset, scale.unit)
@@ -812,7 +812,7 @@ class Box(Domain):
         return ToBox(low, side)
 
     def few_points(self) -> Arms | None:
-        """Return all points if they are so few that all are looked at; of a box never."""
+        """Return all points if they are few enough to evaluate all; a box never does."""
         return None
 
     @property
@@ -821,7 +821,7 @@ class Box(Domain):
         return ()
 
     def _discrete_values(self) -> dict[int, list[float]]:
-        """Return the values of discrete dimensions, but of those with a great many."""
+        """Return the values of discrete dimensions, except those with too many."""
         unordered = self.unordered_dims
         return {
             i: self.values_of(i)
@@ -831,7 +831,7 @@ class Box(Domain):
 
 
 LARGEST_MIXED = 16
-"""Up to so many combinations of discrete values, each has an optimization of the rest."""
+"""With at most this many combinations of discrete values, the rest is optimized for each."""
 
 LARGEST_LISTED = 100_000
 """A discrete dimension with more values is searched as an interval, and rounded at the end. BoTorch

@@ -1,7 +1,7 @@
 """Run a loop against a function, and account for regret.
 
-:func:`run` asks, evaluates and tells, with delays if there are any; a :class:`RunResult` has what
-was asked, what came back, and the regret where the optimum is known.
+:func:`run` asks, evaluates and tells, with delays if there are any; a :class:`RunResult` holds the
+queries, their outcomes, and the regret if the optimum is known.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ def check_contexts(
         contexts: A matrix with one row a round, a function from the round to its context, or None.
         context_dim: The loop's.
         num_asked: How many rounds the loop has been asked for.
-        num_rounds: How many are to be played.
+        num_rounds: How many rounds are to be played.
 
     Raises:
         TypeError: If they are neither numbers nor a function, or a tensor of another dtype.
-        ValueError: If they are missing or not wanted, not finite rows of ``context_dim`` numbers,
+        ValueError: If they are missing or not expected, not finite rows of ``context_dim`` numbers,
             or too few.
     """
     if context_dim == 0:
@@ -82,7 +82,7 @@ def check_contexts(
             )
         return None
     if num_rounds == 0:
-        return None  # queries that were left pending have theirs
+        return None  # queries that were left pending have their contexts
     if contexts is None:
         raise ValueError(
             f"contexts is missing: the loop has context_dim={context_dim}. Pass a matrix with one "
@@ -113,12 +113,12 @@ def context_of(contexts: Contexts | None, round_number: int) -> Tensor | None:
 
 
 Restrictions: TypeAlias = Callable[[int], Mapping[str, Any] | None]
-"""From the round (from 1) to what :meth:`.BanditLoop.ask` is to be called with: ``available``,
-``fixed``, ``avoid`` and ``avoid_within``, as far as they restrict it."""
+"""Maps the round (from 1) to those of the arguments ``available``, ``fixed``, ``avoid`` and
+``avoid_within`` of :meth:`.BanditLoop.ask` that restrict it."""
 
 
 def limits_of(restriction: Restrictions | None, round_number: int) -> dict[str, Any]:
-    """Return what restricts a round, as arguments of ``ask``.
+    """Return the restriction of a round, as arguments of ``ask``.
 
     Args:
         restriction: What :func:`run` was given.
@@ -126,7 +126,7 @@ def limits_of(restriction: Restrictions | None, round_number: int) -> dict[str, 
 
     Raises:
         TypeError: If the function returned neither a dictionary nor None.
-        ValueError: If that has another name.
+        ValueError: If the dictionary has another key.
     """
     told = None if restriction is None else restriction(round_number)
     if told is None:
@@ -148,11 +148,11 @@ LIMITS = ("available", "fixed", "avoid", "avoid_within")
 
 @dataclass(frozen=True)
 class ByRound:
-    """A function that is told the round, too.
+    """A function that also receives the round.
 
     Attributes:
-        function: Called with what a function alone would be (see :func:`run`) and the round (from
-            1) in which the query was asked; returns what a function alone would.
+        function: Called with the argument of a plain function (see :func:`run`) and the round (from
+            1) in which the query was asked; returns what a plain function would.
 
     Example:
         >>> from botorch_bandits import Arms, BanditLoop, RandomSearch, run
@@ -175,7 +175,7 @@ Told: TypeAlias = tuple[Any, Any]
 
 
 def check_constraints(loop: BanditLoop, problem: Problem) -> None:
-    """Raise if a problem that says how many constraints it has does not fit the loop."""
+    """Raise if a problem that states its number of constraints does not fit the loop."""
     wanted = loop.history.num_constraints
     if wanted == 0 or not isinstance(problem, BaseTestProblem | ChangingProblem):
         return
@@ -223,7 +223,7 @@ def check_direction(loop: BanditLoop, problem: Any) -> None:
 
     Args:
         loop: The loop.
-        problem: Any; a user's function may be either.
+        problem: Any problem; a user's function may be either.
 
     Raises:
         ValueError: If so.
@@ -275,7 +275,7 @@ def true_constraints(problem: Problem, X: Tensor, rounds: list[int]) -> Tensor |
 def arms_evaluator(
     problem: ArmsProblem | ChangingProblem, loop: BanditLoop
 ) -> Callable[[BanditLoop, Problem, Query], Told]:
-    """Return what evaluates queries with the noise that a simulated replicate has."""
+    """Return a function that evaluates queries with the noise of a simulated replicate."""
     noise_std = problem.noise_std or 0.0
     noise = RandomBlocks([loop.settings.seed], "noise")
 
@@ -322,17 +322,18 @@ def known_optimum(problem: Problem) -> float | None:
 def optima_within(
     loop: BanditLoop, problem: Problem, queries: list[Query], known: Tensor | float | None
 ) -> Tensor | float | None:
-    """Return the best noiseless values of rounds, each of what it could choose from.
+    """Return the best noiseless value of each round among the points that it could choose.
 
     Args:
         loop: The loop.
-        problem: What it is run against; it knows its noiseless values if it is no plain function.
-        queries: Of the rounds.
-        known: The best values of the whole domain, one a round or one number; None if not known.
+        problem: The problem of the run; it knows its noiseless values unless it is a plain
+            function.
+        queries: The queries of the rounds.
+        known: The best values on the whole domain, one per round or one number; None if not known.
 
     Returns:
-        ``known`` if no round was restricted. None if it is None, or a round was restricted in
-        another way than to some arms or points. NaN where none of these is feasible.
+        ``known`` if no round was restricted. None if it is None, or if a round was restricted other
+        than to some arms or points. NaN where none of these is feasible.
     """
     restricted = [i for i, query in enumerate(queries) if query.is_restricted]
     if known is None or not restricted:
@@ -358,21 +359,21 @@ def optima_within(
 
 @dataclass(frozen=True, eq=False)
 class RunResult:
-    """What a run did, round by round. Every tensor has one entry a round.
+    """The result of a run, round by round. Every tensor has one entry per round.
 
     Attributes:
         history: The loop's history.
-        rewards: Observed rewards; NaN where the outcome has not arrived.
-        values: Noiseless rewards where the problem knows them, otherwise None.
-        optimal_value: The largest noiseless reward where the problem knows it, otherwise None. Of a
-            loop with ``maximize=False`` rewards are costs, and this is the least.
-        optimal_values: Where the reward depends on the round, or rounds could choose from some
-            arms or points only, the largest noiseless reward of each round; otherwise None.
-        arrivals: How many rounds of this run had been asked when each outcome arrived; infinite
-            where it has not. Without delays that is the round itself.
-        constraints: Observed constraint values, one row a round; NaN where the outcome has not
+        rewards: Observed rewards; NaN if the outcome has not arrived.
+        values: Noiseless rewards if the problem knows them, otherwise None.
+        optimal_value: The largest noiseless reward if the problem knows it, otherwise None. In a
+            loop with ``maximize=False``, rewards are costs, and this is the least one.
+        optimal_values: If the reward depends on the round, or rounds could choose only from some
+            arms or points, the largest noiseless reward of each round; otherwise None.
+        arrivals: How many rounds of this run had been asked when each outcome arrived; infinite if
+            it has not arrived. Without delays, this is the round itself.
+        constraints: Observed constraint values, one row per round; NaN if the outcome has not
             arrived. None for a loop without constraints.
-        constraint_values: Noiseless constraint values where the problem knows them, likewise;
+        constraint_values: Noiseless constraint values in the same shape if the problem knows them;
             otherwise None.
         stopped: Why the run ended before ``num_rounds``, if :class:`~botorch_bandits.StopRun` or
             ``stop_after_no_gain`` or ``stop_below`` ended it; otherwise None.
@@ -389,12 +390,12 @@ class RunResult:
     stopped: str | None = None
 
     def __repr__(self) -> str:
-        """Say how long it was, since its tensors may be long."""
+        """Show the number of rounds instead of the tensors, which may be long."""
         stopped = "" if self.stopped is None else f", stopped: {self.stopped}"
         return f"RunResult({len(self.rewards)} rounds, {self.history!r}{stopped})"
 
     def _repr_html_(self) -> str:
-        """Show what came of it, in a notebook."""
+        """Show a summary in a notebook."""
         arrived = self.rewards[~self.rewards.isnan()]
         has_optimum = self.values is not None and (
             self.optimal_values is not None or self.optimal_value is not None
@@ -415,13 +416,13 @@ class RunResult:
     def best_so_far(self) -> Tensor:
         """The largest reward that had arrived by each round; minus infinity before the first.
 
-        With ``maximize=False`` the least cost; infinity before the first.
+        With ``maximize=False``, this is the least cost, and infinity before the first outcome.
         """
         return self._sign * self._best_arrived(self._sign * self.rewards)
 
     @property
     def _sign(self) -> float:
-        """What makes of an outcome a reward."""
+        """The sign that turns an outcome into a reward."""
         return 1.0 if self.history.maximize else -1.0
 
     @property
@@ -430,11 +431,10 @@ class RunResult:
 
         With ``maximize=False`` it is the noiseless cost minus the least one.
 
-        Where the reward depends on the round this is the dynamic regret: the optimum is that of the
-        function of the round in which the query was asked. A round that could choose from some
-        arms or points only is measured against the best of these. With constraints it is measured
-        against the best feasible point, so it can be negative; look at ``constraint_values`` beside
-        it.
+        If the reward depends on the round, this is the dynamic regret: the optimum is that of the
+        function of the round in which the query was asked. A round that could choose only from some
+        arms or points is measured against the best of these. With constraints it is measured
+        against the best feasible point, so it can be negative; consider ``constraint_values``, too.
 
         Raises:
             ValueError: If the problem does not know both.
@@ -445,7 +445,7 @@ class RunResult:
             raise ValueError(
                 "regret needs a problem that knows its noiseless values and optimum, such as "
                 "those in botorch_bandits.problems, no contexts, and no rounds that were "
-                "restricted otherwise than to some arms or points."
+                "restricted other than to some arms or points."
             )
         return self._sign * (self.optimal_value - self.values)
 
@@ -486,52 +486,53 @@ def run(
 ) -> RunResult:
     """Ask, evaluate and tell for a number of rounds.
 
-    If the run is interrupted, the loop keeps everything that was told. Calling ``run`` again goes
-    on from there: it first evaluates the queries that were left without an outcome, so that the run
-    ends up as if nothing had happened.
+    If the run is interrupted, the loop keeps everything that was told. Calling ``run`` again
+    continues from there: it first evaluates the queries that were left without an outcome, so that
+    the result is the same as without the interruption.
 
-    An evaluation fails if the function raises, or returns what is no finite real number.
-    ``on_error`` says what happens then. A query that has failed is on record with the reason, and
-    the acquisition function keeps away from its point (see :meth:`.BanditLoop.tell_failed`).
+    An evaluation fails if the function raises, or returns something other than a finite real
+    number. ``on_error`` sets what happens then. A failed query is recorded with the reason, and the
+    acquisition function avoids its point (see :meth:`.BanditLoop.tell_failed`).
     ``KeyboardInterrupt`` and ``SystemExit`` always end the run. If the loop has a journal and
-    ``on_error`` is ``"skip"`` or ``"retry:N"``, a query in whose evaluation two processes ended (by
-    ``SystemExit``, a segmentation fault, a lack of memory) has failed, too, and the third run goes
-    on; ``<journal>.evaluating`` is there while a query is evaluated.
+    ``on_error`` is ``"skip"`` or ``"retry:N"``, a query during whose evaluation two processes ended
+    (by ``SystemExit``, a segmentation fault or a lack of memory) counts as failed, too, and the
+    third run continues. The file ``<journal>.evaluating`` exists while a query is evaluated.
 
     Args:
         loop: The loop; it continues from its history.
         problem: A BoTorch test problem to be maximized, or minimized if the loop has
             ``maximize=False`` (its noise is drawn from a stream of the
             loop's seed), an environment (:class:`~botorch_bandits.problems.ChangingProblem`, whose
-            function of a round answers the query that is asked in it, whenever that is told), or a
-            function of one argument that returns one number, any real one. On a
+            function in each round determines the outcome of the query asked in that round, even if
+            it is told later), or a function of one argument that returns one real number. On a
             :class:`~botorch_bandits.Space` the argument is a dictionary of named values, on a
             :class:`~botorch_bandits.Box` or :class:`~botorch_bandits.Arms` a one-dimensional
-            float64 tensor (``x.tolist()`` makes it a list). In :class:`ByRound` the function is
-            told the round, too. If the loop has constraints, so must the problem; BoTorch's slacks
-            are ``-g``. A function returns the reward and the constraint values then.
-        num_rounds: How many rounds to add, beside the queries that were left pending.
-        contexts: For a loop with contexts: one row a round (the first row is round 1 of the
+            float64 tensor (``x.tolist()`` makes it a list). Wrapped in :class:`ByRound`, the
+            function receives the round, too. If the loop has constraints, the problem must have
+            them, too; BoTorch's slacks are ``-g``. A function then returns the reward and the
+            constraint values.
+        num_rounds: How many rounds to add, in addition to the queries that were left pending.
+        contexts: For a loop with contexts: one row per round (the first row is round 1 of the
             loop), or a function from the round to its context. The problem is evaluated at
             ``(context, point)``.
-        restriction: What rounds may choose from, where it is not the whole domain: a function from
-            the round (from 1) to arguments of :meth:`.BanditLoop.ask`, such as
-            ``{"available": [0, 3]}``. It is asked anew for the rounds of a run that goes on.
-        delays: After how many rounds outcomes are told, such as ``PoissonDelay(10)``; at once if
-            omitted. Outcomes of one round are told in the order of their queries. What has not
-            arrived at the end stays pending.
+        restriction: What rounds may choose from, if it is not the whole domain: a function from the
+            round (from 1) to arguments of :meth:`.BanditLoop.ask`, such as ``{"available": [0,
+            3]}``. It is called again for the rounds of a run that continues.
+        delays: The number of rounds after which outcomes are told, such as ``PoissonDelay(10)``; if
+            omitted, they are told at once. Outcomes due in the same round are told in the order of
+            their queries. Queries whose outcomes have not arrived at the end stay pending.
         on_error: ``"raise"`` ends the run with the error of an evaluation that failed, and leaves
-            its query pending; the next call evaluates it once more, and if it fails again records
-            that and goes on. ``"skip"`` records each failure, with a warning
-            (:class:`~botorch_bandits.stopping.EvaluationFailedWarning`), and goes on; ten in a row
-            end the run. ``"retry:N"`` does so after N more tries.
-        stop_after_no_gain: Ask no further query once so many rounds have brought no better reward;
-            see :func:`.rounds_without_gain`. It follows from the history, so that a call with a
-            larger number goes on.
+            its query pending; the next call evaluates it once more, and if it fails again, records
+            the failure and continues. ``"skip"`` records each failure, with a warning
+            (:class:`~botorch_bandits.stopping.EvaluationFailedWarning`), and continues; ten
+            failures in a row end the run. ``"retry:N"`` does the same after N more tries.
+        stop_after_no_gain: Ask no further query once this number of rounds has brought no better
+            reward; see :func:`.rounds_without_gain`. The count follows from the history, so a call
+            with a larger number continues the run.
         stop_below: Ask no further query once the certificate of :meth:`.BanditLoop.recommend` is at
-            most this number, in the unit of outcomes: with the probability of the certificate no
-            point is then better than the recommended one by more. It follows from the history, so
-            that a run that goes on stops at the same place.
+            most this number, in the unit of outcomes: with the probability of the certificate, no
+            point is then better than the recommended one by more. The certificate follows from the
+            history, so a continued run stops at the same round.
         progress: Show a progress bar with the best reward so far and, with delays, the number of
             pending queries.
         on_round: Called with each query and its outcome or failure, once that is on record.
@@ -544,16 +545,16 @@ def run(
 
     Raises:
         ValueError: If the problem is to be minimized and the loop maximizes, or the other way
-            round; if it has not as many constraints as
-            the loop; if ``on_error`` is another text; if ``stop_after_no_gain`` is given and the
-            loop has contexts or forgets; if ``stop_below`` is given and no certificate can come of
-            the loop (with a model of yours that is known after the first outcome).
+            round; if the problem and the loop have different numbers of constraints; if
+            ``on_error`` is another string; if ``stop_after_no_gain`` is given and the loop has
+            contexts or forgets; if ``stop_below`` is given and the loop cannot have a certificate
+            (with a model of your own, this is known after the first outcome).
         EvaluationError: If the function returned no usable reward and ``on_error`` is ``"raise"``,
             or ten evaluations in a row failed.
-        BelowMinimumError: If a reward is below the minimum of ``Censored`` feedback, whatever
-            ``on_error`` is; its query stays pending.
-        TypeError: If the loop has constraints, and a function returns no pair.
-        Exception: Whatever the function raised, if ``on_error`` is ``"raise"``.
+        BelowMinimumError: If a reward is below the minimum of ``Censored`` feedback, regardless of
+            ``on_error``; its query stays pending.
+        TypeError: If the loop has constraints, and a function does not return a pair.
+        Exception: Any error that the function raised, if ``on_error`` is ``"raise"``.
 
     Example:
         >>> from gpytorch.kernels import RBFKernel
@@ -603,7 +604,7 @@ def run(
 
 
 class _Run:
-    """One call of :func:`run`: what was asked, and what is on its way."""
+    """One call of :func:`run`: the queries asked, and those in flight."""
 
     def __init__(
         self,
@@ -623,7 +624,7 @@ class _Run:
         self.shown: Callable[[BanditLoop], Mapping[str, float | str]] = progress_of
         self.restriction: Restrictions | None = None
         self.queries: list[Query] = []
-        # due before this round, id, and what came back or why nothing did
+        # the round before which it is due, the id, and the result or the reason of the failure
         self.on_their_way: list[tuple[float, int, Told | str]] = []
         self.stopped: str | None = None
 
@@ -641,7 +642,7 @@ class _Run:
                     break
                 limits = limits_of(self.restriction, round_number)
                 self._start(self.loop.ask(context_of(contexts, round_number), **limits))
-        except StopRun as stop:  # of the function
+        except StopRun as stop:  # raised in the function
             self.stopped = str(stop) or "StopRun"
         self._deliver(history.num_queries + 1)
         note_stop(self.loop, self.stopped)
@@ -660,7 +661,7 @@ class _Run:
         self.bar.advance(1, **self._shown())
 
     def _evaluate(self, query: Query) -> Told | str:
-        """Return what came back, or why the query has failed."""
+        """Return the result, or the reason why the query failed."""
         if self.mark is not None and self.mark.is_fatal(query):
             self.keeper.check(query, EvaluationError(DEADLY))
             self.mark.forget(query.round_number)
@@ -693,7 +694,7 @@ class _Run:
         return shown
 
     def _deliver(self, round_number: int) -> None:
-        """Tell what can be used when the query of this round is chosen."""
+        """Tell the outcomes that are due before the query of this round is chosen."""
         while self.on_their_way and self.on_their_way[0][0] <= round_number:
             _, query_id, told = heapq.heappop(self.on_their_way)
             query = self.loop.history.query(query_id)
@@ -701,7 +702,7 @@ class _Run:
             if self.on_round is not None:
                 try:
                     self.on_round(query, event)
-                except StopRun as stop:  # what else is due is told all the same
+                except StopRun as stop:  # the other outcomes that are due are still told
                     self.stopped = str(stop) or "StopRun"
 
     def _tell(self, query: Query, told: Told | str) -> Event:
@@ -709,10 +710,10 @@ class _Run:
             return self.keeper.record(query, told)
         try:
             return self.loop.tell(query.id, *told)
-        except BelowMinimumError:  # a setting is wrong, and not the evaluation
+        except BelowMinimumError:  # a setting is wrong, not the evaluation
             raise
         except (TypeError, ValueError) as error:
-            if self.loop.history.state(query.id) != "pending":  # somebody else told it
+            if self.loop.history.state(query.id) != "pending":  # another caller told it
                 raise
             reason = f"the loop refused the result: {error}"
             self.keeper.check(query, EvaluationError(reason))
@@ -739,7 +740,7 @@ class _Run:
                 values = problem(X, noise=False)
         elif isinstance(problem, ChangingProblem):
             values, optimal_values = replay(problem, X, rounds)
-        # in a context the best reward is another one
+        # the best reward depends on the context
         optimum = None if loop.settings.context_dim else known_optimum(problem)
         optimal_values = None if loop.settings.context_dim else optimal_values
         known = optimum if optimal_values is None else optimal_values
@@ -762,14 +763,14 @@ class _Run:
 
 
 NUM_LAST = 20
-"""Outcomes whose mean is shown where none of them is the best."""
+"""The number of outcomes whose mean is shown if no best one is defined."""
 
 
 def progress_of(loop: BanditLoop) -> dict[str, float | str]:
-    """Return what a progress bar shows of a loop: best reward, reset, failures, multipliers.
+    """Return what a progress bar shows for a loop: best reward, reset, failures, multipliers.
 
-    The best reward is that of :meth:`.BanditLoop.best`. With contexts, or where old outcomes fade,
-    no reward is the best for all rounds; then it is the mean of the last ones.
+    The best reward is that of :meth:`.BanditLoop.best`. With contexts, or if old outcomes fade, no
+    reward is the best for all rounds; then the mean of the last ones is shown.
     """
     shown: dict[str, float | str] = {}
     has_best = isinstance(loop.settings.forgetting, SlidingWindow | None)

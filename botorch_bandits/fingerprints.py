@@ -457,7 +457,7 @@ _WORDS = {
 
 
 _RECORDED_LATER = ("linear_operator", "scipy")
-"""Old records say nothing of these, which is no sign that they were others."""
+"""Old records do not have these, which does not mean that they differed."""
 
 
 class EnvironmentWarning(RuntimeWarning):

@@ -70,7 +70,7 @@ class ExponentialWeights(Forgetting):
 
     The mean is WGP-UCB's: the minimizer of
     :math:`\sum_s w_s (y_s - f(x_s))^2 + \lambda \lVert f \rVert_k^2`. The paper's deviation has
-    squared weights besides (``W^2`` in place of ``W``, as in weighted linear bandits); the one here
+    squared weights besides (``W^2`` instead of ``W``, as in weighted linear bandits); the one here
     is the posterior of the same Gaussian model as the mean, so that every acquisition function and
     draw can use it. It is never larger than the one with squared weights, as no weight exceeds 1.
 

@@ -64,18 +64,18 @@ __all__ = [
 class History(KeptInJournal):
     """Append-only table of queries and outcomes for points in ``dim`` dimensions.
 
-    The history is the only truth. Models, acquisition functions and suggestions are derived from
-    it and can be thrown away. Nothing in it is ever changed or removed: an outcome that is
-    withdrawn stays on record with its retraction, though models and sums leave it out.
+    The history is the single source of truth: models, acquisition functions and suggestions are
+    derived from it and can be discarded. Nothing in it is ever changed or removed: an outcome that
+    is withdrawn stays on record with its retraction, but models and sums leave it out.
 
-    A query is pending until its outcome is told, or until it is said to have failed.
+    A query is pending until its outcome is told, or until it is recorded as failed.
 
     Args:
         dim: The dimension of the points.
-        context_dim: The dimension of the contexts; 0 where there are none.
+        context_dim: The dimension of the contexts; 0 if there are none.
         num_constraints: How many constraint values come with each reward.
-        maximize: Whether large rewards are sought. If False, what is told is a cost: it stands in
-            the place of the reward as it was told, and the best is the least.
+        maximize: Whether large rewards are sought. If False, outcomes are costs: they are stored in
+            place of the rewards with their sign unchanged, and the best is the least.
 
     Example:
         >>> history = History(dim=1)
@@ -86,8 +86,8 @@ class History(KeptInJournal):
         ([[0.5]], [[2.0]])
     """
 
-    maximize: bool = True  # of histories that were pickled before there was the other
-    _num_weighted = 0  # likewise; outcomes with a count or a noise of their own
+    maximize: bool = True  # for histories that were pickled before False existed
+    _num_weighted = 0  # likewise; the number of outcomes with their own count or noise
 
     def __init__(
         self, dim: int, context_dim: int = 0, num_constraints: int = 0, maximize: bool = True
@@ -123,7 +123,7 @@ class History(KeptInJournal):
         parameters: Mapping[str, Any] | None = None,
         restriction: Mapping[str, Any] | None = None,
     ) -> Query:
-        """Record a question and return it.
+        """Record a query and return it.
 
         Args:
             x: The point, ``d``-dimensional, float64.
@@ -131,13 +131,13 @@ class History(KeptInJournal):
                 ``"attached"``.
             asked_at: Clock time in seconds.
             context: The context, if the history has a context dimension.
-            diagnostics: What the acquisition knew, by name.
+            diagnostics: What the acquisition function reported, by name.
             request_id: The caller's name for the request.
-            parameters: The point by names and in native values, where the domain has names.
+            parameters: The point as native values by name, if the domain has names.
             restriction: What the round could choose from; see :class:`Query`.
 
         Raises:
-            TypeError: If the request's name is no text.
+            TypeError: If ``request_id`` is not a string.
             ValueError: If a shape is wrong, a value is not finite, the origin is unknown, or the
                 request was answered before.
         """
@@ -155,22 +155,22 @@ class History(KeptInJournal):
         count: Any = None,
         noise: Any = None,
     ) -> Outcome:
-        """Record what came back for a query and return it.
+        """Record the outcome of a query and return it.
 
         Args:
             query_id: The query's id.
             reward: One finite real number; see :func:`~botorch_bandits.checks.check_reward`.
             arrived_at: Clock time in seconds.
             constraints: ``num_constraints`` finite numbers; None if there are none.
-            count: Of how many observations reward and constraint values are the means.
-            noise: The variance of the reward's noise, if it is another one than the model's.
+            count: The number of observations whose means the reward and constraint values are.
+            noise: The variance of the reward's noise, if it differs from the model's.
 
         Raises:
             KeyError: If no such query was asked.
             ValueError: If the query has an outcome already or failed, a number is not finite,
-                constraint values are missing, not wanted, too few or too many, or ``count`` or
+                constraint values are missing, not expected, too few or too many, ``count`` or
                 ``noise`` is not positive, or both are given.
-            TypeError: If the reward is not one real number, or ``count`` no integer.
+            TypeError: If the reward is not one real number, or ``count`` is not an integer.
         """
         weighting = {"count": count, "noise": noise}
         outcome = self.new_outcome(query_id, reward, arrived_at, constraints, **weighting)
@@ -186,7 +186,7 @@ class History(KeptInJournal):
             query_id: The query's id.
             arrived_at: Clock time in seconds.
             reason: Why.
-            avoided: Whether the point is kept away from; see :class:`Failure`.
+            avoided: Whether the point is avoided; see :class:`Failure`.
 
         Raises:
             KeyError: If no such query was asked.
@@ -198,7 +198,7 @@ class History(KeptInJournal):
         return failure
 
     def add_retraction(self, query_id: int, reason: str, retracted_at: float) -> Retraction:
-        """Record that an outcome is withdrawn: its query counts as one that failed.
+        """Record that an outcome is withdrawn; its query then counts as failed.
 
         Args:
             query_id: The query's id.
@@ -282,7 +282,7 @@ class History(KeptInJournal):
         if query.id not in self._pending:
             state = self.state(query.id)
             raise ValueError(
-                f"query_id {query.id} is {state} already; only a query that is pending can fail."
+                f"query_id {query.id} is {state} already; only a pending query can fail."
             )
         return Failure(
             query.id,
@@ -337,7 +337,7 @@ class History(KeptInJournal):
         count: Any = None,
         noise: Any = None,
     ) -> Outcome:
-        """Return an outcome with checked values, whatever is known of its query.
+        """Return an outcome with checked values, without looking at its query.
 
         Args:
             query_id: The id of its query.
@@ -359,18 +359,18 @@ class History(KeptInJournal):
         )
 
     def record(self, entry: Query | Event) -> None:
-        """Record a query or event that was made for this history as it is now.
+        """Record a query or event that was made for the current state of this history.
 
         Args:
             entry: From :meth:`new_query`, :meth:`new_outcome`, :meth:`new_failure` or
                 :meth:`new_retraction`.
-                It is refused where a loop keeps the history in a journal, which would not have it.
+                It is refused if a loop keeps the history in a journal, which would lack the entry.
         """
         self.refuse_beside_journal(entry)
         self.record_journaled(entry)
 
     def record_journaled(self, entry: Query | Event) -> None:
-        """Do what :meth:`record` does, with an entry that the journal has already."""
+        """Do what :meth:`record` does with an entry that is already in the journal."""
         if isinstance(entry, Query):
             self._queries.append(entry)
             self._pending[entry.id] = entry
@@ -399,7 +399,7 @@ class History(KeptInJournal):
         """Rebuild a history from what :meth:`to_records` returned.
 
         Args:
-            records: One mapping a query, in asking order.
+            records: One mapping per query, in asking order.
             dim: The dimension of the points.
             context_dim: The dimension of the contexts.
             num_constraints: How many constraint values come with each reward.
@@ -419,7 +419,7 @@ class History(KeptInJournal):
         return f"History({self.num_queries} queries, {self.num_arrived} arrived{retracted})"
 
     def _repr_html_(self) -> str:
-        """Show the best reward and the last rows, in a notebook."""
+        """Show the best reward and the last rows in a notebook."""
         best, rows = self.best(), []
         for query in self._queries[-MOST_ROWS:]:
             outcome = self.outcome(query.id)
@@ -438,30 +438,30 @@ class History(KeptInJournal):
 
     @property
     def outcome_name(self) -> str:
-        """What a told number is called: ``"reward"``, or ``"cost"`` where it is minimized."""
+        """The name of an outcome's number: ``"reward"``, or ``"cost"`` if it is minimized."""
         return "reward" if self.maximize else "cost"
 
     def is_better(self, one: float, other: float) -> bool:
-        """Return whether one reward is better than another: larger, or less where costs are told.
+        """Return whether one reward is better than another: larger, or smaller if it is a cost.
 
         Args:
-            one: As it was told.
-            other: The one that it is compared with, as it was told.
+            one: The reward or cost as told.
+            other: The reward or cost that it is compared with, as told.
         """
         return one > other if self.maximize else one < other
 
     def rank(self, outcome: Outcome) -> tuple[float, int]:
-        """Return a key that is largest for the best outcome, of equals for the first asked.
+        """Return a key that is largest for the best outcome, and among equals for the first asked.
 
         Args:
-            outcome: Of this history.
+            outcome: An outcome of this history.
         """
         reward = outcome.reward if self.maximize else 0.0 - outcome.reward
         return reward, -outcome.query_id
 
     @property
     def version(self) -> int:
-        """Changes when old outcomes are read otherwise than before; here they never are."""
+        """Changes when old outcomes are read differently than before; here they never are."""
         return self.first_version
 
     @property
@@ -520,10 +520,7 @@ class History(KeptInJournal):
         return tuple(self._retractions.values())
 
     def rounds_with_retracted(self) -> list[int]:
-        """Return the rounds, in order, that were chosen with an outcome that was retracted later.
-
-        They came after the outcome arrived, and before it was withdrawn.
-        """
+        """Return the rounds between an outcome's arrival and its retraction, in order."""
         rounds: set[int] = set()
         for retraction in self._retractions.values():
             rounds.update(range(retraction.arrived_round + 1, retraction.retracted_round + 1))
@@ -533,20 +530,21 @@ class History(KeptInJournal):
     def events(self) -> tuple[Event, ...]:
         """Outcomes and failures in the order in which they arrived.
 
-        A retraction stands in the place of its outcome: the query counts as one that failed then.
+        A retraction has the position of its outcome: the query counts as having failed at that
+        time.
         """
         return tuple(self._events)
 
     def queries_since(self, num_seen: int) -> list[Query]:
-        """Return the queries but the first ``num_seen``, in the order in which they were asked."""
+        """Return the queries except the first ``num_seen``, in asking order."""
         return self._queries[num_seen:]
 
     def outcomes_since(self, num_seen: int) -> list[Outcome]:
-        """Return the outcomes but the first ``num_seen``, in the order in which they arrived."""
+        """Return the outcomes except the first ``num_seen``, in the order in which they arrived."""
         return self._arrivals[num_seen:]
 
     def events_since(self, num_seen: int) -> list[Event]:
-        """Return outcomes and failures but the first ``num_seen``, in order of arrival."""
+        """Return outcomes and failures except the first ``num_seen``, in order of arrival."""
         return self._events[num_seen:]
 
     def query(self, query_id: int) -> Query:
@@ -570,16 +568,16 @@ class History(KeptInJournal):
         return self._queries[query_id]
 
     def query_of_request(self, request_id: str) -> Query | None:
-        """Return the query that a request was answered with, or None if it is new.
+        """Return the query that answered a request, or None if the request is new.
 
         Args:
-            request_id: The caller's name for the request, a text that is not empty.
+            request_id: The caller's name for the request, a nonempty string.
         """
         query_id = self._requests.get(check_text("request_id", request_id))
         return None if query_id is None else self._queries[query_id]
 
     def outcome(self, query_id: int) -> Outcome | None:
-        """Return the outcome of a query, or None if it has none, or has it no more.
+        """Return the outcome of a query, or None if it has none or it was retracted.
 
         Args:
             query_id: The query's id.
@@ -649,28 +647,28 @@ class History(KeptInJournal):
 
     @property
     def is_weighted(self) -> bool:
-        """Whether an outcome that arrived has a ``count`` or a ``noise`` of its own."""
+        """Whether any outcome that arrived has its own ``count`` or ``noise``."""
         return self._num_weighted > 0
 
     def weights(self, noise: float) -> Tensor | None:
         """Return the weights of the rows that arrived, ``n`` in that order; None if all are 1.
 
         Args:
-            noise: The noise variance of one observation, as it is modeled.
+            noise: The modeled noise variance of one observation.
         """
         if not self.is_weighted:
             return None
         return self._rows.new_tensor([outcome.weight(noise) for outcome in self._arrivals])
 
     def pending(self) -> tuple[Query, ...]:
-        """Return the queries that are waited for, in the order in which they were asked."""
+        """Return the pending queries, in the order in which they were asked."""
         return tuple(self._pending.values())
 
     def pending_in(self, round_number: int) -> tuple[Query, ...]:
         """Return the queries that were pending when the query of a round was chosen.
 
         Args:
-            round_number: From 1; one more than the rounds so far stands for now.
+            round_number: From 1; one more than the number of rounds so far means now.
         """
         rounds = {event.query_id: event.arrived_round for event in self._events}
         return tuple(
@@ -686,7 +684,7 @@ class History(KeptInJournal):
     def queries_to_avoid(self) -> tuple[Query, ...]:
         """Return the pending queries, and the failed ones that are avoided, in asking order.
 
-        They are the ``X_pending`` of acquisition functions.
+        They become the ``X_pending`` of acquisition functions.
         """
         avoided = [failure.query_id for failure in self._failures.values() if failure.avoided]
         if not avoided:
@@ -694,7 +692,7 @@ class History(KeptInJournal):
         return tuple(self._queries[i] for i in sorted({*self._pending, *avoided}))
 
     def avoided_in_a_row(self) -> int:
-        """Return how many failures whose points are avoided came last, without an outcome since."""
+        """Return how many failures with avoided points have come since the last outcome."""
         count = 0
         for event in reversed(self._events):
             if not isinstance(event, Failure) or not event.avoided:
@@ -713,7 +711,7 @@ class History(KeptInJournal):
     def best(self) -> tuple[Query, Outcome] | None:
         """Return the query with the best observed reward (the first of equals), if any.
 
-        That is the largest, or the least cost where ``maximize`` is False.
+        That is the largest reward, or the least cost if ``maximize`` is False.
         """
         if not self._outcomes:
             return None
@@ -721,19 +719,19 @@ class History(KeptInJournal):
         return self._queries[self._best.query_id], self._best
 
     def to_records(self) -> list[dict[str, Any]]:
-        """Return one dictionary a query, in asking order, of plain Python values.
+        """Return one dictionary of plain Python values per query, in asking order.
 
-        ``json.dumps`` and back loses nothing; :meth:`from_records` takes them again. ``state`` is
-        ``"pending"``, ``"told"``, ``"failed"`` or ``"retracted"``. ``parameters`` is there where
-        points have names. While a query is pending
-        ``arrival_order`` is None, and so are ``constraints``, if there are. A failure has its place
-        in the order too, and a ``reason``; ``avoided`` is there, and True, where its point is.
-        ``count`` and ``noise`` are there where they were told.
+        ``json.dumps`` and back loses nothing; :meth:`from_records` reads the records again.
+        ``state`` is ``"pending"``, ``"told"``, ``"failed"`` or ``"retracted"``. ``parameters``
+        exists if points have names. While a query is pending, ``arrival_order`` is None, and so are
+        ``constraints``, if there are any. A failure also has a position in the order, and a
+        ``reason``; ``avoided`` is present, and True, if its point is avoided. ``count`` and
+        ``noise`` are present if they were told.
 
-        A query whose outcome was retracted has the outcome's place, the reason of the retraction
-        and None for ``reward`` and ``constraints``. What had been told is in ``retracted_reward``
-        and ``retracted_constraints``; ``retracted_at``, ``retracted_round`` and
-        ``retraction_order`` say when it was withdrawn. Other queries lack these entries.
+        A query whose outcome was retracted has the outcome's position, the reason for the
+        retraction, and None for ``reward`` and ``constraints``. The withdrawn values are in
+        ``retracted_reward`` and ``retracted_constraints``; ``retracted_at``, ``retracted_round``
+        and ``retraction_order`` say when it was withdrawn. Other queries lack these entries.
         """
         retraction_orders = {query_id: order for order, query_id in enumerate(self._retractions)}
         ended = {event.query_id: (order, event) for order, event in enumerate(self._events)}
@@ -747,11 +745,11 @@ class History(KeptInJournal):
         return records
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return the table as a pandas DataFrame, one row a query in asking order.
+        """Return the table as a pandas DataFrame, one row per query in asking order.
 
         The columns are those of :meth:`to_records`, with ``x``, ``context`` and ``constraints`` as
-        one column an entry (``x0``, ``x1``, ...) and each diagnostic as a column of its own. Where
-        points have names, these are the columns in place of ``x``; see :func:`.flatten_records`.
+        one column per entry (``x0``, ``x1``, ...) and one column per diagnostic. If points have
+        names, these replace ``x`` as columns; see :func:`.flatten_records`.
 
         Raises:
             ImportError: If pandas is not installed.
@@ -759,10 +757,10 @@ class History(KeptInJournal):
         return frame_of_records(self.to_records())
 
     def name_points(self, decode: Callable[[Tensor], Mapping[str, Any] | None]) -> None:
-        """Give names and native values to the points that have none, as in old records.
+        """Add names and native values to points that lack them, as in old records.
 
         Args:
-            decode: From a point to its parameters by name, or None where it has no names.
+            decode: Maps a point to its parameters by name, or to None if it has no names.
         """
         for i, query in enumerate(self._queries):
             if query._parameters is None and (named := decode(query.x)) is not None:
@@ -799,10 +797,10 @@ class History(KeptInJournal):
             self._best = outcome
 
     def _withdraw(self, retraction: Retraction) -> None:
-        """Put a retraction in the place of its outcome."""
+        """Replace an outcome with its retraction."""
         outcome = retraction.outcome
         row = self._arrivals.index(outcome)
-        rows = self._rows.clone()  # another tensor, for whoever holds this one
+        rows = self._rows.clone()  # a new tensor, because callers may hold this one
         rows[row:-1] = self._rows[row + 1 :]
         arrivals = [kept for kept in self._arrivals if kept is not outcome]
         self._events[self._events.index(outcome)] = retraction
@@ -817,7 +815,7 @@ def fill(history: History, records: Iterable[Mapping[str, Any]]) -> None:
     """Put the queries and events of records into an empty history.
 
     Args:
-        history: It is filled.
+        history: The history to fill.
         records: See :meth:`History.from_records`.
 
     Raises:

@@ -1,9 +1,10 @@
 """The acquisition functions of this package in Ax, in one call.
 
-:func:`ax_strategy` returns what an Ax ``Client`` generates trials with: quasi-random points first,
-then an acquisition function of this package on Ax's modular BoTorch generator. Three things are
-arranged that Ax leaves to its users: what is saved can be loaded again, suggestions are a function
-of the experiment and a seed, and the points of failed trials are not suggested once more.
+:func:`ax_strategy` returns the strategy with which an Ax ``Client`` generates trials: quasi-random
+points first, then an acquisition function of this package on Ax's modular BoTorch generator. It
+handles three things that Ax leaves to its users: saved experiments can be loaded again, suggestions
+are a function of the experiment and a seed, and the points of failed trials are not suggested
+again.
 
 Ax is imported when one of the functions is called, never before.
 """
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 __all__ = ["ax_strategy", "register_with_ax"]
 
 PREFIX = "botorch_bandits."
-"""Stands before the names under which Ax stores what is not Ax's or BoTorch's."""
+"""The prefix of the names under which Ax stores classes of this package."""
 
 SAID_BY_AX = {
     "maximize": "Ax itself says that a metric is minimized: configure_optimization(objective='-m')",
@@ -62,7 +63,7 @@ SAID_BY_AX = {
         set(GIVEN_BY_THE_LOOP) - {"seed", "model"}, "it follows from the trials of the experiment"
     ),
 }
-"""Constructor arguments that are no options here, and why."""
+"""Constructor arguments that are not options here, and the reasons."""
 
 ON_LISTS = (
     CandidatesUpperConfidenceBound,
@@ -71,7 +72,7 @@ ON_LISTS = (
     CandidatesThompsonSampling,
     CandidatesLagrangianUpperConfidenceBound,
 )
-"""What needs a list of priors for a model."""
+"""The acquisitions whose model must be a list of priors."""
 
 SAME_POINT = 1e-6
 """Numbers that differ by less than this share of their range are the same."""
@@ -89,20 +90,20 @@ def ax_strategy(
 ) -> GenerationStrategy:
     """Return a generation strategy of Ax that suggests with an acquisition function of ours.
 
-    The first trials are quasi-random (Sobol). The acquisition follows as soon as so many trials
-    have neither failed nor been abandoned, and at least two (one, if that is ``initial_trials``)
-    have been completed; until then further points are quasi-random, too.
+    The first trials are quasi-random (Sobol). The acquisition follows as soon as ``initial_trials``
+    trials have neither failed nor been abandoned, and at least two (one, if ``initial_trials`` is
+    1) have been completed; until then, further points are quasi-random, too.
 
     Metrics stay in their own units (``transforms=MBM_X_trans``), and so do bounds such as
     ``rkhs_bound``; the model standardizes outcomes inside. The model is fitted from the same start
-    each time (``warm_start_refit=False``), and what is drawn follows from ``seed`` and the trials:
-    an experiment that was saved and loaded suggests what the one that was not interrupted
-    suggests, but for rounding of the outcomes in Ax's files (10 decimal places) and for what the
-    search of the maximum makes of it.
+    each time (``warm_start_refit=False``), and random draws follow from ``seed`` and the trials: an
+    experiment that was saved and loaded gives the same suggestions as an uninterrupted one, except
+    for the rounding of the outcomes in Ax's files (10 decimal places) and its effect on the search
+    of the maximum.
 
-    The point of a failed trial is taken as pending, as loops of this package do, unless the same
-    point was evaluated in a later trial. Where the acquisition does not care, as
-    :class:`~botorch_bandits.MeanOnly`, a quasi-random point takes the place of one that failed.
+    The point of a failed trial is treated as pending, as in loops of this package, unless the same
+    point was evaluated in a later trial. If the acquisition ignores pending points, like
+    :class:`~botorch_bandits.MeanOnly`, a quasi-random point replaces one that failed.
 
     Args:
         acquisition: A class of this package, such as
@@ -112,18 +113,18 @@ def ax_strategy(
         seed: Seeds the quasi-random points, the draws of the acquisition and its optimizer.
         model: A ``ModelConfig`` of Ax, or a class of BoTorch models, which is then registered for
             storage. If omitted, a ``SingleTaskGP`` with ``Standardize``.
-        optimizer: What Ax passes to BoTorch's optimizer (``optimizer_kwargs``), such as
-            ``{"num_restarts": 10, "raw_samples": 256}``; Ax's own choices if omitted.
-        **options: The options of the class, by the names that its constructor has. To be stored
-            they must be plain values, width rules, penalties or tensors.
+        optimizer: The arguments that Ax passes to BoTorch's optimizer (``optimizer_kwargs``), such
+            as ``{"num_restarts": 10, "raw_samples": 256}``; Ax's own choices if omitted.
+        **options: The options of the class, by the names in its constructor. To be stored, they
+            must be plain values, width rules, penalties or tensors.
 
     Returns:
         The strategy, for ``client.set_generation_strategy``.
 
     Raises:
         ImportError: If Ax is missing.
-        TypeError: If the acquisition is no class of this package, an option is unknown, or Ax
-            itself says what it would say.
+        TypeError: If the acquisition is not a class of this package, an option is unknown, or Ax
+            itself sets what the option would set.
         ValueError: If an option is infeasible or missing, or the class needs a list of priors or a
             finite set of points.
 
@@ -188,14 +189,14 @@ def ax_strategy(
 
 
 def register_with_ax() -> None:
-    """Let Ax store and load what strategies of this package consist of.
+    """Let Ax store and load the parts of this package's strategies.
 
     :func:`ax_strategy` calls it. Call it in a process that loads an experiment, before
     ``Client.load_from_json_file`` or ``Client.load_from_database``. Calling it again does nothing.
 
-    Registered are the acquisition functions of the package under their names (those that BoTorch
-    has a class of the same name of under ``botorch_bandits.`` and the name), width rules, penalties
-    and the node that :func:`ax_strategy` makes, for files and databases.
+    This registers, for files and databases, the acquisition functions of the package under their
+    names (with the prefix ``botorch_bandits.`` if BoTorch has a class of the same name), width
+    rules, penalties, and the node that :func:`ax_strategy` makes.
 
     Raises:
         ImportError: If Ax is missing.
@@ -233,7 +234,7 @@ def register_with_ax() -> None:
 def _check_options(
     acquisition: type[BanditAcquisition], options: Mapping[str, Any], model: Any
 ) -> None:
-    """Raise what the acquisition function would raise later, at the first trial that needs it."""
+    """Raise the errors that the acquisition function would raise at its first trial."""
     if not (inspect.isclass(acquisition) and issubclass(acquisition, BanditAcquisition)):
         raise TypeError(
             f"acquisition is {acquisition!r}; pass a class of this package, such as "
@@ -263,7 +264,7 @@ def _check_options(
         for key, parameter in parameters.items()
         if parameter.default is inspect.Parameter.empty
         and key != "model"
-        and (key not in from_domain or key == "num_arms")  # Ax knows bounds, but no arms
+        and (key not in from_domain or key == "num_arms")  # Ax has bounds, but no arms
     )
     check_required(name, plain, tuple(required))
     acquisition.check_options(plain, None)
@@ -304,14 +305,14 @@ def _part_to_dict(part: Any) -> dict[str, Any]:
 
 
 def _part_from_json(part: type, **values: Any) -> Any:
-    """What :func:`_part_to_dict` was given; JSON makes lists of tuples."""
+    """Return the argument of :func:`_part_to_dict`; JSON turns tuples into lists."""
     read = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
     return part(**read)
 
 
 @cache
 def _node_class() -> Any:
-    """Return the class of the node that plays the acquisition: it is defined where there is Ax."""
+    """Return the class of the node that plays the acquisition; it is only defined with Ax."""
     from ax.adapter.registry import Generators
     from ax.core.observation import ObservationFeatures
     from ax.core.trial_status import TrialStatus
@@ -335,12 +336,12 @@ def _node_class() -> Any:
         ]
 
     class BanditNode(GenerationNode):
-        """Takes points of failed trials as pending, and draws what its seed and the trials say.
+        """Treats points of failed trials as pending; draws follow from its seed and the trials.
 
         Args:
-            name: The node's.
-            generator_specs: One, with the acquisition.
-            seed: Seeds what is drawn.
+            name: The node's name.
+            generator_specs: One specification, with the acquisition.
+            seed: The seed of the draws.
             others: Further arguments of Ax's node.
         """
 
@@ -391,7 +392,7 @@ def _node_class() -> Any:
 
         @staticmethod
         def to_dict(node: Any) -> dict[str, Any]:
-            """Return the node as Ax stores it."""
+            """Return the node in the form that Ax stores."""
             return {
                 **generation_node_to_dict(node),
                 "__type": PREFIX + type(node).__name__,
@@ -400,7 +401,7 @@ def _node_class() -> Any:
 
         @classmethod
         def deserialize_init_args(cls, args: dict[str, Any], **registries: Any) -> dict[str, Any]:
-            """Return what :meth:`__init__` takes, of what :meth:`to_dict` returned."""
+            """Return the arguments of :meth:`__init__` from the result of :meth:`to_dict`."""
             seed = args.pop("seed")
             stored = generation_node_from_json(
                 args, **{name: each for name, each in registries.items() if each is not None}
@@ -423,7 +424,7 @@ def _node_class() -> Any:
 
 
 def _is_same(new: Any, old: Any, parameters: Mapping[str, Any]) -> bool:
-    """Whether two arms are the same point, up to what a numerical search makes of it."""
+    """Whether two arms are the same point, up to the precision of a numerical search."""
     for name, parameter in parameters.items():
         here, there = new.parameters.get(name), old.parameters.get(name)
         if isinstance(here, float) and isinstance(there, float):

@@ -1,4 +1,4 @@
-"""HTML in which whatever was passed in is escaped: tables in notebooks, and pages.
+"""HTML in which all values are escaped: tables in notebooks, and pages.
 
 Text becomes markup only by way of :func:`element`, so that nothing that a user, a journal or an
 error message holds can be read as a tag.
@@ -27,7 +27,7 @@ def text_of(value: Any) -> Markup:
     """Return a value as markup: escaped, unless it is markup.
 
     Args:
-        value: Anything; what is no text is shown by ``str``.
+        value: Any value; ``str`` shows values that are not strings.
 
     Example:
         >>> text_of("a < b")

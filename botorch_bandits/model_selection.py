@@ -1,7 +1,7 @@
 """A search for hyperparameters in scikit-learn's interface: :class:`BanditSearchCV`.
 
-It takes the place of scikit-learn's ``RandomizedSearchCV``: a loop chooses each candidate by what
-the ones before it scored. This module needs scikit-learn, the extra ``tune``.
+It replaces scikit-learn's ``RandomizedSearchCV``: a loop chooses each candidate based on the scores
+of the earlier ones. This module needs scikit-learn, the extra ``tune``.
 """
 
 from __future__ import annotations
@@ -40,55 +40,55 @@ except ImportError as missing:
 __all__ = ["BanditSearchCV"]
 
 ENDING = ".scores"
-"""Behind a journal's name: the file with the scores of each fold, which a journal does not hold."""
+"""The suffix of the file with the scores of each fold, which a journal does not hold."""
 
 
 class BanditSearchCV(BaseSearchCV):
-    """Cross-validated search over hyperparameters, each chosen by the scores before it.
+    """Cross-validated search that chooses hyperparameters based on the earlier scores.
 
-    It is used like ``RandomizedSearchCV`` of scikit-learn, and has the attributes that one has:
+    It is used like scikit-learn's ``RandomizedSearchCV``, and has the same attributes:
     ``cv_results_``, ``best_estimator_``, ``best_params_``, ``best_score_``, ``best_index_``,
     ``n_splits_``, ``scorer_``, ``refit_time_`` and ``multimetric_``. The folds are the same for all
-    candidates. A candidate all of whose fits fail is on record with ``error_score``, and the search
-    keeps away from it; it ends with the error if ten in a row fail, or all.
+    candidates. A candidate all of whose fits fail is recorded with ``error_score``, and the search
+    avoids it; the search ends with the error if ten candidates in a row fail, or all of them.
 
     Args:
-        estimator: What is tuned; it is cloned.
+        estimator: The estimator to tune; it is cloned.
         param_space: A :class:`~botorch_bandits.Space`, or :class:`~botorch_bandits.Float`,
             :class:`~botorch_bandits.Integer`, :class:`~botorch_bandits.Categorical` and
             :class:`~botorch_bandits.Fixed` parameters by name, such as ``"svc__C"`` in a pipeline.
         n_iter: How many candidates are evaluated, those of an earlier start included.
-        scoring: As in ``RandomizedSearchCV``. Of several metrics, the one that ``refit`` names is
+        scoring: As in ``RandomizedSearchCV``. With several metrics, the one that ``refit`` names is
             maximized.
         n_jobs: How many folds, over all candidates of a batch, are fitted at once.
-        refit: Whether the best candidate is fitted to all data; the name of the metric that counts
-            where there are several; or a function from ``cv_results_`` to the best index.
+        refit: Whether the best candidate is fitted to all data; with several metrics, the name of
+            the one that counts; or a function from ``cv_results_`` to the best index.
         cv: As in ``RandomizedSearchCV``.
         verbose: As in ``RandomizedSearchCV``.
         pre_dispatch: As in ``RandomizedSearchCV``.
-        random_state: Seeds everything that is drawn.
-        error_score: What a fit that fails scores; ``"raise"`` raises its error.
+        random_state: The seed of everything that is drawn at random.
+        error_score: The score of a fit that fails; ``"raise"`` raises its error.
         return_train_score: Whether ``cv_results_`` has scores on the training folds.
         num_initial: How many candidates are drawn uniformly at first; see
             :class:`~botorch_bandits.BanditLoop`.
-        batch_size: How many candidates are chosen before the first of them is evaluated. More of
-            them keep more workers busy; fewer know more when they are chosen.
+        batch_size: How many candidates are chosen before the first of them is evaluated. Larger
+            batches keep more workers busy; smaller ones use more information for each choice.
         objective: ``"best"`` or ``"earned"``; see :class:`~botorch_bandits.BanditLoop`.
-        model: The loop's model; one that learns everything from the scores if omitted.
-        acquisition: The loop's acquisition; ``objective`` chooses if omitted.
-        journal: The path of a file in which candidates and scores are recorded. If it is there
-            already, the search goes on from it: what was evaluated is not evaluated again. (One
-            candidate is if nothing new gets a score: scikit-learn reads what scores are off an
-            evaluation.) The scores of the folds are in a file beside it whose name ends in
-            ``.scores``. ``random_state`` must be a whole number then, and data, estimator, folds
-            and scoring must be those of the beginning.
+        model: The loop's model; if omitted, one that learns everything from the scores.
+        acquisition: The loop's acquisition; if omitted, ``objective`` chooses.
+        journal: The path of a file in which candidates and scores are recorded. If the file exists,
+            the search continues from it without evaluating candidates again. (One candidate is
+            evaluated again if nothing new gets a score, because scikit-learn learns the kinds of
+            scores from an evaluation.) The scores of the folds are in a file beside it whose name
+            ends in ``.scores``. ``random_state`` must then be an integer, and data, estimator,
+            folds and scoring must be unchanged.
 
     Attributes:
         history_: Queries and scores, as :class:`~botorch_bandits.History`.
 
     Raises:
-        TypeError: If an argument is of the wrong kind.
-        ValueError: If one is out of range, or the journal is of another search.
+        TypeError: If an argument has the wrong type.
+        ValueError: If one is out of range, or the journal belongs to another search.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -161,7 +161,7 @@ class BanditSearchCV(BaseSearchCV):
         """Choose and evaluate candidates, then fit the best one to all data.
 
         Args:
-            X: ``num_rows x num_features``, or whatever the estimator takes.
+            X: ``num_rows x num_features``, or anything else that the estimator accepts.
             y: Targets, if the estimator needs them.
             **params: Passed on to the estimator's ``fit``, the scorer and the splitter.
 
@@ -169,8 +169,8 @@ class BanditSearchCV(BaseSearchCV):
             The search itself.
 
         Raises:
-            ValueError: If an argument is out of range, the journal is of another search, or every
-                candidate failed.
+            ValueError: If an argument is out of range, the journal belongs to another search, or
+                every candidate failed.
         """
         self._scores = _Scores(self, X, y, params)
         try:
@@ -206,7 +206,7 @@ class BanditSearchCV(BaseSearchCV):
                     raise error
             self._check_told(loop, error)
             self._add_last_failures()
-            if not scores.ids:  # scikit-learn reads the kinds of scores off an evaluation
+            if not scores.ids:  # scikit-learn learns the kinds of scores from an evaluation
                 best = loop.history.best()
                 point = (best[0] if best is not None else history.queries[0]).parameters
                 scores.ids.append(None)
@@ -253,7 +253,7 @@ class BanditSearchCV(BaseSearchCV):
         return None
 
     def _tell(self, loop: BanditLoop, query: Query) -> None:
-        """Tell the loop what a candidate scored; one without a score has failed."""
+        """Tell the loop the score of a candidate; one without a score has failed."""
         row = self._scores.row(query.id)
         name = "mean_test_score"
         if row and name not in row:
@@ -285,7 +285,7 @@ class BanditSearchCV(BaseSearchCV):
         return scores.results
 
     def _with_kept(self, new: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a table with the rows that are kept; names and their order are as they were."""
+        """Return a table with the rows that are kept; names and their order are unchanged."""
         scores = self._scores
         order = scores.order()
         fill = math.nan if isinstance(self.error_score, str) else float(self.error_score)
@@ -306,7 +306,7 @@ class BanditSearchCV(BaseSearchCV):
         return {name: results[name] for name in new}
 
     def _add_last_failures(self) -> None:
-        """Add to the table what failed after it was made: scikit-learn has it by now."""
+        """Add the candidates that failed after the table was made; scikit-learn has them by now."""
         results = self._scores.results
         if results and len(results["params"]) < len(self._scores.order()):
             results.update(self._with_kept(results))
@@ -335,10 +335,10 @@ class _Scores:
 
     Attributes:
         kept: Rows of an earlier start, and empty ones of candidates that failed.
-        ids: Of the candidates that scikit-learn has evaluated, in order; None stands for one that
+        ids: The ids of the candidates that scikit-learn has evaluated, in order; None for one that
             was evaluated again.
         evaluated: Their rows.
-        results: What became of them, as scikit-learn has it.
+        results: Their results in scikit-learn's form.
     """
 
     def __init__(self, search: BanditSearchCV, X: Any, y: Any, params: Mapping[str, Any]) -> None:
@@ -357,10 +357,10 @@ class _Scores:
         self._read()
 
     def keep(self, history: History) -> None:
-        """Keep the rows of queries in a history alone: others were never asked.
+        """Keep only the rows of queries in a history: others were never asked.
 
         Raises:
-            ValueError: If one that was told has no row.
+            ValueError: If a query that was told has no row.
         """
         missing = [o.query_id for o in history.outcomes if o.query_id not in self._written]
         if missing:
@@ -383,7 +383,7 @@ class _Scores:
         return self.kept.get(query_id, {})
 
     def write(self, rows: Mapping[int, dict[str, float]]) -> None:
-        """Put rows on disk, with those of candidates that failed."""
+        """Write rows to disk, with those of candidates that failed."""
         self._written |= {i: row for i, row in self.kept.items() if i not in self._written}
         self._written |= rows
         if self._path is not None:
@@ -415,14 +415,14 @@ class _Scores:
         self._written = written
 
 
-_MOST_BYTES = 2**28  # of the journal of a search
+_MOST_BYTES = 2**28  # the size limit of a search's journal
 
 
 def _hash(name: str, part: Any) -> str:
-    """Return a short text that tells settings apart."""
+    """Return a short text that distinguishes settings."""
     try:
         return str(joblib.hash(part))
-    except Exception as error:  # whatever pickle raises
+    except Exception as error:  # pickle raises errors of many kinds
         raise ValueError(
             f"{name} cannot be told from another one ({type(error).__name__}: {error}), so that a "
             "journal could be of another search. Pass what can be pickled: functions by name, and "

@@ -198,8 +198,8 @@ class CustomPenalty(Penalty):
         largest: The grid spans ``[-largest, largest]``; choose it as large as constraint values
             get. A property can still fail between grid points or outside.
         num_points: Points of the grid on either side of 0.
-        log_function: ``ln psi``, in place of the logarithm of ``function``, which overflows where
-            ``psi`` does.
+        log_function: ``ln psi``, used instead of the logarithm of ``function``, which overflows
+            where ``psi`` does.
 
     Raises:
         PenaltyPropertyError: Naming the property that fails and where.

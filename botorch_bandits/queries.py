@@ -1,4 +1,4 @@
-"""What a bandit asks, and what may come back: queries, outcomes, failures and retractions.
+"""The rows and events of a history: queries, outcomes, failures and retractions.
 
 A :class:`Query` is one row of a history, which an :class:`Outcome`, a :class:`Failure` or a
 :class:`Retraction` may end. None of them can be changed.
@@ -25,11 +25,11 @@ ORIGINS = ("initial", "acquisition", "repeat", "random", "exploration", "attache
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """One question that the bandit asked: evaluate the reward at ``x``.
+    """A request of the bandit to evaluate the reward at ``x``.
 
     Attributes:
-        id: Counts queries from 0; name it when telling the outcome.
-        x: The point, ``d``-dimensional, float64; a copy at each reading, so that an evaluation
+        id: The number of the query, from 0; pass it when telling the outcome.
+        x: The point, ``d``-dimensional, float64; each access returns a copy, so that an evaluation
             that works in place cannot change the history.
         round_number: The round in which it was asked, from 1.
         origin: ``"acquisition"``, ``"initial"`` (a uniform initial round), ``"exploration"`` (a
@@ -37,16 +37,17 @@ class Query:
             not look at outcomes) or ``"attached"`` (a point that is evaluated elsewhere).
         asked_at: Clock time in seconds.
         context: The context that was given in this round, if any; a copy like ``x``.
-        diagnostics: What the acquisition knew: ``mean``, ``standard_deviation``, ``width``,
-            ``information_gain`` and ``acquisition_value``, as far as they exist. A copy too.
+        diagnostics: Values of the acquisition function and its model: ``mean``,
+            ``standard_deviation``, ``width``, ``information_gain`` and ``acquisition_value``, as
+            far as they exist. Also a copy.
         request_id: The caller's name for the request, if it had one.
-        parameters: The point by names and in native values, where the domain has names
-            (:class:`~botorch_bandits.Space`); None elsewhere. A copy too.
+        parameters: The point as native values by name, if the domain has names
+            (:class:`~botorch_bandits.Space`); otherwise None. Also a copy.
         restriction: What the round could choose from, if not from the whole domain; see
-            :meth:`.BanditLoop.ask`. On arms ``"arms"`` that were available, by number, or those
-            ``"absent"``, or ``"bits"``, one an arm, in base 64; on a box the available
-            ``"points"``, or what was ``"fixed"``, by name or column, and points to ``"avoid"``
-            with ``"avoid_within"``. A copy too.
+            :meth:`.BanditLoop.ask`. On arms, the available ``"arms"`` or the ``"absent"`` ones, by
+            index, or ``"bits"``, one per arm, in base 64. On a box, the available ``"points"``, or
+            the ``"fixed"`` values, by name or column, and points to ``"avoid"`` with
+            ``"avoid_within"``. Also a copy.
     """
 
     id: int
@@ -87,11 +88,11 @@ class Query:
 
     @property
     def is_restricted(self) -> bool:
-        """Whether the round could choose from a part of the domain only."""
+        """Whether the round could choose only from a part of the domain."""
         return self._restriction is not None
 
     def __repr__(self) -> str:
-        """Show what a user evaluates and tells."""
+        """Show the id, the point and the origin."""
         named = self.parameters
         point = f"x={self.x.tolist()}" if named is None else f"parameters={named}"
         return f"Query(id={self.id}, {point}, origin={self.origin!r})"
@@ -99,16 +100,13 @@ class Query:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came back for a query.
+    """The outcome of a query.
 
-    Attributes:
-        query_id: The query's id.
-        reward: The observed reward.
-        arrived_at: Clock time in seconds.
-        arrived_round: How many queries had been asked when it arrived.
-        constraints: The observed constraint values; at most 0 is feasible.
-        count: Of how many observations reward and constraint values are the means; None for one.
-        noise: The variance of the noise of the reward; None where it is the model's.
+    Attributes: query_id: The query's id. reward: The observed reward. arrived_at: Clock time in
+        seconds. arrived_round: How many queries had been asked when it arrived. constraints: The
+        observed constraint values; at most 0 is feasible. count: The number of observations whose
+        means the reward and constraint values are; None for one. noise: The variance of the noise
+        of the reward; None if it is the model's.
     """
 
     query_id: int
@@ -121,14 +119,14 @@ class Outcome:
 
     @property
     def is_weighted(self) -> bool:
-        """Whether its noise is another one than that of a single observation."""
+        """Whether its noise differs from that of a single observation."""
         return self.count is not None or self.noise is not None
 
     def weight(self, noise: float) -> float:
         """Return the ratio of the noise variance of one observation to that of this outcome.
 
         Args:
-            noise: The noise variance of one observation, as it is modeled.
+            noise: The modeled noise variance of one observation.
 
         Example:
             >>> Outcome(0, 0.25, 0.0, 1, count=40).weight(0.01)
@@ -143,15 +141,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Failure:
-    """The news that no outcome of a query will come.
+    """The event that a query failed: no outcome of it will come.
 
     Attributes:
         query_id: The query's id.
-        reason: Why, if anybody said so.
-        arrived_at: Clock time in seconds when the news arrived.
+        reason: Why, if a reason was given.
+        arrived_at: Clock time in seconds when the failure was told.
         arrived_round: How many queries had been asked then.
-        avoided: Whether the point is kept away from: it stays in the acquisition function as it
-            was while the query was pending.
+        avoided: Whether the point is avoided: the acquisition function keeps treating it as it did
+            while the query was pending.
     """
 
     query_id: int
@@ -163,17 +161,17 @@ class Failure:
 
 @dataclass(frozen=True)
 class Retraction(Failure):
-    """The news that an outcome that was told is withdrawn.
+    """The event that an outcome that was told is withdrawn.
 
-    From then on the query counts as one that failed, and did so when its outcome arrived. What was
-    told, and why it does not count, stay on record.
+    From then on, the query counts as one that failed when its outcome arrived. The withdrawn
+    outcome and the reason stay on record.
 
     Attributes:
         query_id: The query's id.
         reason: Why the outcome is withdrawn.
         arrived_at: Clock time in seconds when the outcome arrived.
         arrived_round: How many queries had been asked when the outcome arrived.
-        outcome: What had been told.
+        outcome: The outcome that had been told.
         retracted_at: Clock time in seconds when the outcome was withdrawn.
         retracted_round: How many queries had been asked when the outcome was withdrawn.
     """
@@ -185,24 +183,24 @@ class Retraction(Failure):
 
 
 Event: TypeAlias = Outcome | Failure
-"""What ends the waiting for a query."""
+"""An event that ends the waiting for a query."""
 
 
 class KeptInJournal:
-    """What is recorded here may have to be in a journal first; a copy is free of it."""
+    """A history whose entries may have to be in a journal first; a copy is not bound to it."""
 
     _journal_path: str | None = None
 
     def keep_in_journal(self, path: Any) -> None:
-        """Let nothing be recorded from now on but what a loop wrote to its journal.
+        """From now on, record only entries that a loop wrote to its journal.
 
         Args:
-            path: Of the journal.
+            path: The path of the journal.
         """
         self._journal_path = str(path)
 
     def refuse_beside_journal(self, entry: Query | Event) -> None:
-        """Raise if there is a journal that would not have an entry.
+        """Raise if there is a journal that would lack an entry.
 
         Args:
             entry: What is to be recorded.
@@ -231,14 +229,13 @@ def input_of(query: Query) -> Tensor:
 
 
 def argument_of(query: Query) -> Tensor | dict[str, Any]:
-    """Return what a user's function is called with: the same in whatever runs it.
+    """Return the argument with which a user's function is called; it is the same in every runner.
 
-    Args:
-        query: The query that is evaluated.
+    Args: query: The query that is evaluated.
 
     Returns:
-        Where points have names (:class:`~botorch_bandits.Space`), a dictionary of native values,
-        with the context under ``"context"`` if there is one. Otherwise a float64 tensor of one
+        If points have names (:class:`~botorch_bandits.Space`), a dictionary of native values, with
+        the context under ``"context"`` if there is one. Otherwise a float64 tensor of one
         dimension: the context, if any, and the point.
     """
     parameters = query.parameters
@@ -249,7 +246,7 @@ def argument_of(query: Query) -> Tensor | dict[str, Any]:
     if "context" in parameters:
         raise ValueError(
             "a parameter is named 'context', and so is the context that the function is given "
-            "beside the parameters. Name the parameter otherwise."
+            "beside the parameters. Give the parameter another name."
         )
     return {**parameters, "context": query.context}
 
@@ -272,7 +269,7 @@ def point_text(query: Query) -> str:
     """Return a query's point in one line: values by name where there are names.
 
     Args:
-        query: Whose point it is.
+        query: The query.
 
     Example:
         >>> point_text(Query(0, torch.tensor([0.5, 2.0]), 1, "attached", 0.0))
@@ -293,8 +290,8 @@ def plain_record(
 
     Args:
         query: The query.
-        event: What ended the waiting; None while the query is pending.
-        order: The place of the event among all of them.
+        event: The event that ended the waiting; None while the query is pending.
+        order: The position of the event among all events.
         has_constraints: Whether outcomes have constraint values.
     """
     outcome = event if isinstance(event, Outcome) else None
@@ -349,17 +346,17 @@ RECORDED = (
     "arrival_order",
     "diagnostics",
 )
-"""What each record of a history has; the rest is there where it is in use."""
+"""The entries that each record of a history has; other entries are optional."""
 
 
 def checked_records(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return records if each has its entries; what stands in them is checked where it is read.
+    """Return records if each has its entries; the values are checked where they are read.
 
     Args:
-        records: One mapping a query.
+        records: One mapping per query.
 
     Raises:
-        ValueError: Naming the first record that has not, and the entry.
+        ValueError: If an entry is missing; the error names the record and the entry.
     """
     remedy = "Pass records as History.to_records() returned them."
     if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
@@ -398,9 +395,9 @@ def flatten_record(record: Mapping[str, Any]) -> dict[str, Any]:
 def flatten_records(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Turn records of :meth:`History.to_records` into flat rows of one table.
 
-    ``x``, ``context`` and ``constraints`` have one column an entry (``x0``, ``x1``, ...), and each
-    diagnostic has a column of its own. Where the point has names, they are the columns in place of
-    ``x0``, ``x1``, ...; a name that another column has is written with ``parameter_`` in front.
+    ``x``, ``context`` and ``constraints`` have one column per entry (``x0``, ``x1``, ...), and each
+    diagnostic has its own column. If the point has names, these replace the columns ``x0``, ``x1``,
+    ...; a name that another column already has gets the prefix ``parameter_``.
 
     Args:
         records: One a row.

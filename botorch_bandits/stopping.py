@@ -1,8 +1,8 @@
-"""When a run stops, and what it makes of evaluations that fail.
+"""When a run stops, and how it handles evaluations that fail.
 
-A run ends after its rounds, by :class:`StopRun`, when rewards have not become better for a while
+A run ends after its rounds, by :class:`StopRun`, when rewards have not improved for a while
 (:func:`rounds_without_gain`), when the certificate of the recommended point is small, or because
-evaluations failed. These are shared by all that run a loop against a function.
+evaluations failed. These rules are shared by everything that runs a loop against a function.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ __all__ = ["EvaluationError", "EvaluationFailedWarning", "StopRun", "rounds_with
 
 
 class StopRun(Exception):  # noqa: N818, like StopIteration
-    """Raise it in ``on_round=`` to end a run in good order; its text is ``result.stopped``.
+    """Raise it in ``on_round=`` to end a run cleanly; its text is ``result.stopped``.
 
-    Everything that was told is kept, and what is on its way is told first where workers evaluate
-    it. The function that is evaluated may raise it, too: its query stays pending.
+    Everything that was told is kept; if workers evaluate, the outcomes of the queries in flight are
+    told first. The evaluated function may also raise it; its query then stays pending.
 
     Example:
         >>> from botorch_bandits import BanditLoop, Box, RandomSearch, run
@@ -61,20 +61,21 @@ class EvaluationError(ValueError):
 
 
 class EvaluationFailedWarning(RuntimeWarning):
-    """An evaluation failed; that is on record, and the run goes on."""
+    """An evaluation failed; the failure is recorded, and the run continues."""
 
 
 MOST_FAILURES_IN_A_ROW = 10
-"""So many evaluations that fail one after the other end a run."""
+"""The number of consecutive failed evaluations that ends a run."""
 
 
 @dataclass(frozen=True)
 class ErrorPolicy:
-    """What is done about evaluations that fail.
+    """How failed evaluations are handled.
 
     Attributes:
-        skips: Record them as failed and go on; otherwise their error ends the run.
-        num_retries: How often an evaluation is tried again before it has failed.
+        skips: Whether they are recorded as failed and the run continues; otherwise their error ends
+            the run.
+        num_retries: How often an evaluation is tried again before it counts as failed.
     """
 
     skips: bool = False
@@ -82,11 +83,11 @@ class ErrorPolicy:
 
     @classmethod
     def read(cls, on_error: Any, name: str = "on_error") -> ErrorPolicy:
-        """Return what ``on_error=`` says.
+        """Return the policy that ``on_error=`` describes.
 
         Args:
             on_error: ``"raise"``, ``"skip"`` or ``"retry:N"``.
-            name: Of the argument, for errors.
+            name: The name of the argument, for errors.
 
         Raises:
             ValueError: If it is none of these.
@@ -102,13 +103,14 @@ class ErrorPolicy:
 
 
 class FailureKeeper:
-    """Decides what becomes of an evaluation that failed for good: the run ends, or goes on.
+    """Decides whether the run ends or continues after an evaluation that failed for good.
 
     Args:
         loop: The loop.
-        policy: What the user wants.
-        left: Queries that an earlier run left pending; one of these that fails ends no run.
-        most_in_a_row: How many failures one after the other end a run that skips them.
+        policy: The user's policy.
+        left: Queries that an earlier run left pending; a failure of one of these does not end the
+            run.
+        most_in_a_row: How many consecutive failures end a run that skips them.
     """
 
     def __init__(
@@ -123,14 +125,14 @@ class FailureKeeper:
         self._in_a_row = 0
 
     def note_success(self) -> None:
-        """Begin to count anew."""
+        """Restart the count."""
         self._in_a_row = 0
 
     def check(self, query: Query, error: Exception) -> None:
-        """Return if the run goes on, once the failure is on record.
+        """Record the failure and return if the run continues; otherwise raise.
 
-        Without ``skips`` a query that an earlier run left pending may fail, for it would fail in
-        every run; the next one that fails ends the run.
+        Without ``skips``, a query that an earlier run left pending may fail, because it would fail
+        in every run; the next query that fails ends the run.
 
         Args:
             query: The query whose evaluation failed.
@@ -187,20 +189,20 @@ class FailureKeeper:
 
 
 MOST_DEATHS = 2
-"""At a point where so many processes died no other one tries."""
+"""After this many processes died at a point, no other one tries it."""
 
 
 _MOST_MARK_BYTES = 2**20
 
 
 class EvaluationMark:
-    """A file that is there while a run's own process evaluates a query.
+    """A file that exists while a run's own process evaluates a query.
 
-    Where the process dies (a segmentation fault, the end of the memory, ``sys.exit``), nothing else
-    tells the next run at which point it did, so that it would die there, too, for ever.
+    If the process dies (a segmentation fault, running out of memory, ``sys.exit``), only this file
+    tells the next run at which point it died. Otherwise every further run would die there, too.
 
     Args:
-        path: Of the file; its folder exists.
+        path: The path of the file; its folder exists.
     """
 
     def __init__(self, path: Path) -> None:
@@ -235,10 +237,10 @@ class EvaluationMark:
     def fatal_query(self, loop: BanditLoop, num_rounds: int) -> Query | None:
         """Return a pending query in whose evaluation too many processes died, if there is one.
 
-        Where it was asked after the last history was written, it is asked again.
+        If it was asked after the last history was written, it is asked again.
 
         Args:
-            loop: As the run goes on with it.
+            loop: The loop with which the run continues.
             num_rounds: How many rounds the run has in total.
         """
         history = loop.history
@@ -256,7 +258,7 @@ class EvaluationMark:
         return None
 
     def forget(self, round_number: int) -> None:
-        """Take away what is known of the query of a round."""
+        """Remove the entry of the query of a round."""
         self._deaths.pop(str(round_number), None)
         self._write()
 
@@ -277,7 +279,7 @@ class EvaluationMark:
         os.replace(temporary, self._path)
 
     def _read(self) -> dict[str, dict[str, Any]]:
-        """Return what is known, by round; nothing if the file is missing or damaged."""
+        """Return the entries by round; none if the file is missing or damaged."""
         try:
             known: dict[str, Any] = json.loads(read_bounded(self._path, _MOST_MARK_BYTES))
             found = {
@@ -289,17 +291,17 @@ class EvaluationMark:
 
 
 def _plain(argument: Any) -> Any:
-    """Return the argument of a function as a JSON file has it."""
+    """Return the argument of a function in the form of a JSON file."""
     plain = argument.tolist() if isinstance(argument, Tensor) else argument
     return json.loads(json.dumps(plain, default=str))
 
 
 def mark_of(loop: BanditLoop, policy: ErrorPolicy) -> EvaluationMark | None:
-    """Return what a run in this process leaves where it dies, if it is to go on behind it.
+    """Return the mark that a run in this process leaves if it dies, if a later run can use it.
 
     Args:
         loop: The loop; only one with a journal outlives its process.
-        policy: What the user wants; a run that records no failures leaves nothing.
+        policy: The user's policy; a run that records no failures leaves no mark.
     """
     path = loop.journal_path
     if path is None or not policy.skips:
@@ -308,7 +310,7 @@ def mark_of(loop: BanditLoop, policy: ErrorPolicy) -> EvaluationMark | None:
 
 
 DEADLY = f"the process that evaluated it ended {MOST_DEATHS} times"
-"""What a history says of a query that no other process tries."""
+"""The reason in the history of a query that no other process tries."""
 
 
 def shown_point(query: Query) -> str:
@@ -323,14 +325,14 @@ def one_line(text: str) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what a history says of an error: its class and its text."""
+    """Return the text that a history records for an error: its class and its message."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def check_told(
     loop: BanditLoop, query: Query, told: tuple[Any, Any]
 ) -> tuple[float, list[float] | None]:
-    """Return the reward and the constraint values that a function returned, if they are some.
+    """Return the reward and the constraint values that a function returned, if they are usable.
 
     Args:
         loop: The loop.
@@ -338,7 +340,7 @@ def check_told(
         told: The reward and the constraint values, or None in their place without constraints.
 
     Raises:
-        EvaluationError: If a number is none, not finite or too large, or there are too few.
+        EvaluationError: If a value is not a number, not finite or too large, or there are too few.
     """
     reward, constraints = told
     try:
@@ -357,9 +359,9 @@ def check_told(
 def rounds_without_gain(loop: BanditLoop) -> int:
     """Return how many rounds have ended since the reward, or cost, that is the best so far.
 
-    What ends a round is its outcome or its failure. Initial rounds and attached points do not
-    count; nor, after a reset, do the rounds before those that it kept. With constraints the best
-    reward is that of the outcomes that meet them.
+    A round ends with its outcome or its failure. Initial rounds and attached points do not count,
+    nor do, after a reset, the rounds before those that it kept. With constraints, the best reward
+    is taken among the outcomes that meet them.
 
     Args:
         loop: The loop.
@@ -392,14 +394,14 @@ def rounds_without_gain(loop: BanditLoop) -> int:
 
 
 class NoGain:
-    """Whether a run ends because its best reward has not become better.
+    """Whether a run ends because its best reward has not improved.
 
     Args:
         loop: The loop.
         num_rounds: What the user gave as ``stop_after_no_gain``.
 
     Raises:
-        TypeError: If it is no integer.
+        TypeError: If it is not an integer.
         ValueError: If it is below 1, or rewards of this loop cannot be compared over rounds.
     """
 
@@ -425,15 +427,15 @@ class NoGain:
 
 
 class SmallCertificate:
-    """Whether a run ends because no point can be much better than the one that is recommended.
+    """Whether a run ends because no point can be much better than the recommended one.
 
     Args:
         loop: The loop.
         at_most: What the user gave as ``stop_below``.
 
     Raises:
-        TypeError: If it is no number.
-        ValueError: If it is not positive, or no certificate can come of this loop.
+        TypeError: If it is not a number.
+        ValueError: If it is not positive, or this loop cannot have a certificate.
     """
 
     def __init__(self, loop: BanditLoop, at_most: float | None) -> None:
@@ -449,7 +451,7 @@ class SmallCertificate:
         self._check()
 
     def _check(self) -> None:
-        """Raise as soon as it is known that no certificate can come."""
+        """Raise as soon as it is known that the loop cannot have a certificate."""
         try:
             found = self._loop.recommend()
         except RuntimeError:  # a model that cannot be built yet
@@ -468,7 +470,7 @@ class SmallCertificate:
         """Return why no other query is to be asked, or None.
 
         Raises:
-            ValueError: If no certificate can come, which could not be known before.
+            ValueError: If the loop cannot have a certificate, which could not be known earlier.
         """
         if self._at_most is None:
             return None
@@ -480,9 +482,9 @@ class SmallCertificate:
         return f"certificate {found.certificate:.6g} at {found.point}"
 
     def _small_enough(self, at_most: float) -> Recommendation | None:
-        """Return what is recommended if its certificate is at most so much.
+        """Return the recommendation if its certificate is at most the given number.
 
-        On arms one pass over what is known of them says no at once.
+        On arms, one pass over their cached values can rule this out at once.
         """
         loop = self._loop
         with HandlersOnHold(), loop._lock:
@@ -521,7 +523,7 @@ def stop_on_record(loop: BanditLoop) -> str | None:
 
 
 class Endings:
-    """What ends a run before its rounds are over: the first reason that there is.
+    """The first reason that ends a run before its rounds are over.
 
     Args:
         loop: The loop.

@@ -1,4 +1,4 @@
-"""Changes of the reward function: a detector, its thresholds, and policies that begin anew.
+"""Changes of the reward function: a detector, its thresholds, and policies that start over.
 
 One detector compares the fits to two halves of the newest uniform samples (Avanesov 2020). The
 other one weighs the evidence of all outcomes, wherever the queries were. A restart policy says when

@@ -306,7 +306,7 @@ def calibrate_threshold(
         noise_std: Standard deviation of Gaussian noise, in outcome units.
         functions: The functions without change: values on arms (one a row) or functions of
             ``n x d`` points. If None, draws from the Gaussian-process prior of the detector.
-        data: ``N x d`` inputs and ``N`` outcomes without a change, in place of ``noise_std`` and
+        data: ``N x d`` inputs and ``N`` outcomes without a change, instead of ``noise_std`` and
             ``functions``: the function is a fit whose ridge is cross-validated, and noise is drawn
             from its residuals.
         shape: ``"power"``: the rate :math:`n^{-(2a+d)/(2a+d+1)}` of the theory. ``"free"``: the

@@ -153,10 +153,10 @@ class DetectorEngine:
         Args:
             X: ``N x d`` inputs of the domain, drawn uniformly. On arms ``arms`` is faster.
             Y: ``N`` outcomes, or a column of them.
-            arms: ``N`` arm numbers (int64) in place of ``X``.
+            arms: ``N`` arm numbers (int64) instead of ``X``.
             contexts: ``N x c``, if the kernel is on ``[context, input]``. The statistic of a tail
-                then averages over its contexts as well. That needs contexts which come
-                independently and from one distribution: where they come in blocks, both halves see
+                then averages over its contexts as well. This requires contexts that are drawn
+                independently from one distribution: if they come in blocks, the two halves see
                 different contexts, and the statistic is large without any change.
 
         Raises:
@@ -568,7 +568,7 @@ class ChangePointDetector:
     The kernel is scaled to unit prior variance; with prior variance :math:`s^2` thresholds in prior
     units are multiplied by :math:`s^2`. ``prior_mean`` is taken off the outcomes.
 
-    Two detectors are equal if they test equally.
+    Two detectors are equal if their tests are equal.
 
     Args:
         kernel: A GPyTorch kernel, copied to float64; with contexts it is on ``[context, input]``.
@@ -583,9 +583,9 @@ class ChangePointDetector:
         threshold: Compared with the squared difference; ``n`` is the half size.
         smoothness: ``a``. If None, read from a Matern kernel (its ``nu``) or a squared exponential
             one (infinity: a constant ridge).
-        prior_mean: Of the reward function, a constant.
+        prior_mean: The prior mean of the reward function, a constant.
         volume: For ``statistic="integral"``: the measure of the domain. If None, the box's volume
-            or the number of arms. Arms that stand for an interval have its length.
+            or the number of arms. Arms that represent an interval have its length.
         seed: Seeds the points that integrate over boxes of more than two dimensions.
         lengthscale: Set on the kernel, in float64; not kept.
 

@@ -11,15 +11,16 @@ densities :math:`p_i` and :math:`q_{j,i}` of outcome ``i``,
 
 While nothing changes, each :math:`E_j` and with them :math:`M_n` are products of conditional
 densities over the density that the data have. So :math:`M_n` is a martingale that starts at 1,
-whatever rule chose the inputs, and by Ville's inequality it reaches :math:`1/\alpha` at any time
-with probability :math:`\alpha` at most. The rest :math:`r_n` is the weight of the starts to come.
+regardless of the rule that chose the inputs, and by Ville's inequality it reaches :math:`1/\alpha`
+at any time with probability :math:`\alpha` at most. The rest :math:`r_n` is the weight of the
+starts to come.
 
 **Few starts.** A start of age :math:`a = n - j + 1` is kept if :math:`2^e` divides ``j``, with
 :math:`e = \max(0, \lfloor \log_2 (a / 2) \rfloor)`: two for every doubling of the age. What a
-dropped start has won goes to the next later one that is kept. That is a bet that was decided before
-the next outcome, so the sum remains a martingale and nothing is lost.
+dropped start has won goes to the next later one that is kept. This bet is decided before the next
+outcome, so the sum remains a martingale and nothing is lost.
 
-**Several segments.** The clock begins anew with each reset, and segment ``k`` has the level
+**Several segments.** The clock starts over with each reset, and segment ``k`` has the level
 :math:`6 \alpha / (\pi k)^2`.
 
 **Outcomes that come late.** A start opens when its query is asked. An outcome moves only the
@@ -35,7 +36,7 @@ more noise and heavier tails than the model; the composite form has one for each
 
 The robust form over a list has both: each prior with each of these members, an alternative being
 the mixture over the list of fresh models, each with its best member before the outcome. That is a
-product of densities known beforehand, whatever the members, so that :math:`e^{\ln M_n + \ln \bar L
+product of densities known beforehand for any members, so that :math:`e^{\ln M_n + \ln \bar L
 - \ln L_h}` is a martingale for every prior of the list as it stands (the member without more
 noise), and the level is exact for each of them.
 
@@ -60,7 +61,7 @@ have the noise variance :math:`R^2`,
 
 is at most the logarithm of a supermartingale: what was predicted is a mixture of :math:`N(g, R^2)`
 fixed beforehand, and :math:`\exp((g - f) (y_i - f) / R^2 - (g - f)^2 / (2 R^2))` has at most the
-mean 1. Only outcomes since the reset count, so that it is no matter which rows the null had kept.
+mean 1. Only outcomes since the reset count, so it does not matter which rows the null had kept.
 
 Source: Ville 1939 for the inequality; Shin, Ramdas and Rinaldo 2022 for such processes in the
 detection of changes. The weights, the starts that are kept and the families are ours.
@@ -115,23 +116,23 @@ class EvidenceDetector:
     begin at later starts. :meth:`stream` takes predictions of any models; :meth:`on` makes those of
     Gaussian processes itself.
 
-    What holds before any change in the first segment, for a reward function that is a draw from the
-    Gaussian process, and Gaussian noise: the probability of an alarm at any time is at most the
-    level :math:`6 \alpha / \pi^2`. It averages over the prior, and is not claimed for each function
-    alone. Given the past, inputs, contexts, delays and the order of arrival must carry no further
-    information on the function or the noise. A later segment that goes on with the rows since the
-    estimated change is exact where the estimate is the change, and approximate otherwise. One that
-    keeps nothing is approximate, too: the rows that it drops showed the new function already. It
-    is exact with ``spending="rounds"``, where its queries rest on its own rows alone and the
-    changes come at times that do not depend on the new function.
+    Before any change in the first segment, if the reward function is a draw from the Gaussian
+    process and the noise is Gaussian, the probability of an alarm at any time is at most the level
+    :math:`6 \alpha / \pi^2`. This probability averages over the prior, and is not claimed for each
+    single function. Given the past, inputs, contexts, delays and the order of arrival must carry no
+    further information on the function or the noise. A later segment that goes on with the rows
+    since the estimated change is exact if the estimate is the true change, and approximate
+    otherwise. One that keeps nothing is also approximate, because the rows that it drops already
+    showed the new function. It is exact with ``spending="rounds"``, where its queries rest on its
+    own rows alone and the changes come at times that do not depend on the new function.
 
     With ``rkhs_bound`` (the ball form) nothing is averaged: the level holds in each segment, until
     a function changes that its outcomes come from, whichever rows the null began with, for every
     fixed function whose norm less the prior mean is at most ``B``, and R-sub-Gaussian noise.
 
-    It cannot see a change where nobody looks. Steady drift is a sequence of changes to it, unless
-    the null drifts, too (``drift_rate``). Changes of two standard deviations of the noise take
-    seven to twenty outcomes on average, smaller ones more.
+    It cannot detect a change at points that are not queried. It treats steady drift as a sequence
+    of changes, unless the null drifts, too (``drift_rate``). Changes of two standard deviations of
+    the noise take seven to twenty outcomes on average, smaller ones more.
 
     Args:
         alpha: The probability of a false alarm, for all segments together.
@@ -140,11 +141,11 @@ class EvidenceDetector:
             scales and tails is approximate.
         weights: Prior weights of a list of candidate priors, positive; scaled to sum 1. The null is
             then that one of them is true (the composite form), and predictions are given for each.
-        change_scale: ``J``, on which number of rounds a change is expected.
+        change_scale: ``J``, the number of rounds within which a change is expected.
         statistic: ``"mixture"`` is ``M_n``. ``"shiryaev_roberts"`` is the sum of all ``E_j`` and
             ``"cusum"`` the largest. They alarm at :math:`1 / \alpha`, in a segment without a change
-            on average not before :math:`1 / \alpha` queries, and :math:`\alpha` is no probability
-            then: 0.001 stands for a false alarm in 1000 queries or more.
+            on average not before :math:`1 / \alpha` queries, and :math:`\alpha` is then not a
+            probability: 0.001 means one false alarm in 1000 queries or more.
         spending: How ``alpha`` is spent. ``"segments"``: :math:`6 \alpha / (\pi k)^2` in segment
             ``k``. ``"rounds"``: :math:`6 \alpha / (\pi s)^2` in the segment that begins with query
             ``s``: a union over all rounds at which a test might begin.
@@ -153,12 +154,12 @@ class EvidenceDetector:
         rkhs_bound: ``B``, a bound on the norm of each function in the space of its kernel. An
             outcome then costs one eigendecomposition of the distinct inputs since the reset.
         noise_bound: ``R`` of R-sub-Gaussian noise; the model's noise variance must be its square.
-        num_skipped: How many first outcomes are no bets, because models or weights were chosen by
-            them. The models learn from them, and the level of the first segment is conditional on
-            them.
+        num_skipped: How many first outcomes are not tested, because models or weights were chosen
+            by them. The models learn from them, and the level of the first segment is conditional
+            on them.
         drift_rate: ``epsilon`` of a null that drifts: functions of rounds ``t`` and ``t'`` have the
             covariance ``k(x, x') (1 - epsilon)^(abs(t - t') / 2)``, with the numbers of the queries
-            for rounds, and so do those of the alternatives. None for functions that stay.
+            for rounds, and so do those of the alternatives. None for functions that do not drift.
 
     Raises:
         TypeError: If a number is not one.

@@ -449,7 +449,7 @@ def numbers_of(name: str, value: Any, shape: tuple[int, ...], spread: bool = Fal
         name: Of the argument.
         value: Numbers.
         shape: What is wanted.
-        spread: Whether one number may stand for all.
+        spread: Whether one number may represent all.
     """
     if isinstance(value, Tensor):
         value = value.detach().cpu().to(DTYPE).numpy()

@@ -1,4 +1,4 @@
-r"""Restarting: when a policy explores uniformly, and when it begins anew.
+r"""Restarting: when a policy explores uniformly, and when it starts over.
 
 Two lists are kept since the last reset: all queries, and those that were drawn uniformly at random.
 A round is an exploration round if
@@ -6,7 +6,7 @@ A round is an exploration round if
 .. math:: |\mathrm{uniform}| \le \xi \sqrt{|\mathrm{history}|},
 
 and otherwise belongs to the policy. When the outcome of a uniform query arrives, the detector looks
-at the uniform queries. On a detection both lists are cleared: the policy begins anew, with the
+at the uniform queries. On a detection, both lists are cleared: the policy starts over, with the
 round number 1 and without any of the old data.
 
 Source: Avanesov, *How to gamble with non-stationary X-armed bandits and have no
@@ -56,8 +56,9 @@ def explores(
 
     Args:
         exploration: ``xi``; 0 explores in the first round after each reset only.
-        num_uniform: Uniform queries since the last reset; a tensor has one entry a replicate.
-        num_history: All queries since the last reset, likewise.
+        num_uniform: The number of uniform queries since the last reset; a tensor has one entry per
+            replicate.
+        num_history: The number of all queries since the last reset, likewise.
 
     Example:
         >>> explores(3**0.5, num_uniform=3, num_history=3)
@@ -68,7 +69,7 @@ def explores(
 
 @dataclass(frozen=True, kw_only=True)
 class Restart:
-    r"""A rule by which a policy begins anew; see :class:`ChangePointRestart`.
+    r"""A rule by which a policy starts over; see :class:`ChangePointRestart`.
 
     A round explores if :math:`|\mathrm{uniform}| \le \xi \sqrt{|\mathrm{history}|}`, both counted
     from the last reset. With ``split_delta`` segment ``k`` has
@@ -76,10 +77,10 @@ class Restart:
     .. math:: \delta_k = \frac{6 \delta}{\pi^2 k^2}, \qquad \sum_{k \ge 1} \delta_k = \delta.
 
     Attributes:
-        exploration: ``xi``, how much is explored uniformly; None never explores.
+        exploration: ``xi``, the amount of uniform exploration; None never explores.
         split_delta: Whether segment ``k`` (from 1) has ``6 delta / (pi k) ** 2`` for its width, so
             that the segments together fail with probability ``delta`` at most.
-        keep_multipliers: With constraints, whether the multipliers stay as they are.
+        keep_multipliers: With constraints, whether the multipliers remain unchanged at a reset.
     """
 
     exploration: float | None = PUBLISHED_EXPLORATION
@@ -102,7 +103,7 @@ class Restart:
         return explores(self.exploration, num_uniform, num_history)
 
     def is_told_of_change(self, round_number: int) -> bool:
-        """Return whether a reset is due before this round, whatever the data say.
+        """Return whether a reset is due before this round, regardless of the data.
 
         Args:
             round_number: The round that is about to be played, from 1.
@@ -110,30 +111,30 @@ class Restart:
         return False
 
     def share_of_delta(self, delta: float, segment: int) -> float:
-        """Return what a segment has of ``delta``.
+        """Return the share of ``delta`` that a segment has.
 
         Args:
-            delta: For all segments together.
-            segment: Counts segments from 0.
+            delta: The failure probability of all segments together.
+            segment: The number of the segment, from 0.
         """
         return 6.0 * delta / (math.pi * (segment + 1)) ** 2 if self.split_delta else delta
 
 
 @dataclass(frozen=True, kw_only=True)
 class NeverRestart(Restart):
-    """Explores as :class:`ChangePointRestart` does, and never begins anew: a baseline.
+    """Explores like :class:`ChangePointRestart`, but never starts over: a baseline.
 
-    It tells what the exploration alone costs.
+    It shows what the exploration alone costs.
     """
 
 
 @dataclass(frozen=True)
 class OracleRestart(Restart):
-    """Begins anew when told: a baseline that knows the change-points.
+    """Starts over at given rounds: a baseline that knows the change-points.
 
     Attributes:
         change_points: The last rounds before each change: the reward function of round
-            ``tau + 1`` is the first of the new ones.
+            ``tau + 1`` is the first new one.
     """
 
     change_points: tuple[int, ...] = ()
@@ -161,18 +162,18 @@ class OracleRestart(Restart):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangePointRestart(Restart):
-    """Begins anew when a detector sees a change in the uniform queries: Avanesov, Algorithm 2.
+    """Starts over when a detector sees a change in the uniform queries: Avanesov, Algorithm 2.
 
-    It goes with any policy: what is played between the uniform queries is the loop's acquisition.
+    It can be combined with any policy: between the uniform queries, the loop plays its acquisition.
 
     Attributes:
-        detector: Tests the uniform queries since the last reset whenever one of their outcomes
-            arrives.
-        constraint_detectors: With constraints, one for each of them: their values are tested too,
-            and any detection counts. Empty tests the reward alone.
+        detector: The test of the uniform queries since the last reset, made whenever one of their
+            outcomes arrives.
+        constraint_detectors: With constraints, one detector for each of them: their values are
+            tested, too, and any detection counts. If empty, only the reward is tested.
         smallest_change: ``Delta``, the least L2 norm of the difference of two consecutive reward
-            functions, where it is known. Only what ``guarantee()`` says of spacing and rate of the
-            changes looks at it.
+            functions, if it is known. It is used only in what ``guarantee()`` states about the
+            spacing and the rate of the changes.
 
     Example:
         >>> from gpytorch.kernels import MaternKernel
@@ -216,55 +217,56 @@ class ChangePointRestart(Restart):
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceRestart(Restart):
-    r"""Begins anew when the evidence of all outcomes says that the reward function has changed.
+    r"""Starts over when the evidence of all outcomes says that the reward function changed.
 
-    It goes with any policy, needs no exploration and no calibration; see
-    :class:`.EvidenceDetector`. Its null is the model of the loop, with fixed hyperparameters, a
-    list of candidates, or with ``rkhs_bound`` every function of the ball. Reward and constraints
-    are tested jointly.
+    It can be combined with any policy, and needs no exploration and no calibration; see
+    :class:`.EvidenceDetector`. Its null hypothesis is the model of the loop with fixed
+    hyperparameters, a list of candidates, or, with ``rkhs_bound``, every function of the ball.
+    Reward and constraints are tested jointly.
 
     The first segment has at most the probability :math:`6 \alpha / \pi^2` of an alarm before any
-    change, if the reward function is a draw from the model and the noise Gaussian; it averages over
-    the prior. Later segments: see ``keep`` and ``strict``. In the ball form segment ``k`` has at
-    most :math:`6 \alpha / (\pi k)^2`, until a function changes that its outcomes come from, for
-    each function of the ball and whatever is kept.
+    change, if the reward function is a draw from the model and the noise is Gaussian; this
+    probability averages over the prior. For later segments, see ``keep`` and ``strict``. In the
+    ball form, segment ``k`` has at most :math:`6 \alpha / (\pi k)^2` until a function that its
+    outcomes come from changes; this holds for each function of the ball and regardless of ``keep``.
 
     Attributes:
         alpha: The probability of a false alarm, for all segments together.
-        robust: Whether the null may have more noise than the model, and outliers. With candidates
-            each of them may.
-        keep: What is kept at a reset. ``"since_change"``: the rows since the estimated change; the
-            level of later segments is exact where the estimate is the change, and approximate
-            otherwise. ``"nothing"``: none; the level of later segments is approximate, because the
-            rows that were dropped showed the new function and chose the restart.
-        change_scale: On which number of rounds a change is expected.
+        robust: Whether the null hypothesis allows more noise than the model, and outliers. With
+            candidates, this applies to each of them.
+        keep: What is kept at a reset. ``"since_change"`` keeps the rows since the estimated change;
+            the level of later segments is exact if the estimate is the true change, and approximate
+            otherwise. ``"nothing"`` keeps none; the level of later segments is approximate, because
+            the rows that were dropped showed the new function and chose the restart.
+        change_scale: The number of rounds within which a change is expected.
         candidates: Recipes of candidate priors, or what :meth:`.BanditGP.with_candidates` returns,
-            for hyperparameters that are not known. None takes the loop's model. Of a
+            for unknown hyperparameters. None uses the loop's model. With
             :class:`~botorch_bandits.models.DefaultCandidates`, here or as the loop's model, the
-            first outcomes that arrive in the run choose the output scales, for all segments; they
-            are not tested.
+            first outcomes that arrive in the run choose the output scales for all segments; these
+            outcomes are not tested.
         strict: Level :math:`6 \alpha / (\pi s)^2` for a segment that begins with round ``s``, with
-            ``keep="nothing"``: the probability of ever a false alarm is at most ``alpha``, if the
-            times of changes do not depend on the new functions.
-        rkhs_bound: ``B``, a bound on the norm of the reward function less the prior mean, and of
-            each constraint, in the space of the model's kernel: the ball form, with
-            ``robust=False``.
+            ``keep="nothing"``: the probability that any false alarm ever occurs is at most
+            ``alpha``, if the times of changes do not depend on the new functions.
+        rkhs_bound: ``B``, a bound on the norm of the reward function minus the prior mean, and of
+            each constraint, in the RKHS of the model's kernel. It selects the ball form, which
+            requires ``robust=False``.
         noise_bound: ``R`` of R-sub-Gaussian noise; the model's noise variance must be its square.
-        probing: Whether exploration rounds play, in place of a uniform point, the one that is
-            largest by two standard deviations above the mean of a copy of the model that drifts:
-            what was not visited for long becomes uncertain again. So a change is found where the
-            policy does not look. Of candidates the likeliest one drifts. It needs
-            ``exploration=``, such as 1.0.
-        statistic: ``"mixture"``, whose level is above, or ``"shiryaev_roberts"`` or ``"cusum"``.
-            For these ``alpha`` is no probability: without changes a segment lasts ``1 / alpha``
-            queries or more on average, so that ``alpha`` should be small, such as 0.001.
-        drift_rate: ``epsilon`` of a null that drifts, as the model of a loop with
-            ``forgetting=TimeVaryingKernel(epsilon)`` does: what it explains is no change. None for
-            functions that stay until they change.
+        probing: Whether exploration rounds play, instead of a uniform point, the point with the
+            largest mean plus two standard deviations under a copy of the model that drifts. In this
+            copy, points that have not been visited for a long time become uncertain again, so that
+            changes are also found where the policy does not look. With candidates, the likeliest
+            one drifts. Probing needs ``exploration=``, such as 1.0.
+        statistic: ``"mixture"``, whose level is given above, or ``"shiryaev_roberts"`` or
+            ``"cusum"``. For the latter two, ``alpha`` is not a probability: without changes, a
+            segment lasts ``1 / alpha`` queries or more on average, so ``alpha`` should be small,
+            such as 0.001.
+        drift_rate: ``epsilon`` of a null hypothesis that drifts, like the model of a loop with
+            ``forgetting=TimeVaryingKernel(epsilon)``: what this drift explains does not count as a
+            change. None for functions that are constant between changes.
 
     Raises:
-        TypeError: If a setting is of the wrong kind.
-        ValueError: If a number is out of range or missing, or two forms are asked for at once.
+        TypeError: If a setting has the wrong type.
+        ValueError: If a number is out of range or missing, or two forms are requested at once.
 
     Example:
         >>> from gpytorch.kernels import MaternKernel
@@ -338,7 +340,7 @@ class EvidenceRestart(Restart):
         """Return the detector for a model.
 
         Args:
-            model: The loop's. ``candidates`` take its place if there are any.
+            model: The loop's model; ``candidates``, if given, replace it.
         """
         listed = self.candidates if self.candidates is not None else model
         if isinstance(listed, DefaultCandidates):  # weights do not depend on the outcomes
@@ -363,14 +365,14 @@ class EvidenceRestart(Restart):
         """Prepare the detector for a loop.
 
         Args:
-            domain: Where points are chosen.
-            model: The loop's.
-            num_outputs: One more than there are constraints.
+            domain: The domain of the points.
+            model: The loop's model.
+            num_outputs: One more than the number of constraints.
             context_dim: The dimension of the contexts.
 
         Raises:
-            ValueError: If the hyperparameters are learned and no candidates are given, or there
-                are constraints and the first outcomes are to choose the scales.
+            ValueError: If the hyperparameters are learned and no candidates are given, or if there
+                are constraints and the first outcomes would choose the scales.
         """
         listed = self.candidates if self.candidates is not None else model
         if isinstance(listed, DefaultCandidates):
@@ -399,10 +401,10 @@ class EvidenceRestart(Restart):
         return self.detector_for(model).on(domain, models, num_outputs, context_dim)
 
     def describe_level(self, model: Any = None) -> str:
-        """Return what is claimed of false alarms, in a sentence.
+        """Return what is claimed about false alarms, in one sentence.
 
         Args:
-            model: The loop's.
+            model: The loop's model.
         """
         level = 6.0 * self.alpha / math.pi**2
         if self.rkhs_bound is not None:
@@ -448,21 +450,22 @@ class EvidenceRestart(Restart):
 
 @dataclass(frozen=True)
 class Reset:
-    """A beginning anew.
+    """A reset of the loop.
 
     Attributes:
-        after_round: How many rounds had been asked: the next one is the first of the new segment.
+        after_round: How many rounds had been asked; the next round is the first of the new segment.
         num_dropped: How many queries of the segment that ended were dropped.
-        num_uniform: How many of them explored: they were drawn uniformly, or probed for a change.
+        num_uniform: How many of these explored: they were drawn uniformly, or probed for a change.
         reason: ``"detection"`` or ``"oracle"``.
-        statistic: Of the test that detected; NaN otherwise. So are the following.
-        threshold: What it exceeded.
+        statistic: The statistic of the test that detected the change; NaN otherwise, like the
+            following numbers.
+        threshold: The threshold that it exceeded.
         half_size: ``n``: the tail of ``2 n`` uniform queries was tested, half against half.
-        change_round: The round of the first query that the detector takes for one after the change.
+        change_round: The round of the first query that the detector attributes to the new function.
         quantity: What changed: ``"reward"``, or ``"constraint 1"``, ``"constraint 2"``, ...; with
             the evidence of all outputs jointly ``"reward and constraints"``.
-        num_kept: How many queries were kept: the segment's last ones, those from
-            ``change_round`` on.
+        num_kept: How many queries were kept: the last ones of the segment, from ``change_round``
+            on.
     """
 
     after_round: int
@@ -478,7 +481,7 @@ class Reset:
 
     @property
     def num_before(self) -> int:
-        """How many rounds came before the first one that counts from then on."""
+        """The number of rounds before the first one that counts after the reset."""
         return self.after_round - self.num_kept
 
 

@@ -45,10 +45,10 @@ def rate_exponent(smoothness: float, dim: int) -> float:
 
 
 class Threshold(ABC):
-    """What the statistic of a tail of ``2 n`` samples is compared with."""
+    """The threshold for the statistic of a tail of ``2 n`` samples."""
 
     units: ClassVar[Literal["prior", "outcome"]] = "prior"
-    """``"prior"``: multiplied with the kernel's prior variance; ``"outcome"``: taken as it is."""
+    """``"prior"``: multiplied by the kernel's prior variance; ``"outcome"``: used unchanged."""
 
     @abstractmethod
     def values(self, half_sizes: Tensor, smoothness: float | None, dim: int) -> Tensor:
@@ -56,7 +56,7 @@ class Threshold(ABC):
 
         Args:
             half_sizes: ``n``, positive, float64.
-            smoothness: That of the detector's kernel, None if it is not known.
+            smoothness: The smoothness of the detector's kernel, or None if it is unknown.
             dim: The number of input dimensions, contexts included.
         """
 
@@ -108,8 +108,8 @@ class TheoreticalThreshold(Threshold):
 
     Args:
         constant: ``C``.
-        norm_bound: ``F``, bounds the RKHS norm of every function of the environment.
-        noise_bound: ``g``, the noise is sub-Gaussian with it.
+        norm_bound: ``F``, a bound on the RKHS norm of every function of the environment.
+        noise_bound: ``g``, the sub-Gaussian bound of the noise.
         horizon: ``T``, the number of rounds.
         smoothness: ``a``; that of the detector's kernel if None.
         dim: ``d``; the dimensions of the detector's inputs if None.
@@ -173,19 +173,19 @@ class CalibratedThreshold(Threshold):
 
     Attributes:
         levels: One for each ``n = 1 .. horizon // 2``, for a kernel of unit variance.
-        exponent: Beyond the horizon the last level goes on with this power of ``n``. No rate is
-            claimed there.
-        horizon: Uniform samples since the last reset for which the rate is claimed.
+        exponent: Beyond the horizon, the last level is continued with this power of ``n``. No rate
+            is claimed there.
+        horizon: The number of uniform samples since the last reset for which the rate is claimed.
         false_alarm_rate: The wanted probability of any alarm within the horizon.
         confidence: With at least this probability over the simulations the true rate is at most
-            ``false_alarm_rate``. None: it is so on average over the simulations.
+            ``false_alarm_rate``. If None, this holds on average over the simulations.
         num_simulations: How many streams without a change were simulated.
         num_alarms: How many of them alarm at these levels.
         rate_bounds: Clopper-Pearson bounds, each with the error ``(1 - 0.95) / 2``, on the rate
             of alarms given ``num_alarms``. The level was chosen on the same streams: for an
-            unbiased check simulate anew with :func:`estimate_false_alarm_rate`.
-        seed: Of the simulations.
-        source: Where functions and noise came from, in words.
+            unbiased check, simulate again with :func:`estimate_false_alarm_rate`.
+        seed: The seed of the simulations.
+        source: The source of functions and noise, in words.
     """
 
     levels: tuple[float, ...]

@@ -1,8 +1,8 @@
-"""The arguments of ``botorch-bandits``: its parser, which knows the commands and imports none.
+"""The arguments of ``botorch-bandits``: the parser, which lists the commands and imports none.
 
-Pages of ``--help`` and errors of arguments are there at once: torch and BoTorch, which take
-seconds, are imported when a command starts. What the parser shows of rooms below (tasks, data sets,
-objectives, costs) is stated here once more, and a test compares.
+Help pages and errors of arguments appear at once: torch and BoTorch, which take seconds to import,
+are imported only when a command starts. The names of tasks, data sets, objectives and costs that
+the parser shows are repeated here, and a test compares them with the originals.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COSTS = ("fit_seconds", "predict_seconds", "model_size", "support_vectors")
 
 METHODS = {
     "best": "the default for the best point (expected improvement)",
-    "earned": "the default for reward on the way (a narrow confidence bound)",
+    "earned": "the default for reward during the run (a narrow confidence bound)",
     "igp-ucb": "IGP-UCB (Chowdhury and Gopalan 2017)",
     "gp-ucb": "GP-UCB with a constant width (Srinivas et al. 2010)",
     "gp-ts": "GP-TS (Chowdhury and Gopalan 2017)",
@@ -43,13 +43,13 @@ RULES = ("additive", "multiplicative", "primal-dual")
 
 EPOCH_LENGTH = 5
 STEP_SIZE = 0.5
-"""Of the multipliers of budgets."""
+"""The default step size of the multipliers of budgets."""
 
 DETECTOR_DEFAULTS = {"ridge": 0.03, "lengthscale": 0.5, "false_alarm_rate": 0.1}
 EXPLORATION = 3.0
 
 NUM_ROUNDS = 20
-"""How many rounds ``show`` prints unless it is asked for all."""
+"""How many rounds ``show`` prints by default."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,32 +67,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what says which tuning problem it is."""
+    """Add the arguments that select the tuning problem."""
     parser.add_argument("--task", choices=TASK_NAMES, default="svm", help="default svm")
     parser.add_argument(
         "--dataset", choices=DATASETS, default="breast-cancer", help="default breast-cancer"
     )
-    parser.add_argument("--data", metavar="FILE", help="a CSV file in place of --dataset")
+    parser.add_argument("--data", metavar="FILE", help="a CSV file instead of --dataset")
     parser.add_argument("--target", metavar="COLUMN", help="the class column of --data")
     parser.add_argument("--folds", type=int, default=5, help="cross-validation folds (default 5)")
     parser.add_argument(
         "--param",
         action="append",
         metavar="NAME=KIND:...",
-        help="an argument of the classifier with its range, as in optimize --param: in place of "
-        "the task's range, or beside the task's parameters",
+        help="an argument of the classifier with its range, as in optimize --param: instead of "
+        "the task's range, or in addition to the task's parameters",
     )
 
 
 def add_method_arguments(parser: argparse.ArgumentParser, one: bool = True) -> None:
-    """Add the settings of methods, and the choice of one of them."""
+    """Add the settings of methods and the choice of a method."""
     if one:
         parser.add_argument(
             "--objective",
             choices=OBJECTIVES,
             help="find the best point (best, the default), or collect reward on the way (earned)",
         )
-        parser.add_argument("--method", choices=METHODS, help="in place of --objective")
+        parser.add_argument("--method", choices=METHODS, help="instead of --objective")
     parser.add_argument(
         "--rkhs-bound",
         type=float,
@@ -111,22 +111,22 @@ def add_method_arguments(parser: argparse.ArgumentParser, one: bool = True) -> N
         parser.add_argument(
             "--prior",
             metavar="LENGTHSCALE:SCALE:NOISE[:MEAN]",
-            help="a prior that is fixed before the data, in place of a fitted model: a lengthscale "
+            help="a prior that is fixed before the data, instead of a fitted model: a lengthscale "
             "as a share of each range, and standard deviations of the reward and of its noise",
         )
 
 
 def add_continue_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what says whether a run is continued."""
+    """Add the option that starts afresh instead of continuing a run."""
     parser.add_argument(
         "--overwrite",
         action="store_true",
-        help="start afresh where the folder holds a run (otherwise it is continued)",
+        help="start afresh if the folder holds a run (by default, it is continued)",
     )
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what every run has."""
+    """Add the options of every run."""
     parser.add_argument("--rounds", type=int, default=40, help="default 40")
     parser.add_argument(
         "--initial", type=int, default=5, help="uniform rounds at the start (default 5)"
@@ -137,12 +137,12 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_waiting_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what is about outcomes that arrive late: delays, feedback and workers."""
+    """Add the options for late outcomes: delays, feedback and workers."""
     waiting = parser.add_argument_group("delayed and parallel evaluations")
     waiting.add_argument(
         "--delay",
         metavar="DELAY",
-        help="tell outcomes only after so many rounds: constant:ROUNDS, poisson:MEAN, "
+        help="tell outcomes only after a number of rounds: constant:ROUNDS, poisson:MEAN, "
         "geometric:MEAN or heavy-tailed:SCALE[,INDEX], as in poisson:10",
     )
     waiting.add_argument(
@@ -154,7 +154,7 @@ def add_waiting_arguments(parser: argparse.ArgumentParser) -> None:
     waiting.add_argument(
         "--feedback",
         choices=FEEDBACKS,
-        help="what is made of pending queries: they count as known to have the posterior mean "
+        help="how pending queries are treated: they count as known to have the posterior mean "
         "(hallucinated, the default), are left out (ignored), or enter at the minimum (censored)",
     )
     waiting.add_argument(
@@ -172,13 +172,13 @@ def add_waiting_arguments(parser: argparse.ArgumentParser) -> None:
         "--outcome-bound",
         type=float,
         help="no reward exceeds the minimum by more (censored; default: unknown, and the width has "
-        "no terms of it). Like --rkhs-bound it counts prior standard deviations with igp-ucb and "
+        "no terms for it). Like --rkhs-bound it counts prior standard deviations with igp-ucb and "
         "gp-ts; else it is in the units of the reward",
     )
     waiting.add_argument(
         "--tolerance",
         type=float,
-        help="by how much noise can take a reward below the minimum (censored; default: a share of "
+        help="how far noise can take a reward below the minimum (censored; default: a share of "
         "--outcome-bound, or of how far rewards lie above the minimum)",
     )
     waiting.add_argument(
@@ -200,10 +200,10 @@ def add_waiting_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_change_arguments(parser: argparse.ArgumentParser, can_shift: bool) -> None:
-    """Add what is about rewards that change.
+    """Add the options for rewards that change.
 
     Args:
-        parser: Of a command.
+        parser: The parser of a command.
         can_shift: Whether the command can make the data shift.
     """
     group = parser.add_argument_group("rewards that change")
@@ -212,8 +212,8 @@ def add_change_arguments(parser: argparse.ArgumentParser, can_shift: bool) -> No
             "--shift",
             action="store_const",
             const=True,
-            help="split the data at the median of a feature; the rounds switch from the rows up "
-            "to it to those above, half-way",
+            help="split the data at the median of a feature; half-way, the rounds switch from the "
+            "rows up to it to those above",
         )
         group.add_argument(
             "--shift-round",
@@ -238,9 +238,9 @@ def add_change_arguments(parser: argparse.ArgumentParser, can_shift: bool) -> No
         nargs="?",
         const="evidence",
         choices=RESTARTS,
-        help="begin anew when the evidence of all outcomes says that the reward has changed "
+        help="start over when the evidence of all outcomes says that the reward has changed "
         "(evidence, also without a value), when a detector sees it in uniform rounds (cpd), when "
-        "told (oracle), or never, with the same exploration (never); default: nothing of that",
+        "told (oracle), or never, with the same exploration (never); default: none of these",
     )
     group.add_argument(
         "--exploration",
@@ -253,25 +253,26 @@ def add_change_arguments(parser: argparse.ArgumentParser, can_shift: bool) -> No
         "--false-alarm-rate",
         type=float,
         metavar="RATE",
-        help="cpd: of any alarm without a change within --rounds, for which the threshold is "
-        f"simulated first (default {DETECTOR_DEFAULTS['false_alarm_rate']})",
+        help="cpd: probability of an alarm without a change within --rounds; the threshold is "
+        f"simulated for it first (default {DETECTOR_DEFAULTS['false_alarm_rate']})",
     )
     group.add_argument(
         "--threshold-scale",
         type=float,
         metavar="C",
-        help="cpd: in its place, the threshold C n^-r in units of --reward-scale squared",
+        help="cpd: instead of --false-alarm-rate, the threshold C n^-r in units of --reward-scale "
+        "squared",
     )
     group.add_argument(
         "--ridge",
         type=float,
-        help=f"cpd: of the detector's fits (default {DETECTOR_DEFAULTS['ridge']})",
+        help=f"cpd: ridge of the detector's fits (default {DETECTOR_DEFAULTS['ridge']})",
     )
     group.add_argument(
         "--lengthscale",
         type=float,
         metavar="SHARE",
-        help="cpd: of the detector's kernel, as a share of each dimension's range "
+        help="cpd: lengthscale of the detector's kernel, as a share of each dimension's range "
         f"(default {DETECTOR_DEFAULTS['lengthscale']})",
     )
     means = " (tune: default 0.8)" if can_shift else ""
@@ -279,7 +280,7 @@ def add_change_arguments(parser: argparse.ArgumentParser, can_shift: bool) -> No
     group.add_argument(
         "--reward-mean",
         type=float,
-        help=f"cpd, evidence: what rewards are about, beforehand{means}",
+        help=f"cpd, evidence: prior mean of the rewards{means}",
     )
     group.add_argument(
         "--reward-scale", type=float, help=f"cpd, evidence: how much they vary over the box{scales}"
@@ -287,7 +288,7 @@ def add_change_arguments(parser: argparse.ArgumentParser, can_shift: bool) -> No
 
 
 def add_budget_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what is about budgets."""
+    """Add the options for budgets."""
     group = parser.add_argument_group("budgets")
     group.add_argument(
         "--budget",
@@ -299,61 +300,61 @@ def add_budget_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--multiplier-rule",
         choices=RULES,
-        help="how the weight of the costs follows (default additive)",
+        help="the rule for the weight of the costs (default additive)",
     )
     group.add_argument(
         "--epoch-length",
         type=int,
         metavar="S",
-        help=f"rounds between two changes of the weight (default {EPOCH_LENGTH})",
+        help=f"rounds between two updates of the weight (default {EPOCH_LENGTH})",
     )
     group.add_argument(
         "--step-size",
         type=float,
         metavar="MU",
-        help=f"additive and primal-dual: size of its changes (default {STEP_SIZE:g})",
+        help=f"additive and primal-dual: step size of the updates (default {STEP_SIZE:g})",
     )
 
 
 def add_journal_argument(parser: argparse.ArgumentParser) -> None:
-    """Add what says where queries and outcomes are written down."""
+    """Add the option for the journal of queries and outcomes."""
     parser.add_argument(
         "--journal",
         metavar="FILE",
-        help="write each query and outcome to this file before going on, and continue from it "
-        "(in place of the folder's history.json)",
+        help="write each query and outcome to this file before continuing, and resume from it "
+        "(instead of the folder's history.json)",
     )
 
 
 def add_error_argument(parser: argparse.ArgumentParser, default: str | None = "raise") -> None:
-    """Add what is done about evaluations that fail.
+    """Add the option for evaluations that fail.
 
     Args:
-        parser: Of a command.
-        default: Of ``--on-error``; None for a command that continues another one.
+        parser: The parser of a command.
+        default: The default of ``--on-error``; None for a command that continues another one.
     """
     parser.add_argument(
         "--on-error",
         default=default,
         metavar="raise|skip|retry:N",
-        help="what is done if the function raises or returns no number: end the run (raise, the "
-        "default), record it and go on (skip), or try N more times first (retry:N)",
+        help="what to do if the function raises or does not return a number: end the run (raise, "
+        "the default), record it and continue (skip), or try N more times first (retry:N)",
     )
 
 
 def add_ending_arguments(parser: argparse.ArgumentParser, default: str | None = "raise") -> None:
-    """Add what is done about evaluations that fail, and what else ends a run.
+    """Add the options for evaluations that fail and for ending a run early.
 
     Args:
-        parser: Of a command.
-        default: Of ``--on-error``; None for a command that continues another one.
+        parser: The parser of a command.
+        default: The default of ``--on-error``; None for a command that continues another one.
     """
     add_error_argument(parser, default)
     parser.add_argument(
         "--stop-after-no-gain",
         type=int,
         metavar="N",
-        help="end the run after N rounds without a better reward; a larger N goes on",
+        help="end the run after N rounds without a better reward; a larger N continues it",
     )
     parser.add_argument(
         "--stop-below",
@@ -361,38 +362,38 @@ def add_ending_arguments(parser: argparse.ArgumentParser, default: str | None = 
         metavar="EPS",
         help="end the run once the certificate of the recommended point is at most EPS: no point "
         "is better by more, with probability 1 - delta (--prior, and igp-ucb or gp-ts with both "
-        "bounds); a smaller EPS goes on",
+        "bounds); a smaller EPS continues it",
     )
     keep_beginnings(parser, "--stop-after-no-gain", "--sto", "--stop", "--stop-")
 
 
 def add_live_page_argument(parser: argparse.ArgumentParser) -> None:
-    """Add where a run writes its page.
+    """Add the option for the page of a run.
 
     Args:
-        parser: Of a command that runs.
+        parser: The parser of a command that runs.
     """
     parser.add_argument(
         "--html",
         metavar="FILE.html",
-        help="write a page about the run, which follows it in a browser while it goes on",
+        help="write a page that shows the progress of the run in a browser",
     )
 
 
 def add_page_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add where the page of a journal is written, and how often.
+    """Add the options for the page of a journal, and how often it is written.
 
     Args:
-        parser: Of ``show``.
+        parser: The parser of ``show``.
     """
     parser.add_argument(
-        "--html", metavar="FILE.html", help="write a page about the run, too, for a browser"
+        "--html", metavar="FILE.html", help="also write a page about the run for a browser"
     )
     parser.add_argument(
         "--every",
         type=float,
         metavar="SECONDS",
-        help="with --html: write the page anew so often, until interrupted (Ctrl-C)",
+        help="with --html: rewrite the page at this interval, until interrupted (Ctrl-C)",
     )
 
 
@@ -405,11 +406,11 @@ def add_resume_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "resume",
         help="continue a run from its journal",
-        description="Continue the run of tune or optimize that FILE is the journal of, with the "
-        "options with which it was begun.",
+        description="Continue the run of tune or optimize whose journal is FILE, with the options "
+        "with which it was begun.",
     )
     parser.add_argument("file", metavar="FILE", help="a journal that --journal made")
-    parser.add_argument("--rounds", type=int, help="rounds in total, if they are to be others")
+    parser.add_argument("--rounds", type=int, help="rounds in total, if different")
     add_ending_arguments(parser, default=None)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     parser.add_argument(
@@ -420,11 +421,11 @@ def add_resume_parser(commands: Any) -> None:
     parser.add_argument(
         "--function",
         metavar="MODULE:FUNCTION",
-        help="the function of optimize as you know it: if the file names another one it is "
-        "refused, and if it names this one nothing is asked",
+        help="the function of optimize that you expect: if the file names another one, it is "
+        "refused; if it names this one, nothing is asked",
     )
     parser.add_argument(
-        "--folder", help="with --function: its folder as you know it (default: the current one)"
+        "--folder", help="with --function: the folder that you expect (default: the current one)"
     )
     add_live_page_argument(parser)
     parser.set_defaults(start=_late("commands", "start_resume"))
@@ -439,8 +440,8 @@ def add_repair_parsers(commands: Any) -> None:
     check = commands.add_parser(
         "check",
         help="verify everything in a journal",
-        description="Read each record of a journal, check it, play it again, and compare the "
-        "snapshot with what comes out. Nothing is changed. The exit code is 1 if something is "
+        description="Read each record of a journal, check it, replay it, and compare the "
+        "snapshot with the result. Nothing is changed. The exit code is 1 if something is "
         "damaged or missing.",
     )
     check.add_argument("file", metavar="FILE", help="a journal")
@@ -448,8 +449,8 @@ def add_repair_parsers(commands: Any) -> None:
     salvage = commands.add_parser(
         "salvage",
         help="write what is left of a damaged journal to a new one",
-        description="Write the records before the first damaged line to a new journal, then what "
-        "the snapshot has beyond them, and what follows its place. The damaged files are left as "
+        description="Write the records before the first damaged line to a new journal, then those "
+        "that only the snapshot has, and those that follow it. The damaged files are left as "
         "they are.",
     )
     salvage.add_argument("file", metavar="FILE", help="a damaged journal")
@@ -474,13 +475,13 @@ def add_show_parser(commands: Any) -> None:
     )
     show.add_argument("file", metavar="FILE", help="a journal of a loop")
     show.add_argument(
-        "--all", action="store_true", help=f"all rounds, not the last {NUM_ROUNDS} alone"
+        "--all", action="store_true", help=f"all rounds, not only the last {NUM_ROUNDS}"
     )
     show.add_argument(
-        "--epochs", action="store_true", help="a row for each epoch and constraint, too"
+        "--epochs", action="store_true", help="also print a row for each epoch and constraint"
     )
     show.add_argument(
-        "--plot", metavar="FILE.png", help="draw rewards, widths and resets over rounds, too"
+        "--plot", metavar="FILE.png", help="also draw rewards, widths and resets over rounds"
     )
     add_page_arguments(show)
     show.set_defaults(start=_late("show", "run_show"))
@@ -531,7 +532,7 @@ def build_parser() -> argparse.ArgumentParser:
         "NAME=ordered:A,B,... (neighbors are alike) or NAME=fixed:VALUE",
     )
     optimize.add_argument(
-        "--bounds", help="in place of --param: low:high for each dimension, as in 0:1,-5:5"
+        "--bounds", help="instead of --param: low:high for each dimension, as in 0:1,-5:5"
     )
     optimize.add_argument(
         "--integer",
@@ -542,8 +543,8 @@ def build_parser() -> argparse.ArgumentParser:
     optimize.add_argument(
         "--minimize",
         action="store_true",
-        help="the function returns a cost: find where it is least. What is printed, drawn and "
-        "written has the numbers that it returns, and --minimum is the largest of them",
+        help="the function returns a cost to be minimized. Everything printed, drawn and "
+        "written shows the numbers that it returns, and --minimum is the largest of them",
     )
     add_method_arguments(optimize)
     add_run_arguments(optimize)
@@ -577,7 +578,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _late(module: str, function: str) -> Callable[[argparse.Namespace], Executable | int]:
-    """Return a function of this room, which is imported when it is called."""
+    """Return a function of this subpackage, which is imported when it is called."""
 
     def start(options: argparse.Namespace) -> Executable | int:
         found: Callable[[argparse.Namespace], Executable | int]
@@ -588,7 +589,7 @@ def _late(module: str, function: str) -> Callable[[argparse.Namespace], Executab
 
 
 def join_bounds(arguments: Sequence[str]) -> list[str]:
-    """Join ``--bounds`` with its value: argparse would take ``-5:5`` for an option."""
+    """Join ``--bounds`` with its value: argparse would read ``-5:5`` as an option."""
     joined = list(arguments)
     if "--bounds" in joined[:-1]:
         i = joined.index("--bounds")

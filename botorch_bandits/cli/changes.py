@@ -1,7 +1,7 @@
 """What may change in a run, read from the command line: known changes, restarts, detectors.
 
-The options become the restart rule of a loop. The same object says afterwards which resets there
-were, and from which round on the best reward counts.
+The options become the restart rule of a loop. The same object reports afterwards which resets
+occurred, and from which round on the best reward counts.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ SCALE_SHARES = (0.1, 0.3, 1.0)
 
 @dataclass(frozen=True)
 class Changes:
-    """What may change in a run, and what is done about it.
+    """What may change in a run, and how the loop responds.
 
     Attributes:
-        restart: When the loop begins anew, if ever.
-        change_points: The last round before each change that is known.
+        restart: When the loop starts over, if ever.
+        change_points: The last round before each known change.
         settings: The effective options that determine the run, by name.
     """
 
@@ -88,7 +88,7 @@ class Changes:
     def best(self, loop: BanditLoop) -> tuple[int, tuple[Query, Outcome] | None]:
         """Return the first round that counts now, and the best query since then, if any.
 
-        That is the round after the last reset or the last known change, whichever came later.
+        This is the round after the last reset or the last known change, whichever came later.
         """
         first = max([1, *self.beginnings(loop)])
         return first, loop.best() if first == 1 else self.best_since(loop, first)
@@ -96,7 +96,7 @@ class Changes:
     def best_since(self, loop: BanditLoop, round_number: int) -> tuple[Query, Outcome] | None:
         """Return the query with the best reward among those from a round on, if any.
 
-        With budgets it is among those that met them, as :meth:`BanditLoop.best` is.
+        With budgets, only queries that met them are considered, as in :meth:`BanditLoop.best`.
         """
         best: tuple[Query, Outcome] | None = None
         for query in loop.history.queries_since(round_number - 1):
@@ -108,7 +108,7 @@ class Changes:
         return best
 
     def shown(self, loop: BanditLoop) -> dict[str, str]:
-        """Return what the progress bar shows beside the best reward of now."""
+        """Return what the progress bar shows beside the current best reward."""
         shown = {}
         if self.beginnings(loop) and (largest := loop.history.best()) is not None:
             shown["largest ever" if loop.history.maximize else "least ever"] = (
@@ -119,7 +119,7 @@ class Changes:
         return shown
 
     def result(self, loop: BanditLoop) -> dict[str, Any]:
-        """Return what ``result.json`` says: resets, tests, the best since the last change."""
+        """Return the entries of ``result.json``: resets, tests, the best since the last change."""
         if not self.are_possible:
             return {}
         since = []
@@ -185,15 +185,15 @@ def read_changes(
     reward_mean: float | None = None,
     reward_scale: float | None = None,
 ) -> Changes:
-    """Return what the options say, before any file is written.
+    """Read the options, before any file is written.
 
     Args:
-        options: Those of ``add_change_arguments``.
-        box: Where points are chosen.
+        options: The options of ``add_change_arguments``.
+        box: The domain of the points.
         known: Settings of the run that is continued, empty if there is none: the round of the
             shift and the threshold are taken from there.
-        reward_mean: The default of ``--reward-mean``; None: it must be given.
-        reward_scale: The default of ``--reward-scale``. Likewise.
+        reward_mean: The default of ``--reward-mean``; if None, the option must be given.
+        reward_scale: The default of ``--reward-scale``, likewise.
 
     Raises:
         ValueError: If the options contradict each other.
@@ -212,7 +212,7 @@ def read_changes(
         prior = {"reward_mean": reward_mean, "reward_scale": reward_scale}
         _read_prior(options, prior, settings)
         if _encodes_categories(box) and (ENCODED in known or not known):
-            settings[ENCODED] = True  # runs of earlier versions go on without
+            settings[ENCODED] = True  # runs of earlier versions continue without it
         restart = EvidenceRestart(
             robust=False,
             candidates=_candidates(box, settings),
@@ -226,7 +226,7 @@ def read_changes(
     if options.restart == "oracle":
         if not change_points:
             raise ValueError(
-                "--restart oracle is told the changes; add "
+                "--restart oracle needs to know the changes; add "
                 + ("--shift." if hasattr(options, "shift") else "--change-points, as in 30,60.")
             )
         oracle = OracleRestart(change_points=change_points, exploration=exploration)
@@ -234,9 +234,7 @@ def read_changes(
     defaults = {"reward_mean": reward_mean, "reward_scale": reward_scale, **DETECTOR_DEFAULTS}
     if options.threshold_scale is not None:
         if options.false_alarm_rate is not None:
-            raise ValueError(
-                "--threshold-scale takes the place of --false-alarm-rate; give one of the two."
-            )
+            raise ValueError("--threshold-scale replaces --false-alarm-rate; give one of the two.")
         del defaults["false_alarm_rate"]
     _read_prior(options, defaults, settings)
     detector = _detector(options, box, settings)
@@ -251,12 +249,12 @@ def read_changes(
 def _read_prior(
     options: argparse.Namespace, defaults: Mapping[str, Any], settings: dict[str, Any]
 ) -> None:
-    """Put what a detector's prior needs into the settings, or raise.
+    """Put the prior of a detector into the settings, or raise.
 
     Args:
-        options: Those of ``add_change_arguments``.
-        defaults: By name; None: it must be given.
-        settings: Gets them.
+        options: The options of ``add_change_arguments``.
+        defaults: The defaults by name; if None, the option must be given.
+        settings: The settings to fill.
     """
     for name, default in defaults.items():
         given = getattr(options, name)
@@ -269,7 +267,7 @@ def _read_prior(
 
 
 def _candidates(box: Box, settings: Mapping[str, Any]) -> CandidatesRecipe:
-    """Return the priors of which one is taken to be true, fixed before the data."""
+    """Return the priors, fixed before the data, one of which is assumed to be true."""
     scale = check_positive("--reward-scale", settings["reward_scale"])
     sides = (box.bounds[1] - box.bounds[0]).tolist()
     num_columns, transform = box.dim, None
@@ -290,7 +288,7 @@ def _candidates(box: Box, settings: Mapping[str, Any]) -> CandidatesRecipe:
 
 
 def _encodes_categories(box: Box) -> bool:
-    """Whether there are categories without an order, which a kernel must not take for numbers."""
+    """Whether there are categories without an order, which are not numbers to a kernel."""
     return isinstance(box, Space) and bool(box.unordered_dims)
 
 
@@ -385,7 +383,7 @@ def _threshold(
 
 
 def recorded_threshold(record: Any) -> CalibratedThreshold | None:
-    """Return the threshold of which :func:`plain_record` made a record, if it is one."""
+    """Return the threshold from its record by :func:`plain_record`, if it is one."""
     if not isinstance(record, dict) or "levels" not in record:
         return None
     lists = {name: tuple(record[name]) for name in ("levels", "rate_bounds")}
@@ -393,7 +391,7 @@ def recorded_threshold(record: Any) -> CalibratedThreshold | None:
 
 
 def plain_record(record: Any) -> dict[str, Any]:
-    """Return a dataclass as JSON has it, where there is no NaN."""
+    """Return a dataclass in the form of JSON, which has no NaN."""
     return {
         name: None
         if isinstance(value, float) and math.isnan(value)

@@ -23,10 +23,10 @@ INTERRUPTED = 130
 
 
 class Executable(Protocol):
-    """Work that was checked and prepared, and is still to be done."""
+    """Work that was checked and prepared, but not yet done."""
 
     def execute(self) -> int:
-        """Do it; returns the exit code."""
+        """Do the work; returns the exit code."""
         ...
 
 
@@ -44,14 +44,14 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def keep_beginnings(parser: argparse.ArgumentParser, option: str, *beginnings: str) -> None:
-    """Let beginnings mean an option, as they did before another one began alike.
+    """Keep abbreviations of an option valid that a newer option made ambiguous.
 
-    Journals have command lines as they were typed, and ``resume`` reads them again.
+    Journals record command lines as they were typed, and ``resume`` reads them again.
 
     Args:
-        parser: It has the option.
-        option: Such as ``--param``.
-        beginnings: Such as ``--p``.
+        parser: The parser that has the option.
+        option: The option, such as ``--param``.
+        beginnings: The abbreviations, such as ``--p``.
     """
     known = parser._option_string_actions
     for beginning in beginnings:
@@ -73,7 +73,7 @@ def run_command(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> in
         The exit code: that of the command, :data:`BAD_ARGUMENTS` or :data:`INTERRUPTED`.
     """
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal may know fewer letters than a file has
+        if hasattr(stream, "reconfigure"):  # a terminal may lack characters that a file has
             stream.reconfigure(errors="backslashreplace")
     options = parser.parse_args(arguments)
     options.arguments = list(arguments)
@@ -89,9 +89,9 @@ def run_command(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> in
     except BrokenPipeError:
         if not _is_output_closed():
             raise
-        return 0  # whoever read has seen enough
+        return 0  # the reader of the output has closed it
     except _expected_errors() as error:
-        if shown := getattr(error, "shown", ""):  # of an error in the user's own module
+        if shown := getattr(error, "shown", ""):  # for an error in the user's own module
             print(printable(shown), file=sys.stderr)
         print(f"{name}: error: {printable(str(error))}", file=sys.stderr)
         return BAD_ARGUMENTS
@@ -99,10 +99,10 @@ def run_command(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> in
 
 
 def printable(text: str, keep: str = "\n") -> str:
-    """Return a text without what a terminal would obey: control characters are spelled out.
+    """Return a text with its control characters spelled out, so that a terminal ignores them.
 
     Args:
-        text: Of a file that somebody else may have written.
+        text: Text of a file that may come from someone else.
         keep: Control characters that stay.
     """
     if text.isprintable():
@@ -117,7 +117,7 @@ def _spelled(letter: str) -> str:
 
 
 def _is_output_closed() -> bool:
-    """Return whether nobody reads the output any more; nothing is written there then."""
+    """Return whether the output is no longer read; nothing is written there then."""
     try:
         descriptor = sys.stdout.fileno()
         if hasattr(select, "poll"):
@@ -125,7 +125,7 @@ def _is_output_closed() -> bool:
             poll.register(descriptor, 0)
             if not any(event & select.POLLERR for _, event in poll.poll(0)):
                 return False
-        # what is left would raise again when the process ends
+        # the remaining output would raise again when the process ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
     except (OSError, ValueError):
         return False
@@ -133,7 +133,7 @@ def _is_output_closed() -> bool:
 
 
 def _expected_errors() -> tuple[type[Exception], ...]:
-    """Return the errors that say what to change; journals, and torch with them, are there late."""
+    """Return the errors that say what to change; imports journals, and with them torch, late."""
     journal_error = import_module("botorch_bandits.journal").JournalError
     return (ValueError, TypeError, ImportError, OSError, journal_error)
 
@@ -151,13 +151,13 @@ def write_atomically(path: Path, text: str) -> None:
 
 @contextmanager
 def replaced_at_the_end(path: Path) -> Iterator[BinaryIO]:
-    """Hand out a file that replaces another one when everything is in it.
+    """Open a temporary file that replaces another one when it is complete.
 
-    It is always a new file, so that nothing is written through a link in a folder that somebody
-    else prepared.
+    It is always a new file, so that nothing is written through a link that somebody else placed in
+    the folder.
 
     Args:
-        path: What is replaced; its folder exists.
+        path: The file to replace; its folder exists.
     """
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.unlink(missing_ok=True)  # an earlier run may have ended in the middle

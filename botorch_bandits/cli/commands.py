@@ -1,6 +1,6 @@
-"""The commands of ``botorch-bandits``: what prepares the run that each of them starts.
+"""The commands of ``botorch-bandits``: each prepares the run that it starts.
 
-The parser leaves its options here. Nothing is written before all arguments were checked.
+The parser passes its options here. Nothing is written before all arguments have been checked.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from botorch_bandits.stopping import ErrorPolicy, SmallCertificate
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what determines the run: not how long it is, where it goes and how it looks."""
+    """Return the options that determine the run, but not its length, its files or its display."""
     left_out = {"start", "quiet", "rounds", "out", "overwrite", "workers", "journal", "arguments"}
     left_out |= {"on_error", "stop_after_no_gain", "stop_below", "html"}
-    left_out.add("objective")  # it has become the method
-    if not getattr(options, "minimize", False):  # which earlier versions did not know
+    left_out.add("objective")  # it was turned into the method
+    if not getattr(options, "minimize", False):  # which earlier versions did not have
         left_out.add("minimize")
     if getattr(options, "prior", None) is None:  # likewise
         left_out.add("prior")
@@ -100,11 +100,11 @@ def _acquisition(options: argparse.Namespace, method: str, weighs: bool = False)
 
 
 def _check_certificate(options: argparse.Namespace, loop: BanditLoop) -> None:
-    """Raise if a run is to end with a certificate that cannot come.
+    """Raise if a run should end with a certificate that it cannot have.
 
     Args:
-        options: Of ``tune`` or ``optimize``.
-        loop: As it is without outcomes.
+        options: The options of ``tune`` or ``optimize``.
+        loop: The loop without outcomes.
     """
     if options.stop_below is None:
         return
@@ -121,9 +121,9 @@ def _check_certificate(options: argparse.Namespace, loop: BanditLoop) -> None:
 
 
 def _settle_method(options: argparse.Namespace) -> None:
-    """Write the method that is meant to the options.
+    """Write the intended method to the options.
 
-    It is the one that is named, or that of the objective; else that of the run that is continued.
+    It is the named one, or that of the objective; otherwise that of the run that is continued.
     """
     if options.method is not None and options.objective is not None:
         raise ValueError(
@@ -149,14 +149,14 @@ def _refuse_unread(options: argparse.Namespace, methods: Sequence[str]) -> None:
 
 
 def _complete_settings(options: argparse.Namespace, known: Mapping[str, Any]) -> None:
-    """Write to the options what was not given: of the run that is continued, or the defaults."""
+    """Fill in missing options from the run that is continued, or with the defaults."""
     for name, (default, _) in METHOD_SETTINGS.items():
         if getattr(options, name) is None:
             setattr(options, name, known.get(name, default))
 
 
 def start_tune(options: argparse.Namespace) -> Session:
-    """Prepare the tuning of a classifier, or raise what is wrong with its options."""
+    """Prepare the tuning of a classifier; raises if its options are wrong."""
     _check_numbers(options)
     _settle_method(options)
     budgets = read_budgets(options)
@@ -181,7 +181,7 @@ def start_tune(options: argparse.Namespace) -> Session:
     settings = {**_settings(options), **waiting.settings, **changes.settings, **budgets.settings}
     if feature is not None:
         settings["shift_feature"] = feature
-    # what does not go together is refused before a folder is made
+    # options that conflict are refused before a folder is made
     if options.prior is not None and budgets.rule is not None:
         raise ValueError(
             f"--prior is {options.prior}, which is of one reward, but with --budget costs are "
@@ -197,7 +197,7 @@ def start_tune(options: argparse.Namespace) -> Session:
     fresh = build()
     _check_certificate(options, fresh)
     output = OutputFolder(folder, settings, options.overwrite, options.journal)
-    # the data after a shift are what the result is for
+    # the result is for the data after a shift
     default = phases[-1].default_accuracy()
     return Session(
         loop=open_loop(options, output, settings, build, fresh, len(budgets.budgets)),
@@ -225,7 +225,7 @@ def start_tune(options: argparse.Namespace) -> Session:
 
 
 def start_optimize(options: argparse.Namespace) -> Session:
-    """Prepare the optimization of a function, or raise what is wrong with its options."""
+    """Prepare the optimization of a function; raises if its options are wrong."""
     _check_numbers(options)
     _settle_method(options)
     box = read_domain(options)

@@ -30,8 +30,8 @@ class Command:
     """The command that began a journal.
 
     Attributes:
-        arguments: Of the command line, without the journal.
-        folder: Where it was given.
+        arguments: The arguments of the command line, without the journal.
+        folder: The folder in which it was given.
         settings: The effective options that determine the run, by name.
     """
 
@@ -45,7 +45,7 @@ def read_command(path: str | Path) -> Command:
 
     Raises:
         FileNotFoundError: If there is no journal.
-        ValueError: If the file is none, or was made by a program.
+        ValueError: If the file is not a journal, or was made by a program.
     """
     reader = Journal.read(path)
     check_content(reader)
@@ -175,7 +175,7 @@ def resume(options: argparse.Namespace, run: Callable[[list[str]], int]) -> int:
 
 
 def _is_as_given(command: Command, options: argparse.Namespace) -> bool:
-    """Return whether the user has named the function and the folder, and they are the same.
+    """Return whether the user named the function and the folder, and both match.
 
     Nothing may then be written outside that folder.
     """
@@ -200,7 +200,7 @@ def _leads_outside(argument: str) -> bool:
 
 
 def _confirm(command: Command, path: Path) -> None:
-    """Show what a journal would have run, and ask whether it may.
+    """Show what a journal would run, and ask for permission.
 
     Raises:
         ValueError: If the user says no, or there is no terminal to ask on.

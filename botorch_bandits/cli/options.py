@@ -1,7 +1,7 @@
 """What options of the command line mean: methods, functions, budgets and late outcomes.
 
-Each group of options is read into the settings of a loop that it stands for, and what does not go
-together is refused with the names of the options.
+Each group of options is translated into settings of a loop, and options that conflict are refused
+with an error that names them.
 """
 
 from __future__ import annotations
@@ -69,19 +69,19 @@ def build_acquisition(
 ) -> AcquisitionRecipe | RandomSearch:
     """Return the acquisition of a method by name.
 
-    The command line does not know the scale of anybody's reward: the bounds are multiples of
-    the prior standard deviation, which the model learns.
+    The scale of the reward is unknown to the command line: the bounds are multiples of the prior
+    standard deviation, which the model learns.
 
     Args:
         method: A key of ``METHODS``.
-        rkhs_bound: For ``igp-ucb`` and ``gp-ts``; None: nobody knows it.
+        rkhs_bound: For ``igp-ucb`` and ``gp-ts``; None if it is unknown.
         noise_bound: For ``igp-ucb`` and ``gp-ts``.
         delta: For ``igp-ucb`` and ``gp-ts``.
         width: For ``gp-ucb``.
         weighs_constraints: Whether reward and constraints are modeled separately (``igp-ucb``
             and ``gp-ucb``; ``best`` and ``earned`` become a bound that weighs them).
         is_censored: Whether pending outcomes are censored; ``best`` becomes a bound then.
-        prior: Fixed before the data, in place of a fitted model.
+        prior: A prior that is fixed before the data and replaces the fitted model.
     """
     if method in OBJECTIVES:
         return default_acquisition(
@@ -93,7 +93,7 @@ def build_acquisition(
         "delta": delta,
         "units": "prior",
     }
-    if prior is not None:  # whatever the noise is, and the bound is on the reward less its mean
+    if prior is not None:  # for any noise; the bound is on the reward minus its mean
         kernelized |= {"any_lambda": True, "assume": "centered bound"}
     if weighs_constraints:
         options = {"width": width} if method == "gp-ucb" else kernelized
@@ -124,7 +124,7 @@ def build_loop(
     maximize: bool = True,
     prior: Prior | None = None,
 ) -> BanditLoop:
-    """Return a loop on a box with the model of practitioners, or a prior that is fixed."""
+    """Return a loop on a box with a fitted model, or with a fixed prior."""
     # torch imports much at this function's first call, which fits make, and an interrupt in the
     # middle leaves modules that are half imported: better now than during the run
     torch.broadcast_shapes((1,), (1,))
@@ -151,9 +151,9 @@ class Prior:
 
     Attributes:
         lengthscale: As a share of the range of each parameter.
-        scale: Standard deviation of the reward beforehand.
+        scale: The prior standard deviation of the reward.
         noise: Standard deviation of the noise of an outcome.
-        mean: What rewards are about, beforehand.
+        mean: The prior mean of the rewards.
     """
 
     lengthscale: float
@@ -298,10 +298,10 @@ LARGEST_PRIMAL_DUAL = 1.0
 
 @dataclass(frozen=True)
 class Budgets:
-    """The budgets of a run and what keeps them.
+    """The budgets of a run and the rule that enforces them.
 
     Attributes:
-        budgets: One a constraint.
+        budgets: One budget per constraint.
         rule: How multipliers follow from the constraint values; None without budgets.
         settings: The effective options that determine the run, by name.
     """
@@ -434,12 +434,12 @@ def read_budgets(options: argparse.Namespace) -> Budgets:
 
 @dataclass(frozen=True)
 class Waiting:
-    """How outcomes are waited for.
+    """The settings for late outcomes and parallel evaluations.
 
     Attributes:
-        delays: After how many rounds outcomes are told; None: at once.
-        feedback: What is made of pending queries.
-        num_workers: How many processes evaluate queries; with one it is this process.
+        delays: The number of rounds after which outcomes are told; None means at once.
+        feedback: How pending queries are treated.
+        num_workers: How many processes evaluate queries; if one, it is this process.
         settings: The effective options that determine the run, by name.
     """
 
@@ -473,7 +473,7 @@ def read_waiting(
         acquisition: The method's; it must go with the feedback.
         box: Where points are chosen.
         known: Settings of the run that is continued, if any; they are the defaults.
-        minimum: The default of ``--minimum``, in units of the reward; None: it must be given.
+        minimum: The default of ``--minimum``, in units of the reward; if None, it must be given.
 
     Raises:
         ValueError: If the options contradict each other, or the method has no width for the

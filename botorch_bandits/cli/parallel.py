@@ -1,8 +1,8 @@
 """Processes of the command line in which queries are evaluated.
 
-Each worker has one thread, and the function from its start. When the run ends or is interrupted, so
-do the workers. What they need is in this file and in the one on processes, which import no more
-than they must.
+Each worker has one thread, and the function from its start. The workers end when the run ends or is
+interrupted. Their code is in this file and in the one on processes, both of which import as little
+as possible.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class NamedFunction:
 
     Attributes:
         name: ``MODULE:FUNCTION``.
-        folder: Modules in this folder can be named too, as with ``python -m``.
+        folder: Modules in this folder can also be named, as with ``python -m``.
     """
 
     name: str
@@ -94,7 +94,7 @@ class NamedFunction:
         """Return the function of this name.
 
         Raises:
-            ValueError: If it cannot be imported, or takes something else than one argument.
+            ValueError: If it cannot be imported, or does not take exactly one argument.
         """
         function = cls(name, str(Path.cwd()))
         loaded = function.load()
@@ -116,7 +116,8 @@ class NamedFunction:
         """Import the function.
 
         Raises:
-            ValueError: If the name is none, or names nothing that can be imported and called.
+            ValueError: If the name is malformed, or does not name anything that can be imported and
+                called.
             UserCodeError: If the module's own code raises, as with a syntax error.
         """
         module_name, colon, function_name = self.name.partition(":")
@@ -167,7 +168,7 @@ class WorkerPool(ProcessPoolExecutor):
     Args:
         function: Of an argument and a round; it can be pickled.
         num_workers: How many processes there are.
-        before_submit: Called before each evaluation that is handed out.
+        before_submit: Called before each evaluation is submitted.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""The commands ``check`` and ``salvage``: is a journal whole, and what is left if it is not.
+"""The commands ``check`` and ``salvage``: verify a journal, and recover a damaged one.
 
-Neither changes the journal, nor needs the user's code.
+Neither of them changes the journal or needs the user's code.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from botorch_bandits.journal.salvage import Remains, read_remains
 from botorch_bandits.loop.salvage import check_remains, is_of_loop, write_salvage
 
 DAMAGED = 1
-"""The exit code of ``check`` where something is damaged or missing."""
+"""The exit code of ``check`` if something is damaged or missing."""
 
 
 def run_check(options: argparse.Namespace) -> int:

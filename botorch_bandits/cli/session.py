@@ -78,7 +78,7 @@ from botorch_bandits.watching import LivePage
 HISTORY_FILE = "history.json"
 MARK_FILE = "evaluating.json"
 JOURNAL_FILE = "journal.txt"
-"""Names the journal of the run whose results the folder has, where there is one."""
+"""The file that names the journal of the run whose results are in the folder, if any."""
 
 
 class OutputFolder:
@@ -90,9 +90,9 @@ class OutputFolder:
     Args:
         path: The folder; created if it does not exist.
         settings: What determines the run, by name.
-        overwrite: Start afresh whatever the folder holds.
-        journal: Where queries and outcomes are written down instead of ``history.json``, if
-            anywhere. The other files say what the journal says.
+        overwrite: Whether to start afresh regardless of the contents of the folder.
+        journal: The journal that records queries and outcomes instead of ``history.json``, if any.
+            The other files then agree with the journal.
 
     Raises:
         ValueError: If the folder cannot be written, or holds a run with other settings.
@@ -148,7 +148,7 @@ class OutputFolder:
             maximize: Whether large rewards are sought, or least costs.
 
         Raises:
-            ValueError: If the file is no history: an entry is missing, or is no such value.
+            ValueError: If the file is not a history: an entry is missing or has a wrong value.
         """
         if self._known is None:
             return None
@@ -282,7 +282,7 @@ def folder_error(path: str | Path, error: OSError) -> str:
 
 MOST_HISTORY_BYTES = 2**28
 MOST_MARKER_BYTES = 2**14
-"""More than these is no file of a run."""
+"""A larger file is not a file of a run."""
 
 
 def _read_history(folder: Path) -> dict[str, Any]:
@@ -310,7 +310,7 @@ def known_settings(path: str | Path) -> dict[str, Any]:
     try:
         return dict(_read_history(Path(path))["settings"])
     except (OSError, ValueError):
-        return {}  # whoever opens the folder says what is wrong
+        return {}  # opening the folder reports what is wrong
 
 
 def settings_to_continue(options: argparse.Namespace, folder: str) -> dict[str, Any]:
@@ -370,13 +370,13 @@ def compare(
 ) -> int:
     """Run every method with every seed and print a table of the best rewards.
 
-    All methods share the initial rounds of a seed, so that they differ only in what they do
-    with what they know.
+    All methods share the initial rounds of a seed, so that they differ only in how they use the
+    data.
 
     Args:
         problem: The tuning problem.
         acquisitions: The acquisition of each method, by name.
-        seeds: One trial a seed and method.
+        seeds: The seeds; there is one trial per seed and method.
         num_rounds: Rounds of each trial.
         num_initial: Uniform rounds at the start of each trial.
         folder: One file a trial, and ``compare.csv``.
@@ -446,7 +446,7 @@ BAD_REWARD = 1
 
 @dataclass
 class Session:
-    """Everything one run needs.
+    """Everything that one run needs.
 
     Attributes:
         loop: The loop.
@@ -462,7 +462,7 @@ class Session:
         reference: A reward to compare with, and what it is.
         random_search: What random search finds, if that is known.
         in_python: From the best parameters to what a Python user would write.
-        arguments: What was typed behind ``botorch-bandits``.
+        arguments: The arguments typed after ``botorch-bandits``.
         journal: The run's journal, if there is one.
         progress: Whether to show a progress bar.
         on_error: What is done about evaluations that fail; see :func:`~botorch_bandits.run`.
@@ -553,7 +553,7 @@ class Session:
             exit_code = BAD_REWARD
         finally:
             signal.signal(signal.SIGTERM, previous)
-            # also when the user's function raises: what was told is kept
+            # even if the user's function raises: all told outcomes are kept
             self._finish(time.monotonic() - started, exit_code == INTERRUPTED, stopped)
             self.loop.close()
         return exit_code
@@ -687,7 +687,7 @@ class Session:
 
     @property
     def _is_plain(self) -> bool:
-        """Whether the reward is all that counts, and the same in all rounds."""
+        """Whether only the reward counts, and it is the same in all rounds."""
         return not (self.budgets.budgets or self.changes.are_possible)
 
     def _closing_lines(self, result: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
-"""The command ``show``: what a journal says, also while somebody writes to it.
+"""The command ``show``: the content of a journal, even while another process writes to it.
 
-It rebuilds from the records the queries, what is pending, resets and multipliers, and neither needs
-the user's code nor changes a file.
+It rebuilds queries, pending queries, resets and multipliers from the records, and neither needs the
+user's code nor changes a file.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _CLASSES = {
         Fixed,
     )
 }
-"""What can be built again, for it is made of plain values."""
+"""Classes that can be rebuilt, because they consist of plain values."""
 
 
 class _UnknownClassError(Exception):
@@ -106,7 +106,7 @@ def rebuild_domain(settings: Mapping[str, Any]) -> Box | None:
 
 
 def reset_reason(settings: Mapping[str, Any]) -> str:
-    """Return why a loop begins anew, as :attr:`.Reset.reason` has it; empty if that is not known.
+    """Return why a loop starts over, as :attr:`.Reset.reason` has it; empty if that is not known.
 
     Args:
         settings: Of a journal's header.
@@ -449,14 +449,14 @@ def _rounds(history: History, censored: Censored | None, num_rounds: int | None)
 
 
 def _weighting_text(outcome: Outcome) -> str:
-    """Of how many observations an outcome is the mean, or how noisy it is."""
+    """The number of observations whose mean an outcome is, or its noise."""
     if outcome.noise is not None:
         return f"noise {outcome.noise:.6g}"
     return f"{outcome.count or 1}"
 
 
 def _pending(history: History, censored: Censored | None, now: float) -> str:
-    """Return the ages of what is waited for: what the delay would be if it came now."""
+    """Return the ages of pending queries: their delays if the outcomes came now."""
     rows, next_round = [], history.num_queries + 1
     for q in history.pending():
         row = [q.id, q.round_number, next_round - q.round_number, f"{now - q.asked_at:.1f}"]
@@ -522,9 +522,9 @@ def _constraints(history: History) -> str:
 def _epochs(settings: Mapping[str, Any], history: History) -> str:
     """Return a row for each epoch and constraint, from the ledger that the records make."""
     if settings.get("constraints") is None:
-        return "epochs: none, for there are no constraints"
+        return "epochs: none, because there are no constraints"
     if not history.num_constraints:
-        return "epochs: none yet, for no outcome was told"
+        return "epochs: none yet, because no outcome was told"
     ledger = rebuild_ledger(settings, history)
     if ledger is None:
         return "epochs: the journal does not say enough; open the loop and look at loop.ledger()"

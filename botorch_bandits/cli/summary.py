@@ -1,6 +1,6 @@
-"""The closing lines of a run: what was found, against what, how sure that is, and what to do next.
+"""The closing lines of a run: the result, comparisons, its certainty, and the next steps.
 
-They are made of ``result.json`` alone, and of the command that was typed.
+They are derived only from ``result.json`` and the typed command.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from botorch_bandits.random_baseline import RandomBaseline
 Rows = list[tuple[str, str]]
 
 WIDTH = 100
-"""Longer lines of words go on in the next one; what is to be typed never does."""
+"""The width at which lines of text wrap; commands to be typed never wrap."""
 
 
 def against_random_search(
@@ -95,7 +95,7 @@ def with_numbers(arguments: Sequence[str], numbers: Mapping[str, float]) -> list
             skip = False
         elif any(o.startswith(name) and name.startswith(SHORTEST[o]) for o in numbers):
             skip = not is_joined
-        elif argument != "--overwrite":  # it would begin afresh
+        elif argument != "--overwrite":  # it would start afresh
             kept.append(argument)
     return [*kept, *(str(part) for item in numbers.items() for part in item)]
 

@@ -1,7 +1,7 @@
-"""Long-term constraints: multiplier rules, and the ledger of what was violated.
+"""Long-term constraints: multiplier rules, and the ledger of violations.
 
-A rule says what a violation costs from one epoch to the next; the ledger and the warnings say how
-well that works.
+A rule sets what a violation costs from one epoch to the next; the ledger and the warnings show how
+well this works.
 """
 
 from botorch_bandits.constraints.feasibility import (

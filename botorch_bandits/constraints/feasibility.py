@@ -32,18 +32,18 @@ def recognize_infeasibility(
 ) -> Tensor:
     """Return which constraints no point seems to meet.
 
-    A constraint is reported if its smallest lower confidence bound over the domain is positive,
-    and its multiplier grew in each of the last ``num_epochs`` updates. The first alone says, as far
-    as the confidence bound can be trusted, that no point meets the constraint; the second says
-    that the rule is chasing what it cannot reach. Constraints that exclude each other, each of
-    which some point meets, are not recognized.
+    A constraint is reported if its smallest lower confidence bound over the domain is positive, and
+    its multiplier grew in each of the last ``num_epochs`` updates. The first condition alone
+    implies, if the confidence bound holds, that no point meets the constraint; the second shows
+    that the rule pursues a target that it cannot reach. Constraints that exclude each other, each
+    of which some point meets, are not recognized.
 
     Args:
         multipliers: ``batch_shape x num_epochs_so_far x num_constraints``.
         smallest_lower_bounds: ``batch_shape x num_constraints``; for each constraint the minimum
             over the domain of ``mean - width * standard_deviation``.
         num_epochs: How many updates in a row must have raised the multiplier.
-        largest: Where the rule holds multipliers at a largest value: being held there counts as
+        largest: The largest value, if the rule caps multipliers; a capped multiplier counts as
             growing.
 
     Returns:
@@ -75,14 +75,14 @@ def warn_if_noisy(
 ) -> bool:
     """Warn if a rule for exact constraint values is given noisy ones.
 
-    Values are noisy if one point was seen with two of them. Noise that never shows at a repeated
-    point is not found.
+    Values are noisy if one point was observed with two different ones. Noise that never shows at a
+    repeated point is not detected.
 
     Args:
         rule: The rule in use.
         X: ``n x d`` points (contexts included).
         constraints: ``n x num_constraints`` observed values.
-        stacklevel: Whose line the warning names; see :func:`warnings.warn`.
+        stacklevel: The caller whose line the warning names; see :func:`warnings.warn`.
 
     Returns:
         Whether it warned.

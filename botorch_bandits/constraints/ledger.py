@@ -1,4 +1,4 @@
-"""The ledger of long-term constraints: what was violated, by how much, and under which multipliers.
+"""The ledger of long-term constraints: violations, their sizes, and the multipliers in force.
 
 It is computed from observed constraint values, for one stream of rounds or for replicates. It
 reports both usual measures of violation, since they differ in whether slack makes up for it.
@@ -26,16 +26,16 @@ class Ledger:
     rectified violation   :math:`\sum_t [g_j(x_t)]^+`           every violation counts
     ====================  ====================================  ==================================
 
-    Regret can be negative while constraints are violated, so neither number means much alone.
-    Use noiseless constraint values where they are known; observed ones where they are not.
+    Regret can be negative while constraints are violated, so neither number means much alone. Use
+    noiseless constraint values if they are known, and observed ones otherwise.
 
     Attributes:
         constraints: ``batch_shape x n x num_constraints`` constraint values, in the order in which
             they count.
         epochs: ``batch_shape x n`` integers from 1: the epoch in which each counts (for delayed
-            outcomes that of their arrival). A rule without epochs has one a round.
+            outcomes, that of their arrival). A rule without epochs has one epoch per round.
         multipliers: ``batch_shape x num_epochs x num_constraints``; those in force in each epoch.
-        mask: ``batch_shape x n``; which rows are outcomes at all; None for all.
+        mask: ``batch_shape x n``; which rows are outcomes; None for all.
 
     Example:
         >>> import torch
@@ -145,11 +145,12 @@ class Ledger:
         return self._known.clamp_min(0.0).cumsum(dim=-2) / self._running_counts
 
     def budget_left(self, horizon: int | None = None) -> Tensor:
-        """Return what the constraint values may still sum to; negative if it is overdrawn.
+        """Return the remaining sum that constraint values may have; negative if it is overdrawn.
 
         Args:
-            horizon: ``T``. If given, the result is that sum over the rounds that remain: what a
-                round may use on average. It is minus or plus infinity with no round left.
+            horizon: ``T``. If given, the result is that sum divided by the number of remaining
+                rounds: what a round may use on average. It is minus or plus infinity if no round is
+                left.
 
         Returns:
             ``batch_shape x num_constraints``.
@@ -187,8 +188,8 @@ class Ledger:
     def best_point(self, rewards: Tensor, tolerance: float = 0.0) -> tuple[Tensor, Tensor]:
         """Return which row is best, and whether it is feasible.
 
-        Feasible rows come first, whatever their rewards. Without one it is the row of the
-        smallest violation.
+        Feasible rows come first, regardless of their rewards. Without a feasible row, the best one
+        has the smallest violation.
 
         Args:
             rewards: ``batch_shape x n``.

@@ -9,7 +9,7 @@ fitted to,
 
 Rules are folds over tensors: ``init(batch_shape) -> state`` and ``step(state, values, mask) ->
 state`` serve a single live stream (``batch_shape`` is ``()``) and a batch of replicates alike. They
-know no loop, no model and no acquisition function.
+do not depend on the loop, the model or the acquisition function.
 
 Sources: Shi and Eryilmaz, *A Bayesian approach for stochastic continuum-armed bandit with long-term
 constraints*, AISTATS 2022; Zhou and Ji, *On kernelized multi-armed bandits with constraints*,
@@ -95,22 +95,22 @@ def initial_state(
 
 
 LARGEST_TARGET = 1e150
-"""Sums of squares of what is smaller are finite in float64."""
+"""Sums of squares of smaller numbers are finite in float64."""
 
 
 WAY_ON = (
-    "A loop goes on from what was told with another rule: BanditLoop(..., constraints=..., "
+    "To continue from the recorded outcomes with another rule: BanditLoop(..., constraints=..., "
     "history=loop.history), with a journal of its own if it has one."
 )
-"""After multipliers overflowed; outcomes are recorded apart from the multipliers."""
+"""What to do after multipliers overflowed; outcomes are recorded without multipliers."""
 
 
 class MultiplierOverflowError(OverflowError):
     """A multiplier or a penalized outcome is too large for float64.
 
-    Outcomes on record are not lost by it, for they are recorded without multipliers: a loop with
-    ``history=loop.history`` and another rule goes on from them, such as the same rule with
-    ``max_multiplier=``, at which multipliers are held.
+    Recorded outcomes are not lost, because they are recorded without multipliers: a loop with
+    ``history=loop.history`` and another rule continues from them. This can be the same rule with
+    ``max_multiplier=``, which caps the multipliers.
 
     Example:
         >>> from botorch_bandits import Arms, BanditLoop, MultiplicativeEpochs, RandomSearch
@@ -173,11 +173,11 @@ def penalize(penalty: Penalty, rewards: Tensor, constraints: Tensor, multipliers
 
 
 SURROGATES = ("relabeled", "fresh", "separate")
-"""What the Gaussian process models.
+"""The function that the Gaussian process models.
 
-``"relabeled"``: one GP on the penalized outcomes of ALL queries so far, with the multipliers of
-the running epoch. ``"fresh"``: one GP on those of the running epoch alone. ``"separate"``: one GP
-for ``f`` and one for each ``g_j``, on all queries.
+``"relabeled"``: one GP on the penalized outcomes of ALL queries so far, with the multipliers of the
+running epoch. ``"fresh"``: one GP on the penalized outcomes of the running epoch alone.
+``"separate"``: one GP for ``f`` and one for each ``g_j``, on all queries.
 """
 
 
@@ -242,7 +242,7 @@ class MultiplierRule(ABC):
 
     @abstractmethod
     def guarantee(self) -> Guarantee:
-        """Return what theorem bounds regret and violation under this rule, or why none does."""
+        """Return which theorem bounds regret and violation under this rule, or why none does."""
 
     # --- the fold ---------------------------------------------------------------------------
 
@@ -268,17 +268,17 @@ class MultiplierRule(ABC):
     ) -> MultiplierState:
         """Return the state after one more round.
 
-        The outcomes that arrived in the round count in the running epoch, each once, whichever
-        round they were asked in. After the epoch's last round the multipliers change.
+        The outcomes that arrived in the round each count once in the running epoch, regardless of
+        the round in which they were asked. The multipliers change after the epoch's last round.
 
         Args:
-            state: Before the round.
-            values: What arrived: ``batch_shape x num_constraints`` for one outcome, ``batch_shape
-                x k x num_constraints`` for ``k``. None if nothing arrived.
-            mask: ``batch_shape`` or ``batch_shape x k`` booleans: which of them did arrive;
-                all, if omitted. The round counts in any case. Masked values may be NaN.
+            state: The state before the round.
+            values: The outcomes that arrived: ``batch_shape x num_constraints`` for one outcome,
+                ``batch_shape x k x num_constraints`` for ``k``. None if nothing arrived.
+            mask: ``batch_shape`` or ``batch_shape x k`` booleans: which of them arrived; all, if
+                omitted. The round counts in any case. Values that are masked out may be NaN.
             active: ``batch_shape`` booleans: the replicates that played this round; all, if
-                omitted. The state of the others stays as it is.
+                omitted. The state of the others does not change.
 
         Raises:
             TypeError: If the values are not float64 or a mask is not boolean.
@@ -299,7 +299,7 @@ class MultiplierRule(ABC):
         """Count outcomes in the running epoch; no round passes.
 
         Args:
-            state: Before they arrived.
+            state: The state before they arrived.
             values: See :meth:`step`.
             mask: See :meth:`step`.
         """
@@ -309,7 +309,7 @@ class MultiplierRule(ABC):
         """Let one round pass; after the epoch's last round the multipliers change.
 
         Args:
-            state: Before the end of the round.
+            state: The state before the end of the round.
             active: See :meth:`step`.
         """
         passed = torch.ones_like(state.rounds) if active is None else active.to(state.rounds.dtype)
@@ -331,13 +331,13 @@ class MultiplierRule(ABC):
         mask: Tensor | None = None,
         keep_multipliers: bool = False,
     ) -> MultiplierState:
-        """Return the state after a restart: the running epoch is cut and makes no update.
+        """Return the state after a restart: the running epoch is cut short, without an update.
 
         Args:
-            state: Before the restart.
+            state: The state before the restart.
             mask: ``batch_shape`` booleans: the replicates that restart; all, if omitted.
-            keep_multipliers: Whether multipliers stay as they are; the number of the epoch does
-                too then.
+            keep_multipliers: Whether the multipliers are kept; the number of the epoch is then
+                kept, too.
         """
         fresh = self.init(state.batch_shape, state.levels.device)
         here = (
@@ -415,7 +415,7 @@ class MultiplierRule(ABC):
     # --- constants of the inner algorithm ---------------------------------------------------
 
     def noise_factor(self, multipliers: Tensor) -> Tensor:
-        """Return by what the noise bound ``R`` is multiplied for penalized outcomes.
+        """Return the factor of the noise bound ``R`` for penalized outcomes.
 
         Args:
             multipliers: ``batch_shape x num_constraints``.
@@ -429,7 +429,7 @@ class MultiplierRule(ABC):
         """Return the share of ``delta`` that the confidence bound of one epoch gets.
 
         Args:
-            delta: For all epochs together.
+            delta: The failure probability of all epochs together.
             epoch: The number ``l`` of the running epoch, from 1.
             num_epochs: ``L``. If it is not known, epoch ``l`` gets ``6 delta / (pi^2 l^2)``,
                 and these shares sum to ``delta``.
@@ -470,7 +470,7 @@ SURROGATE_GAPS = {
 
 @dataclass(frozen=True)
 class EpochRule(MultiplierRule):
-    """What the two rules with epochs share.
+    """The common base of the two rules with epochs.
 
     Attributes:
         num_constraints: See :class:`MultiplierRule`.
@@ -533,10 +533,10 @@ class MultiplicativeEpochs(EpochRule):
         num_constraints: ``m``.
         epoch_length: ``S``, the rounds of an epoch.
         penalty: ``psi``.
-        max_multiplier: Multipliers are held at this value, at least 1, once they reach it. No
-            theorem covers that. If None, a multiplier beyond float64 is an error.
-        unconstrained_gap: ``Delta``, by how much the largest reward of all exceeds that of the best
-            feasible point at most. Only the bound on violation before a run needs it (12).
+        max_multiplier: Multipliers are capped at this value, which is at least 1. No theorem covers
+            this cap. If None, a multiplier beyond float64 is an error.
+        unconstrained_gap: ``Delta``, a bound on how much the largest reward of all exceeds that of
+            the best feasible point. Only the bound on violation before a run needs it (12).
         surrogate: One of :data:`SURROGATES`.
 
     Raises:
@@ -605,7 +605,7 @@ class MultiplicativeEpochs(EpochRule):
         return multipliers
 
     def guarantee(self) -> Guarantee:
-        """Return what Theorem 1 says of regret and violation, and whether it applies."""
+        """Return what Theorem 1 says about regret and violation, and whether it applies."""
         guarantee = self._guarantee(
             "GP-UCB with noiseless constraints",
             "Theorem 1",
@@ -623,7 +623,7 @@ class MultiplicativeEpochs(EpochRule):
 
 
 def _assumed_of(penalty: Penalty) -> tuple[str, ...]:
-    """Return what is not known of a penalty."""
+    """Return what is assumed about a penalty."""
     if isinstance(penalty, Polynomial | Exponential):
         return ()
     known = ", which was checked on a grid" if isinstance(penalty, CustomPenalty) else ""
@@ -646,9 +646,9 @@ class AdditiveEpochs(EpochRule):
         epoch_length: ``S``, the rounds of an epoch.
         step_size: ``mu``, of order ``1 / sqrt(L)`` in the theorem; 0.5 in the paper's experiments.
         slater_margin: ``epsilon``: at some point every constraint is at most ``-epsilon``. Only the
-            bounds before a run need it, and the next two.
-        largest_reward: ``Q``, bounds the absolute value of the reward.
-        largest_constraint: ``M``, bounds that of each constraint.
+            bounds before a run need this and the next two values.
+        largest_reward: ``Q``, a bound on the absolute value of the reward.
+        largest_constraint: ``M``, a bound on the absolute value of each constraint.
         surrogate: One of :data:`SURROGATES`.
 
     Example:
@@ -703,7 +703,7 @@ class AdditiveEpochs(EpochRule):
         return share if self.surrogate == "separate" else share / 2.0
 
     def guarantee(self) -> Guarantee:
-        """Return what Theorem 2 says of regret and violation, and whether it applies."""
+        """Return what Theorem 2 says about regret and violation, and whether it applies."""
         return self._guarantee(
             "GP-UCB with noisy constraints",
             "Theorem 2",
@@ -730,8 +730,8 @@ class PrimalDual(MultiplierRule):
 
     .. math:: \phi_j \leftarrow \min\{\max\{\phi_j + \mathrm{LCB}_j(x_t) / V, 0\}, \rho\}
 
-    The rule observes lower bounds, not outcomes (:attr:`observes`), so delays do not concern it.
-    The form and its constants are restated FROM MEMORY of the paper, not checked against it.
+    The rule observes lower bounds, not outcomes (:attr:`observes`), so delays do not affect it. The
+    form and its constants are restated FROM MEMORY of the paper, not checked against it.
 
     Attributes:
         num_constraints: ``m``.

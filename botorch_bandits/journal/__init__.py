@@ -1,7 +1,7 @@
-"""A durable, append-only journal: one record a line, on disk before the writer goes on.
+"""A durable, append-only journal: one record per line, on disk before the writer continues.
 
-:class:`Journal` writes and :class:`JournalReader` reads, also while somebody else writes. All that
-can go wrong is a :class:`JournalError` or one of its kinds; warnings say what was repaired.
+:class:`Journal` writes and :class:`JournalReader` reads, even while another process writes. All
+failures are a :class:`JournalError` or one of its subclasses; warnings say what was repaired.
 """
 
 from botorch_bandits.journal.files import Snapshot

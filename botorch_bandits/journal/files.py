@@ -9,7 +9,8 @@ says who had the lock last.
 
 **Prepared folders.** A folder may come from somebody else. What lies in it under the name of a file
 that a journal makes may be a symbolic link to a file of the user, or a pipe that never answers.
-Nothing is therefore written or read through a link, and whatever is no regular file is refused.
+Nothing is therefore written or read through a link, and anything that is not a regular file is
+refused.
 
 **Snapshots.** A snapshot lies beside its journal, as ``<path>.snapshot``. Its first line names the
 format; the second is a line like those of a journal. It holds the state, and the place in the
@@ -111,7 +112,7 @@ class WriterLock:
         """Write into ``<path>.lock`` which process has the lock.
 
         Raises:
-            JournalError: If that is no regular file with one name.
+            JournalError: If that is not a regular file with one name.
             OSError: If it cannot be written.
         """
         descriptor = open_own(_holder_path(self._path), os.O_WRONLY)
@@ -576,7 +577,7 @@ def write_whole(path: Path, content: bytes) -> None:
     One process at a time may do this for a path: the one that has the lock.
 
     Args:
-        path: Of the file; one that is there is replaced.
+        path: The path of the file; an existing one is replaced.
         content: Of the file.
 
     Raises:
@@ -598,7 +599,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Put on disk that a file is in its folder; on Windows the system does it by itself.
+    """Sync the entry of a file in its folder to disk; Windows does this automatically.
 
     Args:
         path: Of the file.
@@ -733,7 +734,7 @@ def save_snapshot(path: Path, snapshot: Snapshot) -> None:
 
 
 def load_snapshot(path: Path, journal: BinaryIO, header_checksum: str) -> Snapshot | None:
-    """Return the snapshot of a journal; None if there is none.
+    """Return the snapshot of a journal, or None.
 
     Args:
         path: Of the journal.

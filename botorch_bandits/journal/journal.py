@@ -1,8 +1,8 @@
-"""Reading a journal, also while somebody writes to it, and writing one.
+"""Reading a journal, even while another process writes to it, and writing one.
 
-A reader checks every line and repairs nothing. A writer has the lock, cuts off a last line that a
-crash left half written (which it keeps in a file of its own), and returns from writing a record
-when it is on disk.
+A reader checks every line and repairs nothing. A writer holds the lock, cuts off a last line that a
+crash left half written (and keeps it in a separate file), and returns from writing a record when it
+is on disk.
 """
 
 from __future__ import annotations
@@ -61,22 +61,22 @@ VERIFY = ("tail", "all")
 DURABILITY = ("record", "batch")
 MAX_GROUPED_RECORDS = 100
 MAX_GROUPED_BYTES = 2**20
-"""At most so many records and bytes wait to be put on disk together."""
+"""The most records and bytes that wait to be written to disk together."""
 
 
 class JournalReader:
     """A journal as it was when it was opened; made by :meth:`Journal.read`.
 
-    A last line that is incomplete or damaged is left out: somebody may be writing it. One that
-    lacks nothing but its line break counts.
+    A last line that is incomplete or damaged is left out, because it may be in the course of being
+    written. One that lacks only its line break counts.
 
     Args:
-        path: Of the journal.
+        path: The path of the journal.
         verify: Which records are checked now: ``"tail"``, those after the snapshot, or ``"all"``.
             The others are checked when they are read.
 
     Attributes:
-        path: Of the journal, absolute and without symbolic links.
+        path: The path of the journal, absolute and without symbolic links.
         num_checked: How many records were checked on opening.
 
     Raises:
@@ -92,7 +92,9 @@ class JournalReader:
         check_one_of("verify", verify, VERIFY)
         self.path = place_of(path)
         self._is_snapshot_unusable = False
-        self._ahead: Snapshot | None = None  # what may have records that the journal has lost
+        self._ahead: Snapshot | None = (
+            None  # a snapshot that may have records that the journal has lost
+        )
         with self._open_file() as file:
             self._header, self._first = self._read_header(file)
             self._before, self._end = before_header(), self._first
@@ -100,7 +102,7 @@ class JournalReader:
             self._snapshot = snapshot if verify == "tail" else None
             if self._snapshot is not None:
                 self._before, self._end = self._snapshot.before, self._snapshot.after
-            self._known = self._end  # from where reading can begin, beside the first record
+            self._known = self._end  # where reading can begin, besides the first record
             file.seek(self._end.offset)
             self.num_checked = 0
             for _, before, position in scan(file, self._end, self.path, self._num_grouped_bytes()):
@@ -110,27 +112,28 @@ class JournalReader:
                     self._check_place_of_snapshot(snapshot)
 
     def __repr__(self) -> str:
-        """Show the file and how much is in it."""
+        """Show the file and its number of records."""
         return f"{type(self).__name__}({str(self.path)!r}, {self.num_records} records)"
 
     @property
     def header(self) -> dict[str, Any]:
-        """What the journal was created with; a copy."""
+        """The header with which the journal was created; a copy."""
         return parse(self._header)
 
     @property
     def num_records(self) -> int:
-        """How many records there are, the header not counted."""
+        """The number of records, without the header."""
         return self._end.num_records
 
     def records(self, after: int = 0) -> Iterator[dict[str, Any]]:
         """Return the records in order, read from the file one at a time.
 
         Args:
-            after: How many to pass over, such as those that a snapshot covers.
+            after: How many records to skip, such as those that a snapshot covers.
 
         Raises:
-            JournalCorruptionError: If a line is damaged; the records before it were given out.
+            JournalCorruptionError: If a line is damaged; the records before it were already
+                returned.
             ValueError: If there are fewer records than ``after``.
         """
         after, end = check_integer("after", after, minimum=0), self._end
@@ -146,10 +149,10 @@ class JournalReader:
         )
 
     def read_snapshot(self) -> Snapshot | None:
-        """Return the latest snapshot, or None if there is none that can be used.
+        """Return the latest snapshot, or None if no usable one exists.
 
         Warns:
-            SnapshotWarning: If there is one, but it is damaged or of another journal.
+            SnapshotWarning: If there is one, but it is damaged or belongs to another journal.
         """
         # handed over once, for a state may be large
         snapshot, self._snapshot = self._snapshot, None
@@ -159,7 +162,7 @@ class JournalReader:
         return snapshot
 
     def _num_grouped_bytes(self) -> int:
-        """Return how many bytes at the end need not have been put on disk one by one."""
+        """Return how many bytes at the end may not have been written to disk one by one."""
         durability = parse(self._header).get("durability", DURABILITY[0])
         return 0 if durability == DURABILITY[0] else MAX_GROUPED_BYTES
 
@@ -234,7 +237,8 @@ class Journal(JournalReader):
 
     :meth:`create`, :meth:`open` and :meth:`read` make one. A record is a dictionary of plain
     values (None, bools, ints, floats, texts, lists, dictionaries). It comes back exactly as it was
-    written. Several threads may append. A forked child may not: its journal is that of its parent.
+    written. Several threads may append. A forked child may not append, because the journal belongs
+    to its parent.
 
     Attributes:
         torn_bytes: How many bytes were cut off on opening, because their writing had been
@@ -262,16 +266,16 @@ class Journal(JournalReader):
         self._guard = threading.Lock()
         self._process = os.getpid()
         self._broken: str | None = None
-        self._num_waiting = self._num_waiting_bytes = 0  # what is not known to be on disk
+        self._num_waiting = self._num_waiting_bytes = 0  # records not known to be on disk
         self._descriptor, self._name = lock.descriptor, os.fspath(self.path)
-        # an object that is forgotten without close() gives its lock back too
+        # an object that is garbage-collected without close() also releases its lock
         self._release = weakref.finalize(self, lock.release)
         num_behind = os.fstat(self._descriptor).st_size - self._end.offset
         self._lacks_line_break = num_behind == -1  # of the last line; the next append writes it
         self.torn_bytes = max(num_behind, 0)
         if self.torn_bytes:
             self._cut_torn_tail()
-        # a process that died may have written, and made the file, without putting it on disk
+        # a process that died may have created and written the file without syncing it
         os.fsync(self._descriptor)
         sync_folder(self.path)
 
@@ -282,21 +286,21 @@ class Journal(JournalReader):
         """Begin a journal; it is on disk when this returns.
 
         Args:
-            path: Where; nothing may be there yet.
-            header: What holds for all records, such as settings.
+            path: The path of the new file, which must not exist yet.
+            header: Data that apply to all records, such as settings.
             durability: ``"record"``: each record is on disk when :meth:`append` returns. With
                 ``"batch"`` records are put on disk together, by :meth:`sync`, :meth:`close`, a
-                snapshot, or as soon as 100 of them or 1 MiB wait: what waits is there if the
+                snapshot, or as soon as 100 of them or 1 MiB wait: what waits survives if the
                 process dies, but not if the machine does. The header then has an entry of this
                 name.
 
         Raises:
-            FileExistsError: If the file, or a snapshot of an earlier one, is there.
-            FileNotFoundError: If its folder is not there.
+            FileExistsError: If the file, or a snapshot of an earlier one, exists.
+            FileNotFoundError: If its folder does not exist.
             IsADirectoryError: If it is a folder.
             JournalError: If it, or a file that belongs beside it, is no regular file.
-            JournalLockedError: If somebody else has opened it as soon as it was there.
-            JournalWriteError: If it cannot be put on disk.
+            JournalLockedError: If another process opened it as soon as it existed.
+            JournalWriteError: If it cannot be written to disk.
             OSError: If it cannot be locked.
             TypeError: If the header is not a dictionary of plain values.
             ValueError: If a number in it is NaN or infinite.
@@ -324,7 +328,7 @@ class Journal(JournalReader):
             return cls(path, lock)
         except BaseException:
             with contextlib.suppress(OSError):
-                path.unlink()  # nobody else has it, and nothing is in it
+                path.unlink()  # no other process has opened it, and it is empty
             lock.release()
             raise
 
@@ -336,9 +340,9 @@ class Journal(JournalReader):
             path: Of the journal.
             verify: Which records are checked now: ``"tail"``, those after the snapshot, or
                 ``"all"``. The others are checked when they are read.
-            durability: As for :meth:`create`; that with which it was begun if omitted. ``"batch"``
-                goes with a journal that was begun with it, so that what a power cut leaves of a
-                batch is known for that.
+            durability: As for :meth:`create`; if omitted, the one with which it was begun.
+                ``"batch"`` requires a journal that was begun with it, so that the remains of a
+                batch after a power cut can be recognized.
 
         Raises:
             FileNotFoundError: If there is no such file.
@@ -349,12 +353,13 @@ class Journal(JournalReader):
             JournalFormatError: If it is no journal, or of an unknown version.
             JournalCorruptionError: If a line before the last one is damaged.
             SnapshotAheadError: If its snapshot covers records that it has lost.
-            OSError: If it cannot be locked or put on disk, or a torn tail cannot be cut off.
-            ValueError: If ``durability`` is ``"batch"``, and it was not begun with that.
+            OSError: If it cannot be locked or written to disk, or a torn tail cannot be cut off.
+            ValueError: If ``durability`` is ``"batch"``, but the journal was not begun with it.
 
         Warns:
             TornTailWarning: If the last line was incomplete or damaged, and was cut off.
-            SnapshotWarning: If the snapshot is damaged or of another journal, and is not used.
+            SnapshotWarning: If the snapshot is damaged or belongs to another journal, and is not
+                used.
         """
         path = place_of(path)
         check_place(path)
@@ -370,22 +375,22 @@ class Journal(JournalReader):
 
     @staticmethod
     def read(path: str | Path, verify: str = "tail") -> JournalReader:
-        """Return a journal as it is now, without a lock; see :class:`JournalReader`."""
+        """Return a reader of the journal as of now, without a lock; see :class:`JournalReader`."""
         return JournalReader(path, verify)
 
     def append(self, record: dict[str, Any], sync: bool | None = None) -> int:
         """Write a record; it is on disk when this returns, unless ``durability`` says otherwise.
 
         If this raises, the record does not count, and the journal can be appended to as before,
-        unless the error says otherwise. Signal handlers are called behind it.
+        unless the error says otherwise. Signal handlers are called after it.
 
         Args:
             record: A dictionary of plain values.
-            sync: Whether it, and what was written before, is on disk when this returns; as
-                ``durability`` has it if omitted.
+            sync: Whether this and all earlier records are on disk when this returns; if omitted,
+                ``durability`` decides.
 
         Returns:
-            How many records there are, this one included.
+            The number of records, including this one.
 
         Raises:
             JournalError: If the journal is closed, or belongs to the parent of this process.
@@ -417,11 +422,11 @@ class Journal(JournalReader):
             return self._end.num_records
 
     def sync(self) -> None:
-        """Put on disk what was written; without ``durability="batch"`` it is there already.
+        """Write pending records to disk; without ``durability="batch"`` there are none.
 
         Raises:
             JournalError: If the journal is closed, or belongs to the parent of this process.
-            JournalWriteError: If it cannot be put on disk; nothing more is written then.
+            JournalWriteError: If they cannot be written to disk; nothing more is written then.
         """
         self.check_process()
         with HandlersOnHold(), self._guard:
@@ -429,7 +434,7 @@ class Journal(JournalReader):
             self._sync()
 
     def write_snapshot(self, state: dict[str, Any], after: int) -> None:
-        """Keep what the first records amount to, in place of the last snapshot.
+        """Store the state after the first records, replacing the last snapshot.
 
         Args:
             state: A dictionary of plain values.
@@ -462,13 +467,13 @@ class Journal(JournalReader):
             self._snapshot, self._known = None, position
 
     def close(self) -> None:
-        """Put on disk what waits, and give the lock back; a second call does nothing.
+        """Write pending records to disk and release the lock; a second call does nothing.
 
         Raises:
-            JournalWriteError: If it cannot be put on disk; the lock is given back all the same.
+            JournalWriteError: If they cannot be written to disk; the lock is released anyway.
         """
         if self._process != os.getpid():
-            self._release()  # another thread of the parent may have had the guard for ever
+            self._release()  # another thread of the parent may hold the guard forever
             return
         with HandlersOnHold(), self._guard:
             try:
@@ -551,7 +556,7 @@ class Journal(JournalReader):
         try:
             os.fsync(self._descriptor)
         except OSError as error:
-            # the system may have thrown away what it could not write, and says so only once
+            # the system may have dropped data that it could not write, and reports it only once
             self._broken = (
                 f"the last {self._num_waiting} records could not be put on disk: {error}. Repair "
                 f"the disk and open {self.path} again; which of them are in it shows then."
@@ -560,14 +565,14 @@ class Journal(JournalReader):
         self._num_waiting = self._num_waiting_bytes = 0
 
     def _num_grouped_bytes(self) -> int:
-        """See the reader; what this process wrote is in the system, whatever is on disk."""
+        """See the reader; the system has what this process wrote, even if it is not on disk."""
         return 0 if hasattr(self, "_num_waiting") else super()._num_grouped_bytes()
 
     def _check_not_behind(self) -> None:
         """Raise if the snapshot has records that the journal lacks.
 
         Raises:
-            SnapshotAheadError: If so; both files are left as they are.
+            SnapshotAheadError: If so; both files are left unchanged.
         """
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead.num_records > self.num_records:

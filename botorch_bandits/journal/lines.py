@@ -6,9 +6,9 @@ Line 1 names the format and its version. Every other line is::
 
 ``LENGTH`` is the number of bytes of the JSON text, and ``CHECKSUM`` the first 32 hexadecimal digits
 of the SHA-256 of the checksum before it followed by the JSON text. The checksum therefore stands
-for all lines so far: a line that is removed, repeated or moved is noticed like one that is changed.
-The text is ASCII and has no line break. Floats are written with as many digits as tell them apart
-from every other float.
+for all lines so far: a removed, repeated or moved line is detected like a changed one. The text is
+ASCII and has no line break. Floats are written with as many digits as tell them apart from every
+other float.
 """
 
 from __future__ import annotations
@@ -357,7 +357,7 @@ def parse(payload: bytes) -> dict[str, Any]:
         payload: The text, whose checksum is right.
 
     Raises:
-        JournalFormatError: If it is no record all the same: another program wrote it.
+        JournalFormatError: If it is still not a record: another program wrote it.
     """
     try:
         record = _DECODER.decode(payload.decode("ascii"))

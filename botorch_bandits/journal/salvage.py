@@ -66,7 +66,7 @@ class Remains:
 
 
 def read_remains(path: str | Path) -> Remains:
-    """Read whatever can be read of a journal; it may be damaged, and is not changed.
+    """Read everything that is readable in a journal, which may be damaged and is not changed.
 
     Args:
         path: Of the journal.

@@ -155,7 +155,7 @@ class ArmsStream:
     def _look(
         self, round_number: int, rule: ArmsRule | None, pending: Tensor | None = None
     ) -> ArmsRound:
-        # random numbers go on where widths begin anew
+        # random numbers go on where widths start over
         return self.engine.look(round_number, pending, self._rounds_before + round_number, rule)
 
     def catch_up(self) -> None:

@@ -56,7 +56,7 @@ class CountedRows:
         build: From ids and ``n x m`` outcomes to a model.
         is_recipe: Whether a recipe makes the model, which is not fitted to pseudo-values.
         joins: Whether pseudo-values of an unknown minimum join the model of what arrived. Where
-            outcomes fade they do not, for they are to fade likewise.
+            outcomes fade they do not, because they should fade likewise.
     """
 
     ids: Sequence[int]
@@ -249,7 +249,7 @@ class CensoredRound:
         for j, (rule, bound) in enumerate(zip(rules, bounds, strict=True)):
             if j and bound is not None and getattr(rule, "units", "outcome") == "prior":
                 bound /= float(read_prior(self.model)[j].standard_deviation)
-            # those of constraints are at 0 whatever the fill
+            # those of constraints are at 0 for every fill
             censored = self._censored(rule, bound, "minimum" if j else self.feedback.fill)
             found.append(censored.in_round(sums[j], self.number))
         return tuple(found)

@@ -194,7 +194,7 @@ def evidence_of_loop(
         output: See :meth:`.BanditLoop.evidence`.
 
     Raises:
-        RuntimeError: If the loop's model is no list of priors, or a user's model lacks data.
+        RuntimeError: If the loop's model is not a list of priors, or a user's model lacks data.
         ValueError: If the model has no such output.
     """
     has_model = settings.model is not None and not chooser.has_no_data()

@@ -4,7 +4,7 @@
 function on a model, which :class:`AcquisitionBuilder` builds from the history, or an
 :class:`~botorch_bandits.loop.arms_stream.ArmsStream`, which plays arms from sufficient statistics
 without a BoTorch model. What each of them sees is a function of the history, operation by
-operation, so that a loop that is rebuilt from its history goes on to the last bit.
+operation, so that a loop that is rebuilt from its history continues identically to the last bit.
 """
 
 from __future__ import annotations
@@ -94,20 +94,20 @@ from botorch_bandits.models.several_outputs import TOGETHER
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator, seeded_globally
 
 FAILURES_BEFORE_UNIFORM = 3
-"""After so many failures in a row points are drawn uniformly, until an outcome arrives."""
+"""After this many consecutive failures, points are drawn uniformly until an outcome arrives."""
 
 
 class Chooser:
-    """Chooses points from settings and a history that grows as the loop goes on.
+    """Chooses points from settings and a history that grows as the loop runs.
 
-    It can be thrown away and built again at any time: the next choice is the same.
+    It can be discarded and rebuilt at any time: the next choice is the same.
 
-    A loop that minimizes has its outcomes turned here, where they come in, and what is said of them
-    where it goes out; between these all is as if the negatives were told.
+    For a loop that minimizes, the signs of outcomes are flipped here on input, and the signs of
+    results on output; in between, everything works as if the negatives were told.
 
     Args:
         settings: The loop's settings.
-        history: What happened so far.
+        history: The history so far.
         fit: Hyperparameters on record, from :meth:`latest_fit`, which need not be fitted again.
 
     Attributes:
@@ -147,12 +147,12 @@ class Chooser:
 
     @property
     def multipliers(self) -> Multipliers | None:
-        """The multipliers and what they follow from, if there are constraints."""
+        """The multipliers and their state, if there are constraints."""
         return None if self.segments is None else self.segments.multipliers
 
     @property
     def current(self) -> History:
-        """What was asked and told since the last reset."""
+        """The history since the last reset."""
         return self._history if self.segments is None else self.segments.current
 
     @property
@@ -228,13 +228,13 @@ class Chooser:
             self.segments.check_outcome(turned_entry(outcome) if self._minimizes else outcome)
 
     def add_query(self, query: Query) -> None:
-        """Take in a query that was added to the history."""
+        """Process a query that was added to the history."""
         query = self._taken_in(query)
         if self.segments is not None:
             self.segments.add_query(query)
 
     def add_outcome(self, outcome: Outcome) -> None:
-        """Take in an outcome that was added to the history; a reset may follow."""
+        """Process an outcome that was added to the history; a reset may follow."""
         outcome = self._taken_in(outcome)
         is_reset = self.segments is not None and self.segments.add_outcome(outcome) is not None
         if is_reset or (outcome.is_weighted and isinstance(self._stream, RowsStream)):
@@ -244,7 +244,7 @@ class Chooser:
             self._watch.hear(self.segments, self._history)
 
     def add_failure(self, failure: Failure) -> None:
-        """Take in a failure that was added to the history."""
+        """Process a failure that was added to the history."""
         self._taken_in(failure)
         if self.segments is not None:
             self.segments.add_failure(failure)
@@ -282,7 +282,7 @@ class Chooser:
         return self._builder.model(self.current.num_queries + 1, now)
 
     def feasibility(self, now: float, width: float | None) -> Feasibility:
-        """Return what is known of whether the constraints can be met.
+        """Return whether the constraints can be met, according to the data.
 
         Args:
             now: Clock time in seconds.
@@ -295,7 +295,7 @@ class Chooser:
         return feasibility_of(self.segments.multipliers, self._history, bounds)
 
     def guarantee(self, now: float, num_given: int) -> Guarantee:
-        """Return what the settings promise, as the history so far used them.
+        """Return the guarantee of the settings for the history so far.
 
         Args:
             now: Clock time in seconds.
@@ -330,7 +330,7 @@ class Chooser:
         return built, domain
 
     def bounds_on_arms(self) -> Bounds | None:
-        """Return what sufficient statistics say of all arms now, if the settings need no model."""
+        """Return the sufficient statistics of all arms now, if the settings need no model."""
         if not isinstance(self._stream, ArmsStream):
             return None
         return self._stream.bounds(self.current.num_queries + 1)
@@ -342,7 +342,7 @@ class Chooser:
         num_given: int,
         of_choices: bool = True,
     ) -> Guarantee:
-        """Return what an acquisition function promises to this loop.
+        """Return the guarantee of an acquisition function in this loop.
 
         Args:
             acquisition: From :meth:`acquisition_now`, with the domain.
@@ -449,7 +449,7 @@ class Chooser:
         return played
 
     def _begin_segment(self) -> None:
-        """Derive anew what depends on the history that counts."""
+        """Recompute everything that depends on the history that counts."""
         if self._of_epochs.differ:
             self._settings = self._of_epochs.now(self.multipliers)
             self._arms_prior, self._covariances = None, ()
@@ -610,7 +610,7 @@ class AcquisitionBuilder(BuildsCensored):
         return plain_fit(*builder.latest_fit)
 
     def restore_fit(self, fit: Mapping[str, Any]) -> None:
-        """Go on from a fit on record, if it is one to the first outcomes that arrived.
+        """Continue from a recorded fit, if it is to the first outcomes that arrived.
 
         Args:
             fit: From :meth:`latest_fit`.
@@ -803,7 +803,7 @@ class ForgettingBuilder(AcquisitionBuilder):
             return acquisition(model, X_pending)
 
     def domain_in(self, domain: Domain, context: Tensor | None, round_number: int) -> Domain:
-        """Return the domain of the model's inputs in a round, of which only points are chosen.
+        """Return the domain of the model's inputs in a round, in which only points vary.
 
         Args:
             domain: The domain of the points.

@@ -1,7 +1,7 @@
-"""Whether the constraints of a loop can be met, as far as that is known.
+"""Whether the constraints of a loop can be met, according to the data.
 
-:class:`ConstraintWatch` warns where no point seems to meet a constraint, or where values are noisy
-that the rule takes for exact. Warnings change nothing: a loop suggests the same points with and
+:class:`ConstraintWatch` warns if no point seems to meet a constraint, or if values are noisy but
+the rule treats them as exact. Warnings change nothing: a loop suggests the same points with and
 without them.
 """
 
@@ -49,7 +49,7 @@ NUM_EPOCHS = 3
 """How many updates in a row must have raised a multiplier before a problem is called infeasible."""
 
 NUM_CONTEXTS = 10
-"""Over how many of the latest contexts the smallest lower bounds are averaged."""
+"""The number of latest contexts over which the smallest lower bounds are averaged."""
 
 
 class NoWidthError(ValueError):
@@ -58,13 +58,13 @@ class NoWidthError(ValueError):
 
 @dataclass(frozen=True)
 class ConstraintFeasibility:
-    """What is known of one constraint.
+    """The feasibility of one constraint.
 
     Attributes:
         constraint: The number of the constraint, from 1.
-        smallest_lower_bound: The minimum over the domain of its lower confidence bound. Where it
-            is positive no point meets the constraint, as far as the bound can be trusted.
-        multiplier: In force.
+        smallest_lower_bound: The minimum over the domain of its lower confidence bound. If it is
+            positive and the bound holds, no point meets the constraint.
+        multiplier: The multiplier in force.
         is_infeasible: Whether the bound is positive and the multiplier grew in each of the last
             three updates; see :func:`~botorch_bandits.constraints.recognize_infeasibility`.
     """
@@ -77,12 +77,12 @@ class ConstraintFeasibility:
 
 @dataclass(frozen=True)
 class Feasibility:
-    """What a loop knows of whether its constraints can be met.
+    """The result of :meth:`.BanditLoop.feasibility`: whether the constraints can be met.
 
     Attributes:
-        constraints: One entry a constraint.
-        nearest: The best observed point that meets all constraints, with its outcome; without one
-            that of the smallest violation, and None before the first outcome.
+        constraints: One entry per constraint.
+        nearest: The best observed point that meets all constraints, with its outcome; if there is
+            none, the point with the smallest violation; None before the first outcome.
         nearest_is_feasible: Whether it meets them.
     """
 
@@ -110,10 +110,10 @@ def recognize(multipliers: Multipliers, bounds: Tensor) -> Tensor:
 
 
 def feasibility_of(multipliers: Multipliers, history: History, bounds: Tensor) -> Feasibility:
-    """Return what is known of the constraints.
+    """Return the feasibility of the constraints.
 
     Args:
-        multipliers: The rule and what it did so far.
+        multipliers: The rule and its state so far.
         history: The whole history.
         bounds: What :func:`smallest_lower_bounds` returned.
     """
@@ -142,26 +142,26 @@ def smallest_lower_bounds(
 ) -> Tensor:
     """Return the minimum over the domain of each constraint's lower confidence bound.
 
-    Each constraint has a model of its own, of all its values since the last reset. With separate
-    surrogates these are the loop's; otherwise they are built as the loop's model is, with prior
-    mean 0. The width is that of the loop's acquisition at ``delta / (1 + num_constraints)``.
+    Each constraint has its own model of all its values since the last reset. With separate
+    surrogates, these are the loop's models; otherwise they are built like the loop's model, with
+    prior mean 0. The width is that of the loop's acquisition at ``delta / (1 + num_constraints)``.
 
     Args:
         settings: The loop's settings.
-        segments: What counts of its history.
+        segments: The part of its history that counts.
         history: The whole history.
-        separate_model: Gives the loop's model of reward and constraints, where that is separate.
-        width: A constant in place of the acquisition's width.
-        widened: Adds to the rules of separate surrogates what pending queries do, where these are
-            censored. Bounds are then on constraints times the share of outcomes that arrive, which
-            has their sign.
+        separate_model: Returns the loop's model of reward and constraints, if it is separate.
+        width: A constant that replaces the acquisition's width.
+        widened: Adds the terms of pending queries to the rules of separate surrogates, if these
+            queries are censored. Bounds are then on constraints times the share of outcomes that
+            arrive, which has the same sign.
 
     Returns:
-        ``num_constraints`` numbers. They are found by an optimizer where the domain is a box, so
-        that they may be too large there.
+        ``num_constraints`` numbers. On a box they are found by an optimizer, so they may be too
+        large.
 
     Raises:
-        NoWidthError: If the loop has no model, or the acquisition no width and none is given.
+        NoWidthError: If the loop has no model, or the acquisition has no width and none is given.
     """
     rule, recipe = settings.constraints, settings.acquisition
     assert rule is not None
@@ -230,7 +230,7 @@ def _of_list(
 def _model_of(settings: LoopSettings, X: Tensor, Y: Tensor, *weights: Tensor) -> Model:
     """The model of one constraint's negative, so that its smallest values are the largest.
 
-    It is given the weights of the rows if they differ.
+    It receives the weights of the rows if they differ.
     """
     model = settings.model
     if isinstance(model, BanditGPRecipe):
@@ -285,7 +285,7 @@ def _data(settings: LoopSettings, segments: Segments, history: History) -> tuple
 
 
 def _domains(settings: LoopSettings, history: History) -> list[Domain]:
-    """The domain in each of the latest contexts; itself where there are none."""
+    """The domain in each of the latest contexts; the domain itself without contexts."""
     if settings.context_dim == 0:
         return [settings.domain]
     latest = history.queries_since(max(history.num_queries - NUM_CONTEXTS, 0))
@@ -295,7 +295,7 @@ def _domains(settings: LoopSettings, history: History) -> list[Domain]:
 
 
 class ConstraintWatch:
-    """Looks for noise where the rule is for exact values, and for constraints that no point meets.
+    """Detects noise under a rule for exact values, and constraints that no point meets.
 
     Args:
         settings: The settings of a loop with constraints, in the running epoch.

@@ -1,7 +1,7 @@
-"""What a loop promises.
+"""The guarantee of a loop.
 
-The guarantee of an acquisition function becomes that of a loop: the rounds so far make numbers of
-what it says of regret and violation, and what happened in them, restarts, forgetting, constraints
+The guarantee of an acquisition function becomes that of a loop: the rounds so far give numbers for
+its statements on regret and violation, and the events in them, restarts, forgetting, constraints
 and retractions add assumptions and gaps.
 """
 
@@ -68,14 +68,14 @@ def guarantee_of(
         acquisition: The acquisition function of the next round, built without pending points.
         history: The history of all rounds.
         settings: The loop's settings.
-        domain: Where it is maximized.
-        of_choices: Whether it is about the points that were chosen, with the acquisition and with
-            what was pending; otherwise it is about the bounds from what arrived alone.
+        domain: The domain on which it is maximized.
+        of_choices: Whether the guarantee is about the chosen points, with the acquisition and the
+            pending queries; otherwise it is about the bounds from the outcomes that arrived alone.
     """
     if not isinstance(acquisition, BanditAcquisition):
         return Guarantee(method=type(acquisition).__name__, gaps=("no theorem is stated for it",))
     guarantee = acquisition.guarantee().of_loop()
-    withdrawn = set(history.rounds_with_retracted())  # what they said is no evidence
+    withdrawn = set(history.rounds_with_retracted())  # their bounds are no evidence
     refuted = [
         q.round_number
         for q in history.queries
@@ -120,7 +120,7 @@ def guarantee_of(
 
 
 def _assumptions(guarantee: Guarantee, history: History, settings: LoopSettings) -> Iterator[str]:
-    """What the rounds so far rest on, beside what the theorem needs of function and noise."""
+    """The assumptions on the rounds so far, beside those of the theorem on function and noise."""
     on_draws = guarantee.is_on_draws
     if not isinstance(settings.model, BanditGPRecipe | CandidatesRecipe):
         yield "the function that makes the model makes a row of every outcome, as it was told"
@@ -131,7 +131,7 @@ def _assumptions(guarantee: Guarantee, history: History, settings: LoopSettings)
         yield ARRIVALS_IGNORE_REWARD if on_draws else ARRIVALS_IGNORE_NOISE
     feedback = settings.feedback
     minimum = feedback.minimum if isinstance(feedback, Censored) else None
-    # where pending queries have a fill, the feedback itself says that they are a gap
+    # if pending queries are filled in, the feedback itself adds the gap
     if minimum is not None and not getattr(feedback, "fills_in", False):
         below = [minimum - o.reward for o in history.outcomes if o.reward < minimum]
         if below:
@@ -151,17 +151,17 @@ def _assumptions(guarantee: Guarantee, history: History, settings: LoopSettings)
 
 
 def _num_restricted(history: History) -> int:
-    """Return how many rounds could choose from a part of the domain only."""
+    """Return how many rounds could choose only from a part of the domain."""
     return sum(query.is_restricted for query in history.queries)
 
 
 def _gaps_of_gains(
     acquisition: BanditAcquisition, history: History, settings: LoopSettings
 ) -> Iterator[str]:
-    """Why a bound on the information gain is none on the loop's domain."""
+    """Why a bound on the information gain does not hold on the loop's domain."""
     domain = settings.domain
     if not isinstance(domain, Arms | Box):
-        return  # what points a domain of one's own has is not known
+        return  # the points of a user's own domain are unknown
     choices = domain.choices if isinstance(domain, Arms) else None
     bounds = domain.bounds if isinstance(domain, Box) else None
     contexts = [q.context for q in history.queries if q.context is not None]
@@ -206,7 +206,7 @@ def _any_late(history: History) -> bool:
 def _with_hallucinated(
     guarantee: Guarantee, acquisition: BanditAcquisition, history: History
 ) -> Guarantee:
-    """Take away the confidence bounds of rounds with pending queries, or failed ones."""
+    """Remove the confidence bounds of rounds with pending or failed queries."""
     is_redrawn = getattr(acquisition, "pending", "hallucinate") == "redraw"
     num_avoided = sum(failure.avoided for failure in history.failures)
     counts = [(history.num_pending, "pending"), (num_avoided, "failed")]
@@ -223,7 +223,7 @@ def _with_hallucinated(
 
 
 def _but_for(guarantee: Guarantee, rounds: str) -> Guarantee:
-    """Take rounds out of the statement on confidence bounds."""
+    """Exclude rounds from the statement on confidence bounds."""
     old = "in all rounds but for" if "in all rounds but for" in guarantee.statement else ""
     if old:
         return guarantee.with_wording("bands", old, f"in all rounds but for {rounds}, and for")
@@ -231,19 +231,19 @@ def _but_for(guarantee: Guarantee, rounds: str) -> Guarantee:
 
 
 def rounds_in_hand(history: History, starts: Iterable[int] = ()) -> list[Query]:
-    """Return the queries that the method chose with every outcome at hand.
+    """Return the queries that the method chose when every earlier outcome had arrived.
 
-    Those before the last reset are no longer waited for. What becomes of the query itself does not
-    matter: where a bound is one in expectation over the choice, leaving out rounds by the points
-    that were chosen, as those at which queries fail, would void it. A query that was chosen with an
-    outcome that was withdrawn later is not among them.
+    Outcomes from before the last reset are not required. The fate of the query itself does not
+    matter: if a bound holds in expectation over the choice, it would become invalid if rounds were
+    left out according to the chosen points, such as those at which queries fail. A query that was
+    chosen with an outcome that was withdrawn later is not included.
 
     Args:
         history: The history of all rounds.
         starts: The ids of the first queries of later segments.
     """
     ended = {
-        event.query_id: math.inf  # its place is taken for good
+        event.query_id: math.inf  # its position stays occupied
         if isinstance(event, Failure) and event.avoided
         else event.arrived_round
         for event in history.events
@@ -269,10 +269,10 @@ def with_regret(
     """Return a guarantee with numbers for the rounds so far that its statement on regret covers.
 
     Args:
-        guarantee: What the acquisition promises.
+        guarantee: The guarantee of the acquisition.
         history: The history of all rounds.
         starts: See :func:`rounds_in_hand`.
-        num_given: How many rounds of the history the loop was given.
+        num_given: How many rounds of the history were given to the loop.
     """
     regret = guarantee.regret
     if num_given > 0 and guarantee.theorem is not None:
@@ -288,7 +288,7 @@ def with_regret(
         return guarantee
     is_sure = regret.factor is not None and not regret.is_expected
     if not is_sure and history.rounds_with_retracted():
-        # an expectation over choices does not allow that rounds are left out by them
+        # with an expectation over choices, rounds must not be left out according to them
         guarantee = guarantee.with_assumptions(
             "which outcomes were retracted, and when, does not depend on what was chosen after them"
         )
@@ -308,7 +308,7 @@ def with_regret(
         of_choices = {
             query.round_number: bound
             for query, bound in zip(covered, bounds, strict=True)
-            if query.restriction is None  # the bound is for what there was in that round
+            if query.restriction is None  # the bound is for the points of that round
         }
         for query in history.queries:
             if query.origin == "repeat" and query.diagnostics["choice_round"] in of_choices:
@@ -350,7 +350,7 @@ def _without_rates(guarantee: Guarantee, gap: str) -> Guarantee:
 
 
 def _bound_of_round(query: Query, regret: RegretStatement, starts: Iterable[int]) -> float | None:
-    """The bound on the regret of one round; NaN where rounds have none, None without diagnostics.
+    """The bound on one round's regret; NaN if rounds have none, None without diagnostics.
 
     The round ``t`` of the theorem is counted from the last reset.
     """
@@ -374,7 +374,7 @@ def _bound_of_draws(
 ) -> float | None:
     """A bound on the regret of rounds that were drawn, which holds for all of them together."""
     if any(start > covered[0].id for start in starts):
-        return None  # each segment is a theorem of its own
+        return None  # each segment has its own theorem
     assert regret.num_points is not None
     assert regret.prior_deviation is not None
     assert regret.delta is not None
@@ -397,14 +397,16 @@ def with_certificate(
 ) -> Guarantee:
     """Return a guarantee with numbers for regret and violation from separate confidence bounds.
 
-    On the event of the bounds, a point ``x*`` that meets all constraints has lower bounds of the
-    constraints of at most 0, so that the bound of the penalized reward is at least ``f(x*)`` there.
+    On the event that the bounds hold, a point ``x*`` that meets all constraints has lower bounds of
+    the constraints of at most 0, so that the bound of the penalized reward is at least ``f(x*)``
+    there.
 
     Args:
-        guarantee: Of an upper confidence bound on separate models of reward and constraints.
+        guarantee: The guarantee of an upper confidence bound on separate models of reward and
+            constraints.
         history: The history of all rounds.
         starts: See :func:`rounds_in_hand`.
-        clipped_at: What bounds the absolute values of constraints, and clips their lower bounds.
+        clipped_at: The bound on the absolute values of constraints, which clips their lower bounds.
     """
     if guarantee.regret is None or not guarantee.regret.holds or guarantee.violation is None:
         return guarantee
@@ -413,7 +415,7 @@ def with_certificate(
     regret, violations = [], []
     for query in rounds_in_hand(history, starts):
         known = query.diagnostics
-        if "width" not in known:  # of a history that was given without diagnostics
+        if "width" not in known:  # a history was given without diagnostics
             continue
         lower = known["mean"] - known["width"] * known["standard_deviation"]
         regret.append(known.get("regret_bound", known["acquisition_value"] - lower))
@@ -442,7 +444,7 @@ def with_certificate(
 
 
 def _upper_bound(mean: float, lower: float, clipped_at: float | None) -> float:
-    """The upper confidence bound of a constraint; a lower one that was clipped does not show it."""
+    """The upper confidence bound of a constraint; it does not follow from a clipped lower one."""
     if clipped_at is None:
         return 2.0 * mean - lower
     return clipped_at if abs(lower) >= clipped_at else min(2.0 * mean - lower, clipped_at)
@@ -455,14 +457,14 @@ def with_restarts(
     num_constraints: int = 0,
     model: Any = None,
 ) -> Guarantee:
-    """Return what is left of a guarantee when a policy begins anew.
+    """Return what is left of a guarantee when a policy starts over.
 
     Args:
         guarantee: The guarantee of the policy alone, at the running segment's share of delta.
         restart: The rule.
         segment: The number of that segment, from 0.
         num_constraints: How many constraints there are.
-        model: The loop's, for evidence.
+        model: The loop's model, for evidence.
     """
     if isinstance(restart, NeverRestart):
         return guarantee
@@ -508,8 +510,8 @@ def _at_delta_of_all(guarantee: Guarantee, fraction: float) -> Guarantee:
     """Return the guarantee of all segments together from that of one.
 
     Args:
-        guarantee: Of a segment that has its share of delta.
-        fraction: That share of 1.
+        guarantee: The guarantee of a segment that has its share of delta.
+        fraction: This share, as a fraction of 1.
     """
     changed: dict[str, Any] = {
         name: replace(each, delta=each.delta / fraction)
@@ -535,7 +537,7 @@ def with_constraints(
     starts: Iterable[int] = (),
     others: Sequence[OtherEpoch] | None = None,
 ) -> Guarantee:
-    """Return what a loop with constraints promises.
+    """Return the guarantee of a loop with constraints.
 
     Args:
         guarantee: The guarantee of its acquisition in the running epoch.
@@ -543,7 +545,7 @@ def with_constraints(
         settings: The loop's settings.
         history: The history of all rounds.
         starts: See :func:`rounds_in_hand`.
-        others: Earlier epochs with other models, where each epoch has one of its own.
+        others: Earlier epochs with other models, if each epoch has its own.
     """
     rule = settings.constraints
     assert rule is not None
@@ -585,7 +587,7 @@ def with_constraints(
             "a reset cuts the running epoch, which makes no update of the multipliers, and the "
             "proof needs that of every epoch"
         )
-    # what the surrogate models is penalized
+    # the surrogate models the penalized function
     about = guarantee.about("the penalized function of each epoch")
     bands = about.bands
     if bands is not None:
@@ -642,7 +644,7 @@ def with_constraints(
 
 
 def _complete_options(settings: LoopSettings) -> dict[str, Any]:
-    """The options of the acquisition, as the user gave them or by default."""
+    """The options of the acquisition, given by the user or by default."""
     given = settings.acquisition
     if not isinstance(given, AcquisitionRecipe):
         return {}
@@ -666,8 +668,8 @@ def _with_epochs(
     .. math:: \sqrt{2 (V + R^2) \ln(\sqrt{V / R^2 + 1} / \delta')}, \qquad
         V = R^2 \sum_t \sum_j \kappa_{j,t}^2
 
-    in all rounds with probability :math:`1 - \delta'` (method of mixtures). Half of delta is left
-    for this: half of it for the regret, the rest in equal shares for the constraints.
+    in all rounds with probability :math:`1 - \delta'` (method of mixtures). Half of delta is
+    reserved for this: half of it for the regret, and the rest in equal shares for the constraints.
     """
     rule, regret, violation = settings.constraints, guarantee.regret, guarantee.violation
     if regret is None or violation is None or not (regret.holds and violation.holds):
@@ -691,14 +693,14 @@ def _with_epochs(
         if not isinstance(noise, float | int):
             return guarantee
         if options["units"] == "prior":
-            # of the noise of all epochs, whose models may have several scales
+            # the noise of all epochs, whose models may have different scales
             noise *= max((float(summary.active_priors[0].standard_deviation), *deviations))
         names = [f"multiplier_{j + 1}" for j in range(rule.num_constraints)]
         multipliers = torch.tensor([[each[name] for name in names] for each in seen], dtype=DTYPE)
         noise_sum = _largest_noise_sum(float(multipliers.square().sum()), noise, delta / 4.0)
         bound += noise_sum - float((multipliers * values).sum())
         share = delta / (4.0 * rule.num_constraints)
-        realized = float(violations.clamp_min(0.0).norm())  # Appendix D: a run knows it
+        realized = float(violations.clamp_min(0.0).norm())  # Appendix D: known from the run
         guarantee = replace(
             guarantee, constants={**guarantee.constants, "realized_violation": realized}
         )
@@ -706,7 +708,7 @@ def _with_epochs(
     counts: dict[str, Any] = {"num_rounds": history.num_queries}
     worst = float(violations.clamp_min(0.0).norm())
     played = settings.acquisition.acquisition_class
-    if _is_played_as(played, GPThompsonSampling):  # a draw is no upper bound
+    if _is_played_as(played, GPThompsonSampling):  # a draw is not an upper bound
         return replace(guarantee, violation=replace(violation, bound=worst, **counts))
     return replace(
         guarantee,
@@ -733,13 +735,13 @@ def _is_covered(rule: MultiplierRule, acquisition_class: type | None) -> bool:
 
 
 def with_retractions(guarantee: Guarantee, history: History) -> Guarantee:
-    """Return what a guarantee rests on when outcomes were withdrawn.
+    """Return a guarantee with what it assumes if outcomes were withdrawn.
 
     The theorems are about the noise of the outcomes that a model has. Leaving some out changes
-    nothing only if the choice of which does not look at the noise.
+    nothing only if the choice of these outcomes does not depend on the noise.
 
     Args:
-        guarantee: The guarantee of the loop as it is set up.
+        guarantee: The guarantee of the loop without regard to retractions.
         history: The history of all rounds.
     """
     num_retracted = history.num_retracted

@@ -1,7 +1,7 @@
-"""The journal of a loop: its settings in the header, what happens in the records.
+"""The journal of a loop: its settings in the header, its events in the records.
 
-:class:`LoopJournal` writes each query, outcome, failure and retraction down before it counts, and
-reads a history from them. It refuses a journal that was begun with other settings.
+:class:`LoopJournal` records each query, outcome, failure and retraction before it counts, and reads
+a history from them. It refuses a journal that was begun with other settings.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ STOPPED = "stopped"
 
 
 def replay(record: Mapping[str, Any], history: History) -> None:
-    """Add to a history what a record says.
+    """Add the content of a record to a history.
 
     Args:
         record: A record of a journal.
@@ -181,7 +181,7 @@ SNAPSHOT_EVERY = 1000
 
 VERIFY = ("tail", "all")
 LOOP_DURABILITY = ("record", "round", "batch")
-"""What is on disk when a call returns: everything, what was told, or what ``sync`` put there."""
+"""What is on disk when a call returns: everything, up to the last outcome, or after ``sync``."""
 MAX_CONTEXT_DIM = 10_000  # of a journal that is read without its loop
 
 Fit = dict[str, Any]
@@ -210,10 +210,10 @@ class DifferentSettingsError(ValueError):
 
 
 class LoopJournal:
-    """Writes down what happens in a loop, and reads it again.
+    """Records the events of a loop, and reads them again.
 
     Args:
-        path: The path of the journal, which is begun if nothing is there.
+        path: The path of the journal, which is begun if the file does not exist.
         settings: The loop's settings.
         given: What a new journal begins with.
         verify: ``"tail"``: records that the snapshot covers are not read. ``"all"``: each is, and
@@ -368,7 +368,7 @@ class LoopJournal:
         state = {"given": self.num_given, "fit": self._recorded_fit, "history": _encode(history)}
         try:
             self._journal.write_snapshot(state, after=num_records)
-        except (JournalError, ValueError) as error:  # what happened is on disk all the same
+        except (JournalError, ValueError) as error:  # the records themselves are on disk
             warnings.warn(
                 f"no snapshot was written: {error}. Opening takes longer.",
                 SnapshotWarning,
@@ -377,7 +377,7 @@ class LoopJournal:
         self._covered = num_records
 
     def sync(self) -> None:
-        """Put on disk what was written."""
+        """Write pending records to disk."""
         self._journal.sync()
 
     def check_process(self) -> None:
@@ -389,7 +389,7 @@ class LoopJournal:
         self._journal.check_process()
 
     def close(self) -> None:
-        """Give the journal back; a second call does nothing."""
+        """Close the journal; a second call does nothing."""
         self._journal.close()
 
     def _check_header(self, header: Mapping[str, Any]) -> None:
@@ -498,7 +498,7 @@ def read_state(state: Mapping[str, Any], history: History) -> tuple[int, Fit | N
     """Fill an empty history from a snapshot's state; return what else is in it.
 
     Raises:
-        JournalError: If it is no state of such a loop.
+        JournalError: If it is not the state of such a loop.
     """
     try:
         _fill(history, state["history"])
@@ -578,7 +578,7 @@ def read_history(reader: JournalReader, with_snapshot: bool = True) -> History:
         with_snapshot: Whether records that the snapshot covers are left to it.
 
     Raises:
-        JournalError: If it is no journal of a loop, or a record does not fit those before it.
+        JournalError: If it is not a journal of a loop, or a record does not fit those before it.
     """
     check_content(reader)
     snapshot = reader.read_snapshot() if with_snapshot else None

@@ -71,11 +71,11 @@ class BanditLoop(AttachesPoints):
     The reward is maximized, or with ``maximize=False`` a cost minimized. Any number of queries may
     be asked before an outcome is told, and outcomes may be told in any order; queries without an
     outcome are passed to the acquisition function as pending points. Several threads may ask, tell
-    and read on one loop; they take turns. Recipes and rules are copied: later changes to those that
-    were passed do not reach the loop.
+    and read on one loop; they take turns. Recipes and rules are copied, so later changes to the
+    originals do not affect the loop.
 
-    With ``journal=``, or :meth:`open`, whatever is asked or told is on disk before the call
-    returns, and a loop that is opened again goes on as if nothing had happened.
+    With ``journal=``, or :meth:`open`, everything that is asked or told is on disk before the call
+    returns, and a loop that is opened again continues as if nothing had happened.
 
     Args:
         domain: Where points are chosen: :class:`~botorch_bandits.Space` (named parameters),
@@ -88,41 +88,45 @@ class BanditLoop(AttachesPoints):
         acquisition: A recipe such as ``ImprovedUpperConfidenceBound.with_options(...)``,
             ``RandomSearch()``, or any callable that takes a model and pending points (``n x d``
             or None) and returns a BoTorch acquisition function. If omitted, ``objective`` chooses.
-        objective: What the loop is for, where no acquisition is given: ``"best"`` (the default)
-            finds a good point, ``"earned"`` collects reward on the way. Both were chosen by
+        objective: What the loop is for if no acquisition is given: ``"best"`` (the default) finds a
+            good point; ``"earned"`` collects reward during the run. Both defaults were chosen by
             measurement; neither comes with a theorem.
         horizon: The number of rounds, if it is known. Asking for more is an error.
-        feedback: What is made of queries without an outcome: ``Hallucinated()`` (the default),
-            ``Ignored()`` or ``Censored(...)``. With censored feedback and ``BanditGP`` the prior
-            mean is the minimum, if that is known.
-        forgetting: What the model makes of old outcomes where the reward function changes:
+        feedback: How queries without an outcome are treated: ``Hallucinated()`` (the default),
+            ``Ignored()`` or ``Censored(...)``. With censored feedback and ``BanditGP``, the prior
+            mean is the minimum, if it is known.
+        forgetting: How the model treats old outcomes if the reward function changes:
             ``SlidingWindow(...)``, ``ExponentialWeights(...)`` or ``TimeVaryingKernel(...)``; None
-            keeps all. With a time-varying kernel the model's inputs have the round in front.
+            keeps all of them. With a time-varying kernel, the first column of the model's inputs is
+            the round.
         context_dim: The dimension of the contexts; see :meth:`ask`. The model's inputs are then
             ``(context, point)``, and its kernel is over both.
-        restart: When the loop begins anew because the reward function changes:
+        restart: When the loop starts over because the reward function changes:
             ``ChangePointRestart(...)``, or one of the baselines. It goes with any acquisition.
-        constraints: What must hold on average, by a rule for multipliers: ``AdditiveEpochs(...)``,
-            ``MultiplicativeEpochs(...)`` or ``PrimalDual(...)``. Outcomes then come with constraint
-            values.
-        num_initial: Rounds at the start, and after each reset, that choose uniformly at random; 0
-            if omitted, 5 if no acquisition is given.
-        seed: Seeds everything that is drawn.
-        maximize: If False, what is told is a cost, and the loop minimizes it. History, journal,
-            :meth:`best`, diagnostics and plots have the numbers as they are told; a prior mean and
-            the ``minimum`` of ``Censored`` (the largest cost) are in the same sign. Models, also
-            those of a function of yours, see minus the cost. Constraints keep their sign.
-        repeats: If 1.1, a point is played as often as the bound on regret grows by 10 percent at
-            most, before the next one is chosen. Rounds then cost what their few points cost.
+        constraints: The rule for the multipliers of constraints that must hold on average:
+            ``AdditiveEpochs(...)``, ``MultiplicativeEpochs(...)`` or ``PrimalDual(...)``. Outcomes
+            then come with constraint values.
+        num_initial: The number of rounds at the start, and after each reset, that choose uniformly
+            at random; 0 if omitted, or 5 if no acquisition is given.
+        seed: The seed of everything that is drawn at random.
+        maximize: If False, outcomes are costs, and the loop minimizes them. The history, the
+            journal, :meth:`best`, diagnostics and plots show the costs as they were told; a prior
+            mean and the ``minimum`` of ``Censored`` (the largest cost) have the same sign. Models,
+            including those that your own function builds, see minus the cost. Constraints keep
+            their sign.
+        repeats: If 1.1, a point is played repeatedly before the next one is chosen, for as long as
+            the bound on regret grows by at most 10 percent. The computing time then depends on the
+            few distinct points, not on the number of rounds.
         clock: Returns the time in seconds; passed in so that tests and replays are exact.
         history: Continue from this history; it is used, not copied.
-        journal: The path of a file in which everything is recorded. If it is there already, the
-            loop continues from it.
+        journal: The path of a file in which everything is recorded. If the file exists, the loop
+            continues from it.
         verify: With a journal: ``"all"`` reads and checks each record and compares the snapshot
-            with them, ``"tail"`` reads what follows the snapshot.
-        durability: With a journal, what is on disk if the machine stops: ``"record"`` (the
-            default), everything; ``"round"``, everything up to the last outcome or failure;
-            ``"batch"``, what :meth:`sync` put there. If only the process dies, all is there.
+            with them, ``"tail"`` reads only the records after the snapshot.
+        durability: With a journal, what is on disk if the machine stops: with ``"record"`` (the
+            default), everything; with ``"round"``, everything up to the last outcome or failure;
+            with ``"batch"``, everything up to the last :meth:`sync`. If only the process dies,
+            nothing is lost.
 
     Raises:
         TypeError: If an argument is of the wrong kind, or a setting cannot be written to a journal
@@ -239,7 +243,7 @@ class BanditLoop(AttachesPoints):
             domain: As for the class.
             model: As for the class.
             acquisition: As for the class.
-            **settings: The other arguments of the class, but for ``journal``. They must be those
+            **settings: The other arguments of the class, except ``journal``. They must be the ones
                 with which the journal was begun.
 
         Example:
@@ -256,7 +260,7 @@ class BanditLoop(AttachesPoints):
         return cls(domain, model, acquisition, journal=path, **settings)
 
     def __repr__(self) -> str:
-        """Say what is played where, and how far."""
+        """Show the domain, the acquisition and the number of rounds so far."""
         played = self.settings.acquisition
         kind = getattr(played, "acquisition_class", None) or played
         name = getattr(kind, "__name__", type(kind).__name__)
@@ -264,7 +268,7 @@ class BanditLoop(AttachesPoints):
             return f"BanditLoop({self.settings.domain!r}, {name}, {self._history!r})"
 
     def _repr_html_(self) -> str:
-        """Show settings and the last rows, in a notebook."""
+        """Show the settings and the last rows in a notebook."""
         with HandlersOnHold(), self._lock:
             return display(
                 type(self).__name__,
@@ -274,17 +278,17 @@ class BanditLoop(AttachesPoints):
 
     @property
     def journal_path(self) -> Path | None:
-        """Where the loop's journal is, or None without one."""
+        """The path of the loop's journal, or None without one."""
         return None if self._journal is None else self._journal.path
 
     def sync(self) -> None:
-        """Put what was asked and told on disk; see ``durability=``."""
+        """Write everything that was asked and told to disk; see ``durability=``."""
         with HandlersOnHold(), self._lock:
             if self._journal is not None:
                 self._journal.sync()
 
     def close(self) -> None:
-        """Give the journal back, if there is one; a second call does nothing."""
+        """Close the journal, if there is one, and release its lock; a second call does nothing."""
         with HandlersOnHold(), self._lock:
             if self._journal is not None:
                 self._journal.close()
@@ -303,20 +307,20 @@ class BanditLoop(AttachesPoints):
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the lock.
+        """Return the state of a copy, without the lock.
 
         Raises:
-            TypeError: If the loop has a journal, which has one writer.
+            TypeError: If the loop has a journal, which can have only one writer.
         """
         if self._journal is not None:
             raise TypeError(
-                "a loop with a journal cannot be copied or sent to another process, for a journal "
-                "has one writer. Copy loop.history, or send queries."
+                "a loop with a journal cannot be copied or sent to another process, because a "
+                "journal has one writer. Copy loop.history, or send queries."
             )
         return self._state_to_copy()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Make a lock of one's own."""
+        """Restore the state with a new lock."""
         vars(self).update(state)
         self._begin_turns()
 
@@ -332,24 +336,26 @@ class BanditLoop(AttachesPoints):
     ) -> Query:
         """Choose the next point, record the query and return it.
 
-        With ``available``, ``fixed`` or ``avoid`` the acquisition function is maximized over what
-        they leave, and a uniform draw is one from that; nothing else changes. Regret is then
-        against the best point that was left, and :meth:`guarantee` says what that takes.
+        With ``available``, ``fixed`` or ``avoid``, the acquisition function is maximized over the
+        points that remain, and uniform draws are taken from these points; nothing else changes.
+        Regret is then measured against the best of these points, and :meth:`guarantee` states what
+        that requires.
 
         Args:
-            context: ``context_dim`` numbers that are known before the choice; only the point is
-                chosen. None without contexts.
-            request_id: A name of the caller's for this request. A second call with the same name
-                returns the same query, also after a restart, whatever has become of it.
-            available: What there is in this round: numbers of arms, one truth value an arm, or
-                points as rows; on a box or a space a list of its points.
-            fixed: Values that are given in this round, by the name of a parameter on a space, by
-                the number of a column elsewhere.
-            avoid: Arms, named like those that are available, or points that are not to be chosen
-                in this round, such as those of queries that are running; none if empty.
-            avoid_within: On a box or a space, how far from points to avoid the query must be: in
-                sides of the box, where whole numbers and categories count 1 if they differ; 0.01
-                if omitted.
+            context: ``context_dim`` numbers that are known before the choice; the loop chooses only
+                the point. None without contexts.
+            request_id: A name that the caller gives this request. A second call with the same name
+                returns the same query, even after a restart and whether or not the query has an
+                outcome.
+            available: What can be chosen in this round: indices of arms, one boolean per arm, or
+                points as rows; on a box or a space, a list of points.
+            fixed: Values that are fixed in this round, by parameter name on a space and by column
+                index elsewhere.
+            avoid: Arms (in the same format as ``available``) or points that must not be chosen in
+                this round, such as those of running queries. If empty, nothing is avoided.
+            avoid_within: On a box or a space, the least distance between the query and the points
+                to avoid, as a share of the sides of the box; whole numbers and categories count 1
+                if they differ; 0.01 if omitted.
 
         Returns:
             A :class:`~botorch_bandits.Query`; evaluate the reward at ``query.x``, or at
@@ -358,12 +364,12 @@ class BanditLoop(AttachesPoints):
 
         Raises:
             RuntimeError: If ``horizon`` rounds were asked already.
-            TypeError: If the context is a tensor of another dtype than float64, or an argument is
-                of another kind.
-            ValueError: If the context is missing, not wanted, of the wrong length or not finite; if
-                nothing is left to choose from, something is not in the domain, or the loop cannot
-                have it; or the request was made before with other arguments. Nothing is recorded
-                then.
+            TypeError: If the context is a tensor whose dtype is not float64, or an argument has the
+                wrong type.
+            ValueError: If the context is missing, given without ``context_dim``, of the wrong
+                length or not finite; if nothing is left to choose from, a value is not in the
+                domain, or the loop does not support the restriction; or if the request was made
+                before with other arguments. Nothing is recorded then.
             JournalError: If the query cannot be written to the journal. Nothing is recorded then.
 
         Example:
@@ -407,27 +413,29 @@ class BanditLoop(AttachesPoints):
 
         With ``restart=``, the outcome of a uniform query may bring a reset; see :attr:`resets`.
 
-        Telling the same again does nothing and returns the outcome that is known.
+        Telling the same outcome again does nothing and returns the recorded outcome.
 
         Args:
             query_id: The id of a query that :meth:`ask` returned.
-            reward: Any finite real number of at most 1e50 in size: of Python, of numpy, or a tensor
-                with one entry, of any precision; True and False are 1 and 0.
-            constraints: One such number for each constraint, or a float64 tensor; at most 0 is
-                feasible. None without constraints.
-            count: Of how many observations these are the means, such as clicks of ``count``
-                impressions; it must not depend on them.
-            noise: The variance of this reward's noise, if it is not the model's; known before it.
+            reward: Any finite real number of absolute value at most 1e50: a Python or numpy number,
+                or a tensor with one entry, of any precision; True and False count as 1 and 0.
+            constraints: One such number for each constraint, or a float64 tensor; a value of at
+                most 0 is feasible. None without constraints.
+            count: The number of observations whose means these values are, such as the clicks of
+                ``count`` impressions; it must not depend on the observed values.
+            noise: The variance of this reward's noise, if it differs from the model's; it must be
+                known before the reward is observed.
 
         Raises:
             KeyError: If the id was never asked.
             TypeError: If the reward is not one real number, or ``count`` not an integer.
             ValueError: If the reward or a constraint value is NaN, infinite or larger than 1e50 in
-                size, or makes a multiplier or a penalized outcome that is; if constraint values
-                are missing or too many; if the query has another reward already, failed, or was
-                retracted. Nothing is recorded then. Likewise if it is below the minimum of
-                censored feedback by more than noise explains, or if ``count`` or ``noise`` is not
-                positive, both are given, or a part of the loop cannot have them.
+                absolute value, or leads to a multiplier or a penalized outcome that is; if
+                constraint values are missing or too many; if the query already has a different
+                reward, has failed, or was retracted; if the reward is below the minimum of censored
+                feedback by more than noise explains; if ``count`` or ``noise`` is not positive,
+                both are given, or a part of the loop does not support them. Nothing is recorded
+                then.
             JournalError: If the outcome cannot be written to the journal. Nothing is recorded then.
         """
         with HandlersOnHold(), self._lock:
@@ -452,16 +460,16 @@ class BanditLoop(AttachesPoints):
         """Record that no outcome of a query will come.
 
         The query is no longer pending, and no model sees it, so that its point may be chosen again
-        at once. With ``avoid=True`` the acquisition function keeps it among its pending points: it
-        counts as known to have the posterior mean. With censored feedback a failed query is lost:
-        it keeps the minimum. Its round remains. Telling it again does nothing and returns the
-        failure that is known.
+        at once. With ``avoid=True``, the acquisition function keeps it among its pending points, as
+        if its outcome were known to equal the posterior mean. With censored feedback, a failed
+        query is lost: it keeps the minimum. Its round still counts. Telling the failure again does
+        nothing and returns the recorded failure.
 
         Args:
             query_id: The id of a query that :meth:`ask` returned.
             reason: Why.
-            avoid: Whether the point is to be kept away from, because it is at fault. It makes a
-                difference with ``Hallucinated`` feedback only.
+            avoid: Whether the loop should avoid the point, because the point caused the failure.
+                This makes a difference only with ``Hallucinated`` feedback.
 
         Raises:
             KeyError: If the id was never asked.
@@ -484,31 +492,31 @@ class BanditLoop(AttachesPoints):
     def retract(self, query_id: int, reason: str) -> Retraction:
         """Withdraw an outcome that was told, because it is wrong.
 
-        The outcome stays on record with the reason, and counts no more: it is out of the model, of
-        :meth:`best`, of multipliers and ledger, and of the tests for a change. The query counts as
-        one that failed when its outcome arrived; its round remains. What follows from the history
-        is made anew from the outcomes that are kept, so that a reset or an epoch may fall
-        otherwise than it did. A retraction is final: attach the point to tell the right value.
+        The outcome stays on record with the reason, but no longer counts: it is removed from the
+        model, from :meth:`best`, from the multipliers and the ledger, and from the tests for a
+        change. The query counts as one that failed when its outcome arrived; its round still
+        counts. Everything derived from the history is recomputed from the remaining outcomes, so
+        resets and epochs may move. A retraction is final: attach the point to tell the right value.
 
-        The theorems hold if why an outcome is withdrawn does not depend on its noise: a typing
-        error or a broken sensor does not, a value that looks too good or too bad does.
-        :meth:`guarantee` says so.
+        The theorems hold if the reason for withdrawing an outcome does not depend on its noise. A
+        typing error or a broken sensor does not; a value that looks too good or too bad does.
+        :meth:`guarantee` states this assumption.
 
         Args:
             query_id: The id of a query whose outcome was told, or attached.
-            reason: Why; it is recorded.
+            reason: Why the outcome is withdrawn; it is recorded.
 
         Raises:
             KeyError: If the id was never asked.
             TypeError: If the reason is no text.
-            ValueError: If the reason is blank, or the query is pending, failed, or was retracted
-                before.
+            ValueError: If the reason is blank, or the query is pending, has failed, or was already
+                retracted.
             JournalError: If it cannot be written to the journal. Nothing is recorded then.
         """
         with HandlersOnHold(), self._lock:
             self._catch_up()
             retraction = self._history.new_retraction(query_id, reason, self._clock())
-            self._cached_chooser = None  # to be built anew: this outcome may break it
+            self._cached_chooser = None  # rebuild it: this outcome may break it
             try:
                 self._record(retraction)
             except BaseException:
@@ -519,13 +527,13 @@ class BanditLoop(AttachesPoints):
 
     @property
     def history(self) -> History:
-        """What was asked and told; do not add to it."""
+        """Everything that was asked and told; do not add to it."""
         return self._history
 
     def feedback_view(self) -> CensoredView:
-        """Return what censored feedback makes of the queries now: pending, lost, late.
+        """Return how censored feedback classifies the queries now: pending, lost or late.
 
-        After a reset it is about the queries since then, whose ids are those of the history.
+        After a reset it covers only the queries since then; their ids are those of the history.
 
         Raises:
             RuntimeError: If feedback is not censored.
@@ -542,22 +550,23 @@ class BanditLoop(AttachesPoints):
     def best(self, context: Any = None) -> tuple[Query, Outcome] | None:
         """Return the query that is best now and its outcome, if there is one.
 
-        It is the one with the largest observed reward, or least cost; with constraints, of those
-        that meet all of them as observed (:meth:`feasibility` has the nearest). Where the reward is
-        not the same in all rounds, what counts now counts:
+        This is the query with the largest observed reward, or the least cost; with constraints,
+        only queries whose observed values meet all of them are considered (:meth:`feasibility` has
+        the one that comes nearest). If the reward is not the same in all rounds, the current round
+        decides:
 
-        * After a reset only queries since then do.
-        * With ``SlidingWindow`` only those in the window do.
-        * With contexts, ``ExponentialWeights`` or ``TimeVaryingKernel`` it is, of the points that
-          were played, the one with the largest posterior mean now, in the context that is asked
-          for. The outcome is the latest one there, if possible in that context, and may be far from
-          that mean. Without a model only outcomes in the same context count.
+        * After a reset, only queries since then count.
+        * With ``SlidingWindow``, only those in the window count.
+        * With contexts, ``ExponentialWeights`` or ``TimeVaryingKernel``, it is the played point
+          with the largest posterior mean now, in the requested context. The outcome is the latest
+          one at that point, if possible in that context, and may be far from that mean. Without a
+          model, only outcomes in the same context count.
 
         The largest of all rewards is ``loop.history.best()``.
 
         Args:
-            context: With contexts, ``context_dim`` numbers: for which context the point is to be
-                the best. None without contexts.
+            context: With contexts, the ``context_dim`` numbers for which the best point is sought.
+                None without contexts.
 
         Raises:
             TypeError: If the context is a tensor of another dtype than float64.
@@ -576,17 +585,19 @@ class BanditLoop(AttachesPoints):
             return None if best is None else self._as_told(best[0].id)
 
     def recommend(self, context: Any = None, among: str = "all") -> Recommendation:
-        """Return the point to deploy, and by how much another one can be better.
+        """Return the point to deploy, and a bound on how much better another point can be.
 
-        Where :meth:`guarantee` has confidence bounds that hold at all points at once, it is the
-        point with the largest lower bound, and the certificate is ``max U - L(x)``; elsewhere the
-        point with the largest posterior mean, and why there is no certificate. ``print`` says it.
-        Pending points do not enter. Nothing is recorded, and no later choice changes.
+        If :meth:`guarantee` has confidence bounds that hold at all points at once, this is the
+        point with the largest lower bound, and the certificate is ``max U - L(x)``. Otherwise it is
+        the point with the largest posterior mean, with the reason why there is no certificate.
+        ``print`` shows both. Pending points are not used. Nothing is recorded, and no later choice
+        changes.
 
         Args:
-            context: With contexts, in which of them it is recommended; None without contexts.
+            context: With contexts, the one for which the point is recommended; None without
+                contexts.
             among: ``"all"`` points of the domain, or those that were ``"played"`` (since the last
-                reset, within a window), of which Ax speaks as in-sample.
+                reset, within a window), which Ax calls in-sample.
 
         Raises:
             RuntimeError: If the loop has no model, a user's model lacks data, or no outcome has
@@ -614,7 +625,7 @@ class BanditLoop(AttachesPoints):
 
     @property
     def resets(self) -> tuple[Reset, ...]:
-        """When the loop began anew and why, in order; see ``restart=``."""
+        """When the loop started over and why, in order; see ``restart=``."""
         with HandlersOnHold(), self._lock:
             segments = self._chooser.segments
             return () if segments is None else tuple(segments.resets)
@@ -627,9 +638,9 @@ class BanditLoop(AttachesPoints):
             return () if multipliers is None else tuple(multipliers.values.tolist())
 
     def ledger(self) -> Ledger:
-        """Return what was violated and by how much, by constraint and epoch.
+        """Return by how much the constraints were violated, by constraint and epoch.
 
-        It is of observed values, in order of arrival.
+        It uses observed values, in order of arrival.
 
         Raises:
             RuntimeError: If there are no constraints.
@@ -644,13 +655,13 @@ class BanditLoop(AttachesPoints):
         """Return whether the constraints can be met, as far as the data say.
 
         It fits a model of each constraint and searches the domain for its smallest lower
-        confidence bound; with contexts that is averaged over the last ten. The loop does the same
-        at the end of an epoch where multipliers keep growing, and warns
+        confidence bound; with contexts, this bound is averaged over the last ten. The loop does the
+        same at the end of an epoch if multipliers keep growing, and warns
         (:class:`~botorch_bandits.constraints.InfeasibleConstraintsWarning`).
 
         Args:
-            width: The factor of the standard deviation; that of the acquisition, at ``delta / (1 +
-                num_constraints)``, if omitted.
+            width: The factor of the standard deviation; if omitted, that of the acquisition at
+                ``delta / (1 + num_constraints)``.
 
         Raises:
             RuntimeError: If there are no constraints, or the loop forgets.
@@ -658,7 +669,7 @@ class BanditLoop(AttachesPoints):
         """
         self.ledger()
         if self.settings.forgetting is not None:
-            raise RuntimeError("the loop forgets, so there is no one bound for all rounds.")
+            raise RuntimeError("the loop forgets, so there is no single bound for all rounds.")
         if width is not None:
             width = check_positive("width", width)
         with HandlersOnHold(), self._lock:
@@ -668,7 +679,7 @@ class BanditLoop(AttachesPoints):
             return replace(found, nearest=self._as_told(found.nearest[0].id))
 
     def _as_told(self, query_id: int) -> tuple[Query, Outcome]:
-        """Return a query and its outcome from the history itself, for the chooser's may be turned.
+        """Return a query and its outcome from the history, because the chooser may flip signs.
 
         It has that outcome.
         """
@@ -678,17 +689,18 @@ class BanditLoop(AttachesPoints):
 
     @property
     def change_tests(self) -> tuple[ChangeTestRecord, ...]:
-        """What each test for a change said, in order; see ``restart=``."""
+        """The result of each test for a change, in order; see ``restart=``."""
         with HandlersOnHold(), self._lock:
             segments = self._chooser.segments
             return () if segments is None else tuple(segments.change_tests)
 
     def guarantee(self) -> Guarantee:
-        """Return what a theorem says of the rounds so far: bounds, regret and violation.
+        """Return what a theorem states about the rounds so far: bounds, regret and violation.
 
-        The statement on regret covers the rounds that the method chose with every earlier outcome
-        at hand; for upper confidence bounds its number is the sum of ``2 w_t sigma_{t-1}(x_t)``
-        over them. Other rounds are counted beside, where they are bounded at all.
+        The statement on regret covers the rounds that the method chose when every earlier outcome
+        had arrived; for upper confidence bounds, its number is the sum of ``2 w_t
+        sigma_{t-1}(x_t)`` over these rounds. Other rounds are counted separately, if they are
+        bounded at all.
         """
         if isinstance(self.settings.acquisition, RandomSearch):
             return Guarantee(method="random search", gaps=("it does not look at outcomes",))
@@ -700,17 +712,17 @@ class BanditLoop(AttachesPoints):
             return self._chooser.guarantee(self._clock(), self._num_given)
 
     def check_model(self) -> ModelCheck:
-        """Return whether the outcomes since the last reset are what the model expects of them.
+        """Return whether the outcomes since the last reset agree with the model.
 
-        ``print`` says it in one sentence. :meth:`.ModelCheck.coverage` has the share of outcomes
-        within their predicted intervals, outcome by outcome, and
-        :func:`~botorch_bandits.plotting.plot_leave_one_out` draws each outcome beside what all
-        others predict of it. Kernel and noise are those of the model as it is now.
+        ``print`` shows the result in one sentence. :meth:`.ModelCheck.coverage` has the share of
+        outcomes within their predicted intervals, outcome by outcome, and
+        :func:`~botorch_bandits.plotting.plot_leave_one_out` draws each outcome beside its
+        prediction from all others. Kernel and noise are those of the current model.
 
         Raises:
             RuntimeError: If the loop has no model or no data, feedback is censored, rows are means
                 of penalized rewards, or the model is a list of priors (see :meth:`evidence`).
-            ValueError: If the model is no exact Gaussian process
+            ValueError: If the model is not an exact Gaussian process
                 (:class:`~botorch_bandits.confidence.UnreadablePriorError`).
 
         Example:
@@ -725,25 +737,26 @@ class BanditLoop(AttachesPoints):
             return check if self.settings.maximize else turned_check(check)
 
     def evidence(self, level: float | None = None, output: int = 0) -> EvidenceTable:
-        """Return what the outcomes since the last reset say of each prior on the list.
+        """Return the evidence of the outcomes since the last reset for each prior on the list.
 
         Args:
-            level: The true prior is ever thrown out with at most this probability: half of the
-                ``delta`` that the acquisition has now if omitted, or 0.05 if it has none. With
-                constraints each output has its share of it.
-            output: With constraints, whose list: 0 is the reward's, ``j`` that of constraint ``j``.
+            level: The true prior is ever rejected with at most this probability. If omitted, it is
+                half of the ``delta`` that the acquisition has now, or 0.05 if it has none. With
+                constraints, the level is shared among the outputs.
+            output: With constraints, the output whose list is meant: 0 is the reward, ``j`` is
+                constraint ``j``.
 
         Raises:
-            RuntimeError: If the loop's model is no list of priors, or a user's model lacks data.
+            RuntimeError: If the loop's model is not a list of priors, or a user's model lacks data.
         """
         with HandlersOnHold(), self._lock:
             return evidence_of_loop(self.settings, self._chooser, self._clock(), level, output)
 
     def current_model(self) -> Model:
-        """Return the model of what arrived since the last reset; it is shared: do not change it.
+        """Return the model of the outcomes since the last reset; it is shared, so do not change it.
 
-        With censored feedback it is the model of what arrived in time and of pseudo-values. With
-        ``maximize=False`` it is the model of minus the cost.
+        With censored feedback it models the outcomes that arrived in time and pseudo-values. With
+        ``maximize=False`` it models minus the cost.
 
         Raises:
             RuntimeError: If the loop has no model, or a user's model lacks data.
@@ -758,7 +771,7 @@ class BanditLoop(AttachesPoints):
             return self._chooser.model(self._clock())
 
     def _begin(self) -> None:
-        """Derive what follows from the history; outcomes that cannot be carried are no obstacle."""
+        """Derive the state from the history, even if an outcome makes multipliers overflow."""
         problem = too_large_in(self._history)
         if problem is None:
             try:

@@ -1,7 +1,7 @@
 """What a loop says where its model gets slow, and what does not go with the model for many rows.
 
 An exact model of ``n`` rows costs ``n^2`` operations a point of the search. The loop never
-changes the model by itself: it warns once and names what else there is.
+changes the model on its own: it warns once and names the alternatives.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def turned_history(history: History) -> History:
 
 
 def settings_of_model(settings: LoopSettings) -> LoopSettings:
-    """Return settings for outcomes in the other sign: whatever the user said of a cost is turned.
+    """Return settings for outcomes of the opposite sign: everything stated about a cost is negated.
 
     These are the prior mean (of a family, too), the ``minimum`` of censored feedback and
     ``best_f``.

@@ -1,14 +1,14 @@
-r"""Which point to deploy, and how much better another one can be: :meth:`.BanditLoop.recommend`.
+r"""Which point to deploy, and a bound on its regret: :meth:`.BanditLoop.recommend`.
 
-The largest outcome that was observed is the largest of noisy numbers: it is too good, and its point
-may be any of many. Where confidence bounds ``L <= f <= U`` hold at all points at once, the point
+The largest observed outcome is the largest of noisy numbers: it is biased upward, and many points
+could have produced it. If confidence bounds ``L <= f <= U`` hold at all points at once, the point
 with the largest ``L`` is within
 
 .. math:: \max_z U(z) - L(x)
 
-of the best one, and this number is the certificate. Where they hold in all rounds at once, too, it
-stays one when the loop is stopped because of it, as in the elimination rules of best-arm
-identification. Elsewhere the point with the largest posterior mean is recommended, and the reason
+of the best one, and this number is the certificate. If they also hold in all rounds at once, it
+remains valid when the loop is stopped because of it, as in the elimination rules of best-arm
+identification. Otherwise the point with the largest posterior mean is recommended, with the reason
 why there is no certificate.
 """
 
@@ -38,55 +38,55 @@ if TYPE_CHECKING:
     from botorch_bandits.loop.chooser import Chooser
 
 AMONG = ("all", "played")
-"""Among which points one is recommended: all of the domain, or those with an outcome."""
+"""The points among which one is recommended: the whole domain, or those with an outcome."""
 
 POINTS_AT_ONCE = 4096
-"""So many arms are looked at together where they have no statistics of their own."""
+"""The number of arms evaluated together if they have no statistics of their own."""
 
 WEIGHT_OF_VIOLATION = 10.0
-"""How many prior standard deviations of the reward one of a constraint's costs, in a search."""
+"""In a search, the cost of a constraint's prior standard deviation in those of the reward."""
 
 NOT_MET = "no point is known to meet all constraints; the one that is nearest to it is recommended"
-"""Why there is no certificate where every upper bound of some constraint is positive."""
+"""Why there is no certificate if every upper bound of some constraint is positive."""
 
 
 @dataclass(frozen=True, eq=False)
 class Recommendation:
     """The point to deploy, and the certificate that comes with it.
 
-    Where the bounds hold the point has the largest lower confidence bound (where the reward is
-    minimized: the smallest upper one), otherwise the largest (smallest) posterior mean. With
-    constraints, of the points that are known to meet them by their upper bounds; without bounds by
-    their posterior means.
+    If the bounds hold, the point has the largest lower confidence bound (if a cost is minimized,
+    the smallest upper one), otherwise the largest (smallest) posterior mean. With constraints, only
+    points that meet them according to their upper bounds are considered or, without bounds,
+    according to their posterior means.
 
     Attributes:
         x: The point, ``d`` numbers.
-        arm: On arms, its number; otherwise None.
-        parameters: Under a :class:`~botorch_bandits.Space`, its values by name; otherwise None.
-        context: In which context it is recommended, or None without contexts.
-        mean: The posterior mean there, in the unit of outcomes. With penalized constraints it is
-            that of the penalized reward.
-        standard_deviation: The posterior standard deviation there, without the noise of an outcome.
-        certificate: By how much the best point of the domain can be better than this one, as far as
-            the bounds say, in the unit of outcomes: ``best_possible`` less ``lower_bound`` (where
-            the reward is minimized, ``upper_bound`` less ``best_possible``). It bounds the regret
-            of deploying the point with probability ``1 - delta``, at every time at once, also one
-            that was chosen because of it. None if ``reasons`` say why.
+        arm: On arms, its index; otherwise None.
+        parameters: On a :class:`~botorch_bandits.Space`, its values by name; otherwise None.
+        context: The context for which it is recommended, or None without contexts.
+        mean: The posterior mean at the point, in the unit of outcomes. With penalized constraints,
+            it is that of the penalized reward.
+        standard_deviation: The posterior standard deviation at the point, without noise.
+        certificate: How much better the best point of the domain can be than this one according to
+            the bounds, in the unit of outcomes: ``best_possible`` minus ``lower_bound`` (if a cost
+            is minimized, ``upper_bound`` minus ``best_possible``). It bounds the regret of
+            deploying the point with probability ``1 - delta``, at all times at once, including a
+            time that was chosen because of it. If it is None, ``reasons`` say why.
         delta: The level of the certificate; None without one.
         lower_bound: ``L`` at the point; None without bounds that hold.
         upper_bound: ``U`` at the point; None without bounds that hold.
         best_possible: The largest ``U`` over the domain, with constraints over the points that may
-            meet them; where the reward is minimized, the smallest ``L``. On arms it is exact, else
-            the best that a numerical search found: ``assumptions`` say so.
+            meet them; if a cost is minimized, the smallest ``L``. On arms it is exact; otherwise it
+            is the best that a numerical search found, as ``assumptions`` state.
         constraint_bounds: The upper confidence bound of each constraint at the point; empty without
             constraints, or without bounds that hold.
-        among: ``"all"`` or ``"played"``: among which points it was sought. The certificate is
-            against all points.
+        among: ``"all"`` or ``"played"``, the points among which it was sought. The certificate is
+            relative to all points.
         theorem: The source of the bounds; None without a certificate.
-        assumptions: What the certificate rests on; empty without one.
+        assumptions: The assumptions of the certificate; empty without one.
         reasons: Why there is no certificate; empty with one.
-        may_come: Where there is none: whether one may come later, since nothing is against it but
-            outcomes that are pending, or constraints that no point is known to meet yet.
+        may_come: If there is no certificate, whether there may be one later, because it only lacks
+            pending outcomes, or a point that is known to meet the constraints.
     """
 
     x: Tensor
@@ -109,7 +109,7 @@ class Recommendation:
 
     @property
     def point(self) -> Any:
-        """What a function of the domain is called with: named values, or a list of numbers."""
+        """The argument of a function on the domain: named values, or a list of numbers."""
         return self.x.tolist() if self.parameters is None else dict(self.parameters)
 
     def __str__(self) -> str:
@@ -125,7 +125,7 @@ class Recommendation:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """Say the same as ``print`` does, in a notebook."""
+        """Show the same text as ``print`` in a notebook."""
         facts = {
             "point": str(self.point),
             "arm": self.arm,
@@ -160,17 +160,17 @@ def recommendation_now(
     """Return the point to deploy; see :meth:`.BanditLoop.recommend`.
 
     Args:
-        settings: Of the loop.
-        history: Of all rounds.
-        chooser: Of the loop; it has resets, multipliers and the model.
-        context: In which it is recommended; None in a loop without contexts.
+        settings: The settings of the loop.
+        history: The history of all rounds.
+        chooser: The loop's chooser, which has resets, multipliers and the model.
+        context: The context for which it is recommended; None in a loop without contexts.
         among: One of :data:`AMONG`.
         now: Clock time in seconds.
-        num_given: How many rounds of the history the loop was given.
+        num_given: How many rounds of the history were given to the loop.
 
     Raises:
-        RuntimeError: If there is no model, or no point was played and one of these is wanted.
-        ValueError: If ``among`` is another text.
+        RuntimeError: If there is no model, or a played point is requested and there is none.
+        ValueError: If ``among`` is another string.
     """
     check_one_of("among", among, AMONG)
     if isinstance(settings.acquisition, RandomSearch) or settings.model is None:
@@ -214,10 +214,10 @@ def recommendation_now(
 
 
 def _turned(found: Recommendation) -> Recommendation:
-    """Return what is recommended to a loop that minimizes, in the sign of its costs.
+    """Return the recommendation of a loop that minimizes, in the sign of its costs.
 
     Args:
-        found: Of minus the cost.
+        found: The recommendation for minus the cost.
     """
 
     def minus(value: float | None) -> float | None:
@@ -233,16 +233,16 @@ def _turned(found: Recommendation) -> Recommendation:
 
 
 def certificate_on_arms(settings: LoopSettings, chooser: Chooser) -> float | None:
-    """Return what a certificate would be if the bounds held, in one pass over the arms.
+    """Return the certificate that would hold with valid bounds, in one pass over the arms.
 
-    It costs no model, so that it can be looked at in every round.
+    It does not need to build a model, so it can be computed in every round.
 
     Args:
-        settings: Of the loop.
-        chooser: Of the loop.
+        settings: The settings of the loop.
+        chooser: The loop's chooser.
 
     Returns:
-        None where it takes more than one pass: boxes, contexts, models of the user's.
+        None if it takes more than one pass: on boxes, with contexts, or with models of the user.
     """
     if settings.context_dim or settings.forgetting is not None:
         return None
@@ -259,11 +259,11 @@ def certificate_on_arms(settings: LoopSettings, chooser: Chooser) -> float | Non
 
 
 def reasons_against(guarantee: Guarantee, settings: LoopSettings) -> Iterator[str]:
-    """Say why the confidence bounds of a loop will give no certificate; nothing if they may.
+    """Yield the reasons why the bounds of a loop give no certificate; none if they may.
 
     Args:
-        guarantee: Of the bounds from what arrived.
-        settings: Of the loop.
+        guarantee: The guarantee of the bounds from the outcomes that arrived.
+        settings: The settings of the loop.
     """
     rule = settings.constraints
     if rule is not None and rule.surrogate_in_use != "separate":
@@ -295,7 +295,7 @@ def reasons_against(guarantee: Guarantee, settings: LoopSettings) -> Iterator[st
 
 
 def _waiting_for(guarantee: Guarantee, acquisition: Any, current: History) -> Iterator[str]:
-    """Say where a certificate waits for what is pending."""
+    """Yield the reason if a certificate has to wait for pending outcomes."""
     num_pending, bands = current.num_pending, guarantee.bands
     rules = getattr(acquisition, "width_rules", ())
     is_finite = bands is not None and bands.reach == "arms"
@@ -317,15 +317,15 @@ def _maximizes(settings: LoopSettings) -> bool:
 
 
 class _Search:
-    """Looks for the point to deploy, and for the best value that any point may have.
+    """Searches for the point to deploy, and for the best value that any point may have.
 
     Args:
-        settings: Of the loop.
-        history: Of all rounds.
-        chooser: Of the loop.
-        acquisition: Of the next round, without pending points.
-        domain: Of the model's inputs in the context.
-        context: Or None.
+        settings: The settings of the loop.
+        history: The history of all rounds.
+        chooser: The loop's chooser.
+        acquisition: The acquisition of the next round, without pending points.
+        domain: The domain of the model's inputs in the context.
+        context: The context, or None.
         now: Clock time in seconds.
         is_certain: Whether the confidence bounds hold.
     """
@@ -350,13 +350,13 @@ class _Search:
         self._played, self._only_played = self._told(), False
         rule = settings.constraints
         if rule is not None and rule.surrogate_in_use != "separate" and not self._played:
-            # the surrogate of penalized rewards begins anew, and has seen no outcome yet
+            # the surrogate of penalized rewards starts over, and has seen no outcome yet
             self._played = [history.query(outcome.query_id) for outcome in history.outcomes]
             self._only_played = bool(self._played)
         self._points, self._known = self._look()
 
     def best(self, among_played: bool) -> tuple[Tensor, Bounds]:
-        """Return the point to deploy, an input of the model, and what is known there.
+        """Return the point to deploy, as an input of the model, with its statistics.
 
         Args:
             among_played: Whether only points with an outcome may be deployed.
@@ -372,7 +372,7 @@ class _Search:
         """Return bounds and certificate of a point, or why it has none.
 
         Args:
-            known: What is known at the point.
+            known: The statistics at the point.
         """
         assert known.lower is not None
         assert known.upper is not None
@@ -392,7 +392,7 @@ class _Search:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the search adds to what the bounds rest on."""
+        """The assumptions that the search adds to those of the bounds."""
         if isinstance(self._settings.domain, Arms):
             return ()
         return (
@@ -401,7 +401,7 @@ class _Search:
         )
 
     def _look(self) -> tuple[Tensor, Bounds]:
-        """Return the points that are looked at, and what is known there."""
+        """Return the points that are evaluated, with their statistics."""
         domain = self._domain
         with torch.no_grad():
             if isinstance(domain, Arms):
@@ -418,7 +418,7 @@ class _Search:
             return points, self._at(points)
 
     def _found(self) -> Tensor:
-        """A point of the domain, where none was played."""
+        """A point of the domain, if none was played."""
         return self._settings.domain.sample(1, torch.Generator().manual_seed(0)).squeeze(0)
 
     def _maximize_side(self, side: str, played: Tensor) -> Tensor:
@@ -430,7 +430,7 @@ class _Search:
         return self._domain.maximize(bound, seed)[0].to(played)
 
     def _weights(self, played: Tensor) -> Tensor | None:
-        """What a violation costs in a search; None without constraints of their own."""
+        """The cost of a violation in a search; None without separate constraints."""
         units = getattr(self._acquisition, "_prior_variances", None)
         if self._settings.num_constraints == 0:
             return None
@@ -438,7 +438,7 @@ class _Search:
             known = self._at(played[:1])
         if known.constraint_mean is None:
             return None
-        if units is None:  # lists of priors, which have no one scale
+        if units is None:  # lists of priors, which have no single scale
             return WEIGHT_OF_VIOLATION * torch.ones_like(known.constraint_mean[0])
         deviations = units().sqrt()
         return WEIGHT_OF_VIOLATION * deviations[0] / deviations[1:]
@@ -494,7 +494,7 @@ class _Search:
         return told
 
     def _played_rows(self) -> Tensor:
-        """Return the numbers of the points looked at that were played."""
+        """Return the indices of the evaluated points that were played."""
         if not self._played:
             raise RuntimeError(
                 "no outcome has arrived, so that no point was played; tell one, or recommend among "
@@ -507,7 +507,7 @@ class _Search:
         return domain.index_of(torch.stack([query.x for query in self._played])).unique()
 
     def _with_front(self, points: Tensor) -> Tensor:
-        """Put context and round in front of points, as the model takes them."""
+        """Put context and round in front of points, as in the model's inputs."""
         if self._domain is self._settings.domain:
             return points
         front = self._domain.sample(1, torch.Generator().manual_seed(0))[:, : -points.shape[-1]]

@@ -32,7 +32,7 @@ from botorch_bandits.models import (
 )
 
 CHOSEN, AGAIN = "acquisition", "repeat"
-"""The origins of a point that is chosen, and of one that is played again."""
+"""The origins of a chosen point and of a point that is played again."""
 
 
 def check_repeats(

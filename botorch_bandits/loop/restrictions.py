@@ -1,12 +1,12 @@
-r"""What a round may choose from: arms that are there, coordinates that are given, points to avoid.
+r"""What a round may choose from: available arms, fixed coordinates, points to avoid.
 
 :func:`read_restriction` turns the arguments of :meth:`.BanditLoop.ask` into a :class:`Restriction`:
-the set :math:`D_t` of the round as a domain of its own. The choice of the round is the maximum over
-that set of the acquisition function that would have been maximized over the whole domain, and a
-uniform draw is one from that set.
+the set :math:`D_t` of the round as a separate domain. The round maximizes over this set the
+acquisition function that would otherwise be maximized over the whole domain, and uniform draws are
+taken from this set.
 
 Points are avoided within a distance :math:`\rho`. With :math:`p` the point that is avoided and
-:math:`s_i` the sides of the box it is
+:math:`s_i` the sides of the box, the condition is
 
 .. math:: \sqrt{\sum_{i \text{ continuous}} \Bigl(\frac{x_i - p_i}{s_i}\Bigr)^2
     + \#\{i \text{ discrete} : x_i \ne p_i\}} < \rho .
@@ -46,7 +46,7 @@ from botorch_bandits.spaces import Space
 from botorch_bandits.spaces.space import FEW_POINTS
 
 AVOIDED_WITHIN = 0.01
-"""How far from a point that is avoided a query must be, in sides of the box."""
+"""The least distance of a query from an avoided point, in sides of the box."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +54,9 @@ class Restriction:
     """What one round may choose from.
 
     Attributes:
-        record: What a journal and :attr:`.Query.restriction` have of it, in plain values.
-        part: The set of the round; all arms where :attr:`among` says which of them.
-        among: On arms the numbers of those that may be chosen, in order; otherwise None.
+        record: The restriction in plain values, as in a journal and :attr:`.Query.restriction`.
+        part: The set of the round; all arms if :attr:`among` lists some of them.
+        among: On arms, the indices of those that may be chosen, in order; otherwise None.
     """
 
     record: dict[str, Any]
@@ -65,7 +65,7 @@ class Restriction:
 
     @cached_property
     def domain(self) -> Arms | Box:
-        """The set of the round; most engines on arms do without, for many take a while to sort."""
+        """The set of the round; most engines on arms avoid it, because sorting arms is slow."""
         if self.among is None or not isinstance(self.part, Arms):
             return self.part
         return Arms(self.part.choices[self.among])
@@ -81,16 +81,16 @@ def read_restriction(
     """Return what a round may choose from; None for the whole domain.
 
     Args:
-        settings: Of the loop.
+        settings: The settings of the loop.
         available: See :meth:`.BanditLoop.ask`.
         fixed: Likewise.
         avoid: Likewise.
         avoid_within: Likewise.
 
     Raises:
-        TypeError: If an argument is of another kind.
-        ValueError: If something is not in the domain, nothing is left to choose from, or the loop
-            cannot have it.
+        TypeError: If an argument has the wrong type.
+        ValueError: If a value is not in the domain, nothing is left to choose from, or the loop
+            does not support the restriction.
     """
     is_empty = isinstance(fixed, Mapping) and not fixed
     fixed = None if is_empty else fixed
@@ -165,7 +165,7 @@ def points_within(query: Query, domain: Domain) -> Tensor | None:
 
 
 def _record_of_arms(there: Any) -> dict[str, Any]:
-    """Return which arms are there in the least space: those, the others, or a bit for each."""
+    """Return the available arms in the shortest form: their indices, the others, or bits."""
     arms, absent = np.flatnonzero(there), np.flatnonzero(~there)
     fewer = min(len(arms), len(absent))
     if fewer > 16 and 24 * fewer > len(there):  # a number and a comma, against a sixth of a letter
@@ -381,13 +381,13 @@ def _slice_of(domain: Box, values: Mapping[int, float], told: Mapping[str, Any])
 
 @dataclass(frozen=True, eq=False)
 class _Away:
-    """By how much points are away from those that are avoided.
+    """The constraint that points keep away from avoided ones.
 
     Attributes:
-        points: ``n x d``, those that are avoided.
-        within: How far is far enough.
-        sides: ``d``, of the box.
-        discrete: The coordinates that count 1 where they differ.
+        points: ``n x d``, the points that are avoided.
+        within: The least distance that is allowed.
+        sides: ``d``, the sides of the box.
+        discrete: The coordinates that count 1 if they differ.
     """
 
     points: Tensor
@@ -398,7 +398,7 @@ class _Away:
     takes_rows: ClassVar[bool] = True
 
     def __call__(self, X: Tensor) -> Tensor:
-        """Return the distance from the nearest of them over what is far enough, less 1.
+        """Return the distance from the nearest avoided point over the least distance, minus 1.
 
         Args:
             X: ``... x d``.
@@ -429,7 +429,7 @@ class _Away:
             X: ``n x d``.
 
         Raises:
-            ValueError: If there is none.
+            ValueError: If no row is left.
         """
         kept = X[self.has(X)]
         if len(kept) == 0:
@@ -461,7 +461,7 @@ class _Points(Arms):
 def _of_choices(
     choices: Tensor, acquisition: AcquisitionFunction, seed: int
 ) -> tuple[Tensor, float]:
-    """Maximize over those of the points on which an acquisition function lives that are left."""
+    """Maximize over the remaining points of an acquisition function that lives on points."""
     if len(choices) == 0:
         raise ValueError(
             "available, fixed and avoid leave none of the points in choices= of the acquisition "
@@ -568,8 +568,8 @@ class _Slice(_PartOfBox):
 class _Apart(_PartOfBox):
     """The part of a box that is away from some points.
 
-    What the box's own search finds is taken if it is away from all of them, for it is the maximum
-    of the part as well. Otherwise the part is searched like any other feasible set.
+    The result of the box's own search is taken if it is away from all of them, because it is the
+    maximum of the part as well. Otherwise the part is searched like any other feasible set.
     """
 
     def __init__(self, box: Box, away: _Away) -> None:

@@ -154,7 +154,7 @@ class RowsStream:
         self._catch_up()
         record, front = self._record(round_number), self._front_now(round_number, context)
         pending = self._pending(round_number)
-        # random numbers go on where widths begin anew
+        # random numbers go on where widths start over
         draw_round = self._rounds_before + round_number
         return self.engine.look(round_number, front, record, pending, draw_round, self._rule)
 
@@ -396,7 +396,7 @@ class CensoredRowsStream(RowsStream):
         return float(deviations.sum())
 
     def _catch_up(self) -> None:
-        """See the base class; what is told takes the place of its query."""
+        """See the base class; an outcome replaces its query."""
         self._take_queries()
         if self._history.version != self._version:
             self._version, self._num_told = self._history.version, 0

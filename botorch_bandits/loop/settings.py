@@ -90,10 +90,10 @@ AcquisitionFactory = Callable[[Model, Tensor | None], AcquisitionFunction]
 
 
 OBJECTIVES = ("best", "earned")
-"""What a loop whose user names no acquisition is for; see :func:`default_acquisition`."""
+"""The objectives of a loop without an acquisition; see :func:`default_acquisition`."""
 
 DEFAULT_INITIAL = 5
-"""Uniform rounds at the start of a loop whose user names no acquisition."""
+"""Uniform rounds at the start of a loop without a given acquisition."""
 
 
 def default_acquisition(
@@ -103,19 +103,19 @@ def default_acquisition(
     weighs_constraints: bool = False,
     has_contexts: bool = False,
 ) -> AcquisitionRecipe:
-    """Return what is played where the user names nothing.
+    """Return the acquisition of a loop whose user names none.
 
     The two were chosen by measurement (``docs/league.md``). Expected improvement needs one
     incumbent, and a censored or a weighed bound needs a width, so other settings take the bound.
 
     Args:
-        objective: ``"best"``: find a good point. ``"earned"``: collect reward on the way.
+        objective: ``"best"``: find a good point. ``"earned"``: collect reward during the run.
         is_censored: Whether pending outcomes are censored.
         weighs_constraints: Whether reward and constraints are modeled separately.
-        has_contexts: Whether the best point depends on what is known before the choice.
+        has_contexts: Whether the best point depends on a context that is known before the choice.
 
     Raises:
-        ValueError: If the objective is none of the two.
+        ValueError: If the objective is neither of the two.
     """
     check_one_of("objective", objective, OBJECTIVES)
     if weighs_constraints:
@@ -128,20 +128,20 @@ def default_acquisition(
 
 
 DEFAULT_WIDTH = 2.0
-"""Where the default is a bound, this many posterior standard deviations."""
+"""The posterior standard deviations of the default acquisition if it is a bound."""
 
 EARNING_WIDTH = 1.0
 """Likewise with ``objective="earned"``."""
 
 
 def default_model(domain: Domain) -> ModelFactory:
-    """Return what a loop models the reward with where the user names nothing.
+    """Return the model of a loop whose user names none.
 
     Args:
-        domain: Of the loop.
+        domain: The domain of the loop.
 
     Raises:
-        TypeError: If it shows no bounds with which inputs could be normalized.
+        TypeError: If it has no bounds with which inputs could be normalized.
     """
     try:
         return FittedSingleTaskGP.for_domain(domain)
@@ -179,7 +179,7 @@ def check_feedback(feedback: Any, acquisition: Any, domain: Domain) -> Feedback:
     """Return the feedback of a loop, hallucination by default, if the acquisition goes with it.
 
     Raises:
-        TypeError: If it is no feedback.
+        TypeError: If it is not a feedback.
         ValueError: If censored feedback has no width for the acquisition, or the two contradict
             each other.
     """
@@ -207,10 +207,10 @@ CENSORABLE = (
     AMMUpperConfidenceBound,
     RandomizedUpperConfidenceBound,
 )
-"""What has a width to which censored feedback can add its terms."""
+"""Acquisitions with a width to which censored feedback can add its terms."""
 
 CENSORABLE_WITH_CONSTRAINTS = (LagrangianUpperConfidenceBound, LagrangianThompsonSampling)
-"""What has one for the reward and one for each constraint."""
+"""Acquisitions with such a width for the reward and one for each constraint."""
 
 OF_LISTS = (
     CandidatesUpperConfidenceBound,
@@ -219,13 +219,13 @@ OF_LISTS = (
     CandidatesThompsonSampling,
     CandidatesLagrangianUpperConfidenceBound,
 )
-"""What looks at the evidence for the priors of a list."""
+"""Acquisitions that use the evidence for the priors of a list."""
 
 NO_EVIDENCE = (
     "pseudo-values are no evidence for a prior, and the reward times the share of outcomes that "
     "arrive, which a censored model learns, is no draw of a prior on the list"
 )
-"""Why lists of priors do not go with censored feedback."""
+"""Why lists of priors cannot be combined with censored feedback."""
 
 
 def _check_censored(feedback: Censored, acquisition: Any, domain: Domain) -> None:
@@ -302,7 +302,7 @@ def check_restart(restart: Any) -> Restart | None:
     """Return the restart rule of a loop if it is one.
 
     Raises:
-        TypeError: If it is something else.
+        TypeError: If it is not a restart rule.
     """
     if restart is None or isinstance(restart, Restart):
         return restart
@@ -323,7 +323,7 @@ def check_restart(restart: Any) -> Restart | None:
 
 
 def _check_probing(restart: Restart | None, feedback: Feedback, constraints: Any) -> None:
-    """Raise if a restart probes where outcomes are not those of one function that drifts."""
+    """Raise if a restart probes but outcomes do not come from one function that drifts."""
     if not getattr(restart, "probing", False):
         return
     if isinstance(feedback, Censored) or constraints is not None:
@@ -362,17 +362,17 @@ def check_history(
 def check_minimizing(
     model: Any, acquisition: Any, restart: Any, constraints: Any, feedback: Feedback
 ) -> None:
-    """Raise unless all that a loop with ``maximize=False`` has can be turned.
+    """Raise unless the sign of every setting of a loop with ``maximize=False`` can be flipped.
 
     Args:
-        model: The loop's.
-        acquisition: The loop's.
-        restart: The loop's.
-        constraints: The loop's.
-        feedback: The loop's.
+        model: The loop's model.
+        acquisition: The loop's acquisition.
+        restart: The loop's restart rule.
+        constraints: The loop's rule for multipliers.
+        feedback: The loop's feedback.
 
     Raises:
-        ValueError: If something cannot.
+        ValueError: If a sign cannot be flipped.
     """
     options = acquisition.options if isinstance(acquisition, AcquisitionRecipe) else {}
     if options.get("maximize") is not None:
@@ -416,7 +416,7 @@ LAGRANGIAN = (
     LagrangianThompsonSampling,
     CandidatesLagrangianUpperConfidenceBound,
 )
-"""What weighs constraints itself, with separate models of them."""
+"""Acquisitions that weigh constraints themselves, with separate models of them."""
 
 
 def _is_lagrangian(acquisition: Any) -> bool:
@@ -444,14 +444,14 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
     """Raise unless the rest of a loop goes with its constraints.
 
     Args:
-        rule: For the multipliers, or None without constraints.
+        rule: The rule for the multipliers, or None without constraints.
         acquisition: The acquisition of the loop.
-        feedback: What is made of pending queries.
-        restart: When the loop begins anew.
+        feedback: How pending queries are treated.
+        restart: When the loop starts over.
 
     Raises:
-        TypeError: If they are no rule for multipliers.
-        ValueError: If acquisition, feedback or restart do not go with the rule.
+        TypeError: If they are not a rule for multipliers.
+        ValueError: If acquisition, feedback or restart cannot be combined with the rule.
     """
     detectors = restart.constraint_detectors if isinstance(restart, ChangePointRestart) else ()
     if detectors and len(detectors) != getattr(rule, "num_constraints", 0):
@@ -513,7 +513,7 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
 def _check_censored_constraints(feedback: Censored, rule: MultiplierRule) -> None:
     """Raise unless the smallest penalized outcome under any multipliers is known."""
     if rule.surrogate_in_use == "separate":
-        return  # constraints have a pseudo-value of their own
+        return  # constraints have their own pseudo-value
     if feedback.minimum is None or feedback.on_lower == "lower":
         given = "minimum_proxy=" if feedback.minimum is None else "on_lower='lower'"
         raise ValueError(
@@ -547,12 +547,12 @@ def _check_censored_constraints(feedback: Censored, rule: MultiplierRule) -> Non
 def _check_separately_censored(
     feedback: Censored, num_constraints: int, acquisition: AcquisitionRecipe
 ) -> None:
-    """Raise unless each output has the terms that its width needs where constraints are censored.
+    """Raise unless each output has the terms that its width needs if constraints are censored.
 
     Args:
-        feedback: Of the loop.
-        num_constraints: How many there are.
-        acquisition: Weighs reward and constraints.
+        feedback: The feedback of the loop.
+        num_constraints: How many constraints there are.
+        acquisition: The acquisition that weighs reward and constraints.
     """
     cls = acquisition.acquisition_class
     known = None if feedback.constraint_bounds is None else len(feedback.constraint_bounds)
@@ -578,14 +578,14 @@ def _check_separately_censored(
 
 
 def check_forgetting(forgetting: Any, model: Any) -> Forgetting | None:
-    """Return the forgetting of a loop if the model goes with it.
+    """Return the forgetting of a loop if the model supports it.
 
     Args:
-        forgetting: Whatever the user gave.
-        model: The loop's.
+        forgetting: Any value that the user gave.
+        model: The loop's model.
 
     Raises:
-        TypeError: If it is no forgetting.
+        TypeError: If it is not a kind of forgetting.
         ValueError: If the model cannot forget in this way.
     """
     if forgetting is None:
@@ -611,18 +611,18 @@ def check_forgetting(forgetting: Any, model: Any) -> Forgetting | None:
 def check_list_of_priors(
     model: Any, acquisition: Any, feedback: Feedback, constraints: Any
 ) -> None:
-    """Raise if a list of priors is missing, or would have to count what no outcome said.
+    """Raise if a list of priors is missing, or would be weighed by values that were not observed.
 
     Args:
-        model: The loop's.
-        acquisition: The loop's.
-        feedback: The loop's.
-        constraints: The loop's.
+        model: The loop's model.
+        acquisition: The loop's acquisition.
+        feedback: The loop's feedback.
+        constraints: The loop's rule for multipliers.
 
     Raises:
         TypeError: If the acquisition needs a list of priors, and the model is one prior.
-        ValueError: If feedback is censored, there are constraints, or options with one number a
-            prior have another number.
+        ValueError: If feedback is censored, there are constraints, or options with one number per
+            prior have a different length.
     """
     played = getattr(acquisition, "acquisition_class", type(None))
     is_lagrangian = issubclass(played, CandidatesLagrangianUpperConfidenceBound)
@@ -672,36 +672,37 @@ OWNED = (
     MultiplierRule,
     Forgetting,
 )
-"""What a loop copies, so that later changes to what its user passed do not reach it."""
+"""The settings that a loop copies, so that later changes to the originals do not affect it."""
 
 
 @dataclass(frozen=True, eq=False)
 class LoopSettings:
-    """The settings of a loop; suggestions are a function of them, the history and nothing else.
+    """The settings of a loop; suggestions depend only on them and the history.
 
     They are checked when they are put together, and those in :data:`OWNED` are copied. A journal's
     header has each field under its name.
 
     Attributes:
-        domain: Where points are chosen.
-        model: The model's recipe, those of epochs or the user's function; None for random search.
-            With a known minimum of censored feedback that is the prior mean of a recipe.
-        acquisition: What is played, as it was given.
+        domain: The domain of the points.
+        model: The model's recipe, the recipes of epochs, or the user's function; None for random
+            search. With a known minimum of censored feedback, the minimum is the prior mean of a
+            recipe.
+        acquisition: The acquisition, as given.
         horizon: The number of rounds, if it is known.
-        feedback: What is made of queries without an outcome.
-        restart: When the loop begins anew, if ever.
+        feedback: How queries without an outcome are treated.
+        restart: When the loop starts over, if ever.
         constraints: How multipliers follow from constraint values, if there are constraints.
-        forgetting: What the model makes of old outcomes; None keeps all.
+        forgetting: How the model treats old outcomes; None keeps all of them.
         num_initial: Rounds at the start, and after each reset, that choose uniformly at random.
         context_dim: The dimension of the contexts.
-        seed: Seeds everything that is drawn.
+        seed: The seed of everything that is drawn at random.
         maximize: Whether large rewards are sought; if False, least costs.
-        repeats: By which factor the bound on regret may grow for points that are played several
-            times; None if each round is a choice.
+        repeats: The factor by which the bound on regret may grow for points that are played several
+            times; None if every round makes a choice.
 
     Raises:
-        TypeError: If a setting is of the wrong kind.
-        ValueError: If a setting is infeasible, or two of them do not go together.
+        TypeError: If a setting has the wrong type.
+        ValueError: If a setting is infeasible, or two of them cannot be combined.
     """
 
     domain: Domain
@@ -733,7 +734,7 @@ class LoopSettings:
         context_dim = check_integer("context_dim", self.context_dim, minimum=0)
         check_acquisition(acquisition, domain)
         if context_dim and isinstance(acquisition, AcquisitionRecipe):
-            # what a dimension in the options is compared with in every round
+            # a dimension in the options is compared with it in every round
             acquisition.check(domain.in_context(torch.zeros(context_dim, dtype=DTYPE)))
         model = check_loop_model(self.model, domain, not isinstance(acquisition, RandomSearch))
         check_feedback(self.feedback, acquisition, domain)
@@ -788,11 +789,11 @@ class LoopSettings:
         store_checked(self, model=_own("model", models), **checked)
 
     def in_epoch(self, epoch: int = 1, multipliers: Sequence[float] | None = None) -> LoopSettings:
-        """Return the settings with the model of an epoch; themselves if there is one for all.
+        """Return the settings with the model of an epoch; unchanged if one model serves all epochs.
 
         Args:
             epoch: The number of the epoch in its segment, from 1.
-            multipliers: In force in it; the initial ones if omitted.
+            multipliers: The multipliers in force in the epoch; the initial ones if omitted.
         """
         if not isinstance(self.model, EpochModels):
             return self
@@ -804,23 +805,23 @@ class LoopSettings:
 
     @property
     def model_in_use(self) -> BanditGPRecipe | ModelFactory | None:
-        """What models are built with.
+        """The recipe with which models are built.
 
-        That is ``model``, but where the default model serves the default search for the best point,
-        and one function is all there is to learn, it sees rewards whose low tail is raised.
+        This is ``model``. However, if the default model serves the default search for the best
+        point, and only one function is to be learned, it sees rewards whose low tail is raised.
         """
         assert not isinstance(self.model, EpochModels), "the settings of one epoch have one model"
         is_search = self.acquisition == default_acquisition("best")
         others = (self.restart, self.constraints, self.forgetting)
         is_plain = not self.context_dim and all(other is None for other in others)
-        # a subclass may have another idea of its outcomes; censored ones have another acquisition
+        # a subclass may treat outcomes differently; censored ones have another acquisition
         if is_search and is_plain and type(self.model) is FittedSingleTaskGP:
             return self.model.on_winsorized
         return self.model
 
     @property
     def outcome_scale(self) -> OutcomeScale:
-        """What the acquisition says of the size of noise and outcomes."""
+        """The size of noise and outcomes as stated by the acquisition."""
         options = getattr(self.acquisition, "options", {})
         noise_bound, in_outcomes = options.get("noise_bound"), options.get("units") != "prior"
         is_known = in_outcomes and isinstance(noise_bound, float)
@@ -833,7 +834,7 @@ class LoopSettings:
 
     @property
     def history_sizes(self) -> tuple[int, int, int, bool]:
-        """What the loop's :class:`.History` is made with."""
+        """The arguments of the loop's :class:`.History`."""
         return self.domain.dim, self.context_dim, self.num_constraints, self.maximize
 
 
@@ -862,7 +863,7 @@ def _check_columns(prior: BanditGPRecipe | LocalGPRecipe, domain: Domain, contex
 
 
 def _warn_if_not_encoded(space: Space, model: BanditGPRecipe | LocalGPRecipe) -> None:
-    """Warn if a model takes a category's place in the list for a number."""
+    """Warn if a model treats a category's position in the list as a number."""
     unordered = [space.names[i] for i in space.unordered_dims]
     if unordered and model.input_transform is None:
         warnings.warn(
@@ -875,7 +876,7 @@ def _warn_if_not_encoded(space: Space, model: BanditGPRecipe | LocalGPRecipe) ->
 
 
 def _own(name: str, setting: Any) -> Any:
-    """Return a copy of a recipe or a rule, which its user cannot change; functions as they are.
+    """Return a copy of a recipe or a rule, which its user cannot change; functions unchanged.
 
     Raises:
         TypeError: If it cannot be copied.

@@ -1,14 +1,14 @@
-"""What is derived from the history of a loop: segments, penalized outcomes and multipliers.
+"""State derived from the history of a loop: segments, penalized outcomes and multipliers.
 
 :class:`Segments` cuts the history at resets, and :class:`Multipliers` follows it with the rule for
-the multipliers. Both take in query by query and outcome by outcome, in the order in which things
-happened, so that a loop that is rebuilt from its history resets where the first one did. Before
-each query but the first of a segment one round passes, and after the last round of an epoch the
+the multipliers. Both process queries and outcomes one by one, in the order in which they happened,
+so that a loop that is rebuilt from its history resets where the first one did. Before each query
+except the first of a segment, one round passes, and after the last round of an epoch the
 multipliers change. An outcome counts in the epoch in which it arrives.
 
-With constraints whose surrogate is fresh in each epoch, the end of an epoch is a reset of the data
-too, though neither of the multipliers nor of what a restart looks at: a detector tests what came
-since the last reset, in whatever epoch.
+If the surrogate of constraints is fresh in each epoch, the end of an epoch also resets the data,
+but neither the multipliers nor the data of a restart: a detector tests what came since the last
+reset, regardless of the epoch.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ChangeNotTestedWarning(RuntimeWarning):
 
 @dataclass(frozen=True)
 class ChangeTestRecord:
-    """What a test of the uniform queries said.
+    """The result of a test of the uniform queries.
 
     Attributes:
         after_round: How many rounds had been asked.
@@ -72,10 +72,9 @@ class ChangeTestRecord:
         threshold: The threshold of that tail, or of the evidence.
         half_size: Half the number of uniform queries in it; None for evidence.
         detected: Whether the segment ended.
-        quantity: What was tested: ``"reward"``, or ``"constraint 1"``, ``"constraint 2"``, ...;
+        quantity: The quantity tested: ``"reward"``, or ``"constraint 1"``, ``"constraint 2"``, ...;
             ``"evidence"`` for reward and constraints jointly.
-        change_round: With evidence, the round that is taken for the first after a change, if there
-            was one.
+        change_round: With evidence, the estimated first round after the change, if there was one.
     """
 
     after_round: int
@@ -90,8 +89,8 @@ class ChangeTestRecord:
 class PenalizedHistory(History):
     """Rewards are read as penalized outcomes, with the multipliers that are in force.
 
-    What is stored are rewards and constraint values as they were told; :attr:`version` changes with
-    the multipliers.
+    It stores the rewards and constraint values as told; :attr:`version` changes with the
+    multipliers.
 
     Args:
         dim: The dimension of the points.
@@ -200,14 +199,14 @@ class Multipliers:
 
     Args:
         rule: Changes the multipliers.
-        keeps_at_reset: Whether a reset leaves the multipliers as they are.
-        worst: The smallest reward and the largest constraint values, at which censored queries
-            stand; None without them.
+        keeps_at_reset: Whether a reset leaves the multipliers unchanged.
+        worst: The smallest reward and the largest constraint values, which censored queries get;
+            None without them.
 
     Attributes:
         best: The outcome of the largest reward among those that meet all constraints, the first of
             equals; None without any.
-        updates: One an epoch: when it began, and with which multipliers.
+        updates: One entry per epoch: when it began, and with which multipliers.
         num_rounds: How many rounds have begun, in all segments.
     """
 
@@ -272,7 +271,7 @@ class Multipliers:
         return True
 
     def add_query(self, query: Query, counts: bool = True) -> None:
-        """Take in a query; rules that look at lower bounds find them in its diagnostics.
+        """Process a query; rules that use lower bounds find them in its diagnostics.
 
         Args:
             query: A query of the whole history.
@@ -361,7 +360,7 @@ class Multipliers:
             self._state = self.rule.observe(self._state, values)
 
     def reset(self) -> None:
-        """Begin anew: the running epoch is cut and makes no update."""
+        """Start over: the running epoch is cut short, without an update."""
         self._state = self.rule.reset(self._state, keep_multipliers=self._keeps_at_reset)
         self._is_first_round = True
         self._note()
@@ -386,12 +385,12 @@ UNIFORM_ORIGINS = ("exploration", "initial")
 
 
 class Segments:
-    """Cuts a history into segments; the latest is kept as a history of its own.
+    """Cuts a history into segments; the latest is kept as a separate history.
 
     Args:
-        restart: Says when a segment ends; None if only the end of an epoch may end one.
-        domain: Where points are chosen.
-        feedback: What is made of late outcomes: what the model does not see, no test sees.
+        restart: Determines when a segment ends; None if only the end of an epoch may end one.
+        domain: The domain of the points.
+        feedback: How late outcomes are treated: no test sees outcomes that the model does not see.
         context_dim: The dimension of the contexts.
         rule: How multipliers follow from constraint values, if there are constraints.
         model: The loop's, for evidence.
@@ -400,8 +399,8 @@ class Segments:
         current: Queries and outcomes since the last reset, or since the beginning of an epoch that
             is fresh; ids and rounds count from there.
         first_id: The id, in the whole history, of its first query.
-        resets: All resets so far, but for those at the end of an epoch.
-        change_tests: What the tests said so far.
+        resets: All resets so far, except those at the end of an epoch.
+        change_tests: The results of the tests so far.
         multipliers: The rule and its state, if there are constraints.
     """
 
@@ -490,7 +489,7 @@ class Segments:
         return self.first_id + self.current.num_queries
 
     def before_round(self, round_number: int) -> bool:
-        """Let the last round end, and begin anew if it is time; return whether data were dropped.
+        """Let the last round end, and start over if it is time; return whether data were dropped.
 
         Nothing happens when it is called for the same round again, as after a choice that failed.
 
@@ -512,7 +511,7 @@ class Segments:
 
     @property
     def _is_fresh(self) -> bool:
-        """Whether the model begins anew with each epoch."""
+        """Whether the model starts over with each epoch."""
         rule = None if self.multipliers is None else self.multipliers.rule
         return rule is not None and rule.surrogate_in_use == "fresh"
 
@@ -682,7 +681,7 @@ class Segments:
     def _reset(
         self, reason: str, keep_from: int | None = None, **found: float | int | str | None
     ) -> Reset:
-        """Begin anew; with ``keep_from`` the queries from that round on are kept."""
+        """Start over; with ``keep_from``, the queries from that round on are kept."""
         after_round = self._num_rounds
         first_id = after_round if keep_from is None else keep_from - 1
         reset = Reset(
@@ -715,7 +714,7 @@ class Segments:
             self._add_kept(entry)
 
     def _begin_data(self, first_id: int, num_kept: int = 0) -> None:
-        """Let the model begin anew."""
+        """Let the model start over."""
         self.first_id = first_id
         self.current = self._new_history(num_kept)
 
@@ -801,7 +800,7 @@ def _contexts(queries: list[Query]) -> Tensor | None:
 
 
 def with_feedback(acquisition: Any, feedback: Feedback) -> Any:
-    """Return an acquisition that does with pending points what the feedback says."""
+    """Return an acquisition that treats pending points as the feedback requires."""
     if not isinstance(feedback, Hallucinated) or not isinstance(acquisition, AcquisitionRecipe):
         return acquisition
     knows_pending = issubclass(acquisition.acquisition_class, GPThompsonSampling) and (

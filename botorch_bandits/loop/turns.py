@@ -111,7 +111,7 @@ class TakesTurns:
             self._journal.write_snapshot_if_due(self._history)
 
     def _catch_up(self) -> None:
-        """Read the journal anew if it is ahead, as after an interruption between the two.
+        """Read the journal again if it is ahead, as after an interruption between the two.
 
         Raises:
             JournalError: In a child that was forked after the journal was opened.

@@ -8,7 +8,7 @@
 :func:`plot_width_against_error`          whether the confidence band covers the reward function
 :func:`plot_information_gain`             what was learned, beside what can be learned at most
 :func:`plot_posterior`                    the posterior over a domain of one or two dimensions
-:func:`plot_pending`                      how many outcomes were on their way, and for how long
+:func:`plot_pending`                      how many outcomes were in flight, and for how long
 :func:`plot_timeline`                     what the tests for a change said, and when a run restarted
 :func:`plot_ledger`                       constraint violations and multipliers
 :func:`plot_evidence`                     which priors on a list the outcomes speak against

@@ -36,7 +36,7 @@ def plot_evidence(table: EvidenceTable, ax: Axes | None = None, num_named: int =
         num_named: How many lines have names, at most 7.
 
     Raises:
-        TypeError: If ``table`` is no table of evidence.
+        TypeError: If ``table`` is not a table of evidence.
         ValueError: If ``num_named`` is negative.
     """
     remedy = "Pass loop.evidence()."

@@ -79,7 +79,7 @@ def plot_run(
     Args:
         run: A loop, or its history.
         title: A title for the figure.
-        resets: Where the run began anew, such as ``loop.resets``; read off the diagnostics if
+        resets: Where the run started over, such as ``loop.resets``; read off the diagnostics if
             omitted.
         domain: Where points are chosen; that of the loop if omitted. A
             :class:`~botorch_bandits.Space` has names and native values.
@@ -213,7 +213,7 @@ def plot_evidence(table: EvidenceTable, title: str = "", num_named: int = 5) -> 
 
     Raises:
         ImportError: If plotly is not installed.
-        TypeError: If ``table`` is no table of evidence.
+        TypeError: If ``table`` is not a table of evidence.
         ValueError: If ``num_named`` is negative.
     """
     graph_objects = need_plotly()
@@ -266,11 +266,11 @@ def plot_timeline(
     *,
     domain: Any = None,
 ) -> Any:
-    """Draw a run that begins anew: rewards above, and what the tests for a change said below.
+    """Draw a run that starts over: rewards above, and what the tests for a change said below.
 
     Args:
         history: What to draw, such as ``loop.history``.
-        resets: Where it began anew, such as ``loop.resets``: solid vertical lines.
+        resets: Where it started over, such as ``loop.resets``: solid vertical lines.
         change_tests: What the tests said, such as ``loop.change_tests``.
         change_points: The last round before each true change, where they are known: dotted lines.
         title: A title for the figure.

@@ -29,7 +29,7 @@ def plot_leave_one_out(check: ModelCheck, ax: Axes | None = None) -> Axes:
         ax: Axes to draw on; new ones if omitted.
 
     Raises:
-        TypeError: If ``check`` is no check of a model.
+        TypeError: If ``check`` is not a check of a model.
     """
     check_instance("check", check, ModelCheck, "Pass loop.check_model().")
     ax = axes_or_new(ax)

@@ -102,12 +102,12 @@ class Seen:
 
     @property
     def sign(self) -> float:
-        """What makes of the model's outputs what is told, and of that what is to be maximized."""
+        """The map from the model's outputs to outcomes, and from these to the objective."""
         return 1.0 if self.history.maximize else -1.0
 
     @property
     def is_plain(self) -> bool:
-        """Whether the model is of what is told."""
+        """Whether the model is of the outcomes as told."""
         return self.reward_name == self.history.outcome_name
 
     def is_here(self, query: Query) -> bool:
@@ -459,8 +459,8 @@ def plot_run(
         run: A loop, or its history. A history alone says nothing of a model.
         title: A title for the figure.
         reference: A reward to compare with, a horizontal line; alone or with its name in front.
-        resets: Where the run began anew, such as ``loop.resets``: solid vertical lines. If omitted,
-            they are read off the diagnostics (:func:`resets_on_record`).
+        resets: Where the run started over, such as ``loop.resets``: solid vertical lines. If
+            omitted, they are read off the diagnostics (:func:`resets_on_record`).
         change_points: The last round before each true change, where they are known: dotted lines.
         random_search: Rewards at points that were drawn uniformly at random, to compare with what
             random search finds.

@@ -184,7 +184,7 @@ def draw_plane(
         queries: To be marked.
         star: The next query, or None.
         axes: A pair of axes, or None for new ones.
-        is_arms: Whether points are drawn in place of contours.
+        is_arms: Whether points are drawn instead of contours.
         section: What is drawn.
         name: What the values are: a reward, or a cost.
 

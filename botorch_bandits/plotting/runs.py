@@ -1,6 +1,6 @@
-"""What one run did, round by round: rewards, restarts, pending outcomes, gain and multipliers.
+"""Plots of one run, round by round: rewards, restarts, pending outcomes, gain and multipliers.
 
-Each function draws one of them from a loop's history, into axes of its own or given ones.
+Each function draws one of them from a loop's history, into new or given axes.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def plot_rewards(
 ) -> Axes:
     """Draw observed rewards and the best so far over rounds.
 
-    With constraints, the best so far is of the rewards that came with all of them met; the others
-    are crosses.
+    With constraints, the best so far is taken among the rewards of rounds that met all of them; the
+    other rounds are crosses.
 
     Costs of a history with ``maximize=False`` are drawn as they were told: less is better.
 
@@ -58,13 +58,14 @@ def plot_rewards(
         history: Rounds without an outcome have a mark at the foot, open while it is pending and a
             cross where it failed.
         ax: Axes to draw on; new ones if omitted.
-        reference: A reward to compare with, a horizontal line; alone or with its name in front.
+        reference: A reward to compare with, drawn as a horizontal line; alone or with its name in
+            front.
         random_search: Rewards at points that were drawn uniformly at random. The dashed line is
             the mean of the best reward that random search has after as many rounds, and the band
             holds four of five searches.
         zoom: Cut the axis off below, so that the gain of the later rounds can be seen. Rewards
             below are small triangles at the foot. Of costs it is the upper end that is cut off.
-        restarts: After which rounds the best so far begins anew.
+        restarts: After which rounds the best so far starts over.
     """
     check_history(history)
     ax = axes_or_new(ax)
@@ -138,7 +139,7 @@ def _mark_missing(history: History, ax: Axes) -> None:
 def best_so_far(
     history: History, arrived: Sequence[tuple[int, Outcome]], restarts: Sequence[int]
 ) -> list[tuple[float, float]]:
-    """Return rounds and the best reward up to each; a NaN stands where it begins anew."""
+    """Return rounds and the best reward up to each; a NaN stands where it starts over."""
     steps: list[tuple[float, float]] = []
     worst = -math.inf if history.maximize else math.inf
     best, begins = worst, sorted(restarts)
@@ -200,7 +201,7 @@ def plot_diagnostic(
         history: Rounds without it are left out.
         name: ``"width"``, ``"information_gain"``, ``"mean"`` or ``"standard_deviation"``.
         ax: Axes to draw on; new ones if omitted.
-        resets: Where the run began anew, such as ``loop.resets``: the line is not joined across.
+        resets: Where the run started over, such as ``loop.resets``: the line is not joined across.
             If omitted, they are read off the diagnostics (:func:`resets_on_record`).
     """
     check_history(history)
@@ -219,7 +220,7 @@ def plot_diagnostic(
 
 
 def resets_on_record(history: History) -> list[int]:
-    """Return after which rounds a loop with ``restart=`` began anew, as its queries tell.
+    """Return after which rounds a loop with ``restart=`` started over, as its queries tell.
 
     Each query has the number of its segment among its diagnostics, so that a restart is known once
     a query has followed. A point that was evaluated elsewhere has none: where such come first after
@@ -268,11 +269,11 @@ def plot_timeline(
     change_points: Sequence[int] | None = (),
     title: str = "",
 ) -> Any:
-    """Draw a run that explores and begins anew: rewards, and what the detector said.
+    """Draw a run that explores and starts over: rewards, and what the detector said.
 
     Args:
         history: What to draw, such as ``loop.history``.
-        resets: Where it began anew, such as ``loop.resets``.
+        resets: Where it started over, such as ``loop.resets``.
         change_tests: What the tests said, such as ``loop.change_tests``.
         change_points: The last round before each true change, where they are known.
         title: A title for the figure.
@@ -447,7 +448,7 @@ def plot_information_gain(
             than the round, counted since the last restart) to nats, such as
             :class:`~botorch_bandits.confidence.GreedyGain` or
             :class:`~botorch_bandits.confidence.RateGain`; or several by name.
-        resets: Where the run began anew, such as ``loop.resets``; marked by vertical lines. If
+        resets: Where the run started over, such as ``loop.resets``; marked by vertical lines. If
             omitted, they are read off the diagnostics.
         ax: Axes to draw on; new ones if omitted.
 

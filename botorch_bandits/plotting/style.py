@@ -90,7 +90,7 @@ BEST: dict[str, Any] = {
 
 
 def need_matplotlib() -> Any:
-    """Return ``matplotlib.pyplot`` with a backend that needs no screen where there is none.
+    """Return ``matplotlib.pyplot`` with a backend that needs no screen if there is none.
 
     Raises:
         ImportError: If matplotlib is not installed.
@@ -239,7 +239,7 @@ def mark_rounds(
 
 
 def after_round(reset: Any) -> int:
-    """Return after which round a loop began anew.
+    """Return after which round a loop started over.
 
     Args:
         reset: A :class:`~botorch_bandits.change_points.Reset`, or the number of the round itself.

@@ -1,7 +1,7 @@
 """Reward problems on arms and on boxes: noise, optimum and regret.
 
-They are BoTorch test problems whose values are to be maximized, and whose optimum is given or
-searched for, so that regret can be computed.
+They are BoTorch test problems whose values are to be maximized. Their optimum is given or found by
+a search, so that regret can be computed.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class RewardProblem(BaseTestProblem):
 
         Raises:
             TypeError: If ``X`` is not a float64 tensor.
-            ValueError: If ``X`` is not finite, has not d columns, or lies outside the
+            ValueError: If ``X`` is not finite, does not have d columns, or lies outside the
                 problem's domain.
         """
         self._check_input(X)
@@ -194,13 +194,13 @@ class ArmsProblem(RewardProblem):
         values: The reward of each arm, ``(num_arms,)``, float64.
         noise_std: Standard deviation of the Gaussian observation noise, in units of
             the reward. None means no noise.
-        rkhs_norm: The RKHS norm of the function, where it is known.
+        rkhs_norm: The RKHS norm of the function, if it is known.
 
     Attributes:
         choices: The arms (buffer, ``num_arms x d``).
         values: Their rewards (buffer, ``(num_arms,)``).
         optimizers: All arms of maximal reward (buffer, ``num_best x d``).
-        rkhs_norm: The RKHS norm, or None where it is unknown.
+        rkhs_norm: The RKHS norm, or None if it is unknown.
 
     Raises:
         TypeError: If ``choices`` or ``values`` is not float64, or ``noise_std`` not a number.

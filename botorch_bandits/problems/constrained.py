@@ -1,7 +1,7 @@
 """Problems with constraints: maximize a reward subject to ``g_j(x) <= 0``.
 
-They are BoTorch's constrained test problems too. BoTorch speaks of slacks, which are ``-g_j``: a
-point is feasible if all slacks are at least 0.
+They are also constrained test problems of BoTorch. BoTorch uses slacks, which are ``-g_j``: a point
+is feasible if all slacks are at least 0.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.problems.base import ArmsProblem, RewardProblem
 
 NOISE_DISTRIBUTIONS = ("normal", "uniform")
-"""What the noise of constraints may be; both are centered."""
+"""The distributions of the noise of constraints; both are centered."""
 
 LARGEST_GRID = 10**6
-"""Arms that :meth:`ConstrainedProblem.on_grid` makes at most."""
+"""The most arms that :meth:`ConstrainedProblem.on_grid` makes."""
 
 
 class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
     """A reward to be maximized subject to ``g_j(x) <= 0``, all observed together.
 
     Regret is measured against ``optimal_value``, the reward of the best feasible fixed point.
-    Regret is negative where a constraint is violated for the sake of reward.
+    Regret is negative if violating a constraint gains reward.
 
     Attributes:
         num_constraints: How many constraints there are.
@@ -71,7 +71,7 @@ class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
 
         Raises:
             TypeError: If ``X`` is not a float64 tensor.
-            ValueError: If ``X`` is not finite, has not d columns, or lies outside the domain.
+            ValueError: If ``X`` is not finite, does not have d columns, or lies outside the domain.
         """
         return -self.evaluate_slack_true(X)
 
@@ -90,7 +90,7 @@ class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
 
         Raises:
             TypeError: If ``X`` is not a float64 tensor.
-            ValueError: If ``X`` is not finite, has not d columns, or lies outside the domain.
+            ValueError: If ``X`` is not finite, does not have d columns, or lies outside the domain.
         """
         with torch.no_grad():
             rewards, constraints = self.evaluate_true(X), self.constraint_values(X)
@@ -147,11 +147,11 @@ class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
     def on_grid(self, num_points: int) -> ConstrainedArmsProblem:
         """Tabulate the problem on a grid that holds the corners of the box.
 
-        The grid has an optimum of its own, the best of its feasible points, against which regret
-        on it must be measured: it may be far below that of the box.
+        The grid has its own optimum, the best of its feasible points, against which regret on it
+        must be measured. It may be far below the optimum of the box.
 
         Args:
-            num_points: Points a dimension, at least 2.
+            num_points: The number of points per dimension, at least 2.
 
         Returns:
             The problem on ``num_points ** d`` arms, with the noise of this one.

@@ -32,7 +32,7 @@ class Delays(ABC):
 
         Args:
             x: The point that was queried, ``d``-dimensional.
-            stream: Where random numbers come from.
+            stream: The source of random numbers.
         """
 
     def of_query(self, x: Tensor, seed: int, round_number: int) -> float:
@@ -137,7 +137,7 @@ class InputDependentDelay(Delays):
     """Delays whose distribution depends on the point: no theorem for censoring covers them.
 
     Attributes:
-        delays_at: From a ``d``-dimensional point to the :class:`Delays` there.
+        delays_at: Maps a ``d``-dimensional point to the :class:`Delays` there.
     """
 
     delays_at: Callable[[Tensor], Delays]
@@ -156,14 +156,14 @@ NAMES: dict[str, Callable[..., Delays]] = {
 
 
 def parse_delays(text: str) -> Delays:
-    """Return the delays that a text such as ``poisson:10`` or ``heavy-tailed:5,1.5`` names.
+    """Return the delays that a string such as ``poisson:10`` or ``heavy-tailed:5,1.5`` names.
 
     Args:
         text: ``constant:ROUNDS``, ``poisson:MEAN``, ``geometric:MEAN`` or
             ``heavy-tailed:SCALE[,INDEX]``.
 
     Raises:
-        ValueError: If it is none of them.
+        ValueError: If it has none of these forms.
 
     Example:
         >>> parse_delays("poisson:10")

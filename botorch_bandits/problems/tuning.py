@@ -125,7 +125,7 @@ class Task:
         """Return a space if the classifier has an argument for each of its parameters.
 
         Raises:
-            ValueError: If it has not.
+            ValueError: If it does not.
         """
         built = self.build()
         known = getattr(built, "steps", [("", built)])[-1][1].get_params()
@@ -209,7 +209,7 @@ class TuningProblem(AccuracyProblem):
         return int(self._folds.get_n_splits())
 
     def on_rows(self, rows: NDArray[np.bool_]) -> TuningProblem:
-        """Return the same problem on some of the rows; folds are made anew."""
+        """Return the same problem on some of the rows; folds are made again."""
         rest = (self.num_folds, self._fold_seed, self.space)
         return TuningProblem(self.task_name, self.inputs[rows], self.labels[rows], *rest)
 

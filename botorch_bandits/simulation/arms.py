@@ -45,7 +45,7 @@ def play_arms(
         num_initial: Rounds at the start that choose uniformly at random; ``segments`` has its own.
         with_bounds: Compute ``covered`` and ``mean_width``.
         on_round: Called with the number of each finished round.
-        segments: When replicates explore uniformly and begin anew, if they do.
+        segments: When replicates explore uniformly and start over, if they do.
         bounded_noise: Let the noise be plus or minus ``noise_std``, at equal odds, in place of
             Gaussian noise: for theorems that need noise of at most that size.
     """

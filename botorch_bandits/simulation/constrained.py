@@ -2,7 +2,7 @@
 
 What the loop keeps in :class:`~botorch_bandits.loop.state.Multipliers` for one stream of
 rounds is kept here for all replicates at once. Multiplier rules are folds over tensors, so the
-rule is the loop's. Every outcome is told in its round and nothing begins anew, so that all
+rule is the loop's. Every outcome is told in its round and nothing starts over, so that all
 replicates are always in the same epoch.
 
 Source of the rules: Shi and Eryilmaz 2022, Algorithms 2 and 3.

@@ -1,8 +1,9 @@
 """Replicates that are loops: for policies that no engine plays as one tensor program.
 
 :func:`play_loops` runs ``policy.loop(...)`` once a replicate, one after the other, and puts what
-they did into the result of a simulation. It takes whatever a loop takes, such as forgetting,
-separate models of constraints, restarts under constraints, and lists of priors with either.
+they did into the result of a simulation. It accepts everything that a loop accepts, such as
+forgetting, separate models of constraints, restarts under constraints, and lists of priors with
+either.
 """
 
 from __future__ import annotations

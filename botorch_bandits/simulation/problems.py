@@ -54,7 +54,7 @@ class Policy:
         acquisition: What is played, such as ``ImprovedUpperConfidenceBound.with_options(...)``.
         num_initial: Rounds at the start, and after each reset, that choose uniformly at random.
         forgetting: What becomes of old outcomes; None keeps all.
-        restart: When it begins anew because the reward function changes:
+        restart: When it starts over because the reward function changes:
             ``ChangePointRestart(...)``, or one of the baselines; None never does.
         constraints: What must hold on average, by a rule for multipliers such as
             ``AdditiveEpochs(...)``; None without constraints.
@@ -104,7 +104,7 @@ class SimulationResult:
             rounds that explore uniformly do not count.
         mean_width: ``num_rounds``; the mean half-distance of the bounds over arms, or None.
         points: ``num_replicates x num_rounds x d`` points on a box; None on arms.
-        resets: When each replicate began anew and why, in order; None without restarts.
+        resets: When each replicate started over and why, in order; None without restarts.
         explored: ``num_replicates x num_rounds``, bool; which rounds drew uniformly at random,
             initial ones included. None without restarts.
         constraints: ``num_replicates x num_rounds x num_constraints`` noisy constraint values; None

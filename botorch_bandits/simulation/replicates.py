@@ -127,7 +127,7 @@ def simulate(
     replicates share the calls, not the arithmetic: batching pays most below some hundred arms, and
     on a GPU.
 
-    With ``policy.restart``, each replicate on arms begins anew by itself: a detector looks at its
+    With ``policy.restart``, each replicate on arms starts over on its own: a detector looks at its
     own uniform queries, and its widths count rounds and segments of its own.
 
     With ``policy.constraints``, on a :class:`~botorch_bandits.problems.ConstrainedArmsProblem` and
@@ -168,8 +168,8 @@ def simulate(
         device: Where the arithmetic runs. Random numbers are drawn on the CPU.
         with_bounds: Compute ``covered`` and ``mean_width`` on arms, which costs some of the time.
         num_processes: Among how many processes the replicates are shared out; one is this process.
-            Others are started anew, so a script that asks for them does its work under
-            ``if __name__ == "__main__"``. If the simulation fails or is interrupted, they end.
+            Others are started afresh, so a script that asks for them does its work under ``if
+            __name__ == "__main__"``. If the simulation fails or is interrupted, they end.
         progress: Show a progress bar; with several processes it counts the rounds of all.
 
     Raises:

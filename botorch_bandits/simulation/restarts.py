@@ -1,4 +1,4 @@
-"""Replicates that begin anew, each at its own time.
+"""Replicates that start over, each at its own time.
 
 What the loop keeps in :class:`~botorch_bandits.loop.state.Segments` for one stream of rounds is
 kept here for all replicates at once: the sizes of both lists since the last reset, the segment, the
@@ -155,7 +155,7 @@ class ReplicateSegments:
     Counters live on the CPU, where they decide what is done next.
 
     Args:
-        restart: Says when a replicate explores and when it begins anew.
+        restart: Says when a replicate explores and when it starts over.
         domain: The arms.
         num_replicates: How many.
         num_initial: Rounds at the start of each segment that choose uniformly at random.
@@ -267,7 +267,7 @@ class ReplicateSegments:
         arms: Tensor | Sequence[int],
         outcomes: Tensor | Sequence[float],
     ) -> Tensor | None:
-        """Take in what was played; begin anew where the detector sees a change.
+        """Take in what was played; start over where the detector sees a change.
 
         Args:
             round_number: Of the whole run, from 1.
@@ -276,7 +276,7 @@ class ReplicateSegments:
             outcomes: One a replicate.
 
         Returns:
-            Which replicates began anew, ``num_replicates``, or None if none did.
+            Which replicates started over, ``num_replicates``, or None if none did.
         """
         self.num_history += 1.0
         self.num_uniform += explored
@@ -304,7 +304,7 @@ class ReplicateSegments:
         return mask
 
     def kept_rows(self, begun: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Return what replicates that began anew have kept, as rows to observe in turn.
+        """Return what replicates that started over have kept, as rows to observe in turn.
 
         Args:
             begun: ``num_replicates``; from :meth:`observe`.

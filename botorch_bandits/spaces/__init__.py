@@ -5,7 +5,7 @@ varies, and models see coordinates:
 
 * of a :class:`Float` the number itself, or its logarithm to base 10 with ``log=True``;
 * of an :class:`Integer` the whole number, or its logarithm with ``log=True``. Only logarithms of
-  whole numbers are points then, so that two points never stand for one value;
+  only whole numbers are then points, so that two points never represent one value;
 * of a :class:`Categorical` the index of the value, from 0. Without an order, a model should see one
   column a value (one-hot encoding), which :meth:`Space.input_transform` is for;
 * a :class:`Fixed` one has no coordinate.

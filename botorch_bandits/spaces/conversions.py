@@ -1,6 +1,6 @@
 """Parameters from texts of the command line, from Optuna and from ConfigSpace.
 
-What a :class:`.Space` has not is refused, and the error says what to do.
+Anything that a :class:`.Space` does not support is refused, and the error says what to do.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def parse_parameter(text: str) -> tuple[str, Parameter]:
     """Return the name and the parameter that a text describes; see :meth:`.Space.parse`.
 
     Args:
-        text: Such as ``C=log:1e-3:1e3``.
+        text: The description, such as ``C=log:1e-3:1e3``.
 
     Raises:
-        ValueError: If it describes none.
+        ValueError: If the text does not describe a parameter.
     """
     name, equals, description = text.partition("=")
     name = name.strip()
@@ -48,7 +48,7 @@ def parse_parameter(text: str) -> tuple[str, Parameter]:
 
 
 def _read_value(text: str) -> Plain:
-    """Return what a text stands for: a number, a truth value, None, or a text."""
+    """Return the value that a text represents: a number, a boolean, None, or a string."""
     text = text.strip()
     if not text:
         raise ValueError("a value is empty; leave out the comma, or write '' in quotes.")
@@ -67,7 +67,7 @@ def _read_value(text: str) -> Plain:
 
 
 _VALUES = re.compile(r"""(\s*(?:'[^']*'|"[^"]*")\s*|[^,]*),""")
-"""A value of a list and the comma behind it; a comma in quotes is part of the value."""
+"""A value of a list and the comma after it; a comma in quotes is part of the value."""
 
 
 def _read_values(text: str) -> list[Plain]:
@@ -98,7 +98,7 @@ def of_optuna(name: str, known: Any) -> Parameter:
     """Return the parameter of a distribution; see :meth:`.Space.from_optuna`.
 
     Args:
-        name: Of the parameter, for errors.
+        name: The name of the parameter, for errors.
         known: The distribution.
     """
     try:
@@ -176,8 +176,8 @@ def _of_hyperparameter(ConfigSpace: Any, name: str, known: Any) -> Parameter:
         values = [check_plain(f"value {i} of {name!r}", v) for i, v in enumerate(given)]
         return Fixed(values[0]) if len(values) == 1 else Categorical(values, ordered)
     raise ValueError(
-        f"parameter {name!r} is a {type(known).__name__}, whose distribution a Space has not: it "
-        "knows ranges, and the model finds out where to look. Make it uniform, with log=True where "
+        f"parameter {name!r} is a {type(known).__name__}, which a Space lacks: it only "
+        "has ranges, and the model finds out where to look. Make it uniform, with log=True where "
         "the scale is logarithmic."
     )
 

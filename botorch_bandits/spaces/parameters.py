@@ -1,7 +1,6 @@
-"""What a named parameter may be: a real or whole number, a category, or fixed.
+"""Kinds of named parameters: a real number, an integer, a category, or a fixed value.
 
-A parameter knows its range, checks values, and maps them to the coordinate that models see and
-back.
+A parameter has a range, checks values, and maps them to the coordinate that models see and back.
 """
 
 from __future__ import annotations
@@ -18,37 +17,37 @@ from botorch_bandits.checks import check_instance, check_integer, check_number, 
 from botorch_bandits.docstrings import fill_in_docstrings
 
 Plain: TypeAlias = str | int | float | bool | None
-"""What a value may be, so that a journal holds it exactly."""
+"""The types of values that a journal records exactly."""
 
 LARGEST_INTEGER = 2**53
-"""Beyond, float64 does not tell neighbors apart."""
+"""Beyond this size, float64 does not distinguish neighboring integers."""
 
 LARGEST_LOG_INTEGER = 10**12
-"""Up to here the logarithm of a whole number leads back to it, with room for rounding."""
+"""Up to this size, an integer can be recovered from its logarithm despite rounding."""
 
 LARGEST_CATEGORICAL = 1000
-"""Categories of one parameter; each is a column of the model where they have no order."""
+"""The most categories of one parameter; without an order, each is a column of the model."""
 
 
 class Parameter(ABC):
-    """What a named parameter may be: see :class:`Float`, :class:`Integer` and the others."""
+    """The base class of named parameters, such as :class:`Float` and :class:`Integer`."""
 
     @abstractmethod
     def check(self, name: str, value: Any) -> Plain:
-        """Return a value in its native type if the parameter can have it.
+        """Return a value in its native type, if it is a value of the parameter.
 
         Args:
-            name: Of the parameter, for errors.
-            value: Whatever a user gave.
+            name: The name of the parameter, for errors.
+            value: Any value that a user gave.
 
         Raises:
-            TypeError: If it is of another kind.
-            ValueError: If it is outside the range, or no category.
+            TypeError: If it has the wrong type.
+            ValueError: If it is outside the range or not one of the categories.
         """
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The range of the coordinate; a fixed parameter has none."""
+        """The range of the coordinate; a fixed parameter does not have one."""
         raise NotImplementedError
 
     def encode(self, value: Any) -> float:
@@ -63,12 +62,12 @@ class Parameter(ABC):
         """Return the value at a coordinate within the bounds.
 
         Args:
-            coordinate: A number; for whole numbers and categories the nearest one counts.
+            coordinate: A number; integers and categories use the nearest value.
         """
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        """Show the parameter as its user types it."""
+        """Show the parameter as Python code."""
         shown = []
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
@@ -87,16 +86,16 @@ def _check_log(value: Any) -> bool:
 
 @dataclass(frozen=True, repr=False)
 class Float(Parameter):
-    """A real number between two ends, which belong to the range.
+    """A real number between two bounds, both included.
 
     Attributes:
         low: The smallest value.
         high: The largest value.
-        log: Search over the logarithm; ``low`` must be positive then.
+        log: Whether to search over the logarithm; ``low`` must then be positive.
 
     Raises:
-        TypeError: If an end is no number.
-        ValueError: If the range is empty or not finite, or a logarithmic one does not begin above
+        TypeError: If a bound is not a number.
+        ValueError: If the range is empty or not finite, or a logarithmic range does not begin above
             0.
 
     Example:
@@ -162,17 +161,18 @@ class Float(Parameter):
 
 @dataclass(frozen=True, repr=False)
 class Integer(Parameter):
-    """A whole number between two ends, which belong to the range.
+    """An integer between two bounds, both included.
 
     Attributes:
         low: The smallest value.
         high: The largest value.
-        log: Search over the logarithm; ``low`` must be at least 1 then, and ``high`` at most
-            ``10**12``.
+        log: Whether to search over the logarithm; ``low`` must then be at least 1, and ``high`` at
+            most ``10**12``.
 
     Raises:
-        TypeError: If an end is no whole number.
-        ValueError: If the range is empty or too large, or a logarithmic one does not begin above 0.
+        TypeError: If a bound is not an integer.
+        ValueError: If the range is empty or too large, or a logarithmic range does not begin above
+            0.
 
     Example:
         >>> Integer(1, 100, log=True).bounds
@@ -195,8 +195,8 @@ class Integer(Parameter):
         largest = LARGEST_LOG_INTEGER if _check_log(self.log) else LARGEST_INTEGER
         if high > largest:
             raise ValueError(
-                f"high is {high}; it must be at most {largest}, for float64 does not tell such "
-                "whole numbers apart. Count in a larger unit, or take a Float."
+                f"high is {high}; it must be at most {largest}, because float64 does not tell "
+                "larger integers apart. Count in a larger unit, or use a Float."
             )
         if self.log and low < 1:
             raise ValueError(
@@ -241,7 +241,7 @@ class Integer(Parameter):
         return [self.encode(value) for value in range(self.low, self.high + 1)]
 
     def at_share(self, share: float) -> float:
-        """Return the coordinate at a share of the range; whole numbers have equal shares of it.
+        """Return the coordinate at a fraction of the range; integers have equal shares of it.
 
         On a logarithmic scale ``k`` has the share of the axis from ``k - 1/2`` to ``k + 1/2``.
 
@@ -258,13 +258,13 @@ class Integer(Parameter):
 class Categorical(Parameter):
     """One of several values.
 
-    Values are plain: texts, whole and real numbers, truth values and None. What is none of these,
-    such as a class, gets a name here, and the function looks it up.
+    Values are plain: strings, integers, real numbers, booleans and None. Give any other object,
+    such as a class, a name here, and let the function look it up.
 
     Attributes:
         values: At least two, all different.
-        ordered: Whether neighbors in the list are alike, as sizes are; a model then sees the place
-            in the list as a number. Otherwise all values are equally far from each other.
+        ordered: Whether neighbors in the list are similar, as sizes are; a model then sees the
+            position in the list as a number. Otherwise, all values are equally far from each other.
 
     Raises:
         TypeError: If a value is not plain.
@@ -338,10 +338,10 @@ class Categorical(Parameter):
 
 @dataclass(frozen=True, repr=False)
 class Fixed(Parameter):
-    """A value that does not vary, and is handed to the function with the others.
+    """A value that does not vary, and is passed to the function with the others.
 
     Attributes:
-        value: A text, a number, a truth value or None.
+        value: A string, a number, a boolean or None.
 
     Raises:
         TypeError: If the value is not plain.
@@ -373,7 +373,7 @@ def _are_equal(known: Plain, value: Any) -> bool:
 
 
 def _are_close(known: Plain, value: Any) -> bool:
-    """Return whether two values are the same, numbers but for rounding: ``3 * 0.1`` is 0.3."""
+    """Return whether two values are equal, numbers up to rounding: ``3 * 0.1`` is 0.3."""
     if _is_number(known) and _is_number(value):
         return math.isclose(known, value, rel_tol=1e-12)  # type: ignore[arg-type]
     return _are_equal(known, value)

@@ -1,6 +1,6 @@
 """The domain of named parameters: :class:`Space`.
 
-It is a box whose coordinates have names; points are read and written in native values.
+A space is a box whose coordinates have names; points are read and written as native values.
 """
 
 from __future__ import annotations
@@ -24,28 +24,29 @@ from botorch_bandits.spaces.conversions import of_configspace, of_optuna, parse_
 from botorch_bandits.spaces.parameters import Categorical, Fixed, Float, Integer, Parameter
 
 FEW_POINTS = 1000
-"""Up to so many points in all, each is looked at."""
+"""With at most this many points in all, each of them is evaluated."""
 
 
 class Space(Box):
-    """Named parameters, as people have them.
+    """A domain of named parameters: numbers, categories and fixed values.
 
     Args:
         parameters: :class:`Float`, :class:`Integer`, :class:`Categorical` and :class:`Fixed`
-            parameters by name. Their order is that of the coordinates.
+            parameters by name. Their order is the order of the coordinates.
         num_restarts: Starting points of the acquisition's local optimization.
         raw_samples: Quasi-random points from which the starting points are chosen.
-        inequality_constraints: As for :class:`Box`, with names of parameters, or their places, as
-            indices; on numbers that are on no logarithmic scale, and ordered categories by place.
+        inequality_constraints: As for :class:`Box`, with parameter names or positions as indices.
+            They apply to numbers that are not on a logarithmic scale, and to the positions of
+            ordered categories.
         equality_constraints: Triples for equalities in the same format, on ``Float`` parameters.
         nonlinear_inequality_constraints: ``(function, True)`` pairs; the function maps the ``d``
-            coordinates to a number that is at least 0 where the point is feasible.
+            coordinates to a number that is at least 0 if the point is feasible.
 
     Attributes:
-        names: What the coordinates are called, in order.
+        names: The names of the coordinates, in order.
 
     Raises:
-        TypeError: If a parameter is none, or a name no text.
+        TypeError: If a value is not a parameter, or a name is not a string.
         ValueError: If no parameter varies.
 
     Example:
@@ -105,10 +106,10 @@ class Space(Box):
             self._constrain(inequality, equality, nonlinear_inequality_constraints, self.names)
 
     def _by_place(self, name: str, given: Any) -> Any:
-        """Return linear constraints whose indices are places, not names.
+        """Return linear constraints with positions as indices instead of names.
 
         Raises:
-            ValueError: If a parameter is not known, or a sum of its values makes no sense.
+            ValueError: If a parameter is unknown, or a sum of its values makes no sense.
         """
         if not isinstance(given, list | tuple):
             return given
@@ -142,20 +143,21 @@ class Space(Box):
 
     @classmethod
     def parse(cls, texts: Sequence[str], known: Space | None = None) -> Space:
-        """Return the space that texts describe, as the command line's ``--param`` takes them.
+        """Return the space that strings in the format of the command line's ``--param`` describe.
 
-        Values in lists are Python's numbers, ``True``, ``False``, ``None`` and quoted texts; all
-        else is a text. They are separated by commas; a text with a comma needs quotes.
+        Values in lists are Python numbers, ``True``, ``False``, ``None`` and quoted strings;
+        anything else is a string, too. They are separated by commas; a string with a comma needs
+        quotes.
 
         Args:
-            texts: One a parameter: ``NAME=float:LOW:HIGH``, ``NAME=log:LOW:HIGH`` (real, on a
-                logarithmic scale), ``NAME=int:LOW:HIGH``, ``NAME=log-int:LOW:HIGH``,
+            texts: One string per parameter: ``NAME=float:LOW:HIGH``, ``NAME=log:LOW:HIGH`` (real,
+                on a logarithmic scale), ``NAME=int:LOW:HIGH``, ``NAME=log-int:LOW:HIGH``,
                 ``NAME=choice:A,B,...``, ``NAME=ordered:A,B,...`` or ``NAME=fixed:VALUE``.
-            known: A space whose parameters are taken where no text has their name.
+            known: A space whose parameters are used for the names that no string describes.
 
         Raises:
-            TypeError: If it is no list of texts.
-            ValueError: If they describe none.
+            TypeError: If ``texts`` is not a list of strings.
+            ValueError: If the strings do not describe a space.
 
         Example:
             >>> Space.parse(["C=log:1e-3:1e3", "depth=int:2:12", "kernel=choice:rbf,poly"])
@@ -176,8 +178,8 @@ class Space(Box):
     def from_optuna(cls, distributions: Mapping[str, Any]) -> Space:
         """Return the space of Optuna's distributions.
 
-        A step makes an ordered category of the values, which is exact. A single value becomes
-        fixed.
+        A distribution with a step becomes an ordered category of its values, which is exact. A
+        single value becomes fixed.
 
         Args:
             distributions: ``FloatDistribution``, ``IntDistribution`` and
@@ -185,7 +187,7 @@ class Space(Box):
 
         Raises:
             ImportError: If Optuna is not installed.
-            TypeError: If something is no distribution, or a choice is not a plain value.
+            TypeError: If a value is not a distribution, or a choice is not a plain value.
             ValueError: If a step makes more than 1000 values, or nothing varies.
 
         Example:
@@ -208,13 +210,14 @@ class Space(Box):
         :meth:`.BanditLoop.attach`.
 
         Args:
-            space: Uniform floats and integers, categories, ordinals and constants, without
-                conditions, forbidden clauses and weights.
+            space: A space of uniform floats and integers, categories, ordinals and constants,
+                without conditions, forbidden clauses and weights.
 
         Raises:
             ImportError: If ConfigSpace is not installed.
-            TypeError: If it is no ``ConfigurationSpace``, or a value is not plain.
-            ValueError: If it has what a :class:`Space` has not; the error says what to do.
+            TypeError: If it is not a ``ConfigurationSpace``, or a value is not plain.
+            ValueError: If it has something that a :class:`Space` does not have; the error says what
+                to do.
 
         Example:
             >>> from ConfigSpace import ConfigurationSpace
@@ -224,7 +227,7 @@ class Space(Box):
         return cls(of_configspace(space))
 
     def __repr__(self) -> str:
-        """Show the space as its user types it."""
+        """Show the space as Python code."""
         further = "".join(
             f", {name}={value}"
             for name, value, default in (
@@ -249,13 +252,13 @@ class Space(Box):
         return dict(self._parameters)
 
     def decode(self, x: Any) -> dict[str, Any]:
-        """Return a point by names and in native values, fixed ones included.
+        """Return the native values of a point by name, fixed ones included.
 
         Args:
-            x: ``d`` coordinates, or already values by name.
+            x: ``d`` coordinates, or values that are already by name.
 
         Raises:
-            TypeError: If it is a tensor of another dtype than float64.
+            TypeError: If it is a tensor whose dtype is not float64.
             ValueError: If it is not in the space.
         """
         if isinstance(x, Mapping):
@@ -273,16 +276,16 @@ class Space(Box):
             parameters: Values by name; fixed ones may be left out.
 
         Raises:
-            TypeError: If a value is of the wrong kind.
-            ValueError: If a name is missing or not known, or a value is outside its range, or no
-                category.
+            TypeError: If a value has the wrong type.
+            ValueError: If a name is missing or unknown, or a value is outside its range or not one
+                of the categories.
         """
         values = self.check_parameters(parameters)
         coordinates = [p.encode(values[name]) for name, p in self._varied.items()]
         return torch.tensor(coordinates, dtype=DTYPE, device=self.bounds.device)
 
     def check_parameters(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return values by name in order and in their native types, fixed ones included.
+        """Return values by name, in order and in their native types, fixed ones included.
 
         Args:
             parameters: See :meth:`encode`.
@@ -311,11 +314,11 @@ class Space(Box):
         """Return a point of the space as coordinates.
 
         Args:
-            name: Of the argument, for errors.
+            name: The name of the argument, for errors.
             x: Values by name, or ``d`` coordinates.
 
         Raises:
-            TypeError: If it is of the wrong kind.
+            TypeError: If it has the wrong type.
             ValueError: If it lies outside, or violates a constraint; see :meth:`encode` for values
                 by name.
         """
@@ -327,7 +330,7 @@ class Space(Box):
         point = super().check_point(name, x)
         for i, p in self._logarithms.items():
             whole, found = p.decode(float(point[i])), float(10.0 ** point[i])
-            if abs(found - whole) > 1e-9 * whole:  # logarithms may round otherwise elsewhere
+            if abs(found - whole) > 1e-9 * whole:  # logarithms may round differently elsewhere
                 raise ValueError(
                     f"{name}[{i}] is {float(point[i])}, the logarithm of {found:.6g}, but "
                     f"{self.names[i]!r} takes whole numbers. Pass values by name."
@@ -336,18 +339,19 @@ class Space(Box):
         return point
 
     def input_transform(self, context_bounds: Any = None) -> InputTransform | None:
-        """Return what a model should do to points before its kernel sees them.
+        """Return the input transform that a model should apply to points before its kernel.
 
-        That is BoTorch's one-hot encoding of categories without an order, followed by ``Normalize``
-        over the columns that come of it. A kernel with a lengthscale a column has
-        ``ard_num_dims=``:attr:`num_columns` of them.
+        This is BoTorch's one-hot encoding of categories without an order, followed by ``Normalize``
+        over the resulting columns. A kernel with one lengthscale per column needs
+        ``ard_num_dims=``:attr:`num_columns`.
 
         Args:
-            context_bounds: ``2 x c`` bounds, where the model's inputs have ``c`` columns of a
-                context in front; they are normalized with them.
+            context_bounds: ``2 x c`` bounds of the context, if the model's inputs begin with ``c``
+                columns of a context; these columns are normalized with them.
 
         Returns:
-            None if every category has an order: ``Normalize`` with :attr:`bounds` is all then.
+            None if every category has an order; ``Normalize`` with :attr:`bounds` is then
+            sufficient.
 
         Example:
             >>> space = Space({"x": Float(0.0, 2.0), "kernel": Categorical(["rbf", "poly"])})
@@ -384,14 +388,14 @@ class Space(Box):
 
     @property
     def num_columns(self) -> int:
-        """How many columns a point has behind :meth:`input_transform`."""
+        """How many columns a point has after :meth:`input_transform`."""
         return self.dim + sum(self.num_values[i] - 1 for i in self.unordered_dims)
 
     def recorded_parts(self) -> dict[str, Any]:
         """See :meth:`Domain.recorded_parts`."""
         return {
             "parameters": self._parameters,
-            "names": list(self._parameters),  # a mapping says nothing of the order
+            "names": list(self._parameters),  # a mapping does not record the order
             "num_restarts": self.num_restarts,
             "raw_samples": self.raw_samples,
             **self.constraints,
@@ -400,8 +404,8 @@ class Space(Box):
     def without_names(self) -> Box | None:
         """Return the box with the same points and suggestions, if there is one.
 
-        There is none where a category has no order, a whole number is on a logarithmic scale, or
-        nothing is continuous.
+        There is none if a category has no order, an integer is on a logarithmic scale, or nothing
+        is continuous.
         """
         if self.unordered_dims or self._logarithms or self.few_points() is not None:
             return None

@@ -24,30 +24,31 @@ from botorch_bandits.loop.descriptions import settings_in_words
 from botorch_bandits.watching.page import PageFacts, render_page
 
 SHARE = 0.05
-"""At most so much of the time goes into pages."""
+"""The largest share of the time that is spent on pages."""
 
 
 class LivePage:
     """Writes a page about a loop, again and again while it runs.
 
     The page is one HTML file without scripts, and nothing in it is loaded from elsewhere: progress,
-    the best so far, maps of the points, what is pending, failed or withdrawn, resets, constraints,
-    confidence widths, the guarantee and the settings. Until :meth:`close` it asks the browser to
-    load it again, so that it follows the run; a file is replaced as a whole. :meth:`update` is made
-    for ``on_round=`` of :func:`~botorch_bandits.run` and :func:`~botorch_bandits.run_async`.
+    the best so far, maps of the points, queries that are pending, failed or retracted, resets,
+    constraints, confidence widths, the guarantee and the settings. Until :meth:`close`, the page
+    reloads itself in the browser to follow the run; the file is always replaced as a whole.
+    :meth:`update` is meant for ``on_round=`` of :func:`~botorch_bandits.run` and
+    :func:`~botorch_bandits.run_async`.
 
     Args:
-        loop: What the page is about.
-        path: Of the page; its folder exists.
-        title: What the run is; the file's name if omitted.
-        num_rounds: How many rounds it is to have, for the bar of progress; the loop's ``horizon``
-            if omitted.
-        constraint_names: What the constraints are called.
-        every: How many seconds pass at least between two writings.
-        clock: Returns the time in seconds; that of the loop.
+        loop: The loop that the page shows.
+        path: The path of the page; its folder exists.
+        title: The title of the run; the file's name if omitted.
+        num_rounds: The planned number of rounds, for the progress bar; the loop's ``horizon`` if
+            omitted.
+        constraint_names: The names of the constraints.
+        every: The least number of seconds between two writings.
+        clock: Returns the time in seconds; the loop's clock.
 
     Raises:
-        TypeError: If something is of the wrong kind.
+        TypeError: If an argument has the wrong type.
         ValueError: If ``every`` is not positive, or ``num_rounds`` is less than 1.
         OSError: If the page cannot be written.
 
@@ -104,8 +105,8 @@ class LivePage:
         """Write the page if it is time to.
 
         Args:
-            query: What was asked; not needed, ``on_round=`` passes it.
-            event: What came back; likewise.
+            query: The query; not used, but ``on_round=`` passes it.
+            event: The outcome or failure; likewise.
         """
         if time.monotonic() >= self._due:
             self._write(goes_on=True)

@@ -43,7 +43,7 @@ def to_optuna(
     * origin, context, round and diagnostics are user attributes, and so is a value of a parameter
       that Optuna's kinds do not cover.
 
-    The study is a copy: what is told later is not in it, and a study cannot be copied to a name
+    The study is a copy: outcomes told later are not in it, and a study cannot be copied to a name
     that is taken in its storage.
 
     Args:

@@ -73,7 +73,7 @@ class PageFacts:
         domain: Where points are chosen, for axes; None if that is not known.
         now: The time in seconds, by the clock of the history.
         best: What is best now and its outcome, if there is one.
-        resets: After which rounds the loop began anew, and why.
+        resets: After which rounds the loop started over, and why.
         guarantee: What is promised, or why the page does not have it.
         multipliers: Those in force, one a constraint.
         constraint_names: What the constraints are called; by number where names are missing.
@@ -121,7 +121,7 @@ def render_page(facts: PageFacts) -> str:
     head = [
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        # nothing is loaded, whatever else the page may hold
+        # nothing is loaded, regardless of the rest of the page
         element(
             "meta",
             http_equiv="Content-Security-Policy",
@@ -265,7 +265,7 @@ def _reward_axis(facts: PageFacts, rewards: Sequence[float]) -> Axis:
 
 
 def _best_so_far(facts: PageFacts) -> list[tuple[float, float | None]]:
-    """Return rounds and the best reward that met all constraints; it begins anew after resets."""
+    """Return rounds and the best reward that met all constraints; it starts over after resets."""
     worst = -math.inf if facts.history.maximize else math.inf
     begins, best = sorted(after for after, _ in facts.resets), worst
     steps: list[tuple[float, float | None]] = []
@@ -283,7 +283,7 @@ def _best_so_far(facts: PageFacts) -> list[tuple[float, float | None]]:
 
 def _draw_resets(chart: Chart, facts: PageFacts) -> None:
     for after, reason in facts.resets:
-        chart.upright(after + 0.5, "reset", f"began anew after round {after}: {reason}")
+        chart.upright(after + 0.5, "reset", f"started over after round {after}: {reason}")
 
 
 def _coordinate_axis(facts: PageFacts, i: int) -> Axis:

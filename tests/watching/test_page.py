@@ -140,7 +140,7 @@ def test_guarantee_resets_and_widths_are_those_of_the_loop(tmp_path: Path) -> No
     assert "guaranteed" in read.text
     assert f"at most{guarantee.regret_bound:.6g}" in read.text
     assert all(assumption in read.text for assumption in guarantee.assumptions)
-    assert "began anew after round 4: oracle" in read.text
+    assert "started over after round 4: oracle" in read.text
     assert ("line", "class", "reset") in read.attributes
     assert "width (standard deviations) by round" in read.text
     best = loop.best()
