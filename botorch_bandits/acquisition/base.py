@@ -1,13 +1,13 @@
-"""What all acquisition functions of the package share: recipes, options, checks, pending points.
+"""What all acquisition functions in the package share: recipes, options, checks, pending points.
 
 ``ImprovedUpperConfidenceBound.with_options(...)`` returns an :class:`AcquisitionRecipe`; a loop
-builds a fresh acquisition function from it in every round. The numbers in it are Python numbers,
-whatever the user passed: a tensor with one entry, a numpy number or a fraction is converted when
-the recipe is made, so that every part of the package reads the same value.
+builds a fresh acquisition function from it in every round. The recipe always stores Python numbers:
+a tensor with one entry, a NumPy number or a fraction is converted when the recipe is made, so that
+every part of the package reads the same value.
 
-:class:`BanditAcquisition` says what a class has beside ``forward``. Its options become what is
-played in one place, ``arms_rule``, which is given all of them: as the user gave them, as the domain
-knows them, or with the constructor's own default.
+:class:`BanditAcquisition` defines what a class provides in addition to ``forward``. Its options are
+turned into a rule in one place, ``arms_rule``, which receives all of them: as given by the user, as
+known from the domain, or with the constructor's own default.
 """
 
 from __future__ import annotations
@@ -103,10 +103,11 @@ ONE_A_PRIOR = ("rkhs_bound", "smoothness_a", "smoothness_b")
 
 
 class Options(Mapping[str, Any]):
-    """A mapping from the names of options to their values that cannot be changed.
+    """An immutable mapping from option names to their values.
 
     Args:
-        values: The options as the user passed them; copied, with every number as a Python number.
+        values: The options as the user passed them. They are copied, and numbers become Python
+            numbers.
 
     Raises:
         TypeError: If a number has lower precision than float64.
@@ -239,7 +240,8 @@ class AcquisitionRecipe:
 
         On a box its settings are of use: what it needs of the domain comes from there.
 
-        None if there is none: then the acquisition function itself must be evaluated. A subclass
+        None if there is no closed form: then the acquisition function itself must be evaluated. A
+            subclass
         inherits the rule unless it changes how the acquisition function is evaluated; see
         :attr:`BanditAcquisition.defines_rule`.
         """
@@ -275,7 +277,7 @@ class AcquisitionRecipe:
 
 
 class BanditAcquisition(AcquisitionFunction):
-    """What every acquisition function of this package has beside ``forward``."""
+    """What every acquisition function in this package provides in addition to ``forward``."""
 
     defines_rule: ClassVar[bool] = False
     """Whether :meth:`arms_rule` of this very class takes the constructor's options and computes
@@ -333,7 +335,7 @@ class BanditAcquisition(AcquisitionFunction):
         """Return every option of the constructor: as given, as the domain knows it, or the default.
 
         Args:
-            options: Constructor arguments; None stands for one that is left out.
+            options: Constructor arguments; None means that an option is left out.
             domain: Where the acquisition will be maximized; None if that is not known yet.
 
         Raises:
@@ -379,7 +381,7 @@ class BanditAcquisition(AcquisitionFunction):
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        """Return the rule that plays this on arms, or None if there is none; check the options.
+        """Check the options and return the rule that plays this on arms, or None without one.
 
         It is not asked for where a ``posterior_transform`` or ``choices`` are given.
 
@@ -416,11 +418,11 @@ EVALUATION = (
     "_penalized",
     "_scalarised",
 )
-"""Methods that compute the values of which guarantees speak."""
+"""Methods that compute the values that guarantees are about."""
 
 
 def of_acquisition(acquisition: BanditAcquisition, guarantee: Guarantee) -> Guarantee:
-    """Return what an acquisition function promises by itself, outside a loop.
+    """Return what an acquisition function guarantees on its own, outside a loop.
 
     Args:
         acquisition: Whose class may be a subclass that evaluates something else.
@@ -531,10 +533,11 @@ def kernelized_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
 
     Args:
         name: The acquisition class, for errors.
-        options: Constructor arguments, of which it takes ``rkhs_bound``, ``noise_bound``,
-            ``delta``, ``any_lambda``, ``information_gain``, ``units``, ``variation`` (0 if left
-            out) and ``width``; see :class:`~botorch_bandits.ImprovedUpperConfidenceBound`. With
-            ``default_width``, a constant, that is the width where none of them is given.
+        options: Constructor arguments, from which this function takes ``rkhs_bound``,
+            ``noise_bound``, ``delta``, ``any_lambda``, ``information_gain``, ``units``,
+            ``variation`` (0 if left out) and ``width``; see
+            :class:`~botorch_bandits.ImprovedUpperConfidenceBound`. With ``default_width``, a
+            constant, that is the width where none of them is given.
 
     Raises:
         ValueError: If bounds and ``width`` are given, or one bound in the units of the outcomes, or
@@ -600,7 +603,7 @@ def check_domain_size(name: str, options: Mapping[str, Any], domain: Domain | No
 
 
 class CountedRound(int):
-    """A round that was counted, as loops do; the model may have rows that are no rounds."""
+    """A round number counted by the caller, as loops do; not every row of the model is a round."""
 
 
 def check_round(round_number: int, summary: PriorSummary, num_pending: int = 0) -> int:
@@ -770,10 +773,10 @@ def evaluated_as(cls: type) -> type | None:
 
 
 class HallucinatesPending(BanditAcquisition):
-    """Takes pending points as if their outcomes were known to equal the posterior mean.
+    """Treats pending points as if their outcomes were known to equal the posterior mean.
 
-    The mean stays as it is and the variance shrinks (GP-BUCB; Desautels, Krause and Burdick 2014).
-    Each call starts again from ``base_model``, the user's, which is never changed.
+    The mean is unchanged and the variance shrinks (GP-BUCB; Desautels, Krause and Burdick 2014).
+    Each call starts again from ``base_model``, the user's model, which is never changed.
     """
 
     base_model: Model

@@ -1,10 +1,10 @@
-"""What an acquisition function knows of each point: moments, and confidence bounds if it has any.
+"""What an acquisition function knows about each point: moments, and confidence bounds if any.
 
-An acquisition function is one number a point; who stops, or deploys a point, needs the lower bound
-beside the upper one, those of constraints, and the mean. :func:`bounds_at` reads them of an
-acquisition function at any points, :func:`bounds_on_arms` of an engine on all arms, and
-:class:`BoundOfReward` makes of them what a domain can maximize. Whether the bounds hold is for
-``guarantee()`` to say.
+An acquisition function returns one number for each point. To decide when to stop, or which point to
+deploy, a user also needs the lower bound, the bounds of the constraints and the mean.
+:func:`bounds_at` computes them from an acquisition function at any points, and
+:func:`bounds_on_arms` from an engine on all arms; :class:`BoundOfReward` turns them into a function
+that a domain can maximize. ``guarantee()`` reports whether the bounds hold.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from botorch_bandits.optim import gen_candidates_batched
 
 
 class Bounds(NamedTuple):
-    """What is known at ``n`` points, in outcome units, from the outcomes that arrived.
+    """What is known at ``n`` points, in outcome units, from the outcomes that have arrived.
 
     Attributes:
         mean: ``n`` posterior means of the reward.
@@ -222,18 +222,19 @@ Where the reward is minimized all three are of minus the reward."""
 
 
 class BoundOfReward(AcquisitionFunction):
-    """A confidence bound of the reward, or its mean, as an acquisition function.
+    """A confidence bound on the reward, or its mean, as an acquisition function.
 
-    With constraints, ``weights`` times the positive part of their bounds is subtracted: of their
-    upper bounds with ``side="lower"``, of the means with ``"mean"``, and of their lower bounds with
-    ``"upper"``. The maximum of the last over a domain is at least the largest upper bound among the
-    points that may meet all constraints, whatever the weights.
+    With constraints, ``weights`` times the positive part of their bounds is subtracted: of the
+    upper bounds with ``side="lower"``, of the means with ``"mean"``, and of the lower bounds with
+    ``"upper"``. With ``"upper"``, the maximum over a domain is, for any weights, at least the
+    largest upper bound among the points that may meet all constraints.
 
     Args:
-        acquisition: Whose bounds they are, without pending points.
+        acquisition: The acquisition function that provides the bounds, without pending points.
         model: Its model.
         side: One of :data:`SIDES`.
-        maximize: If False, it is of minus the reward, whose lower bound is minus the upper one.
+        maximize: If False, the bound is on minus the reward, whose lower bound is minus the upper
+            one.
         weights: One for each constraint; None without constraints.
     """
 

@@ -35,8 +35,9 @@ class CandidatesRound:
 
     Attributes:
         scores: ``num_arms``; what is maximized.
-        bounds: ``num_arms`` each, from the outcomes that arrived; None where they must be computed.
-        scale: In which unit scores are compared.
+        bounds: ``num_arms`` each, from the outcomes that arrived; None if they still have to be
+            computed.
+        scale: The unit in which scores are compared.
         draw: The number of the prior that was drawn, or None.
         round_number: From 1.
         among: The arms that may be chosen, in order; None for all.
@@ -55,7 +56,7 @@ class CandidatesEngine:
 
     Args:
         arms: The posteriors, without outcomes.
-        acquisition: The class that is played.
+        acquisition: The acquisition class to play.
         options: All options of its constructor.
         seed: Of the draws.
     """
@@ -94,7 +95,7 @@ class CandidatesEngine:
             round_number: From 1; widths grow with it.
             pending: ``k`` arms whose outcomes have not arrived, or None.
             draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
-            rule: There is none.
+            rule: Not used.
 
         Warns:
             RefutedListWarning: If no prior survives.
@@ -129,7 +130,7 @@ class CandidatesEngine:
         self.arms.observe_many(arms, outcomes)
 
     def relabel(self, arms: Sequence[int], outcomes: Sequence[float]) -> None:
-        """Begin anew with all outcomes as they are read now.
+        """Start over with all outcomes as they are read now.
 
         Args:
             arms: Arm numbers in the order in which outcomes arrived.

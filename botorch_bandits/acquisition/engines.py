@@ -1,13 +1,13 @@
 """Engines play a rule round after round: on arms, and on a box for replicates in lockstep.
 
 :class:`ArmsEngine` serves one stream of rounds (a loop on arms) or a batch of replicates (the
-simulation) from sufficient statistics. Replicate ``b`` draws what a single stream with its seed
-draws, so both choose the same arms, up to ties.
+simulation) from sufficient statistics. Replicate ``b`` makes the same draws as a single stream with
+its seed, so both choose the same arms, up to ties.
 
 :class:`BoxEngine` serves replicates on a box. The widths are those of the loop's rules; the local
 search is that of ``gen_candidates_batched``, with the starting points of all replicates in each
-evaluation. Raw samples are one Sobol set, shifted on the torus by a uniform draw of round and
-replicate (Cranley and Patterson, *Randomization of number theoretic methods for multiple
+evaluation. The raw samples are one Sobol set, shifted on the torus by a uniform draw for each round
+and replicate (Cranley and Patterson, *Randomization of number theoretic methods for multiple
 integration*, SIAM J. Numerical Analysis 1976), so that a replicate depends on its own seed alone.
 """
 
@@ -60,11 +60,11 @@ class ArmsEngine:
     """A rule, its posterior and its random numbers.
 
     Args:
-        rule: Scores the arms, in every round that is not given another; None, which
-            can only play uniformly at random.
+        rule: The rule that scores the arms in every round without a rule of its own. With None, the
+            engine can only play uniformly at random.
         prior: The prior covariance of the arms.
         lam: The regularization of the posterior.
-        prior_variance: What bounds on the norm are measured in; see
+        prior_variance: The unit of bounds on the norm; see
             :class:`~botorch_bandits.confidence.PriorSummary`.
         seeds: One a replicate; an ``int`` for a single stream.
         prior_mean: A constant, in outcome units.
@@ -211,9 +211,10 @@ class ArmsEngine:
         """Replace all outcomes that were observed; see :meth:`ArmsPosterior.relabel`.
 
         Args:
-            arms: ``batch_shape x n``, as they were observed.
+            arms: ``batch_shape x n``, in the order of observation.
             outcomes: Their new outcomes.
-            weights: Of a single stream, as they were observed; all are 1 if omitted.
+            weights: The weights of a single stream, in the order of observation; all are 1 if
+            omitted.
         """
         mean = self.posterior.mean
         index = torch.as_tensor(arms, dtype=torch.long, device=mean.device)
@@ -280,7 +281,7 @@ class ArmsEngine:
 
 
 def _largest_deviation(prior: ArmsPrior, prior_variance: float) -> float:
-    """Return the prior standard deviation in units of which ties and floors are decided."""
+    """Return the prior standard deviation, the unit in which ties and floors are decided."""
     largest = float(prior.diagonal.max())
     # they differ by more than rounding for kernels that are not stationary
     is_stationary = math.isclose(largest, prior_variance, rel_tol=1e-9)
@@ -355,9 +356,9 @@ class BoxEngine:
     """A width rule, the posteriors of the replicates and their random numbers.
 
     Args:
-        rule: Gives the width and its sign.
-        posterior: Of all replicates, without rows; its device is where values are computed.
-        box: Without integer dimensions, on the CPU.
+        rule: The rule that provides the width and its sign.
+        posterior: The posterior of all replicates, without rows. Values are computed on its device.
+        box: A box on the CPU without integer dimensions.
         seeds: One a replicate.
     """
 

@@ -1,12 +1,13 @@
-"""What BoTorch's registry and Ax call to build the acquisition functions of this package.
+"""The functions that BoTorch's registry and Ax call to build this package's acquisition functions.
 
-What Ax knows and our classes do not is translated here: bounds, training data, minimization,
-outcome constraints ``A f <= b``, and options that went through JSON. Ax itself is not imported.
+This module translates what Ax passes into what our classes take: bounds, training data,
+minimization, outcome constraints ``A f <= b``, and options that went through JSON. Ax itself is not
+imported.
 
 Every acquisition function of the package is registered as soon as it and BoTorch's registry are
 both imported, whichever comes first. The registry imports all acquisition functions of BoTorch and
-``scipy.stats``, which takes longer than all that this package needs, so it is left to those who use
-it: as long as it is not imported, a finder of modules waits for it.
+``scipy.stats``, which takes longer than all other imports of this package. It is therefore not
+imported here: an import hook registers the classes once somebody imports the registry.
 """
 
 from __future__ import annotations
@@ -207,7 +208,8 @@ def _outputs_in_order(
 ) -> tuple[Model, bool]:
     """Return a list of models with the reward first, and whether the reward is minimized.
 
-    A list of priors is of a function, and not of one that is shifted or scaled afterwards.
+    A list of priors describes a function itself, not a function that is shifted or scaled
+    afterwards.
     """
     rows = lagrangian_outcomes(name, objective, constraints_tuple)
     if rows is None:
@@ -248,7 +250,8 @@ def lagrangian_outcomes(
 
     Returns:
         ``(w f, A f - b)``; what was given if there are no outcome constraints (the outputs of the
-        model are then reward and constraints as they are); None where nothing is to be changed.
+        model are then the reward and the constraints, unchanged); None if nothing needs to be
+        changed.
 
     Raises:
         ValueError: If there are constraints but no objective, or the other way round.
@@ -285,7 +288,7 @@ def _refuse_what_is_not_one_reward(name: str, context: Mapping[str, Any]) -> Non
 
 
 def _read_penalty(penalty: Any) -> Any:
-    """Return a penalty from ``"linear"`` or ``["polynomial", 1.0, 2.0]``; others as they are."""
+    """Return a penalty from ``"linear"`` or ``["polynomial", 1.0, 2.0]``, or others unchanged."""
     if isinstance(penalty, str):
         penalty = [penalty]
     if not isinstance(penalty, list | tuple):
@@ -295,7 +298,7 @@ def _read_penalty(penalty: Any) -> Any:
 
 
 def _domain_of(options: Mapping[str, Any], context: Mapping[str, Any]) -> Box | None:
-    """Return the box of the search; None if it is not known, or finite sets take its place."""
+    """Return the box of the search; None if it is unknown or replaced by finite sets."""
     bounds = context.get("bounds")
     if bounds is None or any(options.get(key) is not None for key in ("num_arms", "choices")):
         return None
@@ -316,7 +319,7 @@ def _datasets(
 
 
 def _observed(options: Mapping[str, Any], context: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return observed inputs and outcomes for an incumbent, as far as they are known."""
+    """Return the observed inputs and outcomes for an incumbent where they are known."""
     known: dict[str, Tensor] = {}
     data = _datasets(context.get("training_data"))
     if options.get("X_observed") is None:

@@ -1,10 +1,11 @@
-r"""The value of ``q`` points together: the sum of values of one point after the other.
+r"""The joint value of ``q`` points: the sum of the values of one point after the other.
 
 .. math:: a(x_1, \dots, x_q) = \sum_i a(x_i \mid \text{pending points}, x_1, \dots, x_{i-1})
 
-Every point is valued as if those before it were pending. So a bound sees the variances that are
-left (GP-BUCB), and the width of the round in which the point would be chosen; the value depends on
-the order of the points. Gradients go through all of it. No theorem is stated for the maximizer.
+Every point is valued as if those before it were pending. A bound therefore uses the remaining
+variances (GP-BUCB) and the width of the round in which the point would be chosen, and the value
+depends on the order of the points. Gradients propagate through all of it. No theorem is stated for
+the maximizer.
 
 Source: Desautels, Krause and Burdick, *Parallelizing exploration-exploitation tradeoffs in Gaussian
 process bandit optimization*, JMLR 2014, for the bounds and for points that are chosen one by one.

@@ -1,11 +1,11 @@
-"""A penalized reward on arms with contexts, windows or a time, without a BoTorch model.
+"""A penalized reward on arms with contexts, windows or a time dimension, without a BoTorch model.
 
 :class:`LagrangianRowsEngine` is to
 :class:`~botorch_bandits.acquisition.lagrangian_on_arms.LagrangianEngine` what
 :class:`~botorch_bandits.acquisition.rows_engine.RowsEngine` is to the engine of plain arms.
-Reward and constraints are observed in the same rows. Outputs with the same kernel have one factor,
-one covariance of the rows with all arms and one variance; each has a column of outcomes, and a draw
-of its own from the same roots.
+The reward and the constraints are observed in the same rows. Outputs with the same kernel share one
+factor, one covariance between the rows and all arms, and one variance; each has its own column of
+outcomes and its own draw from the same roots.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class LagrangianRowsEngine(PenalizedEngine):
 
     Args:
         groups: Engines without a rule, one for each kernel.
-        outputs: Of each group the numbers of its outputs; the reward is 0.
-        options: All options of the constructor of the acquisition function.
-        draws: Whether it is played by draws.
-        name: Of the acquisition class, for errors.
+        outputs: The indices of the outputs in each group; the reward is output 0.
+        options: All constructor options of the acquisition function.
+        draws: Whether the reward is drawn (Thompson sampling) rather than bounded.
+        name: The name of the acquisition class, for error messages.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class LagrangianRowsEngine(PenalizedEngine):
             round_number: From 1.
             front: ``num_front``; what stands in front of the arms now.
             record: What was observed, ``num_outputs`` outcomes a row.
-            pending: What has not arrived, or None. Draws do not see it.
+            pending: What has not arrived, or None. Draws ignore it.
             draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
             rule: The weights in force; those of the beginning if omitted.
         """

@@ -1,7 +1,7 @@
-"""A width for each output of a model, and checks of how many outputs there are.
+"""A width for each output of a model, and checks of the number of outputs.
 
-The bound of a penalized reward needs one for the reward and one for each constraint, each at an
-equal share of ``delta``.
+The bound on a penalized reward needs one width for the reward and one for each constraint, each
+with an equal share of ``delta``.
 """
 
 from __future__ import annotations
@@ -160,9 +160,9 @@ class OutputWidths:
 
     Args:
         name: The acquisition class, for errors.
-        model: Without pending points.
-        num_outputs: How many outputs it has after the transform.
-        posterior_transform: That of the user, if any; the prior can be read through
+        model: The model without pending points.
+        num_outputs: The number of outputs after the transform.
+        posterior_transform: The user's transform, if any; the prior can be read through
             :class:`~botorch_bandits.acquisition.affine_outcomes.AffineOutcomes` only.
         scale: A factor on every width.
         options: See :func:`output_rules`; ``assume`` as well.
@@ -210,7 +210,7 @@ class OutputWidths:
 
     @property
     def are_one(self) -> bool:
-        """Whether every width is the constant 1, which leaves a draw as it is."""
+        """Whether every width is the constant 1, which leaves a draw unchanged."""
         return self.scale == 1.0 and all(
             isinstance(rule, ConstantWidth) and rule.value == 1.0 for rule in self.rules
         )

@@ -1,6 +1,6 @@
-r"""Pathwise draws of a posterior on a box: how they are made, and their closed form.
+r"""Pathwise draws from a posterior on a box: how they are made, and their closed form.
 
-A draw is a sum of waves, which is a draw from the prior by random Fourier features, and of a
+A draw is the sum of a draw from the prior, a sum of waves by random Fourier features, and a
 correction on the data by Matheron's rule:
 
 .. math::
@@ -11,9 +11,9 @@ with :math:`f_0` the prior draw at the data and :math:`\varepsilon` simulated no
 that of the sums, term by term. ``n`` rows, ``p`` waves, ``b`` points: values and gradients cost
 ``b (n + p)`` operations.
 
-Random numbers are those of BoTorch's ``draw_matheron_paths``; what is drawn there and not used is
-only skipped. Products and sums of stationary kernels, for which BoTorch has no features, get them
-here: the frequencies of a product are the sums of those of its factors, and a sum has the
+The random numbers are those of BoTorch's ``draw_matheron_paths``; numbers that are drawn there but
+not used are skipped. Features for products and sums of stationary kernels, which BoTorch lacks, are
+provided here: the frequencies of a product are the sums of those of its factors, and a sum has the
 waves of all its terms.
 
 Sources: Rahimi and Recht, *Random features for large-scale kernel machines*, NIPS 2007; Wilson et
@@ -262,8 +262,8 @@ class ClosedFormDraw:
     """A draw, scaled about the posterior mean, without automatic differentiation.
 
     Args:
-        posterior: The closed form that the draw is of, in raw inputs and outcomes.
-        coefficients: ``n``; what the kernel values with the rows are multiplied with.
+        posterior: The closed form from which the draw is made, in raw inputs and outcomes.
+        coefficients: ``n`` coefficients that multiply the kernel values with the rows.
         frequencies: ``p x d``.
         phases: ``p``.
         amplitudes: ``p``.

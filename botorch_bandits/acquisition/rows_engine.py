@@ -1,8 +1,8 @@
-"""Plays a rule on arms with contexts, windows, weights or a time, without a BoTorch model.
+"""Plays a rule on arms with contexts, windows, weights or time, without a BoTorch model.
 
 :class:`RowsEngine` is to such a loop what :class:`~botorch_bandits.acquisition.engines.ArmsEngine`
-is to a plain one: it gives a rule on arms the exact posterior of the round. The rows are those of
-:mod:`botorch_bandits.models.arms_rows`.
+is to a plain one: it provides a rule on arms with the exact posterior of the round. The rows are
+those of :mod:`botorch_bandits.models.arms_rows`.
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ _WIDTH = "width in numbers"
 
 @dataclass(eq=False)
 class RowsRound(ArmsRound):
-    """What a rule sees; deviations have what is pending in them already.
+    """What a rule sees; the deviations already account for pending outcomes.
 
-    An upper bound needs exact deviations only of the arms that may have the largest one; those of
-    the others are too large here, but not so much that it would matter.
+    An upper bound needs exact deviations only for the arms that may have the largest bound; those
+    of the other arms are overestimated here, but not by enough to change the choice.
 
     Attributes:
         record: What was observed.
-        memo: What rules keep from round to round; a function of history and round.
+        memo: What rules keep from round to round, a function of the history and the round.
     """
 
     record: Record | None = None
@@ -132,12 +132,12 @@ class RowsRound(ArmsRound):
 
 
 class RowsSummary(RunningPriorSummary):
-    """Reads an engine, so that width rules work on it as on any model.
+    """A view of an engine that lets width rules work on it as on any model.
 
     Args:
-        engine: It is read anew whenever it is asked.
-        noise_variance: Of one outcome.
-        prior_variance: The prior variance that bounds are measured in.
+        engine: The engine, which is read again at each access.
+        noise_variance: The noise variance of one outcome.
+        prior_variance: The prior variance, the unit of bounds.
     """
 
     def __init__(self, engine: RowsEngine, noise_variance: float, prior_variance: float) -> None:
@@ -161,21 +161,21 @@ class RowsEngine:
     """A rule, its rows and its random numbers.
 
     Args:
-        rule: Scores the arms, in every round that is not given another; None where only the
-            posterior is asked for.
+        rule: The rule that scores the arms in every round without a rule of its own; None if only
+            the posterior is needed.
         covariance: The prior.
         lam: The noise variance of one outcome.
-        prior_variance: What bounds on the norm are measured in.
+        prior_variance: The unit of bounds on the norm.
         seed: Of all draws.
         prior_mean: A constant, in outcome units.
 
     Attributes:
         covariance: The prior.
-        rows: Of the last round that was looked at.
-        num_observations: How many observations counted then.
+        rows: The rows of the last round that was evaluated.
+        num_observations: The number of observations that counted then.
         seed: Of all draws.
         rule_domain: The arms behind a front, for rules that depend on the domain.
-        transform: Of the model's inputs, or None.
+        transform: The transform of the model's inputs, or None.
     """
 
     rule_domain: Arms
@@ -237,7 +237,7 @@ class RowsEngine:
             round_number: From 1; widths grow with it.
             front: ``num_front``; what stands in front of the arms now.
             record: What was observed.
-            pending: What has not arrived, or None.
+            pending: The arms whose outcomes have not arrived, or None.
             draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
             rule: What is played in this round alone; the engine's own rule if omitted.
             posterior: From :meth:`posterior_of`, of the same rows, if it was asked for before.
@@ -286,7 +286,7 @@ class RowsEngine:
         Args:
             front: ``num_front``; what stands in front of the arms now.
             record: What was observed.
-            pending: What counts as known though it has not arrived, or None.
+            pending: The arms whose outcomes count as known although they have not arrived, or None.
             normal: Gives so many standard normal numbers of the round, for draws.
             draws: Whether it is drawn from, which takes a factorization of the rows.
         """
@@ -412,7 +412,7 @@ class RowsEngine:
     def _grown(self, record: Record, outcomes: Array) -> tuple[Any, Rows, Array]:
         """Add what is new to the rows that stay."""
         if record.version != self._version:
-            self._version = record.version  # relabeled outcomes leave the rows as they are
+            self._version = record.version  # relabeled outcomes do not change the rows
             if not self._growing.is_start_of(record.arms, record.fronts):
                 self._growing = GrowingRows(self.covariance, self._lam)
         growing = self._growing
@@ -517,7 +517,7 @@ def build_rows(
 
     Args:
         model: See :func:`build_rows_engine`, and so for the others.
-        rule: Scores the arms; None where only the posterior is asked for.
+        rule: The rule that scores the arms; None if only the posterior is needed.
         domain: The arms.
         num_contexts: How many columns contexts have.
         forgetting: What becomes of old outcomes.

@@ -1,12 +1,12 @@
-"""From mean, deviation and width to scores and their slopes, and the rules that score arms.
+"""Scores and their slopes from mean, deviation and width, and the rules that score arms.
 
 Drop-in acquisition functions, their closed forms and their rules on arms all compute their values
 with :func:`score`. A rule on arms takes mean and deviation from the exact posterior on a finite
 set, for one stream or for a batch of replicates; the loop on arms and the batched simulation play
 these rules.
 
-Whether two values count as equal, or a variance as 0, must not depend on the unit in which outcomes
-are counted: it is decided in prior standard deviations, from the prior mean.
+Whether two values count as equal, or a variance as 0, must not depend on the unit of the outcomes:
+it is decided in prior standard deviations, relative to the prior mean.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def along_arms(values: Tensor) -> Tensor:
 
 
 class Draw(Protocol):
-    """Gives the random numbers of a round; see :class:`RandomBlocks`."""
+    """Provides the random numbers of a round; see :class:`RandomBlocks`."""
 
     def __call__(
         self,
@@ -108,22 +108,23 @@ class Draw(Protocol):
 
 @dataclass(eq=False)
 class ArmsRound:
-    """What a rule sees when it must choose, and what it computes from that once.
+    """What a rule sees when it chooses, and quantities that are computed from that once.
 
     Attributes:
-        rule: What is played.
-        posterior: Of everything that arrived; ``batch_shape`` is the shape of the replicates.
+        rule: The rule that is played.
+        posterior: The posterior given all outcomes that have arrived; ``batch_shape`` is the shape
+            of the replicates.
         summary: The prior, for widths.
         round_number: From 1.
         largest_outcome: ``batch_shape``; the largest outcome so far, minus infinity without any.
         smallest_outcome: ``batch_shape``; likewise.
-        draw: From a purpose, a shape, a distribution and what to do with whole blocks of rounds to
-            the random numbers of this round, ``batch_shape x shape``.
+        draw: A function that maps a purpose, a shape, a distribution and an operation on whole
+            blocks of rounds to the random numbers of this round, ``batch_shape x shape``.
         pending: ``batch_shape x k`` arms whose outcomes have not arrived, or None.
-        prior_mean: The prior mean; the posterior is that of outcomes less it.
-        prior_deviation: The prior standard deviation: ties and floors are in units of it.
-        among: The arms that may be chosen, in order; None for all. Scores of others may be larger
-            than the acquisition function's values.
+        prior_mean: The prior mean, which has been subtracted from the outcomes of the posterior.
+        prior_deviation: The prior standard deviation, the unit of ties and floors.
+        among: The arms that may be chosen, in order; None for all. Scores of other arms may be
+            larger than the acquisition function's values.
     """
 
     rule: ArmsRule
@@ -147,7 +148,7 @@ class ArmsRound:
         """Return the same round with other random numbers.
 
         Args:
-            number: Which ones, from 1; 0 stands for those of the round itself.
+            number: Which ones, counted from 1; 0 means those of the round itself.
         """
         if number == 0:
             return self
@@ -209,7 +210,7 @@ DRAWS_AT_ONCE = 16
 
 
 class ArmsRule(ABC):
-    """Scores arms; the arm of the largest score is played, the first of equals."""
+    """Scores arms; the arm with the largest score is played, the first one in case of a tie."""
 
     needs_extremes: bool = False
     """Whether it looks at the largest or smallest outcome."""
@@ -244,11 +245,11 @@ class ArmsRule(ABC):
 
 
 class RoundWidth(NamedTuple):
-    """The width of a round and what it makes of the standard deviations.
+    """The width of a round and the resulting half-widths of the bounds.
 
     Attributes:
         width: A scalar or ``batch_shape``.
-        half: ``batch_shape x num_arms``; how far the bounds are from the mean.
+        half: ``batch_shape x num_arms``; the distance of the bounds from the mean.
     """
 
     width: Tensor
@@ -257,12 +258,12 @@ class RoundWidth(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class WidthArmsRule(ArmsRule):
-    """``mean + width * standard deviation``: what every upper confidence bound plays.
+    """``mean + width * standard deviation``, the rule of every upper confidence bound.
 
     Attributes:
         rule: Computes the width.
         scale: A factor on the width.
-        maximize: If False, ``-mean + width * standard deviation``.
+        maximize: If False, the score is ``-mean + width * standard deviation``.
         predictive: Whether standard deviations include the noise.
     """
 
@@ -315,9 +316,9 @@ class WidthArmsRule(ArmsRule):
 
 @dataclass(frozen=True, eq=False)
 class RandomizedArmsRule(WidthArmsRule):
-    """IRGP-UCB: each round and replicate has a width of its own draw.
+    """IRGP-UCB: the width is drawn independently for each round and replicate.
 
-    Of its rule only what censored feedback adds is computed.
+    Only the part of its rule that censored feedback adds is computed.
     """
 
     def _compute_width(self, seen: ArmsRound) -> Tensor:
@@ -335,7 +336,7 @@ class ThompsonArmsRule(ArmsRule):
     Attributes:
         rule: Computes the width.
         scale: A factor on the width.
-        maximize: If False, the least value of the draw.
+        maximize: If False, the smallest value of the draw is played.
     """
 
     rule: WidthRule
@@ -373,10 +374,11 @@ class ImprovementArmsRule(ArmsRule):
     """The logarithm of expected improvement or of the probability of improvement.
 
     Attributes:
-        is_expected: Expected improvement; otherwise the probability.
+        is_expected: Whether it is expected improvement; otherwise it is the probability of
+            improvement.
         incumbent: ``"posterior_mean"`` (best over the arms that were played) or ``"observed"``.
-        margin: By how much the incumbent is to be improved.
-        best_f: The incumbent, where it is given.
+        margin: The amount by which the incumbent must be improved.
+        best_f: The incumbent's value, if given.
         maximize: If False, the reward is minimized.
         augmented: Whether expected improvement is discounted by :func:`log_noise_discount`.
     """
@@ -438,7 +440,7 @@ class OneMomentArmsRule(ArmsRule):
 
     Attributes:
         uses_mean: Whether it is the mean.
-        maximize: If False, the negative.
+        maximize: If False, the score is negated.
     """
 
     uses_mean: bool
@@ -465,7 +467,7 @@ class ClosedFormBound:
     Args:
         posterior: A model's :class:`~botorch_bandits.models.closed_form.ClosedForm`, or that of
             replicates: points, values and gradients then have a first dimension for these.
-        width: The factor of the standard deviation; for replicates ``num_replicates x 1``.
+        width: The factor on the standard deviation; for replicates, ``num_replicates x 1``.
         sign: 1 to maximize the reward, -1 to minimize it.
     """
 
@@ -573,9 +575,10 @@ class ClosedFormImprovement:
 
     Args:
         posterior: As for :class:`ClosedFormBound`.
-        best_f: :math:`y^*`, what is to be improved, the margin included.
+        best_f: :math:`y^*`, the value to be improved, including the margin.
         sign: 1 to maximize the reward, -1 to minimize it.
-        is_expected: Expected improvement; otherwise its probability.
+        is_expected: Whether it is expected improvement; otherwise it is the probability of
+            improvement.
         noise_variance: :math:`\tau^2` of the augmented form of expected improvement.
     """
 

@@ -1,7 +1,8 @@
-"""Confidence widths that dwarf the outcomes: when that is so, and the warning that says it once.
+"""Detect confidence widths that dwarf the outcomes, and warn about them once.
 
-Such a bound is largest where the deviation is, whatever the outcomes say. A class whose bound has
-widths says in :class:`WarnsOfWideness` which ones, and how optimistic its values are.
+Such a bound is largest where the deviation is largest, regardless of the outcomes. A class whose
+bound has widths declares through :class:`WarnsOfWideness` which widths it uses and how optimistic
+its values are.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class WideConfidenceWarning(RuntimeWarning):
 
 
 FEWEST_ROWS = 10
-"""With fewer outcomes nobody knows how far they spread, and exploring is right anyway."""
+"""With fewer outcomes, their spread is unknown, and exploring is right anyway."""
 
 NUM_PROBES = 128
 """Points spread evenly over the range of the observed inputs, at which a width is looked at."""
@@ -47,7 +48,7 @@ GROWTH_BETWEEN_LOOKS = 1.5
 class _Looks:
     """Remembers at how many rows widths were looked at last, and whether that brought a warning.
 
-    An acquisition function is built anew in every round, and does not know the others: those of one
+    An acquisition function is rebuilt in every round and does not know the others: those of one
     class on models of one dimension that grow are taken for one loop.
     """
 
@@ -83,14 +84,14 @@ _looks = _Looks()
 
 
 class WideBand(NamedTuple):
-    """A band that is wider than the outcomes are apart.
+    """A confidence band that is wider than the range of the outcomes.
 
     Attributes:
-        name: Which output it is of, for the warning.
+        name: The output it belongs to, for the warning.
         width: The factor of the standard deviation.
-        half: How far it reaches to either side where nothing is known, in raw outcome units.
-        spread: By how much outcomes differ at most, likewise.
-        num_rows: How many outcomes there are.
+        half: How far the band extends to either side where nothing is known, in raw outcome units.
+        spread: The largest difference between outcomes, likewise.
+        num_rows: The number of outcomes.
         inputs: ``n x d`` observed inputs.
     """
 
@@ -191,15 +192,15 @@ def optimistic_values(
 
 
 class WarnsOfWideness:
-    """What an acquisition function has that warns if its width leaves outcomes no say.
+    """The interface of an acquisition function that warns if its width dwarfs the outcomes.
 
-    It is too large if, on a fitted model of ten rows or more, the width times the prior standard
-    deviation of an output exceeds all differences between its outcomes, and the value is largest
-    where it is most optimistic: at one of 128 points or an observed one. ``python tests/benchmarks
-    without-bounds widths`` measures how often this agrees with the choice that is made: on Branin,
-    Hartmann6 and an SVM it was said in a sixth to three quarters of the rounds with widths that
-    were too large, nearly all of them rounds of exploration, and never with a width of 2 or without
-    bounds.
+    A width is too large if, on a fitted model of ten rows or more, the width times the prior
+    standard deviation of an output exceeds all differences between its outcomes, and the value is
+    largest where it is most optimistic: at one of 128 points or an observed one.
+    ``python tests/benchmarks without-bounds widths`` measures how often this agrees with the choice
+    that is made: on Branin, Hartmann6 and an SVM, the warning was given in a sixth to three
+    quarters of the rounds with widths that were too large, nearly all of them rounds of
+    exploration, and never with a width of 2 or without bounds.
     """
 
     model: Model
@@ -225,7 +226,7 @@ class WarnsOfWideness:
     def warn_if_wide(self) -> None:
         """Warn if the width is so large that outcomes have no say in the choice.
 
-        The posterior is asked once while the rows grow by half.
+        The posterior is evaluated once while the number of rows grows by half.
 
         Warns:
             WideConfidenceWarning: If it is; once while the model grows.
