@@ -86,7 +86,7 @@ def output_rules(name: str, num_outputs: int, options: Mapping[str, Any]) -> tup
     then hold for all multipliers, and in all rounds, at once.
 
     Args:
-        name: The acquisition class, for errors.
+        name: The name of the acquisition class, for error messages.
         num_outputs: The reward's and the constraints'.
         options: Constructor arguments, at least those of :func:`kernelized_rule`.
     """
@@ -110,7 +110,7 @@ def check_lagrangian_options(name: str, options: Mapping[str, Any]) -> None:
     ``multipliers`` may be missing: in a loop the rule in use gives them.
 
     Args:
-        name: The acquisition class, for errors.
+        name: The name of the acquisition class, for error messages.
         options: All constructor arguments.
     """
     check_scale(options["scale"])
@@ -142,7 +142,7 @@ def check_maximizes(name: str, options: Mapping[str, Any]) -> None:
     """Raise if the reward is to be minimized in a loop, whose bounds on regret are for maximizing.
 
     Args:
-        name: The acquisition class, for errors.
+        name: The name of the acquisition class, for error messages.
         options: Constructor arguments.
 
     Raises:
@@ -159,7 +159,7 @@ class OutputWidths:
     """The widths of the outputs of a model, each from its own prior.
 
     Args:
-        name: The acquisition class, for errors.
+        name: The name of the acquisition class, for error messages.
         model: The model without pending points.
         num_outputs: The number of outputs after the transform.
         posterior_transform: The user's transform, if any; the prior can be read through

@@ -1,4 +1,4 @@
-"""Confidence: widths, information gain and what they promise. Numbers only, no loop."""
+"""Confidence widths, information gain and guarantees, as numbers only and without a loop."""
 
 from botorch_bandits.confidence.bounds_diagnosis import BoundsDiagnosis, diagnose_bounds
 from botorch_bandits.confidence.candidates import (

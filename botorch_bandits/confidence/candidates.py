@@ -1,11 +1,13 @@
-r"""Several priors, one of which is right: their evidence, which survive, and what that proves.
+r"""Several priors, one of which is true: their evidence, the survivors, and what that proves.
 
 The reward is a draw from ONE of the priors :math:`\theta` of a list with weights
-:math:`w_\theta > 0` that sum to 1. Nobody knows which. List and weights are fixed before the data.
+:math:`w_\theta > 0` that sum to 1. Which one is unknown. The list and the weights are fixed before
+the data.
 
 **Evidence.** Given the outcomes before it, the density of an outcome under a prior is
-:math:`N(y_t; \mu_\theta(x_t), \sigma_\theta^2(x_t) + \lambda_\theta)`, whatever rule chose
-:math:`x_t`. The product of these densities is the marginal likelihood :math:`p_\theta(D_t)`, and
+:math:`N(y_t; \mu_\theta(x_t), \sigma_\theta^2(x_t) + \lambda_\theta)`, regardless of the rule that
+chose :math:`x_t`. The product of these densities is the marginal likelihood :math:`p_\theta(D_t)`,
+and
 
 .. math::
    \ln e_t(\theta) = \ln Z_t - \ln p_\theta(D_t), \qquad
@@ -20,32 +22,33 @@ definition :math:`e_t = e_{t-1} \, q_t(y_t) / p_\theta(y_t | x_t, D_{t-1})`. If 
 the true prior, :math:`y_t` has the density in the denominator, given the past and :math:`x_t`, so
 that the expectation of the ratio is :math:`\int q_t(y) \, dy = 1`. Stop at the first
 :math:`t \le n` with :math:`e_t \ge 1 / \delta`, or at :math:`n` if there is none: the expectation
-of what is held then is 1, and by Markov's inequality it is :math:`1 / \delta` or more with
-probability :math:`\delta` at most. Let :math:`n` grow. :math:`\square`
+of the stopped value is 1, and by Markov's inequality it is :math:`1 / \delta` or more with
+probability at most :math:`\delta`. Let :math:`n` grow. :math:`\square`
 
 **Survivors** at level :math:`\delta_1` are the priors with :math:`e_s(\theta) < 1 / \delta_1` for
-ALL :math:`s \le t`. The true prior is ever thrown out with probability :math:`\delta_1` at most,
-however long the list is: there is one true prior, so nothing is added up over the list. The mixture
-keeps every prior for ever, those that were thrown out, too: leaving one out and dividing by the sum
-of the other weights would be another process, and no martingale.
+ALL :math:`s \le t`. The true prior is ever discarded with probability at most :math:`\delta_1`,
+regardless of the length of the list: there is only one true prior, so no union bound over the list
+is needed. The mixture keeps every prior forever, including those that were discarded: leaving one
+out and renormalizing the other weights would be a different process and not a martingale.
 
 **Bounds.** The band of the true prior, of width :math:`w_t` at level :math:`\delta_2` (Theorem 1 or
-2 of Srinivas et al.), holds in all rounds with probability :math:`1 - \delta_2`. Where both events
-hold, which has probability :math:`1 - \delta_1 - \delta_2` at least, the true prior is among the
+2 of Srinivas et al.), holds in all rounds with probability :math:`1 - \delta_2`. When both events
+hold, which has probability at least :math:`1 - \delta_1 - \delta_2`, the true prior is among the
 survivors :math:`S`, so that
 
 .. math::
    \min_{\theta \in S} \mu_\theta - w_t \sigma_\theta \le f \le
    \max_{\theta \in S} \mu_\theta + w_t \sigma_\theta
 
-wherever its band holds. The width has no term for the length of the list, because only the true
-prior's band must hold. This is how hyperparameters can be learned from the same data that the
-bounds are for. The true prior must be ON the list: between its entries nothing is proved.
+wherever its band holds. The width has no term for the length of the list, because only the band of
+the true prior must hold. This is how hyperparameters can be learned from the same data that the
+bounds are for. The true prior must be ON the list: nothing is proved for priors between its
+entries.
 
-**What is assumed**, beside that: given the past, :math:`x_t`, contexts, delays and the order of
-arrival say nothing more of the reward function or the noise; outcomes count one at a time, in the
-order in which they arrive, each against the prediction from the outcomes that arrived before it,
-and never from made-up rows.
+**Further assumptions:** given the past, :math:`x_t`, contexts, delays and the order of arrival
+carry no further information about the reward function or the noise; outcomes count one at a time,
+in the order in which they arrive, each against the prediction from the outcomes that arrived before
+it, and never from pseudo-observations.
 
 Sources: Ville 1939 for the inequality; Srinivas, Krause, Kakade and Seeger 2010 for the widths;
 Wasserman, Ramdas and Balakrishnan 2020 for inference by ratios of predictive densities.
@@ -105,16 +108,16 @@ def log_densities(
 
 @dataclass(frozen=True)
 class CandidateStatus:
-    """What the outcomes say of one prior on a list.
+    """What the outcomes say about one prior on a list.
 
     Attributes:
-        name: What the prior is called.
+        name: The name of the prior.
         weight: Its weight before the data.
         log_evidence: ``ln e_t``: how much better the whole list predicted than this prior, in nats.
-        largest_log_evidence: The largest of them so far; it decides.
+        largest_log_evidence: The largest value so far, which decides whether the prior survives.
         posterior_weight: Its probability given the outcomes, if the prior were drawn by weight.
-        survives: Whether it was never thrown out.
-        thrown_out_after: After how many outcomes it was thrown out; None if it survives.
+        survives: Whether it has never been discarded.
+        thrown_out_after: The number of outcomes after which it was discarded; None if it survives.
     """
 
     name: str
@@ -128,15 +131,16 @@ class CandidateStatus:
 
 @dataclass(frozen=True)
 class EvidenceTable:
-    """What the outcomes say of each prior on a list; ``print`` shows it.
+    """What the outcomes say about each prior on a list; ``print`` shows it.
 
     Attributes:
         rows: One a prior, in the order of the list.
         level: The survivors' level.
-        num_outcomes: How many outcomes were counted.
-        refuted_after: After how many the last prior was thrown out; None if some survive.
+        num_outcomes: The number of outcomes that were counted.
+        refuted_after: The number of outcomes after which the last prior was discarded; None if some
+            survive.
         path: ``num_outcomes x num_candidates``; the log evidence after each outcome, for plots.
-        outcome_name: What the priors are of, such as ``"reward"`` or ``"cost"``.
+        outcome_name: The outcome that the priors describe, such as ``"reward"`` or ``"cost"``.
     """
 
     rows: tuple[CandidateStatus, ...]
@@ -211,11 +215,11 @@ class CandidateEvidence:
 
     Args:
         weights: One positive weight a prior; they are divided by their sum.
-        names: What the priors are called; numbers if omitted.
+        names: The names of the priors; numbers if omitted.
 
     Raises:
-        ValueError: If there is no prior, a weight is not positive and finite, or there are not as
-            many names as weights.
+        ValueError: If there is no prior, a weight is not positive and finite, or the numbers of
+            names and weights differ.
 
     Example:
         >>> evidence = CandidateEvidence([1.0, 1.0], names=["short", "long"])
@@ -359,7 +363,7 @@ class CandidateEvidence:
         self.num_outcomes = count
 
     def copied(self) -> CandidateEvidence:
-        """Return a copy; updating one of the two leaves the other as it is."""
+        """Return a copy; updating one of the two does not change the other."""
         new = copy.copy(self)
         new._path = self._path[: self.num_outcomes].copy()
         new._refuted_after = dict(self._refuted_after)
@@ -430,7 +434,7 @@ class CandidateEvidence:
         return survivors if survivors.any() else np.ones_like(survivors)
 
     def refuted_message(self, level: float) -> str:
-        """Return what is said of a list of which no prior survives.
+        """Return the message for a list without a surviving prior.
 
         Args:
             level: See :meth:`survivors`.

@@ -1,8 +1,8 @@
 r"""The Gaussian-process model of the bandit literature as a BoTorch model, its recipe and builder.
 
-:class:`BanditGP` is the model. :class:`BanditGPRecipe` holds all its settings but the data: a loop
-has a :class:`ModelBuilder` made from it, which builds the model anew whenever data arrive, row by
-row where that gives the same model to the last bit, and refits hyperparameters when that is due.
+:class:`BanditGP` is the model. :class:`BanditGPRecipe` holds all its settings except the data. A
+loop creates a :class:`ModelBuilder` from it, which rebuilds the model whenever data arrive, row by
+row where that gives the same model to the last bit, and refits the hyperparameters when due.
 
 Prior mean 0, kernel ``k`` and regularization ``lam`` (the modeled noise variance):
 
@@ -10,7 +10,7 @@ Prior mean 0, kernel ``k`` and regularization ``lam`` (the modeled noise varianc
    \mu_t(x) = k_t(x)^\top (K_t + \lambda I)^{-1} y, \qquad
    \sigma_t^2(x) = k(x, x) - k_t(x)^\top (K_t + \lambda I)^{-1} k_t(x)
 
-A constant prior mean ``m`` is a shift: ``y - m`` takes the place of ``y`` and ``m`` is added to the
+A constant prior mean ``m`` is a shift: ``y`` is replaced by ``y - m``, and ``m`` is added to the
 posterior mean.
 
 Source: Srinivas et al. 2010, section 2; Chowdhury and Gopalan 2017, section 3.
@@ -87,33 +87,34 @@ from botorch_bandits.random_streams import derive_seed, seeded_globally
 class BanditGP(DataViews):
     r"""Exact Gaussian process with a given kernel, noise variance and constant prior mean.
 
-    Hyperparameters are fixed (their parameters are frozen) unless ``learn_hyperparameters`` is
-    set; the theorems need them fixed. Without data (``n = 0``) the model is the prior. Outcomes
-    are never transformed: rewards, bounds and widths share the user's units.
+    The hyperparameters are fixed (their parameters are frozen) unless ``learn_hyperparameters`` is
+    set; the theorems require them to be fixed. Without data (``n = 0``), the model is the prior.
+    Outcomes are never transformed: rewards, bounds and widths share the user's units.
 
     Args:
         train_X: ``batch_shape x n x d`` inputs, float64; ``n`` may be 0.
-        train_Y: ``batch_shape x n x m`` outcomes, float64. The outputs are independent and
-            share kernel and noise unless these have a batch shape.
-        kernel: Any GPyTorch kernel. It is copied, so later changes to it do not reach the model.
+        train_Y: ``batch_shape x n x m`` outcomes, float64. The outputs are independent and share
+            the kernel and the noise unless these have a batch shape.
+        kernel: Any GPyTorch kernel. It is copied, so later changes to it do not affect the model.
         noise: The modeled noise variance ``lam``, a VARIANCE in squared outcome units; above 1e-10
             times the kernel's output scale.
-        learn_hyperparameters: Leave the kernel's and the noise's parameters free for
+        learn_hyperparameters: Whether to leave the parameters of kernel and noise free for
             ``fit_gpytorch_mll``.
-        input_transform: Applied to inputs before the kernel, as in ``SingleTaskGP``. Copied.
-        repeats: ``batch_shape x n``, float64, for one output: each row of ``train_Y`` is the mean
-            of so many observations, each with the noise variance ``noise``. Fractions are weights:
-            a row's noise variance is ``noise / repeats``.
-        within_sum_of_squares: Of those observations, the sum of squared deviations from their row's
-            mean; the marginal likelihood needs it.
+        input_transform: A transform applied to inputs before the kernel, as in ``SingleTaskGP``. It
+            is copied.
+        repeats: ``batch_shape x n``, float64, for one output: the number of observations whose mean
+            each row of ``train_Y`` is, each with the noise variance ``noise``. Fractions act as
+            weights: a row's noise variance is ``noise / repeats``.
+        within_sum_of_squares: The sum of squared deviations of those observations from the mean of
+            their row, which the marginal likelihood needs.
         prior_mean: A constant, in outcome units. It is never learned. Bounds on the norm are then
-            bounds for the reward less this constant; widths do not change.
+            bounds for the reward minus this constant; widths do not change.
 
     Raises:
         TypeError: If a tensor is not float64 or ``kernel`` is not a GPyTorch kernel.
         ValueError: If shapes disagree, an entry is not finite, ``noise`` is not positive or too
-            small for the kernel's output scale, or there are no rows but ``input_transform`` learns
-            from them.
+            small for the kernel's output scale, or ``input_transform`` learns from the rows but
+            there are none.
 
     Example:
         >>> from gpytorch.kernels import RBFKernel
@@ -217,7 +218,7 @@ class BanditGP(DataViews):
             prior_mean: A constant, never learned.
 
         Raises:
-            TypeError: If a number is not one.
+            TypeError: If a numeric argument is not a number.
             ValueError: If a number is infeasible, or ``noise`` too small for the kernel.
 
         Example:
@@ -245,7 +246,7 @@ class BanditGP(DataViews):
         names: Sequence[str] | None = None,
         num_skipped: int = 0,
     ) -> CandidatesRecipe:
-        """Return the recipe of a list of priors, one of which is right; nobody knows which.
+        """Return the recipe of a list of priors, one of which is right, without knowing which.
 
         The outcomes say which predict worst: those are thrown out, and a theorem covers what is
         left; see :class:`~botorch_bandits.CandidatesUpperConfidenceBound`. List and
@@ -299,7 +300,7 @@ class BanditGP(DataViews):
         return super().__call__(*args, **kwargs)
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> Model:
-        """Return a new model with the rows ``(X, Y)`` added; this one is left as it was.
+        """Return a new model with the rows ``(X, Y)`` added; this model is not changed.
 
         Plain rows (``n' x d`` and ``n' x 1``) cost ``n^2`` operations each with a kernel whose
         closed form is known. The new model has hyperparameters of its own, equal to these.
@@ -366,7 +367,8 @@ class BanditGP(DataViews):
             idcs: Which outputs, from 0, each once and in the order in which they are wanted.
 
         Raises:
-            ValueError: If there is none, one twice, or one that the model does not have.
+            ValueError: If the list is empty, has duplicates, or has an output that the model does
+            not have.
         """
         if not idcs or len(set(idcs)) < len(idcs) or not set(idcs) <= set(range(self.num_outputs)):
             raise ValueError(
@@ -491,27 +493,27 @@ class BanditGP(DataViews):
 
 @dataclass(frozen=True, eq=False)
 class BanditGPRecipe:
-    """Everything a :class:`BanditGP` needs but its data: comparable, and safe to share.
+    """Everything that a :class:`BanditGP` needs except its data: comparable, and safe to share.
 
     Two recipes are equal if they build equal models. Kernels are compared by class, parameters and
     values at fixed probe points, because two GPyTorch kernels can differ while their printed forms
     do not.
 
-    Made by :meth:`BanditGP.with_kernel`; calling it with data builds the model.
+    :meth:`BanditGP.with_kernel` creates recipes; calling one with data builds the model.
 
     Attributes:
         model_class: The class to build.
         kernel: The kernel with its starting parameters, float64.
         noise: The modeled noise variance, or its starting value.
-        refit_every: Rows between refits of the hyperparameters; None for never.
+        refit_every: The number of rows between refits of the hyperparameters; None for never.
         input_transform: Applied to inputs before the kernel.
         prior_mean: A constant, never learned.
 
-    The kernel and the input transform are copied, so later changes to those that were passed do
-    not reach the recipe.
+    The kernel and the input transform are copied, so later changes to the originals do not affect
+    the recipe.
 
     Raises:
-        TypeError: If a number is not one.
+        TypeError: If a numeric argument is not a number.
         ValueError: If a number is infeasible.
     """
 
@@ -612,14 +614,14 @@ class BanditGPRecipe:
 
 @dataclass(frozen=True, eq=False)
 class BuiltModel:
-    """A model and what it was built from.
+    """A model and the data and settings from which it was built.
 
     Attributes:
         X: ``n x d``.
         Y: ``n x m``.
-        kernel: Where its hyperparameters came from; the same object means the same ones.
+        kernel: The source of its hyperparameters; the same object means the same values.
         model: The model.
-        parameters: Copies of its parameters as they were built.
+        parameters: Copies of its parameters at construction.
     """
 
     X: Tensor
@@ -678,7 +680,7 @@ class BuiltModel:
 
 
 def keeps_rows_apart(transform: InputTransform | None) -> bool:
-    """Whether a transformed row is the same, to the last bit, whatever the other rows are."""
+    """Whether a transformed row is the same, to the last bit, regardless of the other rows."""
     return transform is None or (type(transform) is Normalize and not learns_input_scale(transform))
 
 
@@ -687,19 +689,19 @@ class RefitWarning(RuntimeWarning):
 
 
 class ModelBuilder:
-    """Builds models from rows, continues the last one and remembers its refits.
+    """Builds models from rows, extends the last model and remembers its refits.
 
     Args:
-        model_class: What builds a model from inputs, outcomes, ``kernel=``, ``noise=`` and, for
-            rows that are means, ``repeats=`` and ``within_sum_of_squares=``.
-        kernel: With its starting hyperparameters.
+        model_class: A callable that builds a model from inputs, outcomes, ``kernel=``, ``noise=``
+            and, for rows that are means, ``repeats=`` and ``within_sum_of_squares=``.
+        kernel: The kernel with its starting hyperparameters.
         noise: The noise variance, or its starting value.
-        refit_every: Rows between refits of the hyperparameters; None for never.
-        input_transform: What ``model_class`` applies to inputs.
-        seed: Seeds what a fit may draw when it retries.
-        collapses: Make one row of all observations of an input, for one output.
-        separates_outputs: Build one model for each output where there are several; ``"together"``
-            if they are to be drawn as one model.
+        refit_every: The number of rows between refits of the hyperparameters; None for never.
+        input_transform: The transform that ``model_class`` applies to inputs.
+        seed: The seed of the random numbers that a fit may draw when it retries.
+        collapses: Whether to merge all observations of an input into one row, for one output.
+        separates_outputs: Whether to build one model for each of several outputs; ``"together"`` if
+            they are to be drawn as one model.
     """
 
     def __init__(

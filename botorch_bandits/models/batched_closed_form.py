@@ -1,8 +1,8 @@
-r"""Posteriors of independent replicates in closed form, each with data of its own.
+r"""Posteriors of independent replicates in closed form, each with its own data.
 
 All share a stationary kernel, a noise level and the number of rows; the formulas are those of
-``closed_form.py``. One row more in each of ``B`` replicates gives a new row of each inverse
-Cholesky factor, new weights and new information gain from what is there already:
+``closed_form.py``. One more row in each of ``B`` replicates yields a new row of each inverse
+Cholesky factor, new weights and a new information gain from the existing ones:
 
 .. math::
    \ell = L^{-1} k, \qquad s^2 = k_0 + \lambda - \|\ell\|^2, \qquad
@@ -35,14 +35,14 @@ FIRST_CAPACITY = 16
 
 
 class BatchedClosedForm:
-    """What is known of each replicate's reward function; :meth:`append` changes it.
+    """The posterior of each replicate's reward function; :meth:`append` changes it.
 
     Args:
-        kernel: Of all replicates.
+        kernel: The kernel of all replicates.
         noise: The noise variance ``lam``.
         num_replicates: ``B``.
-        center: ``d``, a point amid the inputs: distances from it lose few digits. Its dtype and
-            device are those of the posterior.
+        center: ``d``, a point in the middle of the inputs, so that distances from it lose few
+            digits. Its dtype and device are those of the posterior.
         prior_mean: The same at all points.
     """
 
@@ -229,10 +229,10 @@ class BatchedClosedForm:
 
 
 class ReplicatesPriorSummary(RunningPriorSummary):
-    """Reads the posteriors of replicates on a box.
+    """A summary of the posteriors of replicates on a box.
 
     Args:
-        posterior: Of all replicates; the prior variance is that of its kernel.
+        posterior: The posterior of all replicates; the prior variance is that of its kernel.
     """
 
     def __init__(self, posterior: BatchedClosedForm) -> None:

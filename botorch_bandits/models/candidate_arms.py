@@ -1,8 +1,8 @@
 """A list of priors on a finite set of arms: every group of entries is a batch index of the engine.
 
 The arithmetic is that of :mod:`botorch_bandits.models.arms`, where a batch index is a replicate
-with outcomes of its own; here it is a group of entries with a prior of its own. Entries that differ
-in their output scale alone are one group; see :mod:`botorch_bandits.models.candidates`.
+with its own outcomes; here it is a group of entries with its own prior. Entries that differ only in
+their output scale form one group; see :mod:`botorch_bandits.models.candidates`.
 """
 
 from __future__ import annotations
@@ -76,11 +76,12 @@ class CandidateArms(ArmsFactor):
     Args:
         recipe: The list.
         choices: ``num_arms x d`` points, float64.
-        priors: Of the same list on the same arms, to be shared; they are computed if omitted.
+        priors: The priors of the same list on the same arms, to be shared; they are computed if
+            omitted.
 
     Attributes:
         recipe: The list.
-        evidence: What the outcomes say of each prior.
+        evidence: What the outcomes say about each prior.
         domain: The arms.
         priors: The covariances under each prior.
 
@@ -182,7 +183,7 @@ class CandidateArms(ArmsFactor):
             self.observe(arm, outcome)
 
     def variances_given(self, pending: Sequence[int] | Tensor) -> Tensor:
-        """Return the variances if some arms were observed once more, whatever the outcomes.
+        """Return the variances if some arms were observed once more; the outcomes do not matter.
 
         Args:
             pending: Arm numbers, repeats allowed.
@@ -213,7 +214,7 @@ class CandidateArms(ArmsFactor):
             widths: The width of each entry's band, or one for all.
             in_force: The entries whose bands count, such as the survivors.
             pending: Arms that count as known at their posterior means. What comes with them is no
-                bound, for the outcomes have not arrived.
+                bound, because the outcomes have not arrived.
 
         Returns:
             ``num_arms`` each.

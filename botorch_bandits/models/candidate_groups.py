@@ -1,7 +1,7 @@
-"""Entries of a list of priors in groups that share a factor, and what follows from their moments.
+"""Groups of entries of a list of priors that share a factor, and what follows from their moments.
 
-Entries with one kernel up to the output scale, one noise ratio and one prior mean are one group:
-their means agree and their variances are multiples of each other.
+Entries with the same kernel up to the output scale, the same noise ratio and the same prior mean
+form one group: their means agree and their variances are multiples of each other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from botorch_bandits.models.kernels import StationaryKernel, fingerprint_kernel
 
 
 class Prior(Protocol):
-    """What an entry of a list has, as :class:`~botorch_bandits.BanditGPRecipe` has it."""
+    """The attributes of an entry of a list, as in :class:`~botorch_bandits.BanditGPRecipe`."""
 
     @property
     def kernel(self) -> Kernel:
@@ -54,7 +54,7 @@ def split_scale(kernel: Kernel) -> tuple[Kernel, float]:
 
 
 class CandidateGroups:
-    """Entries of a list in groups that share a factor: kernel, noise ratio and prior mean agree.
+    """Groups of entries of a list that share a factor: kernel, noise ratio and prior mean agree.
 
     Args:
         priors: The entries.

@@ -1,10 +1,10 @@
-r"""A list of priors in place of one: their posteriors, their evidence, and an ensemble for BoTorch.
+r"""A list of priors instead of one: their posteriors, their evidence, and an ensemble for BoTorch.
 
 The reward is a draw from one of the priors on a list; see
-:mod:`botorch_bandits.confidence.candidates` for what is proved of such lists. Two forms of the same
-thing are here:
+:mod:`botorch_bandits.confidence.candidates` for what is proved about such lists. There are two
+forms:
 
-* :class:`CandidatesModel`, on any inputs, a BoTorch model: an ensemble,
+* :class:`CandidatesModel`, a BoTorch ensemble on any inputs,
 * :class:`~botorch_bandits.models.candidate_arms.CandidateArms`, on a finite set of arms, where each
   group of entries is a batch index of the engine.
 
@@ -14,11 +14,11 @@ thing are here:
    \mu(x) = m + k_1(x)^\top (K_1 + \lambda I)^{-1} (y - m), \qquad
    \sigma^2(x) = s \, \bigl( k_1(x, x) - k_1(x)^\top (K_1 + \lambda I)^{-1} k_1(x) \bigr),
 
-so that entries of the list with one kernel :math:`k_1`, one noise ratio :math:`\lambda` and one
-prior mean :math:`m` share a factor, whatever their scales :math:`s`.
+so that entries of the list with the same kernel :math:`k_1`, noise ratio :math:`\lambda` and prior
+mean :math:`m` share a factor, regardless of their scales :math:`s`.
 
-**The evidence** counts one outcome at a time, in the order of the rows, each against what the rows
-before it predicted.
+**The evidence** counts one outcome at a time, in the order of the rows, each against the prediction
+from the rows before it.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class OwnModel:
         noise: Its noise variance.
         prior_mean: Its prior mean.
         input_transform: Its input transform.
-        learned: What was, or could have been, learned from the same data, in words.
+        learned: A description of what was, or could have been, learned from the same data.
     """
 
     model: Model
@@ -155,19 +155,19 @@ class OwnModel:
 class CandidatesRecipe:
     """A list of priors and their weights; calling it with data builds the model.
 
-    Made by :meth:`BanditGP.with_candidates`. Two recipes are equal if they build equal models.
+    :meth:`BanditGP.with_candidates` creates it. Two recipes are equal if they build equal models.
 
     Attributes:
         candidates: The priors, without refits, all with the same input transform.
         weights: One positive weight each; they are divided by their sum.
-        names: What the priors are called in tables.
-        num_skipped: How many first outcomes the evidence leaves out, because the list or its
-            weights were chosen by them. They stay in every posterior.
+        names: The names of the priors in tables.
+        num_skipped: How many of the first outcomes the evidence leaves out because the list or its
+            weights were chosen based on them. They remain in every posterior.
 
     Raises:
-        TypeError: If an entry is no recipe.
+        TypeError: If an entry is not a recipe.
         ValueError: If the list is empty, an entry refits, input transforms differ or learn from
-            data, or weights and names do not go with the entries.
+            data, or weights or names do not match the entries.
     """
 
     candidates: tuple[Any, ...]
@@ -317,10 +317,10 @@ def _distinct(names: list[str]) -> tuple[str, ...]:
 class CandidatesModel(Model):
     """The posteriors of a list of priors, as a BoTorch ensemble.
 
-    What BoTorch's own acquisition functions see are :data:`NUM_MEMBERS` members of equal weight:
-    BoTorch averages over the members of an ensemble with equal weights, so an entry is there as
-    many times as its posterior weight says, rounded to a multiple of 1/64. The package's own
-    acquisition functions use the weights as they are.
+    BoTorch's own acquisition functions see :data:`NUM_MEMBERS` members of equal weight: BoTorch
+    averages over the members of an ensemble with equal weights, so each entry is repeated in
+    proportion to its posterior weight, rounded to a multiple of 1/64. The acquisition functions of
+    this package use the exact weights.
 
     Args:
         recipe: The list.
@@ -329,13 +329,13 @@ class CandidatesModel(Model):
 
     Attributes:
         recipe: The list.
-        evidence: What the outcomes say of each prior.
+        evidence: What the outcomes say about each prior.
         train_inputs: The raw inputs, in a tuple as in BoTorch.
         train_targets: ``n`` outcomes.
 
     Raises:
         TypeError: If a tensor is not float64.
-        ValueError: If shapes do not fit, an entry is not finite or a covariance cannot be
+        ValueError: If shapes do not match, an entry is not finite or a covariance cannot be
             factorized.
 
     Example:
@@ -476,7 +476,7 @@ class CandidatesModel(Model):
     def group_moments_one_by_one(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the moments of each group at each point given the points before it.
 
-        Means stay as they are, as with :meth:`hallucinated`.
+        Means are unchanged, as with :meth:`hallucinated`.
 
         Args:
             X: ``... x q x d`` raw points.
@@ -642,7 +642,7 @@ class CandidatesModel(Model):
     def hallucinated(self, X: Tensor) -> CandidatesModel:
         """Return a new model in which pending points have their posterior means as outcomes.
 
-        Means stay as they are and variances shrink, under each prior. The evidence does not change:
+        Under each prior, means are unchanged and variances shrink. The evidence does not change:
         nothing arrived.
 
         Args:
@@ -741,10 +741,10 @@ ROWS_AT_ONCE = 64
 
 
 class CandidatesBuilder:
-    """Builds models of rows that become more: from the last one, where its rows come first.
+    """Builds models from a growing set of rows, extending the last model if its rows come first.
 
-    What it returns is a function of the rows alone, to the last bit, whatever it built before: a
-    loop that is built again from its history goes on as it would have.
+    The result is a function of the rows alone, to the last bit, regardless of what was built
+    before: a loop rebuilt from its history continues exactly as the original would have.
 
     Args:
         recipe: The list of priors.

@@ -1,13 +1,13 @@
-"""How a model takes censored feedback: pending queries become rows at the known minimum.
+"""How a model handles censored feedback: pending queries become rows at the known minimum.
 
-What :class:`~botorch_bandits.CensoredUpperConfidenceBound` and
-:class:`~botorch_bandits.CensoredThompsonSampling` make of a user's model: the pseudo-values, the
-rows, the sum of deviations that enters the width, and a warning where the posterior rings. The
+This module contains what :class:`~botorch_bandits.CensoredUpperConfidenceBound` and
+:class:`~botorch_bandits.CensoredThompsonSampling` do with a user's model: the pseudo-values, the
+rows, the sum of deviations that enters the width, and a warning when the posterior rings. The
 options that they share with the loop are in :mod:`botorch_bandits.confidence.censored`.
 
-A model with little noise must pass through every pseudo-value. Where neighboring outcomes are
-high, it dives to the minimum and overshoots on the other side: its maximum rises because of values
-that nobody observed, and the next query is drawn there. :mod:`papers.ringing` measures it.
+A model with little noise must pass through every pseudo-value. If neighboring outcomes are high, it
+drops to the minimum and overshoots on the other side: its maximum rises because of values that were
+never observed, and the next query is drawn there. :mod:`papers.ringing` measures it.
 
 Source: Verma, Dai and Low, *Bayesian optimization under stochastic delayed feedback*, ICML 2022.
 """
@@ -55,7 +55,7 @@ from botorch_bandits.models.moments import has_moments, variances_of_outputs
 from botorch_bandits.models.pending import shape_of_batch
 
 STEPS = (0.0625, 0.125, 0.25, 0.5)
-"""Steps from a pending point, as shares of the range of all known points in that dimension."""
+"""Steps from a pending point, as fractions of the range of all known points in that dimension."""
 
 NUM_SPREAD = 1024
 """Points spread evenly over the range of all known points."""
@@ -173,13 +173,14 @@ to prior standard deviation and minimum."""
 
 @dataclass(frozen=True)
 class DropInCensoring(Censoring):
-    """How a drop-in fills pending queries in; see :class:`CensoredUpperConfidenceBound`.
+    """How a drop-in fills in pending queries; see :class:`CensoredUpperConfidenceBound`.
 
     Attributes:
-        pseudo_noise: Added to the noise variance of pseudo-rows.
-        units: Of ``pseudo_noise``: ``"outcome"`` (squared) or ``"prior"`` (prior variances).
-        ringing_tolerance: The relative rise of the maximum from which on to warn; None: never.
-        noise_bound: ``R`` in outcome units, one number or one an output; None if it is not stated.
+        pseudo_noise: A number added to the noise variance of pseudo-rows.
+        units: The units of ``pseudo_noise``: ``"outcome"`` (squared) or ``"prior"`` (prior
+            variances).
+        ringing_tolerance: The relative rise of the maximum above which to warn; None for never.
+        noise_bound: ``R`` in outcome units, one number or one an output; None if it is not known.
     """
 
     noise_bound: float | tuple[float, ...] | None = None
@@ -333,7 +334,7 @@ class DropInCensoring(Censoring):
         values: Sequence[float] | Tensor,
         with_noise: bool = True,
     ) -> Model:
-        """Return the model with pending rows at their pseudo-values; ``model`` stays as it is.
+        """Return the model with pending rows at their pseudo-values; ``model`` is not changed.
 
         Args:
             model: The user's.

@@ -1,9 +1,9 @@
-"""What a model was given, and how each kind of BoTorch model takes pseudo-observations.
+"""The data of a model, and how each kind of BoTorch model is conditioned on pseudo-observations.
 
-Pending queries become rows at a minimum or at the posterior mean by conditioning, and BoTorch's
-models differ in the units, shapes and transforms that they expect then. This file is the only one
-that depends on these differences. The user's model is never changed: conditioning returns a new
-model with the same hyperparameters and outcome statistics.
+Conditioning turns pending queries into rows at a minimum or at the posterior mean, and BoTorch's
+models differ in the units, shapes and transforms that they expect. Only this module depends on
+these differences. The user's model is never changed: conditioning returns a new model with the same
+hyperparameters and outcome statistics.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def check_transformable(name: str, model: Model, values: Sequence[float]) -> Non
 def condition(
     model: Model, X: Tensor, Y: Tensor, extra_noise: float = 0.0, noise_unit: str = "outcome"
 ) -> Model:
-    """Return ``model`` conditioned on outcomes ``Y`` at ``X``; ``model`` is left as it was.
+    """Return ``model`` conditioned on outcomes ``Y`` at ``X``; ``model`` is not changed.
 
     Hyperparameters and the statistics of outcome transforms stay those of the model: they never
     see the pseudo-observations. Under fixed noise levels the new rows get the rows' mean level.
@@ -207,8 +207,8 @@ def condition(
 def hallucinate(model: Model, X: Tensor) -> Model:
     """Return ``model`` conditioned on its own posterior mean at ``X``.
 
-    The posterior mean stays as it is and the posterior variance shrinks as if the outcomes at
-    ``X`` were known: GP-BUCB's way with pending points (Desautels, Krause and Burdick 2014).
+    The posterior mean is unchanged and the posterior variance shrinks as if the outcomes at ``X``
+    were known: GP-BUCB's way with pending points (Desautels, Krause and Burdick 2014).
 
     An exact Gaussian process takes ``X`` as new rows, with the noise of its likelihood, or the mean
     of ``train_Yvar``. Of every other model the joint posterior with ``X`` is conditioned instead,
@@ -266,7 +266,7 @@ def _mean_noise(model: ExactGP, Y: Tensor) -> Tensor:
 
 
 def _add_noise(model: ExactGP, num_rows: int, extra_noise: float, noise_unit: str) -> None:
-    """Give the last rows of a model, which nobody else holds, more noise than the others."""
+    """Give the last rows of a model that is not shared more noise than the others."""
     if noise_unit == "prior":
         with torch.no_grad():
             extra = extra_noise * prior_variance_of(model.covar_module, model.train_inputs[0])

@@ -1,16 +1,17 @@
 """Models of Gaussian-process bandits that forget, built from the settings of a loop.
 
-All are ordinary :class:`~botorch_bandits.BanditGP`: rows are left out, have weights, or have the
-round as a further input. With weights a model is built afresh in every round, at the cost of one
-factorization; with a time-varying kernel it grows row by row. Where the kernel has no closed form,
-GPyTorch, as BoTorch sets it, solves from 4096 rows on by conjugate gradients, which keep fewer
-digits. The settings, with their sources, are in :mod:`botorch_bandits.forgetting`.
+All are ordinary :class:`~botorch_bandits.BanditGP` models: rows are left out, have weights, or have
+the round as an additional input. With weights, a model is rebuilt in every round, at the cost of
+one factorization; with a time-varying kernel, it grows row by row. Where the kernel has no closed
+form, GPyTorch, as BoTorch sets it, solves from 4096 rows on by conjugate gradients, which keep
+fewer digits. The settings, with their sources, are in :mod:`botorch_bandits.forgetting`.
 
 **Windows.** In every 32nd round, by the round at which a window begins, the rows from there on are
-factorized. Until the next such round they grow row by row, and the model of a round is theirs
-without the first rows, those that have left (:mod:`botorch_bandits.models.row_deletion`): ``n^2``
-operations a row. So a model depends on rows and rounds alone, and not on the models before it: a
-loop that is built again from its history has the same one, to the last bit.
+factorized. Until the next such round, the factor grows row by row, and the model of a round is
+obtained from it by removing the first rows, those that have left
+(:mod:`botorch_bandits.models.row_deletion`): ``n^2`` operations a row. A model thus depends only on
+rows and rounds, and not on the models before it: a loop rebuilt from its history has the same
+model, to the last bit.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ NEGLIGIBLE_WEIGHT = 1e-18
 
 
 class TimeDecayKernel(FirstColumnDecay):
-    r"""``k(x, x') (1 - rate)^{|t - t'| / 2}`` on inputs ``(t, x)``: the time comes first.
+    r"""``k(x, x') (1 - rate)^{|t - t'| / 2}`` on inputs ``(t, x)``, where the time comes first.
 
     Args:
-        base_kernel: The kernel ``k`` of the other columns; copied.
+        base_kernel: The kernel ``k`` of the other columns; it is copied.
         rate: In (0, 1).
 
     Example:
@@ -99,7 +100,7 @@ class BehindTime(InputTransform, torch.nn.Module):
     """Applies an input transform to all columns but the first, which is the time.
 
     Args:
-        transform: Copied. It must not learn from the data.
+        transform: The transform, which is copied. It must not learn from the data.
     """
 
     def __init__(self, transform: InputTransform) -> None:
@@ -137,13 +138,13 @@ STRIDE = 32
 
 
 class WindowModels:
-    """Builds the models of a window, with rows that come and rows that leave.
+    """Builds the models of a window, as rows enter and leave it.
 
     Args:
-        window: Which rows a model has.
-        new_builder: Returns what builds models from ``n x d`` inputs, ``n x m`` outcomes, and how
-            many of the rows are best taken in at once; it continues the last one where its rows
-            come first.
+        window: The window, which determines the rows of a model.
+        new_builder: A function that returns a builder of models from ``n x d`` inputs, ``n x m``
+            outcomes, and the number of rows that are best added at once; the builder extends its
+            last model if the rows of that model come first.
     """
 
     def __init__(
@@ -239,11 +240,12 @@ class ForgettingModels:
     """Builds the models of a loop that forgets.
 
     Args:
-        recipe: Kernel and noise, with fixed hyperparameters.
-        forgetting: What becomes of old outcomes.
-        collapses: Make one row of all observations of an input (not where time is an input).
-        separates_outputs: Build one model for each output where there are several; ``"together"``
-            if they are to be drawn as one model.
+        recipe: The kernel and noise, with fixed hyperparameters.
+        forgetting: How old outcomes are forgotten.
+        collapses: Whether to merge all observations of an input into one row (unless time is an
+            input).
+        separates_outputs: Whether to build one model for each of several outputs; ``"together"`` if
+            they are to be drawn as one model.
 
     Raises:
         ValueError: If hyperparameters are to be learned, or an input transform learns its scale.
