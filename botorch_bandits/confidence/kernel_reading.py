@@ -1,8 +1,8 @@
-"""What a model's kernel sees, and which rows have which noise, beside the ordinary cases.
+"""What a model's kernel sees, and the noise of each row, beyond the ordinary cases.
 
-:func:`~botorch_bandits.confidence.width_rules.read_prior` reads models whose class is a user's own,
-models with several tasks and models with outliers by what is here. It needs BoTorch's conventions:
-in evaluation mode a model holds its inputs as they were transformed.
+:func:`~botorch_bandits.confidence.width_rules.read_prior` uses this module to read models of
+user-defined classes, models with several tasks and models with outliers. It relies on BoTorch's
+conventions: in evaluation mode, a model holds its transformed inputs.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def check_forward(model: ExactGP, inputs: Tensor) -> None:
     It is looked at because kernel and mean are read.
 
     Args:
-        model: Its mode stays as it is.
+        model: The model, whose mode is not changed.
         inputs: ``batch_shape x n x d``, as its kernel sees them.
 
     Raises:
@@ -155,7 +155,7 @@ def insert_task(model: MultiTaskGP, X: Tensor) -> Tensor:
     """Return points with the column of the output task.
 
     Args:
-        model: Of several tasks, one of which is its output.
+        model: A model of several tasks, one of which is its output.
         X: ``... x d`` points without the column, or with it.
     """
     if X.shape[-1] > model.num_non_task_features:
