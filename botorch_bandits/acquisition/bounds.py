@@ -84,8 +84,8 @@ def bounds_at(acquisition: AcquisitionFunction, model: Model, X: Tensor) -> Boun
     Pending points must not have been passed to the acquisition function.
 
     Args:
-        acquisition: Of this package, or any other. Randomized widths are no bounds.
-        model: Its model. Of several outputs the first is the reward.
+        acquisition: One from this package, or any other. Randomized widths do not give bounds.
+        model: Its model. If it has several outputs, the first one is the reward.
         X: ``n x d`` points, float64.
 
     Raises:
@@ -147,8 +147,9 @@ def moments_at(acquisition: AcquisitionFunction, model: Model, X: Tensor) -> tup
     """Return posterior mean and standard deviation of the reward at some points.
 
     Args:
-        acquisition: Whose ``posterior_transform`` says what the reward is, if it has one.
-        model: Its model. Without such a transform the first of several outputs is the reward.
+        acquisition: The acquisition function, whose ``posterior_transform``, if any, defines the
+            reward.
+        model: Its model. Without such a transform, the first of several outputs is the reward.
         X: ``n x d`` points, float64.
 
     Returns:
@@ -179,15 +180,15 @@ def moments_at(acquisition: AcquisitionFunction, model: Model, X: Tensor) -> tup
 
 
 def bounds_on_arms(engine: Any, rule: Any, round_number: int) -> Bounds | None:
-    """Return what an engine knows of all arms, in one pass over its means and deviations.
+    """Return what an engine knows about all arms, in one pass over its means and deviations.
 
     Args:
-        engine: What plays arms from sufficient statistics.
-        rule: What it plays now.
+        engine: The engine that plays arms from sufficient statistics.
+        rule: The rule that it currently plays.
         round_number: From 1; widths grow with it.
 
     Returns:
-        None where the engine has no moments of the arms at hand.
+        None if the engine has no moments of the arms at hand.
     """
     if isinstance(engine, CandidatesEngine):
         mean, variance = engine.arms.mixture()

@@ -182,10 +182,10 @@ class CandidateWidths:
         return np.array(widths)
 
     def guarantee(self, model: CandidatesModel, round_number: int) -> Guarantee:
-        """Return what is proved of the bands of the survivors.
+        """Return what is proved about the bands of the survivors.
 
         Args:
-            model: The list and what arrived.
+            model: The list and the outcomes that have arrived.
             round_number: ``t``.
         """
         count = model.recipe.num_candidates
@@ -298,7 +298,7 @@ class BoundOfList(BanditAcquisition):
         return self.base_model.X_baseline
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Take points as pending, starting again from the model of what arrived.
+        """Set the pending points, starting again from the model of the outcomes that have arrived.
 
         Args:
             X_pending: ``n x d`` points; None for none.
@@ -308,7 +308,7 @@ class BoundOfList(BanditAcquisition):
             ValueError: If the shape is not ``n x d``, or a number is not finite.
 
         Warns:
-            RefutedListWarning: If no prior survives of those whose evidence counts.
+            RefutedListWarning: If none of the priors whose evidence counts survives.
         """
         pending = copy_pending(X_pending, self.base_model)
         self.model = self.base_model if pending is None else self.base_model.hallucinated(pending)
@@ -318,8 +318,8 @@ class BoundOfList(BanditAcquisition):
         """Evaluate the bound.
 
         Args:
-            X: ``batch_shape x q x d`` points, float64. With ``q > 1`` it is the sum of the bounds
-                at one after the other, each as if those before it were pending.
+            X: ``batch_shape x q x d`` points, float64. With ``q > 1``, the value is the sum of the
+                bounds of one point after the other, each as if those before it were pending.
 
         Returns:
             Values in outcome units, ``batch_shape``.
@@ -353,7 +353,7 @@ class BoundOfList(BanditAcquisition):
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean and deviation of the mixture, effective width, bounds and survivors.
 
-        The effective width is half the distance of the bounds in deviations of the mixture.
+        The effective width is half the distance between the bounds, in deviations of the mixture.
 
         Args:
             x: A ``d``-dimensional point.
@@ -570,12 +570,12 @@ class CandidatesUpperConfidenceBound(BoundOfList):
         r"""Return the bound on the regret of this round, if a point is played in it.
 
         It is :math:`\max_x U_t(x) - L_t(x_t)`, from the outcomes that arrived, and holds for any
-        rule that chose the point. Where :meth:`guarantee` does not hold it is no bound.
+        rule that chose the point. If :meth:`guarantee` does not hold, it is not a bound.
 
         Args:
             x: The point that is played, ``d``-dimensional.
             choices: ``num_arms x d`` arms. None if the point maximizes the upper bound, as it does
-                on a box; what Theorem 2 adds is added.
+                on a box; the term that Theorem 2 adds is included.
         """
         with torch.no_grad():
             lower, upper = self.bounds(x)
@@ -639,16 +639,16 @@ class CandidatesUpperConfidenceBound(BoundOfList):
 def make_widths(
     form: str, ingredients: tuple[Any, ...], width: float | None, delta: float
 ) -> CandidateWidths:
-    """Return the widths of a form; a constant one where nothing is given.
+    """Return the widths of a form; a constant width if nothing is given.
 
     Args:
         form: Of :data:`FORMS`.
-        ingredients: Those of :data:`INGREDIENTS`, None for what is left out.
+        ingredients: Those of :data:`INGREDIENTS`, None for those left out.
         width: A constant one, or None.
         delta: Of survivors and bands together.
 
     Raises:
-        ValueError: If ingredients do not go with the form, or are of more than one width.
+        ValueError: If ingredients do not match the form, or belong to more than one width.
     """
     if form == "mixture":
         if any(each is not None for each in ingredients):
@@ -666,7 +666,7 @@ def make_widths(
 
 
 def reasons_learned(entry: Any, assume: tuple[str, ...]) -> list[str]:
-    """Return why an entry of a list is no prior that was fixed before the data.
+    """Return why an entry of a list is not a prior that was fixed before the data.
 
     Args:
         entry: Of the list.
@@ -753,7 +753,7 @@ class CandidatesThompsonSampling(BanditAcquisition):
         return {"choices": domain.choices} if is_left_out and isinstance(domain, Arms) else {}
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Draw again: each set of pending points has a draw of its own.
+        """Draw again: each set of pending points has its own draw.
 
         Args:
             X_pending: ``n x d`` points, or None.
@@ -788,7 +788,7 @@ class CandidatesThompsonSampling(BanditAcquisition):
         """Evaluate the draw.
 
         Args:
-            X: ``batch_shape x q x d`` points, float64; each of ``q`` has a draw of its own.
+            X: ``batch_shape x q x d`` points, float64; each of ``q`` points has its own draw.
 
         Returns:
             ``batch_shape`` values.
@@ -802,14 +802,14 @@ class CandidatesThompsonSampling(BanditAcquisition):
         return torch.stack(each).sum(0)
 
     def guarantee(self) -> Guarantee:
-        """Say that no theorem is stated."""
+        """Report that no theorem is stated."""
         return Guarantee(
             method="Thompson sampling on a list of priors",
             gaps=("no theorem is stated here for a draw of the prior by its posterior weight",),
         )
 
     def describe(self, x: Tensor) -> dict[str, float]:
-        """Return what is known of the draw at one point.
+        """Return what is known about the draw at one point.
 
         Args:
             x: A ``d``-dimensional point.

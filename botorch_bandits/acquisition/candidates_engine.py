@@ -121,12 +121,12 @@ class CandidatesEngine:
 
         Args:
             seen: From :meth:`look`.
-            check: Refuse scores that are not finite.
+            check: Whether to reject scores that are not finite.
         """
         return first_of_the_largest(seen.scores, check, seen.scale, seen.among)
 
     def observe_many(self, arms: Sequence[int], outcomes: Sequence[float]) -> None:
-        """Take in a record; see :meth:`CandidateArms.observe_many`."""
+        """Add a record; see :meth:`CandidateArms.observe_many`."""
         self.arms.observe_many(arms, outcomes)
 
     def relabel(self, arms: Sequence[int], outcomes: Sequence[float]) -> None:
@@ -140,7 +140,7 @@ class CandidatesEngine:
         self.arms.observe_many(arms, outcomes)
 
     def describe(self, seen: CandidatesRound, arm: Tensor) -> dict[str, float]:
-        """Return what was known at an arm, by name, as the acquisition function tells it.
+        """Return what was known at an arm, by name, as the acquisition function reports it.
 
         Args:
             seen: From :meth:`look`.
@@ -205,13 +205,14 @@ def build_candidates_engine(
 
     Args:
         recipe: The list.
-        acquisition: What is played.
+        acquisition: The acquisition function to play.
         domain: The arms.
         seed: Of the draws.
-        priors: Of the same list on the same arms, to be shared; they are computed if omitted.
+        priors: The priors of the same list on the same arms, to be shared; they are computed if
+            omitted.
 
     Returns:
-        None for acquisitions that need the model.
+        None for acquisition functions that need the model.
     """
     played = acquisition.acquisition_class
     if played not in (CandidatesUpperConfidenceBound, CandidatesThompsonSampling):

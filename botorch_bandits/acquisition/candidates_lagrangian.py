@@ -187,7 +187,7 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
 
     @property
     def num_constraints(self) -> int:
-        """How many constraints there are."""
+        """The number of constraints."""
         return len(self.multipliers)
 
     @property
@@ -232,7 +232,7 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
         return None
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Take points as pending, starting again from the models of what arrived.
+        """Set the pending points, starting again from the models of the outcomes that have arrived.
 
         Args:
             X_pending: ``n x d`` points, or None.
@@ -251,7 +251,7 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
 
         Args:
             X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
-                the bounds at one after the other, as if those before it were pending.
+                the bounds of one point after the other, as if those before it were pending.
 
         Returns:
             ``batch_shape`` values.

@@ -73,9 +73,10 @@ def censored_width_rule(
     """Return the width rule that a constructor's options describe.
 
     Args:
-        options: By the names of the constructor, all of them; ``width`` is the constant.
+        options: All options, by their names in the constructor; ``width`` is the constant.
         delta: The width's share.
-        default_width: The constant where neither norm nor noise is known; None: they have defaults.
+        default_width: The constant to use if neither norm nor noise is known. With None, they have
+            defaults.
     """
     rkhs_bound, constant = options["rkhs_bound"], options["width"]
     not_given: tuple[str, ...] = ()
@@ -104,10 +105,10 @@ def censored_width_rule(
 
 
 def drop_in_censoring(options: Mapping[str, Any], predictive: bool = False) -> DropInCensoring:
-    """Return how to censor, as a constructor's options say.
+    """Return how to censor, according to a constructor's options.
 
     Args:
-        options: By the names of the constructor, all of them.
+        options: All options, by their names in the constructor.
         predictive: Whether standard deviations include the noise.
     """
     return DropInCensoring(
@@ -158,9 +159,9 @@ class CensorsPending(BanditAcquisition):
 
     @property
     def filled_values(self) -> Tensor | None:
-        """What pending queries are filled in with, ``batch_shape x p x m`` in raw units.
+        """The values that fill in pending queries, ``batch_shape x p x m`` in raw units.
 
-        None without any, and with ``fill="minimum"``: :attr:`pseudo_values` are it then.
+        None if there are none, and with ``fill="minimum"``, where :attr:`pseudo_values` are used.
         """
         return self._filled_values
 
@@ -813,7 +814,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
 
         Args:
             X: ``batch_shape x q x d`` points, float64. The value of several points is a sum over
-                draws: each point has a draw of its own, from the posterior in which the points
+                draws: each point has its own draw, from the posterior in which the points
                 before it are at the minimum.
 
         Returns:

@@ -64,7 +64,7 @@ class ClosedFormRidges:
 
     @cached_property
     def coarse(self) -> ClosedFormRidges | None:
-        """The bound without eigenvectors that hardly count; None where it would save little."""
+        """The bound without eigenvectors that have little effect; None if it would save little."""
         leading = self._set.leading if self._posterior.num_rows >= FEWEST_KEPT_ROWS else None
         if leading is None:
             return None
@@ -79,13 +79,13 @@ class ClosedFormRidges:
             X: ``b x d`` starting points.
             lower: ``b x d`` lower bounds.
             upper: ``b x d`` upper bounds.
-            steps: At most so many.
-            deadline: On the clock of ``time.monotonic``, or None.
-            device: Of the model.
+            steps: The maximal number of steps.
+            deadline: The deadline on the clock of ``time.monotonic``, or None.
+            device: The device of the model.
 
         Returns:
             ``b x d`` points and their ``b`` values; only those that may be the largest are maxima;
-            None if there is a number not finite.
+            None if a number is not finite.
         """
 
         def climbed(form: ClosedFormRidges, X: Array, low: Array, high: Array) -> Any:

@@ -102,7 +102,7 @@ def closed_forms_of_outputs(model: Model, wanted: Sequence[bool]) -> list[Any] |
 
     Args:
         model: A ``ModelListGP`` of models of one output.
-        wanted: For which outputs one is needed.
+        wanted: The outputs for which one is needed.
 
     Returns:
         None if a required output has no closed form, or the model is of another type.

@@ -479,7 +479,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
 
     @property
     def smallest_rkhs_bound(self) -> float:
-        """The data refute every norm bound below this, in raw outcome units."""
+        """The smallest norm bound that the data do not refute, in raw outcome units."""
         return max(
             float((s.smallest_rkhs_bound * self._data[j].prior.standard_deviation).max())
             for j, s in self._sets.items()
@@ -490,7 +490,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
 
         Args:
             X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
-                the bounds at one after the other: each is valued as if those before it were
+                the bounds of one point after the other: each is valued as if those before it were
                 pending. No theorem is stated for that.
 
         Returns:
@@ -578,7 +578,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         return None if self.closed_form is None else gen_candidates_batched
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Take points as pending, starting again from the user's model.
+        """Set the pending points, starting again from the user's model.
 
         Args:
             X_pending: ``n x d`` points, or None.
@@ -651,7 +651,8 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean, standard deviation, effective width and gain at one point.
 
-        The effective width is half the distance of the bounds in posterior standard deviations.
+        The effective width is half the distance between the bounds, in posterior standard
+        deviations.
 
         Args:
             x: A ``d``-dimensional point.

@@ -182,10 +182,10 @@ def draw_path(model: Model) -> GenericDeterministicModel:
 
     That is BoTorch's ``get_matheron_path_model`` with the same random numbers, but the features are
     those of the columns that the kernel sees: BoTorch counts columns before the input transform,
-    which an encoding of categories makes more.
+    whose number an encoding of categories increases.
 
     Args:
-        model: Of BoTorch; several outputs, batches and lists are possible.
+        model: A BoTorch model; several outputs, batches and lists are supported.
 
     Returns:
         A model that is the draw: it maps ``batch_shape x n x d`` to ``batch_shape x n x m``.
@@ -421,7 +421,7 @@ class JointPosterior:
         return self._roots[member]
 
     def above(self, index: Tensor, member: int | None = None) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of what each point has more than one of them.
+        """Return the mean and variance of the difference between each point and one of them.
 
         Args:
             index: ``batch_shape`` numbers of points. There is one output.
@@ -469,8 +469,8 @@ def joint_posterior(
     """Return the posterior on a finite set of points; the numbers of the model's, to rounding.
 
     A plain ``SingleTaskGP`` with a stationary kernel has it in closed form, in half of the time.
-    Others are asked, and so is one with more rows than there are points: GPyTorch keeps the factor
-    of the rows.
+    All other models, and a model with more rows than there are points, compute it themselves:
+    GPyTorch keeps the factor of the rows.
 
     Args:
         model: Any model.

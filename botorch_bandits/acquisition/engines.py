@@ -114,7 +114,7 @@ class ArmsEngine:
             round_number: From 1; widths grow with it.
             pending: ``batch_shape x k`` arms whose outcomes have not arrived, or None.
             draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
-            rule: What is played in this round alone; the engine's own rule if omitted.
+            rule: The rule for this round alone; the engine's own rule if omitted.
 
         Raises:
             ValueError: If there is no rule: such an engine plays at random and sees nothing.
@@ -140,12 +140,12 @@ class ArmsEngine:
 
         Args:
             seen: From :meth:`look`.
-            check: Refuse scores that are not finite.
+            check: Whether to reject scores that are not finite.
         """
         return first_of_the_largest(seen.scores, check, seen.value_scale, seen.among)
 
     def in_numpy(self, rule: ArmsRule | None) -> NumpyUpperConfidenceBound | None:
-        """Return what plays a rule for a single stream without calls of torch, if there is one.
+        """Return an object that plays a rule for a single stream without torch calls, if possible.
 
         Args:
             rule: An upper confidence bound; it chooses where no arm is pending.
@@ -174,7 +174,7 @@ class ArmsEngine:
     def observe(
         self, arm: Tensor | int, outcome: Tensor | float, mask: Tensor | None = None
     ) -> None:
-        """Take in one outcome a replicate.
+        """Add one outcome a replicate.
 
         Args:
             arm: ``batch_shape`` numbers of the arms that were played.
@@ -195,7 +195,7 @@ class ArmsEngine:
         outcomes: Sequence[float],
         weights: Sequence[float] | None = None,
     ) -> None:
-        """Take in a record of a single stream; see :meth:`ArmsPosterior.observe_many`."""
+        """Add a record of a single stream; see :meth:`ArmsPosterior.observe_many`."""
         shifted = [outcome - self.prior_mean for outcome in outcomes]
         self.posterior.observe_many(arms, shifted, weights)
         if outcomes and self.rule is not None and self.rule.needs_extremes:
@@ -214,7 +214,7 @@ class ArmsEngine:
             arms: ``batch_shape x n``, in the order of observation.
             outcomes: Their new outcomes.
             weights: The weights of a single stream, in the order of observation; all are 1 if
-            omitted.
+                omitted.
         """
         mean = self.posterior.mean
         index = torch.as_tensor(arms, dtype=torch.long, device=mean.device)
@@ -267,7 +267,7 @@ class ArmsEngine:
 
         Args:
             round_number: From 1.
-            purpose: Others have other numbers.
+            purpose: The purpose; different purposes have different numbers.
             shape: Of the numbers of a replicate.
             distribution: See :class:`~botorch_bandits.random_streams.RandomBlocks`.
             transform: What to do with whole blocks of rounds.
@@ -305,12 +305,14 @@ def build_arms_engine(
         acquisition: What is played.
         domain: The arms.
         seeds: See :class:`ArmsEngine`.
-        prior: That of an earlier engine of the same model and domain, to save its computation.
-        rule: Scores the arms; what the acquisition has for the domain if omitted.
+        prior: The prior of an earlier engine with the same model and domain, to save its
+            computation.
+        rule: The rule that scores the arms; the acquisition function's rule for the domain if
+            omitted.
         num_outputs: See :class:`ArmsEngine`.
 
     Returns:
-        None where the settings need the model itself: hyperparameters or an input scale that are
+        None if the settings need the model itself: hyperparameters or an input scale that are
         learned, a subclass of :class:`~botorch_bandits.BanditGP`, a batch of kernels, an input
         transform that does not map each arm to one, an acquisition without a rule.
     """
@@ -418,7 +420,7 @@ class BoxEngine:
         return chosen.to(bounds), values.gather(1, best).squeeze(1).to(bounds)
 
     def observe(self, points: Tensor, outcomes: Tensor) -> None:
-        """Take in the outcome of one point a replicate.
+        """Add the outcome of one point a replicate.
 
         Args:
             points: ``B x d`` points of the box.
@@ -487,8 +489,9 @@ def build_box_engine(
         seeds: One a replicate.
 
     Returns:
-        None if the acquisition is no upper confidence bound of a width rule, or the model none
-        with a fixed kernel in closed form, or the box has integer or too many dimensions.
+        None if the acquisition function is not an upper confidence bound with a width rule, the
+        model does not have a fixed kernel with a closed form, or the box has integer or too many
+        dimensions.
 
     Raises:
         ValueError: If the settings are infeasible on this box.

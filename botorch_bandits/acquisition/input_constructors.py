@@ -71,10 +71,10 @@ Constructor = Callable[..., dict[str, Any]]
 
 
 def register_input_constructor(acquisition_class: type[BanditAcquisition]) -> None:
-    """Let BoTorch's registry, and so Ax, build an acquisition class of this package's kind.
+    """Let BoTorch's registry, and thus Ax, build an acquisition class derived from this package.
 
     The classes of the package are registered already; a subclass of your own needs this call. It
-    does nothing for a class that is registered.
+    does nothing for a class that is already registered.
 
     Args:
         acquisition_class: A class whose constructor takes the model first.
@@ -170,7 +170,7 @@ def _construct_inputs(
 
 
 def options_from_plain(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of a class from what went through JSON.
+    """Return the options of a class from values that went through JSON.
 
     Args:
         options: By name; bounds of several outputs may be lists, and a penalty may be
@@ -223,7 +223,7 @@ def _outputs_in_order(
     are_ready = abs(signs[0]) == 1.0 and all(sign == 1.0 for sign in signs[1:])
     if not (are_outputs and are_ready and len(set(order)) == len(order)):
         raise UnsupportedError(
-            f"{name} has a list of priors for each metric as it is: the objective must be one "
+            f"{name} has a list of priors for each raw metric: the objective must be one "
             "metric with weight 1 or -1, and each constraint another one with f_j <= 0. Model "
             "what is to be at most b less its b, and what is to be at least b as b less it."
         )
@@ -241,7 +241,7 @@ def lagrangian_outcomes(
     objective: PosteriorTransform | None,
     constraints_tuple: tuple[Tensor, Tensor] | None,
 ) -> PosteriorTransform | None:
-    """Return what makes reward and constraints ``g_j <= 0`` of the metrics of a model.
+    """Return the transform from the metrics of a model to reward and constraints ``g_j <= 0``.
 
     Args:
         name: The acquisition class, for errors.
@@ -249,12 +249,12 @@ def lagrangian_outcomes(
         constraints_tuple: ``(A, b)`` with ``A f <= b`` for the metrics ``f``.
 
     Returns:
-        ``(w f, A f - b)``; what was given if there are no outcome constraints (the outputs of the
-        model are then the reward and the constraints, unchanged); None if nothing needs to be
-        changed.
+        ``(w f, A f - b)``; the arguments as given if there are no outcome constraints (the outputs
+        of the model are then the reward and the constraints, unchanged); None if nothing needs to
+        be changed.
 
     Raises:
-        ValueError: If there are constraints but no objective, or the other way round.
+        ValueError: If there are constraints but no objective, or vice versa.
     """
     if constraints_tuple is None:
         if getattr(objective, "scalarize", False):

@@ -28,13 +28,13 @@ def sum_one_by_one(acquisition: Any, X: Tensor) -> Tensor:
     """Evaluate an acquisition function at several points, one after the other.
 
     Args:
-        acquisition: With ``_evaluate``, the values of single points, ``_one_by_one``, their
-            posteriors, and ``_look_ahead``, which lets a view of it know that each point comes
-            after others.
+        acquisition: It must have ``_evaluate``, the values of single points, ``_one_by_one``, their
+            posteriors, and ``_look_ahead``, which informs a view of it that each point comes after
+            others.
         X: ``batch_shape x q x d`` points, float64.
 
     Returns:
-        ``batch_shape`` values; with a batched model one a member.
+        ``batch_shape`` values; with a batched model, one for each member.
 
     Raises:
         UnsupportedError: If the posterior of the model has no joint Gaussian moments.
@@ -52,7 +52,7 @@ def view_of(module: _M) -> _M:
     """Return a copy whose attributes, buffers and submodules can be replaced; nothing is cloned.
 
     Args:
-        module: It is not changed.
+        module: The module, which is not changed.
     """
     view = object.__new__(type(module))
     state = {

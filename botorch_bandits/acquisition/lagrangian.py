@@ -128,7 +128,7 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
 
     @property
     def num_constraints(self) -> int:
-        """How many constraints there are."""
+        """The number of constraints."""
         return len(self.multipliers)
 
     @property
@@ -174,10 +174,10 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
         self.widths = self._output_widths.compute().to(self.widths.device)
 
     def set_rules(self, rules: Sequence[WidthRule]) -> None:
-        """Take another width rule for each output; a draw has the same random numbers.
+        """Set another width rule for each output; a draw keeps its random numbers.
 
         Args:
-            rules: Compute the widths from now on, ``1 + num_constraints`` of them.
+            rules: The ``1 + num_constraints`` rules that compute the widths from now on.
         """
         self._output_widths.rules = tuple(rules)
         self._compute_widths()
@@ -219,7 +219,7 @@ def penalized(reward: Tensor, constraints: Tensor, multipliers: Tensor, penalty:
 
 
 def combined_width(widths: Tensor, multipliers: Tensor, is_one_number: bool) -> Tensor:
-    """Return the factor of the standard deviation of a weighted sum of outputs.
+    """Return the factor on the standard deviation of a weighted sum of outputs.
 
     Args:
         widths: ``batch_shape x num_outputs``.
@@ -369,11 +369,11 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
 
     @property
     def width(self) -> Tensor:
-        """The factor of the standard deviation of the weighted sum; the model's batch shape."""
+        """The factor on the standard deviation of the weighted sum, in the model's batch shape."""
         return combined_width(self.widths, self.multipliers, self._output_widths.is_one_number)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Take points as pending, starting again from the user's model.
+        """Set the pending points, starting again from the user's model.
 
         Args:
             X_pending: ``n x d`` points, or None.
@@ -391,15 +391,15 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
 
         Args:
             X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
-                the bounds at one after the other, as if those before it were pending.
+                the bounds of one point after the other, as if those before it were pending.
 
         Returns:
             ``batch_shape`` values.
 
         Raises:
             TypeError: If ``X`` is not float64.
-            UnsupportedError: If a weighted sum is needed of outputs, or ``q > 1`` points, whose
-                joint posterior the model does not give.
+            UnsupportedError: If a weighted sum of outputs, or of ``q > 1`` points, is needed whose
+                joint posterior the model does not provide.
             OverflowError: If a penalty is too large for float64.
         """
         return check_no_overflow(self._value(X))
@@ -408,8 +408,8 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
     def closed_form(self) -> ClosedFormOfOutputs | None:
         """Values and gradients in closed form; None if the model has none.
 
-        There is one of a ``ModelListGP`` of independent outputs that have closed forms each, such
-        as :class:`~botorch_bandits.BanditGP`; see :attr:`WidthUpperConfidenceBound.closed_form`.
+        There is one for a ``ModelListGP`` of independent outputs with closed forms, such as
+        :class:`~botorch_bandits.BanditGP`; see :attr:`WidthUpperConfidenceBound.closed_form`.
         """
         cls, base = type(self), LagrangianUpperConfidenceBound
         names = ("__call__", "forward", "_evaluate", "_scalarised", "_moments", "_bounds")
@@ -447,12 +447,13 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         )
 
     def constraint_lower_bounds(self, X: Tensor) -> Tensor:
-        """Return the lower confidence bounds of the constraints, clipped if that was asked for.
+        """Return the lower confidence bounds of the constraints, clipped if that was requested.
 
         They drive per-round multipliers, and show whether a constraint can be met at all.
 
         Args:
-            X: ``batch_shape x 1 x d`` points, float64; the model must be no batch or ensemble.
+            X: ``batch_shape x 1 x d`` points, float64; the model must not be a batch or an
+                ensemble.
 
         Returns:
             ``batch_shape x num_constraints``.
@@ -683,7 +684,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
 
     @staticmethod
     def options_of_widths(options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return options as the widths take them: half of ``delta`` is for the draws.
+        """Return the options for the widths: half of ``delta`` is for the draws.
 
         Args:
             options: Of the constructor.
@@ -691,7 +692,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         return {**options, "delta": options["delta"] / 2, "default_width": PLAIN_WIDTH}
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Take points as pending and draw again.
+        """Set the pending points and draw again.
 
         Args:
             X_pending: ``n x d`` points, or None.
@@ -708,7 +709,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
     def closed_form(self) -> ClosedFormDraw | ClosedFormOfDraws | None:
         """Values and gradients of a pathwise draw in closed form; None if it has none.
 
-        There is one of a ``ModelListGP`` of models that have draws in closed form each; see
+        There is one for a ``ModelListGP`` of models with draws in closed form; see
         :attr:`GPThompsonSampling.closed_form`.
         """
         cls, base = type(self), LagrangianThompsonSampling
@@ -746,7 +747,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
 
         Args:
             X: ``batch_shape x q x d`` points, float64. The value of several points is a sum over
-                draws: each point has a draw of its own.
+                draws: each point has its own draw.
 
         Returns:
             ``batch_shape`` scores.
@@ -794,7 +795,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         return score(mean, half_width(values - mean, self.widths))
 
     def guarantee(self) -> Guarantee:
-        """Return what theorem covers this draw, or why none does."""
+        """Return the theorem that covers this draw, or why none does."""
         guarantee = self._base_guarantee("Thompson sampling of a penalized reward")
         if guarantee.theorem is not None:
             # Remark 1 has one draw of the penalized reward; draws of f and g are another method

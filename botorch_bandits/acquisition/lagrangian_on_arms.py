@@ -120,7 +120,7 @@ class LagrangianRound:
         return self._deviations(self.variances)
 
     def deviations_at(self, arm: int) -> Tensor:
-        """Return the standard deviations at one arm, ``num_outputs``, or 1 where all are the same.
+        """Return the standard deviations at one arm, ``num_outputs``, or 1 if all are the same.
 
         A draw needs them nowhere else.
 
@@ -141,7 +141,7 @@ class LagrangianRound:
 
     @cached_property
     def half_widths(self) -> Tensor:
-        """``num_outputs x num_arms``; how far the bounds are from the means."""
+        """``num_outputs x num_arms``; the distance of the bounds from the means."""
         return half_width(self.deviations, self.widths.unsqueeze(-1))
 
     @cached_property
@@ -260,7 +260,7 @@ class PenalizedEngine(ABC):
             means: Of each group ``num_outputs x num_arms``, less the prior mean.
             variances: Of an arm, or None for all arms: of each group its ``k`` variances.
             draw_round: The round whose random numbers are drawn.
-            rule: The weights in force; those of the beginning if omitted.
+            rule: The weights in use; the initial ones if omitted.
         """
         mean = means[0] if len(means) == 1 else torch.cat(list(means))[self._rows]
         return LagrangianRound(
@@ -287,7 +287,7 @@ class PenalizedEngine(ABC):
 
     @abstractmethod
     def deviations_of_draw(self, draw_round: int) -> Tensor:
-        """Return by how much a joint draw of all outputs is above their means.
+        """Return the difference between a joint draw of all outputs and their means.
 
         Args:
             draw_round: The round whose random numbers are drawn.
@@ -301,12 +301,12 @@ class PenalizedEngine(ABC):
 
         Args:
             seen: From :meth:`look`.
-            check: Refuse scores that are not finite.
+            check: Whether to reject scores that are not finite.
         """
         return first_of_the_largest(seen.scores, check, self._value_scale, seen.among)
 
     def describe(self, seen: LagrangianRound, arm: Tensor) -> dict[str, float]:
-        """Return what was known at an arm, by name, as the acquisition function tells it.
+        """Return what was known at an arm, by name, as the acquisition function reports it.
 
         Args:
             seen: From :meth:`look`.
@@ -370,7 +370,7 @@ class LagrangianEngine(PenalizedEngine):
             round_number: From 1.
             pending: ``k`` arms whose outcomes have not arrived, or None. Draws ignore them.
             draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
-            rule: The weights in force; those of the beginning if omitted.
+            rule: The weights in use; the initial ones if omitted.
         """
         posteriors = self.posteriors
         return self._round(
@@ -390,7 +390,7 @@ class LagrangianEngine(PenalizedEngine):
     def lower_bounds_of_constraints(self) -> Tensor:
         """Return lower confidence bounds without clips, ``num_constraints x num_arms``.
 
-        What is pending does not enter.
+        Pending arms are ignored.
         """
         seen = self.look(1, rule=replace(self.rule, constraint_bound=None))
         return seen.lower_bounds()
@@ -422,12 +422,12 @@ class LagrangianEngine(PenalizedEngine):
         outcomes: Sequence[Sequence[float]],
         weights: Sequence[float] | None = None,
     ) -> None:
-        """Take in a record; see :meth:`.OutputsPosterior.observe_many_outputs`.
+        """Add a record; see :meth:`.OutputsPosterior.observe_many_outputs`.
 
         Args:
             arms: Arm numbers in order.
-            outcomes: Of each the reward and the constraint values.
-            weights: Of each round; all are 1 if omitted.
+            outcomes: The reward and the constraint values of each.
+            weights: The weight of each round; all are 1 if omitted.
         """
         for posterior, outputs in zip(self.posteriors, self._outputs, strict=True):
             own = [[each[j] - self.prior_mean for j in outputs] for each in outcomes]
@@ -440,17 +440,17 @@ def build_lagrangian_engine(
     domain: Arms,
     seed: int,
 ) -> LagrangianEngine | None:
-    """Return what plays a penalized reward on arms from sufficient statistics.
+    """Return an engine that plays a penalized reward on arms from sufficient statistics.
 
     Args:
         model: Kernel and noise, the same for reward and constraints unless the kernel has a batch
             shape.
-        acquisition: What is played, with multipliers.
+        acquisition: The acquisition function to play, with multipliers.
         domain: The arms.
         seed: Of the draws.
 
     Returns:
-        None where the settings need the model itself; see
+        None if the settings need the model itself; see
         :func:`~botorch_bandits.acquisition.engines.build_arms_engine`.
     """
     settings = read_outputs(model, acquisition, domain)
@@ -498,11 +498,12 @@ def read_outputs(
 
     Args:
         model: Kernel and noise, the same for all outputs unless the kernel has a batch shape.
-        acquisition: What is played, with multipliers.
+        acquisition: The acquisition function to play, with multipliers.
         domain: The arms.
 
     Returns:
-        None where it is no bound or draw of a penalized reward, or its options need a model.
+        None if it is not a bound on a penalized reward or a draw of it, or its options need a
+        model.
     """
     cls = acquisition.acquisition_class
     played = evaluated_as(cls)

@@ -82,12 +82,12 @@ PER_OUTPUT = ("rkhs_bound", "noise_bound", "width")
 def output_rules(name: str, num_outputs: int, options: Mapping[str, Any]) -> tuple[WidthRule, ...]:
     """Return a width rule for each output, with an equal share of ``delta`` each.
 
-    Each output always gets ``delta / num_outputs``, also where its multiplier is 0: the bounds
-    then hold for all multipliers, and in all rounds, at once.
+    Each output always gets ``delta / num_outputs``, even if its multiplier is 0: the bounds then
+    hold for all multipliers, and in all rounds, at once.
 
     Args:
         name: The name of the acquisition class, for error messages.
-        num_outputs: The reward's and the constraints'.
+        num_outputs: The number of outputs, the reward and the constraints.
         options: Constructor arguments, at least those of :func:`kernelized_rule`.
     """
     delta = check_probability("delta", options["delta"]) / num_outputs
@@ -105,9 +105,9 @@ def output_rules(name: str, num_outputs: int, options: Mapping[str, Any]) -> tup
 
 
 def check_lagrangian_options(name: str, options: Mapping[str, Any]) -> None:
-    """Raise what the constructors raise for bad options, as far as it can be known.
+    """Raise the errors that the constructors raise for invalid options, as far as possible.
 
-    ``multipliers`` may be missing: in a loop the rule in use gives them.
+    ``multipliers`` may be missing: in a loop, they come from the multiplier rule in use.
 
     Args:
         name: The name of the acquisition class, for error messages.
@@ -125,10 +125,10 @@ def check_lagrangian_options(name: str, options: Mapping[str, Any]) -> None:
 
 
 def of_minus_the_reward(guarantee: Guarantee) -> Guarantee:
-    """Return what is said of a penalized reward where the reward is minimized.
+    """Return the guarantee for a penalized reward if the reward is minimized.
 
     Args:
-        guarantee: Where it is maximized.
+        guarantee: The guarantee for maximization.
     """
     every, less = "the regret of every round", "less the lower confidence bound of the reward"
     plus = "plus the upper confidence bound of the reward"
@@ -224,10 +224,10 @@ class OutputWidths:
         return torch.stack(torch.broadcast_tensors(*widths), dim=-1)
 
     def guarantee(self, method: str, delta: float) -> Guarantee:
-        """Return what the widths of all outputs promise together.
+        """Return what the widths of all outputs guarantee together.
 
         Args:
-            method: What they are used for.
+            method: The method that uses them.
             delta: For all outputs together.
         """
         each = [

@@ -62,7 +62,7 @@ def draw_prior_paths(model: Model, sample_shape: torch.Size) -> GeneralizedLinea
 
     Args:
         model: An exact Gaussian process.
-        sample_shape: How many draws.
+        sample_shape: The number of draws.
 
     Raises:
         NotImplementedError: If there are no random features for the kernel.
@@ -92,8 +92,8 @@ def draw_features(
 
     Args:
         kernel: With or without a batch of outputs.
-        num_columns: How many it sees.
-        num_features: How many sines and cosines.
+        num_columns: The number of columns that it sees.
+        num_features: The number of sines and cosines.
 
     Raises:
         NotImplementedError: If there are none for the kernel.
@@ -109,7 +109,7 @@ def draw_features(
 
 
 def update_paths(model: Any, sample_values: Tensor, **options: Any) -> GeneralizedLinearPath:
-    """Correct prior draws on the data; BoTorch's ``gaussian_update`` with the factor that is known.
+    """Correct prior draws on the data; BoTorch's ``gaussian_update`` with the known factor.
 
     Args:
         model: An exact Gaussian process.

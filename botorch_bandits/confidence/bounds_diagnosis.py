@@ -174,7 +174,7 @@ def diagnose_bounds(
             "describe. Pass a model with one noise level."
         )
     if data.outcomes.shape[-1] == 0:
-        raise ValueError("model has no data, which refute nothing. Pass one with outcomes.")
+        raise ValueError("model has no data, so nothing can be refuted. Pass one with outcomes.")
     unit, lam = float(prior.standard_deviation), prior.first_lam
     if noise_bound is None:
         noise = float(lam.sqrt())

@@ -136,7 +136,7 @@ class Censoring(Filling):
             store_checked(self, tolerance=check_nonnegative("tolerance", self.tolerance))
         if (self.minimum is None) == (self.minimum_proxy is None):
             raise ValueError(
-                "pass either minimum=, the least outcome possible, or minimum_proxy=, the factor "
+                "pass either minimum=, the least possible outcome, or minimum_proxy=, the factor "
                 "of the standard deviation in a lower confidence bound; got "
                 f"minimum={self.minimum} and minimum_proxy={self.minimum_proxy}."
             )
@@ -844,8 +844,8 @@ def censored_rule(
     if outcome_bound is None and not goes_without:
         raise ValueError(
             "feedback=Censored(...) needs outcome_bound=, how far outcomes can lie above the "
-            f"minimum, for {type(rule).__name__}. Who knows none passes a constant width, as in "
-            "GPUpperConfidenceBound.with_options(width=2.0), or takes ImprovedUpperConfidenceBound "
+            f"minimum, for {type(rule).__name__}. If you know none, pass a constant width, as in "
+            "GPUpperConfidenceBound.with_options(width=2.0), or use ImprovedUpperConfidenceBound "
             "or GPThompsonSampling without rkhs_bound= and noise_bound=."
         )
     if isinstance(rule, KernelizedWidth) and rule.explicit_gain is None:

@@ -229,7 +229,7 @@ class CompactBoxWidth(WidthRule):
         priors = summary.active_priors
         if len(priors) > 1:
             raise ValueError(
-                f"Theorem 2 speaks of one output, and {len(priors)} are scalarised. Use "
+                f"Theorem 2 covers one output, but {len(priors)} are scalarized. Use "
                 "ImprovedUpperConfidenceBound, or an explicit width=."
             )
         units = priors[0].standard_deviation

@@ -343,7 +343,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What a theorem says about confidence bounds, regret and violation, and whether it holds as used.
+    """What a theorem says about confidence bounds, regret and violation, and whether it applies.
 
     Attributes:
         method: The method, in words.

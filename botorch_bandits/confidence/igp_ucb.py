@@ -294,11 +294,11 @@ STANDS_FOR = {
     "noise_bound": "the standard deviation of the model's noise",
     "outcome_bound": "a width without its terms",
 }
-"""What is in the place of bounds that were not given, in words."""
+"""Descriptions of the defaults that replace bounds that were not given."""
 
 
 def gaps_of_defaults(not_given: tuple[str, ...]) -> list[str]:
-    """Say of each bound that was not given what stands in its place.
+    """Report the default that replaces each bound that was not given.
 
     Args:
         not_given: Names of bounds.

@@ -114,7 +114,7 @@ def outlier_variances(
         if not bool(rho.any()) and level.shape[-1] == 1:
             return None
         if level.shape[-1] not in (1, num_rows):
-            raise UnreadablePriorError("the noise of rows that were added is not known")
+            raise UnreadablePriorError("the noise of rows that were added is unknown")
         if noise.convex_parameterization:
             rows = inputs[..., : rho.shape[-1], :]
             of_rows = level if level.shape[-1] == 1 else level[..., : rho.shape[-1]]
@@ -147,7 +147,7 @@ def check_tasks(model: MultiTaskGP) -> None:
     kernels: list[Kernel] = list(getattr(model.covar_module, "kernels", ()))
     if len(kernels) != 2 or not kernels[0].is_stationary:
         raise UnreadablePriorError(
-            f"the kernel of {name} is no product of a stationary one and one of the tasks"
+            f"the kernel of {name} is not a product of a stationary kernel and a task kernel"
         )
 
 

@@ -261,7 +261,7 @@ class BanditGP(DataViews):
                 weights were chosen by them. They stay in every posterior.
 
         Raises:
-            TypeError: If an entry is no recipe.
+            TypeError: If an entry is not a recipe.
             ValueError: If the list is empty, an entry refits, input transforms differ, or weights
                 and names do not go with the entries.
 
@@ -368,7 +368,7 @@ class BanditGP(DataViews):
 
         Raises:
             ValueError: If the list is empty, has duplicates, or has an output that the model does
-            not have.
+                not have.
         """
         if not idcs or len(set(idcs)) < len(idcs) or not set(idcs) <= set(range(self.num_outputs)):
             raise ValueError(

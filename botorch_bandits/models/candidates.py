@@ -280,7 +280,7 @@ def _check_entry(index: int, entry: Any, first: Any) -> None:
         )
     if _describe_transform(entry) != _describe_transform(first):
         raise ValueError(
-            f"candidates[{index}] has another input transform than candidates[0]; give all the "
+            f"the input transforms of candidates[{index}] and candidates[0] differ; give all the "
             "same one."
         )
 
@@ -707,8 +707,8 @@ class CandidatesModel(Model):
             first = rows if first is None else first
             if rows.shape != first.shape or not torch.equal(rows, first):
                 raise ValueError(
-                    f"models[{index}] has other rows than models[0]; give all the same rows in the "
-                    "same order."
+                    f"the rows of models[{index}] and models[0] differ; give all the same rows in "
+                    "the same order."
                 )
         assert first is not None
         recipe = CandidatesRecipe(

@@ -481,7 +481,7 @@ class DropInCensoring(Censoring):
                 )
             warnings.warn(  # the same text in each round, so that Python shows it once
                 f"outcomes are {side} the known {kind}, {stated:.6g}, by no more than noise "
-                "explains. They are taken as they are; pending queries stay at it.",
+                "explains. They are used unchanged; pending queries stay at it.",
                 BelowMinimumWarning,
                 stacklevel=level_of_users_line(),
             )

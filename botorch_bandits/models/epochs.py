@@ -95,7 +95,7 @@ class EpochModels:
 
 def _check_recipe(name: str, recipe: BanditGPRecipe) -> BanditGPRecipe:
     if not isinstance(recipe, BanditGPRecipe):
-        raise TypeError(f"{name} is {recipe!r}, which is no recipe. {_REMEDY}")
+        raise TypeError(f"{name} is {recipe!r}, which is not a recipe. {_REMEDY}")
     return recipe
 
 

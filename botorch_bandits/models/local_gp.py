@@ -162,7 +162,7 @@ class LocalForm:
                 raise UnsupportedError(
                     f"the joint posterior of {len(X)} points rests on {len(nearest)} rows, more "
                     f"than the {MOST_JOINT} that a LocalGP takes. Ask for fewer points, or for "
-                    "points by themselves with X.unsqueeze(-2)."
+                    "separate points with X.unsqueeze(-2)."
                 )
             factor = self._factor(self._rows[nearest], nearest)
         cross = self._module(self._points[nearest], X).to_dense()  # r x q

@@ -195,7 +195,7 @@ def check_model(
         else:
             if prior.row_noise is not None:
                 raise UnreadablePriorError(
-                    "model has a noise variance for each of its rows, so that of others is not "
+                    "model has a noise variance for each of its rows, so that of other rows is not "
                     "known. Leave X and Y out."
                 )
             Z = inputs_of_kernel(model, check_matrix("X", X))

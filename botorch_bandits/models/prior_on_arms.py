@@ -257,12 +257,12 @@ def _check_covariance(kernel: Kernel, matrix: Tensor, diagonal: Tensor) -> None:
     if difference > ROUNDING * size:
         raise ValueError(
             f"{name} are not symmetric: k(x, z) and k(z, x) differ by up to {difference:.3g}, "
-            "where a prior covariance is the same. Pass a kernel that is symmetric."
+            "but a prior covariance is symmetric. Pass a kernel that is symmetric."
         )
     if (smallest := _negative_eigenvalue(matrix, ROUNDING * size)) is not None:
         raise ValueError(
             f"{name} are not positive semi-definite: an eigenvalue is {smallest:.3g}, so that they "
-            "are no prior covariance, and some combination of arms would have a negative variance. "
+            "are not a prior covariance; some combination of arms would have a negative variance. "
             "Pass a kernel that is, such as MaternKernel, or a sum or product of such kernels."
         )
 
