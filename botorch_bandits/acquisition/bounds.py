@@ -134,7 +134,7 @@ def _of_outputs(mean: Tensor, deviation: Tensor, lower: Tensor, upper: Tensor) -
 
 
 def _width_of(acquisition: AcquisitionFunction) -> Tensor | None:
-    """The factor of the standard deviation, where it is one number and no draw."""
+    """The factor on the standard deviation, where it is one number and no draw."""
     is_drawn = isinstance(acquisition, RandomizedUpperConfidenceBound)
     has_width = isinstance(acquisition, WidthUpperConfidenceBound | GPThompsonSampling)
     if is_drawn or not has_width or acquisition.width.numel() != 1:

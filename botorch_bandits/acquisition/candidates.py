@@ -466,7 +466,8 @@ class CandidatesUpperConfidenceBound(BoundOfList):
 
         Args:
             options: All constructor arguments.
-            domain: Where the acquisition will be maximized; None if that is not known yet.
+            domain: The domain on which the acquisition will be maximized; None if it is not known
+                yet.
         """
         if options["form"] == "mixture" or options["width"] is not None:
             return {}
@@ -747,7 +748,8 @@ class CandidatesThompsonSampling(BanditAcquisition):
 
         Args:
             options: All constructor arguments.
-            domain: Where the acquisition will be maximized; None if that is not known yet.
+            domain: The domain on which the acquisition will be maximized; None if it is not known
+                yet.
         """
         is_left_out = options["choices"] is None
         return {"choices": domain.choices} if is_left_out and isinstance(domain, Arms) else {}

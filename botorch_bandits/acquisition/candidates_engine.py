@@ -58,7 +58,7 @@ class CandidatesEngine:
         arms: The posteriors, without outcomes.
         acquisition: The acquisition class to play.
         options: All options of its constructor.
-        seed: Of the draws.
+        seed: The seed of the draws.
     """
 
     rule = None
@@ -169,7 +169,7 @@ class CandidatesEngine:
         }
 
     def noise_ratio_at(self, x: Tensor) -> float:
-        """Return the least noise variance over posterior variance of the survivors at an arm.
+        """Return the smallest ratio of noise to posterior variance of the survivors at an arm.
 
         Args:
             x: The arm's point.
@@ -207,7 +207,7 @@ def build_candidates_engine(
         recipe: The list.
         acquisition: The acquisition function to play.
         domain: The arms.
-        seed: Of the draws.
+        seed: The seed of the draws.
         priors: The priors of the same list on the same arms, to be shared; they are computed if
             omitted.
 

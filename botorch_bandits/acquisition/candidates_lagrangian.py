@@ -207,7 +207,8 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
 
         Args:
             options: All constructor arguments.
-            domain: Where the acquisition will be maximized; None if that is not known yet.
+            domain: The domain on which the acquisition will be maximized; None if it is not known
+                yet.
         """
         return CandidatesUpperConfidenceBound.options_from_domain(options, domain)
 

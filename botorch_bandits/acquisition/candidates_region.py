@@ -163,7 +163,8 @@ class RegionUpperConfidenceBound(BoundOfList):
 
         Args:
             options: All constructor arguments.
-            domain: Where the acquisition will be maximized; None if that is not known yet.
+            domain: The domain on which the acquisition will be maximized; None if it is not known
+                yet.
         """
         if not isinstance(domain, Arms):
             return {}

@@ -122,7 +122,7 @@ class SeededDraw(BanditAcquisition):
         """Return the posterior on the points that can be evaluated, factored once for all draws.
 
         Args:
-            posterior_transform: Applied to the posterior, if given.
+            posterior_transform: A transform applied to the posterior, if given.
             groups: Whether independent outputs come one by one.
         """
         assert self.arms is not None
@@ -265,7 +265,7 @@ class PointwiseDraw:
 
     Args:
         model: A model with one output and a Gaussian posterior that is not an ensemble.
-        seed: Of the draw.
+        seed: The seed of the draw.
 
     Raises:
         UnsupportedError: During evaluation, if the posterior is not Gaussian.
@@ -389,7 +389,7 @@ class JointPosterior:
         The first draw costs the cube of ``n m``, the others the square.
 
         Args:
-            seed: Of the draw.
+            seed: The seed of the draw.
             member: Which posterior of an ensemble to draw from; its last batch dimension is gone
                 from the result.
 
@@ -475,7 +475,7 @@ def joint_posterior(
     Args:
         model: Any model.
         choices: ``num_points x d`` points.
-        posterior_transform: Applied to the posterior, if given.
+        posterior_transform: A transform applied to the posterior, if given.
 
     Raises:
         UnsupportedError: If the posterior is not Gaussian.

@@ -302,7 +302,7 @@ def build_arms_engine(
 
     Args:
         model: Kernel and noise.
-        acquisition: What is played.
+        acquisition: The acquisition function to play.
         domain: The arms.
         seeds: See :class:`ArmsEngine`.
         prior: The prior of an earlier engine with the same model and domain, to save its
@@ -484,7 +484,7 @@ def build_box_engine(
 
     Args:
         model: Kernel and noise.
-        acquisition: What is played.
+        acquisition: The acquisition function to play.
         box: Its device is where values are computed.
         seeds: One a replicate.
 

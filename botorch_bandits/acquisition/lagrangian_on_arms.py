@@ -447,7 +447,7 @@ def build_lagrangian_engine(
             shape.
         acquisition: The acquisition function to play, with multipliers.
         domain: The arms.
-        seed: Of the draws.
+        seed: The seed of the draws.
 
     Returns:
         None if the settings need the model itself; see

@@ -169,7 +169,7 @@ def build_lagrangian_rows_engine(
         domain: The arms.
         num_contexts: The number of context columns.
         forgetting: How old outcomes are forgotten.
-        seed: Of the draws.
+        seed: The seed of the draws.
         covariances: The covariances of an earlier engine with the same model and domain, to save
             their computation.
 

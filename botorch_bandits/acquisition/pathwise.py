@@ -133,10 +133,10 @@ def update_paths(model: Any, sample_values: Tensor, **options: Any) -> Generaliz
 
 
 def weights_of_features(shape: torch.Size) -> Tensor:
-    """Draw the numbers that features are multiplied with: points of one scrambled sequence.
+    """Draw the numbers that multiply the features: points of one scrambled sequence.
 
     Args:
-        shape: How many functions, in any shape, and then how many features.
+        shape: The number of functions, in any shape, followed by the number of features.
     """
     num_points, dim = shape[:-1].numel(), shape[-1]
     if num_points <= MOST_POINTS and dim <= SobolEngine.MAXDIM:
@@ -158,8 +158,8 @@ def first_sobol_normals(num_points: int, dim: int) -> Tensor:
     times the memory.
 
     Args:
-        num_points: How many points.
-        dim: Of how many numbers each.
+        num_points: The number of points.
+        dim: The dimension of each.
 
     Returns:
         ``num_points x dim``.
@@ -292,7 +292,7 @@ class ClosedFormDraw:
         Args:
             model: The model that it was drawn from.
             path: The draw, unscaled.
-            width: The factor of its deviations from the posterior mean.
+            width: The factor on its deviations from the posterior mean.
             sign: See the class.
 
         Returns:

@@ -44,7 +44,7 @@ def draw_joint_paths(model: JointOutputs) -> PathList:
     """Draw all outputs of one model, with the random numbers of BoTorch's model of all outputs.
 
     Args:
-        model: Its outputs have closed forms and random features.
+        model: A model whose outputs have closed forms and random features.
 
     Returns:
         One draw an output.
@@ -137,7 +137,7 @@ def draws_of_outputs(model: Model, path: Any, widths: Sequence[float]) -> list[A
 
 
 def weighted_draw(draws: Sequence[ClosedFormDraw], weights: Sequence[float]) -> Any:
-    """Return a weighted sum of draws: as one draw where they share rows and hyperparameters.
+    """Return a weighted sum of draws, as one draw if they share rows and hyperparameters.
 
     Args:
         draws: One an output.

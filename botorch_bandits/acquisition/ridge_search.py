@@ -68,7 +68,7 @@ class RidgeSearch(ABC):
 
     @abstractmethod
     def moments(self, arms: Index, ridges: Index | slice) -> tuple[Array, Array]:
-        """Return means, and by how much outcomes lower variances, ``k x num_ridges`` each.
+        """Return means, and the reductions of the variances by outcomes, ``k x num_ridges`` each.
 
         Args:
             arms: ``k`` arm numbers.
@@ -124,8 +124,8 @@ class RidgeSearch(ABC):
             among: The arms among which the largest bound is sought; all if omitted.
 
         Returns:
-            ``num_arms``: no arm whose number is not its bound has the largest one, by far more than
-            rounding. None if the set is nearly empty.
+            ``num_arms``: an arm whose number is not its bound is never the largest, by a margin far
+            above rounding. None if the set is nearly empty.
         """
         if self.is_nearly_empty:
             return None

@@ -40,12 +40,13 @@ from botorch_bandits.models.moments import prior_means, variance_of
 
 
 def half_width(deviation: Tensor, width: float | Tensor, in_place: bool = False) -> Tensor:
-    """Return ``width * deviation``, how far a confidence bound is from the mean.
+    """Return ``width * deviation``, the distance of a confidence bound from the mean.
 
     Args:
         deviation: Posterior standard deviations, or deviations of a draw from the mean.
-        width: Broadcasts against them.
-        in_place: Overwrite ``deviation``; only without automatic differentiation.
+        width: The width, which broadcasts against them.
+        in_place: Whether to overwrite ``deviation``; only possible without automatic
+            differentiation.
     """
     return deviation.mul_(width) if in_place else deviation * width
 
@@ -70,16 +71,16 @@ def score_and_slope(
     sign: float = 1.0,
     smallest_variance: float = MINIMUM_VARIANCE,
 ) -> tuple[Tensor, Tensor]:
-    """Return scores and their gradients from moments and theirs.
+    """Return scores and their gradients from moments and their gradients.
 
     Args:
         mean: ``batch_shape`` posterior means.
         variance: ``batch_shape`` posterior variances.
         mean_slope: ``batch_shape x d`` gradients of the means.
         variance_slope: ``batch_shape x d`` gradients of the variances.
-        width: Broadcasts against the variances.
+        width: The width, which broadcasts against the variances.
         sign: See :func:`score`.
-        smallest_variance: Smaller ones are taken for this.
+        smallest_variance: Smaller variances are replaced by this.
     """
     deviation = variance.clamp_min(smallest_variance).sqrt()
     of_variance = torch.where(variance >= smallest_variance, 0.5 * width / deviation, 0.0)
@@ -168,7 +169,7 @@ class ArmsRound:
 
     @cached_property
     def prepared(self) -> Any:
-        """What the rule computes once a round; see :meth:`ArmsRule.prepare`."""
+        """What the rule computes once in each round; see :meth:`ArmsRule.prepare`."""
         return self.rule.prepare(self)
 
     @cached_property
@@ -193,7 +194,7 @@ class ArmsRound:
         """``batch_shape x num_arms``; variances are clamped as the acquisition function does.
 
         Args:
-            smallest_share: Of the prior variance; smaller ones are taken for this.
+            smallest_share: The share of the prior variance that replaces smaller variances.
         """
         smallest_variance = self.prior_share(smallest_share)
         if self.pending is None:
@@ -219,7 +220,7 @@ class ArmsRule(ABC):
     """Whether pending arms enter what it sees; otherwise they make no difference to it."""
 
     def prepare(self, seen: ArmsRound) -> Any:
-        """Return what scores, bounds and description of a round share: ``seen.prepared``."""
+        """Return what scores, bounds and description of a round share as ``seen.prepared``."""
         return None
 
     @abstractmethod
@@ -278,7 +279,7 @@ class WidthArmsRule(ArmsRule):
         return width.to(seen.posterior.device)
 
     def deviation(self, seen: ArmsRound) -> Tensor:
-        """Return what the width multiplies, ``batch_shape x num_arms``, as a new tensor."""
+        """Return a new tensor of what the width multiplies, ``batch_shape x num_arms``."""
         if self.predictive:
             noisy = seen.variance + seen.posterior.lam
             return noisy.clamp_min(seen.prior_share(MINIMUM_VARIANCE)).sqrt_()
@@ -497,7 +498,7 @@ class ClosedFormBound:
 
     @property
     def smallest_variance(self) -> float:
-        """Smaller variances are taken for this."""
+        """The variance that replaces smaller ones."""
         return MINIMUM_VARIANCE * float(self.posterior.outputscale)
 
     def value(self, X: Tensor) -> Tensor:
@@ -529,7 +530,7 @@ from being improved.
 
 
 def noise_that_counts(noise_variance: Tensor, prior_variance: float) -> Tensor:
-    """Return the noise variance less what is negligible, in the same unit, not negative.
+    """Return the nonnegative noise variance minus a negligible amount, in the same unit.
 
     Args:
         noise_variance: Of an outcome.
@@ -539,11 +540,11 @@ def noise_that_counts(noise_variance: Tensor, prior_variance: float) -> Tensor:
 
 
 def log_noise_discount(variance: Tensor, noise_variance: Tensor | float) -> Tensor:
-    r"""Return the logarithm of what noise leaves of an improvement.
+    r"""Return the logarithm of the share of an improvement that remains under noise.
 
     That is :math:`1 - \tau / \sqrt{\sigma^2 + \tau^2}`: 1 where the posterior variance
     :math:`\sigma^2` dwarfs the noise variance :math:`\tau^2`, and near 0 where one more noisy
-    outcome would tell nothing (Huang, Allen, Notz and Zeng 2006, the augmented expected
+    outcome would be uninformative (Huang, Allen, Notz and Zeng 2006, the augmented expected
     improvement).
 
     Args:
@@ -650,8 +651,8 @@ def prior_variance_of_scalar(summary: PriorSummary) -> float | None:
     """Return the prior variance of the scalar that an acquisition function sees.
 
     Args:
-        summary: Of the model, and of what makes several outputs one. The largest variance counts
-            in a batch of models.
+        summary: The summary of the model, including the transform that combines several outputs
+            into one. In a batch of models, the largest variance counts.
 
     Returns:
         None if the prior cannot be read, or has no variance.
@@ -739,8 +740,8 @@ def deviation_of(posterior: Posterior, summary: PriorSummary, smallest_share: fl
 
     Args:
         posterior: Of the scalar.
-        summary: Of the model. Where its prior cannot be read, the prior variance counts as 1.
-        smallest_share: Smaller variances are taken for this many prior variances.
+        summary: Of the model. If its prior cannot be read, the prior variance counts as 1.
+        smallest_share: Smaller variances are replaced by this many prior variances.
     """
     unit = prior_variance_of_scalar(summary) or 1.0
     return variance_of(posterior, unit).clamp_min(smallest_share * unit).sqrt()

@@ -356,7 +356,8 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
 
         Args:
             options: All constructor arguments.
-            domain: Where the acquisition will be maximized; None if that is not known yet.
+            domain: The domain on which the acquisition will be maximized; None if it is not known
+                yet.
         """
         discretization = options.get("discretization")
         if discretization is not None:
@@ -401,7 +402,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         return rule_class(rule, scale, check_one_of("maximize", options["maximize"], (True, False)))
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Take points as pending and draw again.
+        """Set the pending points and draw again.
 
         Args:
             X_pending: ``n x d`` points, or None.
@@ -447,10 +448,10 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         return None if self.closed_form is None else gen_candidates_batched
 
     def set_rule(self, rule: WidthRule) -> None:
-        """Take another rule for the scale of the draw.
+        """Set another rule for the scale of the draw.
 
         Args:
-            rule: Computes the scale from now on.
+            rule: The rule that computes the scale from now on.
         """
         self.rule = rule
         if not self._is_plain:
@@ -477,7 +478,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
 
         Args:
             X: ``batch_shape x q x d`` points, float64. The value of several points is a sum over
-                draws: the first point has this draw, and each further one a draw of its own, as if
+                draws: the first point has this draw, and each further point has its own draw, as if
                 the points before it were pending.
 
         Returns:
@@ -621,7 +622,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean, standard deviation, scale and information gain at one point.
 
-        The first two are left out where BoTorch has none, as behind an outcome transform ``Bilog``.
+        The first two are omitted if BoTorch has none, as with an outcome transform ``Bilog``.
 
         Args:
             x: A ``d``-dimensional point. The model must not be batched.
@@ -735,7 +736,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
 
 
 def drawn_on(acquisition: GPThompsonSampling) -> dict[str, Any]:
-    """Return what a number for the regret of draws needs to know, where there is one.
+    """Return what the regret bound of draws needs to know, if there is one.
 
     Args:
         acquisition: The acquisition function. On a grid that grows with the round, or on a whole

@@ -93,12 +93,14 @@ def top_two(
     """Return values that are largest at the leader or at its challenger.
 
     Args:
-        draw: From the number of a draw, 0 for the leader's, to ``batch_shape x num_arms`` values.
+        draw: A function from the number of a draw, 0 for that of the leader, to
+            ``batch_shape x num_arms`` values.
         is_challenger: ``batch_shape``; whether the challenger is to be played.
-        max_draws: After so many further draws the challenger follows from ``advantage``.
+        max_draws: The number of further draws after which the challenger follows from
+            ``advantage``.
         advantage: From ``batch_shape`` leaders to ``batch_shape x num_arms`` standardized
-            posterior means of what each arm has more than the leader.
-        scale: By which ties are decided; None if that is not known.
+            posterior means of the difference between each arm and the leader.
+        scale: The scale that decides ties; None if it is unknown.
         among: The arms from which both are chosen, in order; all if omitted.
 
     Returns:
@@ -319,14 +321,15 @@ class TopTwoThompsonSampling(GPThompsonSampling):
     def options_from_domain(
         cls, options: Mapping[str, Any], domain: Domain | None
     ) -> dict[str, Any]:
-        """Return the arms, or all points of a space of few, as the points to draw on.
+        """Return the arms, or all points of a space with few points, as the points to draw on.
 
         Args:
             options: All constructor arguments.
-            domain: Where the acquisition will be maximized; None if that is not known yet.
+            domain: The domain on which the acquisition will be maximized; None if it is not known
+                yet.
 
         Raises:
-            ValueError: If it is no finite set of few points, or has one.
+            ValueError: If it is not a finite set of few points, or has only one.
         """
         if domain is None:
             return {}
@@ -342,7 +345,7 @@ class TopTwoThompsonSampling(GPThompsonSampling):
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
-        """Return the rule of the width of the confidence bounds; nothing of it is for the draws.
+        """Return the rule of the width of the confidence bounds; it does not affect the draws.
 
         Args:
             options: Constructor arguments by name, at least all that the width depends on.
@@ -368,7 +371,7 @@ class TopTwoThompsonSampling(GPThompsonSampling):
         )
 
     def guarantee(self) -> Guarantee:
-        """Say what holds of the confidence bounds, and that no regret bound is stated."""
+        """Report what holds for the confidence bounds, and that no regret bound is stated."""
         of_width = self.rule.guarantee(self._summary, 1)
         method = "top-two Thompson sampling"
         if of_width.theorem is None:

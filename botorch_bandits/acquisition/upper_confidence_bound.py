@@ -227,7 +227,7 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
             raise ValueError(f"round_number is needed: {error}. Pass round_number=.") from error
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Take points as pending, starting again from the user's model.
+        """Set the pending points, starting again from the user's model.
 
         Args:
             X_pending: ``n x d`` points, or None.
@@ -257,10 +257,10 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
         view.beta = torch.stack(each)  # ``q x batch_shape x 1``
 
     def set_rule(self, rule: WidthRule, predictive: bool = False) -> None:
-        """Take another width rule; pending points are forgotten.
+        """Set another width rule; pending points are forgotten.
 
         Args:
-            rule: Computes the width from now on.
+            rule: The rule that computes the width from now on.
             predictive: See the class.
         """
         self.rule, self.predictive = rule, predictive
@@ -319,7 +319,7 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
 
         Args:
             X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
-                the bounds at one after the other: each is valued as if those before it were
+                the bounds of one point after the other: each is valued as if those before it were
                 pending. No theorem is stated for that.
 
         Returns:
@@ -472,7 +472,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
 
         Args:
             options: All constructor arguments.
-            domain: Where the acquisition will be maximized; None if that is not known yet.
+            domain: The domain to maximize over; None if it is not known yet.
         """
         given = {name for name in INGREDIENTS if options[name] is not None}
         known: dict[str, Any] = {}
@@ -780,7 +780,7 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
 
         Args:
             options: All constructor arguments.
-            domain: Where the acquisition will be maximized; None if that is not known yet.
+            domain: The domain to maximize over; None if it is not known yet.
         """
         if options["num_arms"] is not None:
             return {}
@@ -883,7 +883,7 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
 
         Args:
             options: All constructor arguments.
-            domain: Where the acquisition will be maximized; None if that is not known yet.
+            domain: The domain to maximize over; None if it is not known yet.
         """
         if options["dim"] is not None:
             return {}

@@ -88,7 +88,7 @@ class WideBand(NamedTuple):
 
     Attributes:
         name: The output it belongs to, for the warning.
-        width: The factor of the standard deviation.
+        width: The factor on the standard deviation.
         half: How far the band extends to either side where nothing is known, in raw outcome units.
         spread: The largest difference between outcomes, likewise.
         num_rows: The number of outcomes.
@@ -106,13 +106,13 @@ class WideBand(NamedTuple):
 def wide_band(name: str, width: Tensor, summary: PriorSummary) -> WideBand | None:
     """Return the band where nothing is known, if it exceeds all differences between outcomes.
 
-    Only fitted models are looked at, at one output, and no batch: whoever gives a prior says how
-    large the reward is, too. It costs nothing.
+    Only fitted models with one output and without batches are checked: a user who gives a prior
+    also states how large the reward is. The check costs nothing.
 
     Args:
-        name: Of the output.
-        width: As it is used.
-        summary: Of the user's model, with a transform that leaves one output.
+        name: The name of the output.
+        width: The width in use.
+        summary: The summary of the user's model, with a transform that returns one output.
     """
     if width.numel() != 1 or is_ensemble(summary.model):
         return None
@@ -141,7 +141,7 @@ def remedy_of(rule: WidthRule) -> str:
     """Return what to do about a width of a rule that is too large, as a sentence.
 
     Args:
-        rule: By which of its ingredients the user gave.
+        rule: The rule, whose ingredients given by the user decide.
     """
     names = ("rkhs_bound", "noise_bound", "outcome_bound")
     given = [name for name in names if getattr(rule, name, None) is not None]
@@ -176,12 +176,12 @@ def optimistic_values(
     posterior_transform: PosteriorTransform | None,
     maximize: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """Return confidence bounds, and how far they are from the means.
+    """Return confidence bounds, and their distances from the means.
 
     Args:
-        model: With pending points.
+        model: The model with pending points.
         X: ``n x 1 x d`` points.
-        width: The factor of the standard deviation.
+        width: The factor on the standard deviation.
         posterior_transform: The user's.
         maximize: If False, the values are minus the lower bounds.
     """
@@ -219,12 +219,12 @@ class WarnsOfWideness:
 
     @property
     def is_wide(self) -> bool:
-        """Whether the width is so large that outcomes have no say in the choice."""
+        """Whether the width is so large that outcomes do not affect the choice."""
         band = self._wide_band()
         return band is not None and self._chooses_by_deviation(band.inputs)
 
     def warn_if_wide(self) -> None:
-        """Warn if the width is so large that outcomes have no say in the choice.
+        """Warn if the width is so large that outcomes do not affect the choice.
 
         The posterior is evaluated once while the number of rows grows by half.
 

@@ -631,7 +631,7 @@ def constant_width(width: float) -> Tensor:
     """Return a fixed width as a scalar float64 tensor; no theorem covers it.
 
     Args:
-        width: The factor of the standard deviation, at least 0.
+        width: The factor on the standard deviation, at least 0.
     """
     return torch.tensor(check_nonnegative("width", width), dtype=DTYPE)
 

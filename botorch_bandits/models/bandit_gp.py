@@ -198,28 +198,28 @@ class BanditGP(DataViews):
         input_transform: InputTransform | None = None,
         prior_mean: float = 0.0,
     ) -> BanditGPRecipe:
-        """Return a recipe: everything but the data.
+        """Return a recipe, which contains everything except the data.
 
-        Outcomes may have any scale on arms: with ``s`` times the outcomes, the bounds and the
-        margin, ``s**2`` times the kernel and the noise, and ``prior_mean`` moved along, the same
-        arms are played. On a box the prior standard deviation (the square root of the kernel's
+        On arms, outcomes may have any scale: if outcomes, bounds and margin are multiplied by
+        ``s``, kernel and noise by ``s**2``, and ``prior_mean`` is changed accordingly, the same
+        arms are played. On a box, the prior standard deviation (the square root of the kernel's
         output scale) must lie between 1e-8 and 1e8, and ``prior_mean`` within 1e6 of them of 0; a
-        loop refuses others. Rescale the outcomes there.
+        loop rejects other values. In that case, rescale the outcomes.
 
         Args:
-            kernel: Any GPyTorch kernel; copied.
+            kernel: Any GPyTorch kernel, which is copied.
             noise: The modeled noise variance ``lam``; the starting value if it is learned. It must
                 be above 1e-10 times the kernel's output scale.
-            lengthscale: Set on the kernel (or its base kernel) in double precision. Kernels are
-                created in float32, where 0.2 is 0.200000003.
-            refit_every: Learn kernel parameters and noise by marginal likelihood whenever the
-                number of rows reaches a multiple of this; None keeps everything fixed.
-            input_transform: Applied to inputs before the kernel; copied.
+            lengthscale: A lengthscale to set on the kernel (or its base kernel) in double
+                precision. Kernels are created in float32, where 0.2 is 0.200000003.
+            refit_every: If given, kernel parameters and noise are learned by marginal likelihood
+                whenever the number of rows reaches a multiple of this; None keeps everything fixed.
+            input_transform: A transform applied to inputs before the kernel, which is copied.
             prior_mean: A constant, never learned.
 
         Raises:
             TypeError: If a numeric argument is not a number.
-            ValueError: If a number is infeasible, or ``noise`` too small for the kernel.
+            ValueError: If a number is infeasible, or ``noise`` is too small for the kernel.
 
         Example:
             >>> from gpytorch.kernels import MaternKernel
@@ -248,22 +248,22 @@ class BanditGP(DataViews):
     ) -> CandidatesRecipe:
         """Return the recipe of a list of priors, one of which is right, without knowing which.
 
-        The outcomes say which predict worst: those are thrown out, and a theorem covers what is
-        left; see :class:`~botorch_bandits.CandidatesUpperConfidenceBound`. List and
-        weights must be fixed before the data. Entries that differ in their output scale alone
-        (noise variance over output scale the same) cost no more than one of them.
+        The outcomes show which priors predict worst: those are discarded, and a theorem covers the
+        remaining ones; see :class:`~botorch_bandits.CandidatesUpperConfidenceBound`. The list and
+        the weights must be fixed before the data. Entries that differ only in their output scale
+        (with the same ratio of noise variance to output scale) cost no more than one of them.
 
         Args:
             candidates: Recipes from :meth:`with_kernel`, without refits.
             weights: One positive weight an entry; equal ones if omitted.
-            names: What the entries are called in tables.
-            num_skipped: How many first outcomes the evidence leaves out, because the list or its
-                weights were chosen by them. They stay in every posterior.
+            names: The names of the entries in tables.
+            num_skipped: How many of the first outcomes the evidence leaves out because the list or
+                its weights were chosen based on them. They remain in every posterior.
 
         Raises:
             TypeError: If an entry is not a recipe.
             ValueError: If the list is empty, an entry refits, input transforms differ, or weights
-                and names do not go with the entries.
+                or names do not match the entries.
 
         Example:
             >>> from gpytorch.kernels import RBFKernel
@@ -281,7 +281,7 @@ class BanditGP(DataViews):
 
     @property
     def num_rows(self) -> int:
-        """How many observations the model holds (in each batch)."""
+        """The number of observations in the model (in each batch)."""
         return int(self.train_targets.shape[-1])
 
     def __call__(self, *args: Any, **kwargs: Any) -> MultivariateNormal:
@@ -303,7 +303,7 @@ class BanditGP(DataViews):
         """Return a new model with the rows ``(X, Y)`` added; this model is not changed.
 
         Plain rows (``n' x d`` and ``n' x 1``) cost ``n^2`` operations each with a kernel whose
-        closed form is known. The new model has hyperparameters of its own, equal to these.
+        closed form is known. The new model has its own copies of the hyperparameters.
 
         Args:
             X: ``batch_shape x n' x d`` inputs, raw.
@@ -315,8 +315,8 @@ class BanditGP(DataViews):
 
         Raises:
             TypeError: If plain rows are not float64.
-            ValueError: If plain rows have the wrong shape, ``Y`` has another number of outputs than
-                the model, or an entry is not finite.
+            ValueError: If plain rows have the wrong shape, the number of outputs of ``Y`` differs
+                from that of the model, or an entry is not finite.
         """
         if Y.dim() > 1 and Y.shape[-1] != self.num_outputs:
             raise ValueError(
@@ -361,10 +361,10 @@ class BanditGP(DataViews):
         return posterior if posterior_transform is None else posterior_transform(posterior, X)
 
     def subset_output(self, idcs: list[int]) -> BanditGP:
-        """Return a new model of some of the outputs, with the hyperparameters that they have here.
+        """Return a new model of some of the outputs, with the same hyperparameters.
 
         Args:
-            idcs: Which outputs, from 0, each once and in the order in which they are wanted.
+            idcs: The outputs, numbered from 0, each once and in the desired order.
 
         Raises:
             ValueError: If the list is empty, has duplicates, or has an output that the model does
@@ -400,14 +400,14 @@ class BanditGP(DataViews):
 
     @property
     def repeats(self) -> Tensor | None:
-        """How many observations each row is the mean of; None where all are single."""
+        """The number of observations whose mean each row is; None if all are single."""
         return getattr(self._parts["likelihood"], "repeats", None)
 
     @property
     def num_observations(self) -> int:
-        """How many observations the model holds, repeats counted (in each batch).
+        """The number of observations in the model, counting repeats (in each batch).
 
-        Where a builder gave rows weights, it is the number of outcomes that were told.
+        If a builder gave the rows weights, it is the number of outcomes that were reported.
         """
         repeats = self.repeats
         if self.num_outcomes is not None:
@@ -416,7 +416,7 @@ class BanditGP(DataViews):
 
     @property
     def running_information_gain(self) -> Tensor | None:
-        """The realized information gain of all observations, where it needs no kernel matrix."""
+        """The realized information gain of all observations, if it needs no kernel matrix."""
         repeats, known = self.repeats, super().running_information_gain
         if repeats is None or known is not None:
             return known
@@ -436,7 +436,7 @@ class BanditGP(DataViews):
         other model where there is no closed form.
 
         Args:
-            mll: What is maximized.
+            mll: The marginal log likelihood to maximize.
             **kwargs: The other arguments of ``fit_gpytorch_mll``.
 
         Returns:
@@ -552,19 +552,21 @@ class BanditGPRecipe:
 
         The hyperparameters for ``n`` rows come from a chain of fits, to the first ``refit_every``
         rows, the first ``2 * refit_every`` and so on. Each starts from the recipe's starting
-        values or from the fit before it, whichever has the greater likelihood at its rows. So
-        hyperparameters depend on the data alone, not on which models were built before. A builder
-        remembers its fits and repeats only those whose rows have changed; a new one must make all
-        ``n // refit_every`` of them.
+        values or from the fit before it, whichever has the greater likelihood at its rows.
+        Hyperparameters thus depend on the data alone, not on which models were built before. A
+        builder remembers its fits and repeats only those whose rows have changed; a new builder
+        must make all ``n // refit_every`` fits.
 
         Args:
-            seed: Seeds what the fit may draw when it retries.
-            collapses: Make one row of all observations of an input, for one output: on arms the
-                cost then depends on how many of them were played, not on the number of rounds.
-            separates_outputs: Build a ``ModelListGP`` of one model for each output where there are
-                several. Its posterior is that of the model with several outputs, for these are
-                independent, but it takes a small part of the time and memory. ``"together"``: draw
-                from it as from that model, where that can be done; else build that model.
+            seed: The seed of the random numbers that the fit may draw when it retries.
+            collapses: Whether to merge all observations of an input into one row, for one output:
+                on arms, the cost then depends on the number of distinct arms played, not on the
+                number of rounds.
+            separates_outputs: Whether to build a ``ModelListGP`` with one model for each of several
+                outputs. Its posterior is that of the model with several outputs, because these are
+                independent, but it takes a small fraction of the time and memory. With
+                ``"together"``, it is drawn from as from that model if possible; otherwise that
+                model is built.
             kind: The class of the function; :class:`ModelBuilder` if None.
 
         Returns:
@@ -632,7 +634,7 @@ class BuiltModel:
 
     @classmethod
     def remember(cls, X: Tensor, Y: Tensor, kernel: Kernel, model: BanditGP) -> BuiltModel:
-        """Copy what may change under a builder's hands: the caller may reuse the memory."""
+        """Copy what the caller may change later: the caller may reuse the memory."""
         parameters = [parameter.detach().clone() for parameter in model.parameters()]
         return cls(X.clone(), Y.clone(), kernel, model, parameters)
 
@@ -646,12 +648,12 @@ class BuiltModel:
         Args:
             X: ``n' x d`` inputs.
             Y: ``n' x m`` outcomes.
-            kernel: Where the hyperparameters now come from.
+            kernel: The current source of the hyperparameters.
             transform: The input transform of the model.
 
         Returns:
-            None if this model cannot become it: other hyperparameters, other first inputs, or a
-            model that does not grow row by row.
+            None if this model cannot be extended to it: hyperparameters or first inputs differ, or
+            the model does not grow row by row.
         """
         num_known = self.X.shape[0]
         if (
@@ -741,7 +743,7 @@ class ModelBuilder:
 
     @property
     def latest_fit(self) -> tuple[Tensor, Tensor, Kernel, Tensor] | None:
-        """To which inputs and outcomes hyperparameters were last fitted; None before that."""
+        """The inputs and outcomes of the last fit of hyperparameters; None before any fit."""
         every = self._refit_every
         if every is None or not self._fitted or self._rows is None:
             return None
@@ -749,7 +751,7 @@ class ModelBuilder:
         return (X, Y, *self._fitted[-1])
 
     def take_fit(self, X: Tensor, Y: Tensor, parameters: dict[str, Tensor], noise: Tensor) -> None:
-        """Go on from a fit to these rows that another builder made."""
+        """Continue from a fit to these rows that another builder made."""
         build = self._build_collapsed if self._fits_collapsed else self._build
         kernel = build(X, Y, self._first_kernel, self._first_noise).covar_module
         for name, parameter in kernel.named_parameters():

@@ -92,7 +92,7 @@ class BatchedClosedForm:
         return self.kernel.matrix(scaled, scaled)
 
     def append(self, X: Tensor, y: Tensor) -> None:
-        """Take in one more row a replicate.
+        """Add one more row a replicate.
 
         Args:
             X: ``B x d`` inputs.
@@ -130,7 +130,7 @@ class BatchedClosedForm:
         self.num_rows = n + 1
 
     def select(self, replicates: Tensor) -> BatchedClosedForm:
-        """Return the present posterior of some replicates, given by their numbers."""
+        """Return the current posterior of some replicates, given by their numbers."""
         n, chosen = self.num_rows, copy.copy(self)
         chosen._gain = self._gain[replicates]
         chosen._points = self._points[:, :n][replicates]
@@ -152,7 +152,7 @@ class BatchedClosedForm:
 
         Returns:
             Mean (``B x r``), variance (``B x r``), gradient of the mean (``B x r x d``), gradient
-            of the variance (``B x r x d``). Where rounding makes the variance negative it is 0.
+            of the variance (``B x r x d``). A variance that rounding makes negative is set to 0.
         """
         found = [self._value_and_gradient(X[part], part) for part in self._parts(X.shape[1])]
         if len(found) == 1:
@@ -247,7 +247,7 @@ class ReplicatesPriorSummary(RunningPriorSummary):
 
     @property
     def num_rows(self) -> int:
-        """How many rows each replicate has."""
+        """The number of rows of each replicate."""
         return self._posterior.num_rows
 
 

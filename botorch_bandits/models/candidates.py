@@ -206,12 +206,12 @@ class CandidatesRecipe:
 
     @property
     def num_candidates(self) -> int:
-        """How many priors are on the list."""
+        """The number of priors on the list."""
         return len(self.candidates)
 
     @property
     def input_transform(self) -> InputTransform | None:
-        """What is applied to inputs before the kernels."""
+        """The transform applied to inputs before the kernels."""
         transform: InputTransform | None = self.candidates[0].input_transform
         return transform
 
@@ -229,14 +229,14 @@ class CandidatesRecipe:
 
         Raises:
             TypeError: If a tensor is not float64.
-            ValueError: If shapes do not fit, or a covariance cannot be factorized.
+            ValueError: If shapes do not match, or a covariance cannot be factorized.
         """
         if Y.dim() == 2 and Y.shape[-1] > 1:
             return ModelList(*(CandidatesModel(self, X, column) for column in Y.split(1, -1)))
         return CandidatesModel(self, X, Y)
 
     def builder(self) -> CandidatesBuilder:
-        """Return what builds the models of a loop, one with more rows than the other."""
+        """Return a builder of the models of a loop, each with more rows than the previous one."""
         return CandidatesBuilder(self)
 
     def fingerprint(self) -> str:
@@ -389,7 +389,7 @@ class CandidatesModel(Model):
 
     @property
     def num_rows(self) -> int:
-        """How many outcomes arrived; hallucinated rows are none."""
+        """The number of outcomes that have arrived; hallucinated rows do not count."""
         return len(self.train_targets)
 
     @property
@@ -409,7 +409,7 @@ class CandidatesModel(Model):
         return tuple(np.repeat(np.arange(len(counts)), counts).tolist())
 
     def has_rows(self, X: Tensor, Y: Tensor) -> bool:
-        """Return whether the rows of this model come first among others.
+        """Return whether the given rows begin with the rows of this model.
 
         Args:
             X: ``n x d`` inputs, at least as many as this model has.
@@ -440,7 +440,7 @@ class CandidatesModel(Model):
         return mean.mT.reshape(shape), variance.mT.reshape(shape)
 
     def least_noise_ratio(self, x: Tensor, in_force: NDArray[np.bool_]) -> float:
-        """Return the least noise variance over posterior variance at a point.
+        """Return the smallest ratio of noise variance to posterior variance at a point.
 
         Args:
             x: ``d``, raw.
@@ -493,7 +493,7 @@ class CandidatesModel(Model):
     def bounds(
         self, X: Tensor, widths: float | NDArray[np.float64], in_force: NDArray[np.bool_]
     ) -> tuple[Tensor, Tensor]:
-        """Return the least lower and the largest upper bound of some entries.
+        """Return the smallest lower and the largest upper bound of some entries.
 
         Args:
             X: ``... x d`` raw points.
@@ -512,7 +512,7 @@ class CandidatesModel(Model):
         widths: float | NDArray[np.float64],
         in_force: NDArray[np.bool_],
     ) -> tuple[Tensor, Tensor]:
-        """Return the bounds that belong to the moments of the groups; see :meth:`bounds`.
+        """Return the bounds that follow from the moments of the groups; see :meth:`bounds`.
 
         Args:
             mean: ``... x G``.
@@ -535,7 +535,7 @@ class CandidatesModel(Model):
         return self.mixture_from(*self.group_moments(X))
 
     def mixture_from(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what belongs to the moments of the groups; see :meth:`mixture`.
+        """Return the mixture that follows from the moments of the groups; see :meth:`mixture`.
 
         Args:
             mean: ``... x G``.
@@ -594,17 +594,17 @@ class CandidatesModel(Model):
         return LeanMixture(mean, variance, covariance)
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> CandidatesModel:
-        """Return a new model with outcomes that arrived; they count in the evidence, too.
+        """Return a new model with additional outcomes, which also count in the evidence.
 
         Args:
             X: ``n' x d`` inputs in the order in which their outcomes arrived.
             Y: ``n' x 1`` outcomes.
-            kwargs: None is known.
+            kwargs: No options are supported.
 
         Raises:
             UnsupportedError: If this model has hallucinated rows, or there are options.
             TypeError: If a tensor is not float64.
-            ValueError: If shapes do not fit or an entry is not finite.
+            ValueError: If shapes do not match or an entry is not finite.
         """
         if self.num_hallucinated or kwargs:
             raise UnsupportedError(
@@ -627,7 +627,8 @@ class CandidatesModel(Model):
         """Return a new model without the first rows, in posteriors and in the evidence.
 
         Args:
-            num_rows: How many to leave out, fewer than there are; none is hallucinated.
+            num_rows: The number of rows to leave out, fewer than there are; none of them is
+                hallucinated.
         """
         new = self._copied()
         new.evidence = self.recipe.new_evidence()
@@ -642,8 +643,8 @@ class CandidatesModel(Model):
     def hallucinated(self, X: Tensor) -> CandidatesModel:
         """Return a new model in which pending points have their posterior means as outcomes.
 
-        Under each prior, means are unchanged and variances shrink. The evidence does not change:
-        nothing arrived.
+        Under each prior, means are unchanged and variances shrink. The evidence does not change,
+        because no outcome has arrived.
 
         Args:
             X: ``n' x d`` pending points.
@@ -657,7 +658,7 @@ class CandidatesModel(Model):
         return new
 
     def member(self, index: int) -> Any:
-        """Return the model of one entry alone, of the outcomes that arrived.
+        """Return the model of a single entry, given the outcomes that have arrived.
 
         Args:
             index: The entry, from 0.
@@ -681,14 +682,14 @@ class CandidatesModel(Model):
         """Return the ensemble of a list of your own models of the same rows.
 
         The rows must be in the order in which their outcomes arrived, and hyperparameters must have
-        been fixed before them: what was fitted to the same rows is no prior.
+        been fixed before them: hyperparameters fitted to the same rows do not define a prior.
 
         Args:
             models: Exact Gaussian processes of one output, such as ``SingleTaskGP`` with
                 ``outcome_transform=None``. They are not changed.
             weights: One positive weight a model, before the data; equal ones if omitted.
-            names: What the models are called in tables.
-            num_skipped: How many first outcomes the evidence leaves out; see
+            names: The names of the models in tables.
+            num_skipped: How many of the first outcomes the evidence leaves out; see
                 :meth:`BanditGP.with_candidates`.
 
         Raises:

@@ -236,7 +236,7 @@ class FrontCovariance(ABC):
     """The prior covariances of rows and of the arms behind any front.
 
     Args:
-        num_arms: How many arms there are.
+        num_arms: The number of arms.
         num_front: How many columns fronts have, the round included.
         rate: Of a time-varying kernel, whose round is the first of these columns; None without.
     """
@@ -336,7 +336,7 @@ class SumOfProducts(FrontCovariance):
     Args:
         products: From :func:`read_products`, for columns without the round.
         points: ``num_arms x d`` arms, as the kernels want them.
-        num_contexts: How many columns contexts have.
+        num_contexts: The number of context columns.
         rate: See :class:`FrontCovariance`.
     """
 
@@ -516,7 +516,7 @@ class JointStationary(FrontCovariance):
     Args:
         kernel: Its closed form.
         points: ``num_arms x d`` arms, as the kernel wants them.
-        num_contexts: How many columns contexts have.
+        num_contexts: The number of context columns.
         rate: See :class:`FrontCovariance`.
     """
 
@@ -652,7 +652,7 @@ class AnyKernel(FrontCovariance):
     Args:
         kernel: Without batch shape, float64.
         points: ``num_arms x d`` arms, as the kernel wants them.
-        num_contexts: How many columns contexts have.
+        num_contexts: The number of context columns.
         rate: See :class:`FrontCovariance`.
     """
 
@@ -722,7 +722,7 @@ def front_covariance(
     Args:
         kernel: Of contexts and arms, without batch shape, float64, on the CPU.
         points: ``num_arms x d`` arms, as the kernel wants them.
-        num_contexts: How many columns contexts have.
+        num_contexts: The number of context columns.
         rate: Of a time-varying kernel, or None.
 
     Example:

@@ -89,7 +89,7 @@ class HyperparameterRegion:
 
     Raises:
         TypeError: If a tensor is not float64.
-        ValueError: If shapes do not fit, a number is not finite, or the level is no probability.
+        ValueError: If shapes do not match, a number is not finite, or the level is no probability.
 
     Example:
         >>> family = PriorFamily((0.05, 2.0), scales=(0.1, 10.0), noises=(0.001, 1.0))
@@ -376,7 +376,7 @@ def refitted_scores(
 
     Raises:
         TypeError: If a tensor is not float64.
-        ValueError: If shapes do not fit or a number is not finite.
+        ValueError: If shapes do not match or a number is not finite.
     """
     X, y = _check_rows(family, X, y)
     box = family.box

@@ -41,7 +41,7 @@ class _Columns:
     """Columns of a matrix of all arms, in memory that grows without being copied.
 
     Args:
-        num_arms: How many arms there are.
+        num_arms: The number of arms.
     """
 
     def __init__(self, num_arms: int) -> None:

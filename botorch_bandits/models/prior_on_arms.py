@@ -172,7 +172,7 @@ class ArmsPrior:
 
     @property
     def num_arms(self) -> int:
-        """How many arms there are."""
+        """The number of arms."""
         return len(self.diagonal)
 
     @property
