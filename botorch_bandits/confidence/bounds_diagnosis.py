@@ -128,24 +128,24 @@ def diagnose_bounds(
     delta: float = 0.05,
     factors: Sequence[float] = (1.0, 2.0, 4.0),
 ) -> BoundsDiagnosis:
-    """Say which bounds on norm and noise the data refute, and what larger ones would cost.
+    """Report which bounds on norm and noise the data refute, and what larger ones would cost.
 
-    It is for choosing ``rkhs_bound`` and ``noise_bound``, best on data that are not those of the
-    run: a bound that was chosen by the data to which it is then applied rests on no theorem. Data
-    refute bounds that are too small, never those that are too large, so that a margin is yours to
-    choose; what it costs is in ``regret_bounds``.
+    Use it to choose ``rkhs_bound`` and ``noise_bound``, preferably on data other than those of the
+    run: no theorem covers a bound that was chosen using the data to which it is then applied. Data
+    can refute bounds that are too small but never those that are too large, so you must choose a
+    margin; ``regret_bounds`` shows its cost.
 
     Args:
         model: An exact Gaussian-process model of one output with data and one noise level, such as
             a :class:`~botorch_bandits.BanditGP`. Its prior mean is subtracted: ``B`` bounds the
-            norm of the reward less that mean. It is not changed.
+            norm of the reward minus that mean. The model is not changed.
         noise_bound: ``R`` of R-sub-Gaussian noise, in the units of the outcomes; the standard
             deviation of the model's noise if omitted.
         delta: The level.
         factors: The multiples of the smallest ``B`` for which regret bounds are reported.
 
     Raises:
-        TypeError: If it is no BoTorch model.
+        TypeError: If ``model`` is not a BoTorch model.
         ValueError: If the model is a list of priors, has no data, several outputs, a batch
             dimension or noise that differs from row to row; if its prior cannot be read
             (:class:`~botorch_bandits.confidence.UnreadablePriorError`); or if an argument is out of

@@ -152,7 +152,7 @@ class EvidenceTable:
 
     @property
     def threshold(self) -> float:
-        """``ln(1 / level)``: a prior whose log evidence ever reaches it is thrown out."""
+        """``ln(1 / level)``: a prior whose log evidence ever reaches it is discarded."""
         return -math.log(self.level)
 
     @property
@@ -277,7 +277,7 @@ class CandidateEvidence:
 
     @property
     def log_evidence(self) -> Tensor:
-        """``ln e_t`` of each prior, in nats; large values speak against it."""
+        """``ln e_t`` of each prior, in nats; large values are evidence against it."""
         return torch.from_numpy(self._log_evidence.copy())
 
     @property
@@ -303,14 +303,14 @@ class CandidateEvidence:
         return torch.from_numpy(self._path[: self.num_outcomes].copy())
 
     def update(self, densities: Sequence[float] | NDArray[np.float64] | Tensor) -> None:
-        """Take in one outcome.
+        """Add one outcome.
 
         Args:
             densities: The logarithm of the predictive density of the outcome under each prior,
                 given the outcomes that arrived before it and nothing else.
 
         Raises:
-            ValueError: If there is not one finite number a prior. Nothing is changed then.
+            ValueError: If there is not one finite number a prior. In this case, nothing is changed.
         """
         new = np.asarray(densities, dtype=np.float64).reshape(-1)
         if len(new) != self.num_candidates:
@@ -328,13 +328,13 @@ class CandidateEvidence:
         self._take(new[None])
 
     def update_all(self, densities: NDArray[np.float64]) -> None:
-        """Take in outcomes in order of arrival; see :meth:`update`.
+        """Add outcomes in order of arrival; see :meth:`update`.
 
         Args:
             densities: ``n x num_candidates``, a row an outcome.
 
         Raises:
-            ValueError: As in :meth:`update`. Only the outcomes before are taken in then.
+            ValueError: As in :meth:`update`. In this case, only the preceding outcomes are added.
         """
         is_finite = np.isfinite(densities).all(-1)
         num_finite = len(densities) if is_finite.all() else int(is_finite.argmin())
@@ -374,10 +374,10 @@ class CandidateEvidence:
         return self._largest < -math.log(level)
 
     def survivors(self, level: float) -> Tensor:
-        """Return which priors were never thrown out, one ``bool`` each.
+        """Return which priors have never been discarded, one ``bool`` each.
 
         Args:
-            level: ``delta_1``: the true prior is ever thrown out with at most this probability.
+            level: ``delta_1``: the true prior is ever discarded with at most this probability.
 
         Raises:
             ValueError: If ``level`` is not between 0 and 1.
@@ -385,7 +385,7 @@ class CandidateEvidence:
         return torch.from_numpy(self.numpy_survivors(check_probability("level", level)))
 
     def thrown_out_after(self, level: float) -> list[int | None]:
-        """Return after how many outcomes each prior was thrown out; None for survivors.
+        """Return after how many outcomes each prior was discarded; None for survivors.
 
         Args:
             level: See :meth:`survivors`.
@@ -398,7 +398,7 @@ class CandidateEvidence:
         ]
 
     def refuted_after(self, level: float) -> int | None:
-        """Return after how many outcomes the last prior was thrown out; None if some survive.
+        """Return after how many outcomes the last prior was discarded; None if some survive.
 
         Args:
             level: See :meth:`survivors`.
@@ -449,7 +449,7 @@ class CandidateEvidence:
         )
 
     def table(self, level: float) -> EvidenceTable:
-        """Return what the outcomes say of each prior.
+        """Return what the outcomes say about each prior.
 
         Args:
             level: See :meth:`survivors`.
@@ -473,7 +473,7 @@ class CandidateEvidence:
 
 
 def check_num_skipped(num_skipped: int) -> int:
-    """Return how many first outcomes the evidence leaves out, checked.
+    """Check and return how many of the first outcomes the evidence leaves out.
 
     Raises:
         TypeError: If it is not an integer.

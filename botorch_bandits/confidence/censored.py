@@ -181,7 +181,7 @@ class Censoring(Filling):
         outcome_bound: float | None,
         heights: Sequence[float],
     ) -> float:
-        """Return by how much noise can take an outcome below the minimum.
+        """Return how far noise can push an outcome below the minimum.
 
         That is ``tolerance``, if it is given. Otherwise :data:`NOISE_DEVIATIONS` times the bound on
         the noise, where one is stated in the units of outcomes; otherwise :data:`SHARE_OF_RANGE` of
@@ -206,11 +206,11 @@ class Censoring(Filling):
         return SHARE_OF_SPREAD * top if len(heights) >= FEWEST_OUTCOMES else math.inf
 
     def summed(self, pending: Sequence[int], num_queries: int) -> list[int]:
-        """Return the numbers of the queries whose deviations the width's sum has.
+        """Return the numbers of the queries whose deviations enter the sum in the width.
 
-        Queries are numbered from 0 in the order in which they were asked. In the theorem's proof
-        those that are ``m`` rounds old contribute nothing, so the window ``"pending"`` has at most
-        ``m - 1`` of them.
+        Queries are numbered from 0 in the order of issue. In the theorem's proof those that are
+        ``m`` rounds old contribute nothing, so the window ``"pending"`` has at most ``m - 1`` of
+        them.
 
         Args:
             pending: Numbers of the queries that are waited for, in order.
@@ -234,7 +234,7 @@ class Censoring(Filling):
         units: str = "outcome",
         signs: Sequence[float] | None = None,
     ) -> Iterator[str]:
-        """Say why the theorem does not cover a use, beside what the width rule knows.
+        """Report why the theorem does not cover a use, in addition to what the width rule knows.
 
         Args:
             values: The minimum in use, one an output; empty if there is none to check.
@@ -393,10 +393,10 @@ def bounded_censored_width(
        \frac{B_y}{\lambda} \sum_s \sigma_{t-1}(x_s) + B
        + \frac{B_y}{2 \sqrt\lambda} \sqrt{2 (\gamma_{t-1} + \ln(1/\delta))}
 
-    Tighter than :func:`any_lambda_censored_width` where ``y - minimum`` lies in ``[0, B_y]``: what
-    is left of an outcome after ``m`` rounds, itself or 0, has the mean :math:`\rho_m f(x)` and a
-    range of ``B_y``, so it is ``B_y / 2``-sub-Gaussian (Hoeffding's lemma). One event takes the
-    place of two, and ``R`` is not needed.
+    Tighter than :func:`any_lambda_censored_width` where ``y - minimum`` lies in ``[0, B_y]``: the
+    censored value of an outcome after ``m`` rounds, itself or 0, has the mean :math:`\rho_m f(x)`
+    and a range of ``B_y``, so it is ``B_y / 2``-sub-Gaussian (Hoeffding's lemma). One event
+    replaces two, and ``R`` is not needed.
 
     Args:
         deviation_sum: See :func:`censored_width`.
@@ -445,13 +445,13 @@ IN_PRIOR_UNITS = (
 
 
 def below_the_minimum(num_below: int, farthest: float) -> str:
-    """Return what the theorem rests on where outcomes lie below the minimum.
+    """Return what the theorem assumes if outcomes lie below the minimum.
 
-    Its proof looks at ``|y - minimum|`` alone.
+    Its proof uses only ``|y - minimum|``.
 
     Args:
-        num_below: How many outcomes do.
-        farthest: By how much at most.
+        num_below: The number of outcomes below it.
+        farthest: The largest distance below it.
     """
     return (
         f"{num_below} outcomes lie below the minimum, by at most {farthest:.4g}: outcome_bound "
@@ -690,7 +690,7 @@ class CensoredWidth(WidthRule):
 
 
 def gaps_of_rows(summary: PriorSummary) -> tuple[str, ...]:
-    """Say why the theorem does not cover rows whose noise differs.
+    """Report why the theorem does not cover rows whose noise differs.
 
     With the smallest of the rows' variances in ``lam``, the terms of the norm and of pending
     queries stay bounds. The martingale of the noise does not: it needs weights of the rows that

@@ -116,11 +116,11 @@ class OutputData:
         return self.compute_matrix()
 
     def whitened(self) -> OutputData:
-        """Return the data with each row divided by the root of its ``lam``.
+        """Return the data with each row divided by the square root of its ``lam``.
 
         With ``D`` the diagonal matrix of these inverse roots the kernel matrix becomes ``D K D``,
         the outcomes ``D y``, and the kernel values of a point with the data are multiplied by
-        ``D`` as well. The noise of every row is 1 then, if its variance was that of the model. The
+        ``D`` as well. The noise of every row is then 1, if its variance was that of the model. The
         function space, hence the norm of the reward, is unchanged.
         """
         lam = self.prior.lam.unsqueeze(-1)
@@ -276,12 +276,12 @@ class RidgeConfidenceSet:
                 units of the prior standard deviation, less the prior mean.
             rkhs_bound: ``B``, in the same units; a number, or ``batch_shape``.
             noise_bound: ``R`` of R-sub-Gaussian noise, in the same units.
-            delta: The set fails to hold the reward with at most this probability.
+            delta: The set fails to contain the reward with at most this probability.
             base_ridge: ``a_0 = R^2 / c``, fixed before any data (the model's ``lam``, say); a
                 number, or ``batch_shape``.
             num_ridges: Size of the grid; any grid gives a valid bound.
-            doubles: Guess and double: in place of a ``B`` that the data refute take the first of
-                ``2 B, 4 B, ...`` that they do not refute. No theorem covers that.
+            doubles: Whether to guess and double: a ``B`` that the data refute is replaced by the
+                first of ``2 B, 4 B, ...`` that they do not refute. No theorem covers that.
         """
         check_finite("kernel_matrix", check_double("kernel_matrix", kernel_matrix))
         check_finite("outcomes", check_double("outcomes", outcomes))
@@ -342,7 +342,7 @@ class RidgeConfidenceSet:
                 times the weight.
             rkhs_bound: ``B``, in the same units.
             noise_bound: ``R`` of R-sub-Gaussian noise, in the same units.
-            delta: The set fails to hold the reward with at most this probability.
+            delta: The set fails to contain the reward with at most this probability.
             base_ridge: ``a_0 = R^2 / c``, fixed before any data.
             num_ridges: Size of the grid.
             doubles: Guess and double; see :meth:`from_data`.
@@ -538,7 +538,7 @@ def radicands_of(
 def narrow(
     lower: Tensor, upper: Tensor, variance: Tensor, variance_with_pending: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return bounds as much closer to each other as pending points shrink the deviation.
+    """Return bounds narrowed as much as pending points shrink the deviation.
 
     Args:
         lower: Lower confidence bounds from the observed data.
@@ -561,20 +561,20 @@ def report_refutation(
     kernels: str = "this kernel",
     remedy: str = "Check kernel, rkhs_bound and noise_bound, or pass double_rkhs_bound=True.",
 ) -> None:
-    """Say that the data refute the assumptions.
+    """Report that the data refute the assumptions.
 
     Args:
         delta: The level at which they do.
         rkhs_bound: ``B``; a number, or one a replicate.
         noise_bound: ``R``, likewise; or ``"model"``.
-        smallest_rkhs_bound: What ``B`` would have to exceed, in the same units.
+        smallest_rkhs_bound: The value that ``B`` would have to exceed, in the same units.
         on_refuted: ``"warn"`` or ``"raise"``.
         in_prior_units: Whether bounds are in prior standard deviations, not in raw outcome units.
-        kernels: Which kernels were tried.
-        remedy: What can be done.
+        kernels: A description of the kernels that were tried.
+        remedy: What the user can do.
 
     Raises:
-        ValueError: If that was asked for.
+        ValueError: If ``on_refuted`` is ``"raise"``.
 
     Warns:
         AssumptionRefutedWarning: Otherwise.

@@ -95,16 +95,16 @@ class Filling:
 
     @property
     def fills_in(self) -> bool:
-        """Whether pending queries enter at something else than the minimum."""
+        """Whether pending queries enter at a value other than the minimum."""
         return self.fill != "minimum"
 
     @property
     def fills_by_model(self) -> bool:
-        """Whether the posterior of what arrived says what they enter at."""
+        """Whether the posterior given the outcomes that arrived determines the fill."""
         return self.fill in ("soft", "lower_bound")
 
     def check_fill(self) -> None:
-        """Raise unless the fill goes with the other options; store the distribution as checked."""
+        """Raise unless the fill matches the other options; store the checked distribution."""
         check_one_of("fill", self.fill, FILLS)
         if self.delay_distribution is not None:
             if self.fill != "soft":
@@ -145,7 +145,7 @@ class Filling:
         num_longer: int,
         max_delay: float | None,
     ) -> tuple[float, ...]:
-        """Return how likely the outcomes of pending queries are still to come in time.
+        """Return the probabilities that the outcomes of pending queries will still arrive in time.
 
         Args:
             ages: Of the queries that are waited for.
@@ -311,7 +311,7 @@ def check_delay_distribution(
 
     Raises:
         TypeError: If it is neither a sequence of numbers nor a function.
-        ValueError: If they are no probabilities, or it is no cumulative distribution function.
+        ValueError: If they are not probabilities, or it is not a cumulative distribution function.
     """
     remedy = (
         "Pass the probabilities of delays 0, 1, 2, ... as a tuple that sums to 1, a cumulative "

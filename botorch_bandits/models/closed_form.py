@@ -103,10 +103,10 @@ class InverseFactor:
 
     @classmethod
     def of_matrix(cls, matrix: Tensor, noise: float) -> InverseFactor | None:
-        """Return the factor of a whole matrix, for a model that is not going to grow.
+        """Return the factor of a whole matrix, for a model that will not grow.
 
-        One factorization takes a small part of the time of adding the rows in steps, and has other
-        rounding errors.
+        One factorization takes a small fraction of the time of adding the rows in steps, and has
+        different rounding errors.
 
         Args:
             matrix: ``n x n``, ``n >= 1``, with the noise on its diagonal.
@@ -517,7 +517,7 @@ class ClosedForm:
 
         Returns:
             Mean (``b``), variance (``b``), gradient of the mean (``b x d``), gradient of the
-            variance (``b x d``). Where rounding makes the variance negative it is 0.
+            variance (``b x d``). A variance that rounding makes negative is set to 0.
         """
         X = X.detach()
         size = max(1, CHUNK_ENTRIES // self.num_rows)
@@ -550,11 +550,11 @@ class ClosedForm:
 
     @property
     def coefficients(self) -> Tensor:
-        """What the kernel values with the rows are multiplied with in the mean, ``n``."""
+        """The ``n`` coefficients of the kernel values with the rows in the mean."""
         return self.weights
 
     def with_coefficients(self, coefficients: Tensor) -> Self:
-        """Return the same with another mean; its variance is of no use.
+        """Return the same form with another mean; its variance must not be used.
 
         Args:
             coefficients: Those of the mean, ``n``.
@@ -618,7 +618,7 @@ class ClosedForm:
         return points.new_full((len(points),), self.outputscale)
 
     def shares_factor_with(self, other: ClosedForm) -> bool:
-        """Return whether another posterior differs from this one in its outcomes alone.
+        """Return whether another posterior differs from this one only in its outcomes.
 
         Args:
             other: Of any model.

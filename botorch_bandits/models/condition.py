@@ -99,7 +99,7 @@ def observed_outcomes(model: Model) -> tuple[Tensor, ...] | None:
 
 
 def check_transformable(name: str, model: Model, values: Sequence[float]) -> None:
-    """Raise unless the model's outcome transform maps outcomes to finite numbers.
+    """Raise an error unless the model's outcome transform maps outcomes to finite numbers.
 
     Args:
         name: The argument that the outcomes come from, for the error.
@@ -144,8 +144,9 @@ def condition(
 ) -> Model:
     """Return ``model`` conditioned on outcomes ``Y`` at ``X``; ``model`` is not changed.
 
-    Hyperparameters and the statistics of outcome transforms stay those of the model: they never
-    see the pseudo-observations. Under fixed noise levels the new rows get the rows' mean level.
+    The hyperparameters and the statistics of outcome transforms remain those of the model and never
+    depend on the pseudo-observations. With fixed noise levels, the new rows get the mean level of
+    the rows.
 
     Args:
         model: An exact Gaussian-process model, or a ``ModelListGP`` of such.
@@ -208,10 +209,10 @@ def hallucinate(model: Model, X: Tensor) -> Model:
     """Return ``model`` conditioned on its own posterior mean at ``X``.
 
     The posterior mean is unchanged and the posterior variance shrinks as if the outcomes at ``X``
-    were known: GP-BUCB's way with pending points (Desautels, Krause and Burdick 2014).
+    were known, which is how GP-BUCB treats pending points (Desautels, Krause and Burdick 2014).
 
     An exact Gaussian process takes ``X`` as new rows, with the noise of its likelihood, or the mean
-    of ``train_Yvar``. Of every other model the joint posterior with ``X`` is conditioned instead,
+    of ``train_Yvar``. For every other model, the joint posterior with ``X`` is conditioned instead,
     which gives the same numbers; the noise at ``X`` is what ``observation_noise=True`` adds to the
     model's posterior there (of ``MultiTaskGP`` that of each task, and with ``train_Yvar`` the mean
     of each task's).
@@ -222,7 +223,7 @@ def hallucinate(model: Model, X: Tensor) -> Model:
         X: ``n x d`` pending points in raw inputs.
 
     Raises:
-        UnsupportedError: If the model is no exact Gaussian process and its posterior is not
+        UnsupportedError: If the model is not an exact Gaussian process and its posterior is not
             Gaussian (an outcome transform such as ``Log``), has no joint covariance or no noise.
     """
     if isinstance(model, ModelListGP):

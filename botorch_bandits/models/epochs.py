@@ -73,7 +73,7 @@ class EpochModels:
 
     @property
     def recipes(self) -> tuple[BanditGPRecipe, ...] | None:
-        """The recipes, one an epoch; None if a function makes them."""
+        """The recipes, one an epoch; None if a function returns them."""
         return None if callable(self.models) else tuple(self.models)
 
     def in_epoch(self, epoch: int, multipliers: Sequence[float]) -> BanditGPRecipe:
@@ -81,10 +81,10 @@ class EpochModels:
 
         Args:
             epoch: Its number, from 1.
-            multipliers: In force in it.
+            multipliers: The multipliers in that epoch.
 
         Raises:
-            TypeError: If the function returns something else than a recipe.
+            TypeError: If the function does not return a recipe.
         """
         epoch = check_integer("epoch", epoch, minimum=1)
         if not callable(self.models):

@@ -69,8 +69,8 @@ class LearnedGP(IncrementalGP):
     def X_baseline(self) -> Tensor:
         """``n x d`` raw inputs, near which an acquisition function may be largest.
 
-        Learned lengthscales can be short, and then what is worth trying near the best points is too
-        small for random starting points to find.
+        Learned lengthscales can be short, and the promising regions near the best points are then
+        too small for random starting points to find.
         """
         raw = getattr(self, "_original_train_inputs", None)
         inputs: Tensor = self.train_inputs[0] if raw is None or self.training else raw
@@ -93,7 +93,7 @@ class LearnedGP(IncrementalGP):
         Args:
             X: ``batch_shape x n' x d`` inputs, raw.
             Y: ``batch_shape' x n' x m`` outcomes; further leading dimensions are fantasies.
-            kwargs: Passed on to BoTorch; with any, nothing is reused.
+            kwargs: Passed on to BoTorch; if there are any, nothing is reused.
         """
         repeats = self.repeats
         if repeats is None or kwargs or not X.dim() == Y.dim() == 2 or Y.shape[-1] != 1:
@@ -107,7 +107,7 @@ class LearnedGP(IncrementalGP):
         """Fit the hyperparameters; BoTorch's ``fit_gpytorch_mll`` calls this.
 
         Args:
-            mll: What is maximized.
+            mll: The marginal log likelihood to maximize.
             **kwargs: The other arguments of ``fit_gpytorch_mll``.
 
         Returns:
@@ -142,13 +142,13 @@ REACH = 5.0
 def winsorized(Y: Tensor) -> Tensor:
     """Return the outcomes, with those that are far too low raised to a fence.
 
-    The fence lies :data:`REACH` times as far below the median as the largest outcome lies above.
+    The fence lies :data:`REACH` times as far below the median as the largest outcome lies above it.
     At least half of the outcomes are unchanged. All are unchanged if the median is the largest,
-    because then nothing says what is far. Outcomes in another unit, or with an offset, have the
+    because the scale is then undetermined. Outcomes in another unit, or with an offset, have the
     same fence.
 
     Args:
-        Y: ``n x m`` outcomes, ``n`` at least 1; each column has a fence of its own.
+        Y: ``n x m`` outcomes, ``n`` at least 1; each column has its own fence.
 
     Example:
         >>> winsorized(torch.tensor([[0.0], [1.0], [-3.0], [2.0], [-900.0]])).squeeze(-1)
@@ -164,7 +164,7 @@ def default_kernel(dim: int) -> ScaleKernel:
     """Return the kernel with its priors.
 
     Args:
-        dim: How many inputs it has, each with a lengthscale.
+        dim: The number of inputs, each with its own lengthscale.
     """
     with usual_dtype():
         base = get_covar_module_with_dim_scaled_prior(dim, use_rbf_kernel=False)
@@ -231,7 +231,7 @@ class FittedSingleTaskGP:
 
     @classmethod
     def for_domain(cls, domain: Domain) -> FittedSingleTaskGP:
-        """Return what builds models on a domain.
+        """Return a builder of models on a domain.
 
         Args:
             domain: Its ``bounds`` (``2 x d``) are taken, or those of the arms. A method
@@ -284,7 +284,7 @@ class FittedSingleTaskGP:
     def on_winsorized(
         self, X: Tensor, Y: Tensor, weights: Tensor | None = None
     ) -> LearnedGP | ModelListGP:
-        """Build and fit the model to :func:`winsorized` outcomes; only large ones are sought.
+        """Build the model and fit it to :func:`winsorized` outcomes, if only large outcomes matter.
 
         Args:
             X: ``n x d`` inputs.
@@ -292,7 +292,7 @@ class FittedSingleTaskGP:
             weights: ``n`` positive numbers, in the ratio of the precision of the rows.
 
         Returns:
-            What a call returns.
+            The same as a call.
         """
         return self(X, winsorized(Y), *(() if weights is None else (weights,)))
 

@@ -76,12 +76,12 @@ class TimeDecayKernel(FirstColumnDecay):
 
     @property
     def decay_length(self) -> float:
-        """How many rounds apart two values of one function are whose correlation is ``1/e``."""
+        """The number of rounds after which the correlation of a function falls to ``1/e``."""
         return -2.0 / math.log1p(-self.rate)
 
     @property
     def is_stationary(self) -> bool:
-        """Whether the base kernel is."""
+        """Whether the base kernel is stationary."""
         return bool(self.base_kernel.is_stationary)
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
@@ -117,7 +117,7 @@ class BehindTime(InputTransform, torch.nn.Module):
         return torch.cat([X[..., :1], self.inner.transform(X[..., 1:])], dim=-1)
 
     def units_of_columns(self, like: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return side and origin of each column; None if the other transform is no affine map.
+        """Return side and origin of each column; None if the other transform is not affine.
 
         Args:
             like: ``1 + d`` numbers.
@@ -165,8 +165,8 @@ class WindowModels:
             X: ``n x d`` inputs, of all rows or of those from the round on that :meth:`first_round`
                 returns.
             Y: ``n x m`` outcomes.
-            rounds: ``n`` rounds in which they were asked.
-            round_number: The round that is chosen.
+            rounds: ``n`` rounds in which they were queried.
+            round_number: The round being chosen.
         """
         kept = self._window.keeps(rounds, round_number)
         first_round = self.first_round(round_number)
@@ -194,7 +194,7 @@ class WindowModels:
         """Return the first round whose rows are factorized for a round.
 
         Args:
-            round_number: The round that is chosen.
+            round_number: The round being chosen.
         """
         return (round_number - self._window.length) // STRIDE * STRIDE
 
@@ -220,7 +220,7 @@ def without_first_rows(model: Any, num_rows: int) -> Any:
 
     Args:
         model: A model, or a list of models of several outputs.
-        num_rows: How many to leave out.
+        num_rows: The number of rows to leave out.
     """
     if not isinstance(model, ModelList):
         leave_out = getattr(model, "without_first_rows", None)
@@ -297,7 +297,7 @@ class ForgettingModels:
 
         Args:
             X: ``n x d`` inputs.
-            rounds: ``n`` rounds in which they were asked.
+            rounds: ``n`` rounds in which they were queried.
         """
         if not isinstance(self.forgetting, TimeVaryingKernel):
             return X
@@ -316,10 +316,10 @@ class ForgettingModels:
         Args:
             X: ``n x d`` inputs; ``n`` may be 0.
             Y: ``n x m`` outcomes.
-            rounds: ``n`` rounds in which they were asked, from 1.
-            round_number: The round that is chosen.
-            own_weights: ``n``; before it fades row ``i`` has the noise variance ``noise /
-                own_weights[i]``. All are 1 if omitted.
+            rounds: ``n`` rounds in which they were queried, from 1.
+            round_number: The round being chosen.
+            own_weights: ``n``; before fading, row ``i`` has the noise variance
+                ``noise / own_weights[i]``. All are 1 if omitted.
 
         Returns:
             A model of ``x``, or of ``(round, x)`` with a time-varying kernel; see :meth:`inputs`.
@@ -390,7 +390,7 @@ def _weights_then(
     Args:
         forgetting: How they fade.
         rounds: ``n`` rounds in which the rows were asked.
-        round_number: The round that is chosen.
+        round_number: The round being chosen.
         count: How many of the rows.
     """
     latest = int(rounds[:count].max())
