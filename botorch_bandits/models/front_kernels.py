@@ -1,4 +1,4 @@
-r"""Covariances between the arms of one round and rows that were observed under other circumstances.
+r"""Covariances between the arms of one round and rows that were observed behind other fronts.
 
 A row is an arm together with what stood in front of it: the round in which it was asked, the
 context that was given, or both. In the present round all arms have one front in common,
@@ -12,7 +12,7 @@ kernels with ``active_dims`` in front or behind alone.
 
 **Stationary kernels of all columns.** The scaled squared distance is one of the fronts plus one of
 the arms, and those of the arms are computed once for each arm that is played
-(:class:`JointStationary`). Every other kernel is evaluated as it is (:class:`AnyKernel`).
+(:class:`JointStationary`). Every other kernel is evaluated directly (:class:`AnyKernel`).
 
 With a time-varying kernel the first column is the round, and all of these are multiplied by
 :math:`(1 - \epsilon)^{|t - t'| / 2}`.
@@ -237,7 +237,7 @@ class FrontCovariance(ABC):
 
     Args:
         num_arms: The number of arms.
-        num_front: How many columns fronts have, the round included.
+        num_front: The number of columns of a front, including the round.
         rate: Of a time-varying kernel, whose round is the first of these columns; None without.
     """
 

@@ -3,7 +3,7 @@
 A prior belongs to kernel and arms, not to a loop: it never changes, costs most of what an engine on
 arms keeps, and is the same for loops that run side by side, for the segments between resets and for
 replicates. :meth:`ArmsPrior.from_kernel` returns the one that is in use anywhere, if there is one.
-Nobody keeps it alive but those who use it.
+Only its users keep it alive.
 
 **Memory.** Up to :data:`LARGEST_MATRIX` arms the covariance matrix is kept; beyond, the columns of
 the arms that were asked for are, each in memory of its own, so that one more copies none.
@@ -214,7 +214,8 @@ class ArmsPrior:
     def _keep(self, arms: Iterable[int]) -> None:
         for arm in arms:
             if arm not in self._kept:
-                # one by one: the same numbers to the last bit, whatever is asked for together
+                # one by one: the same numbers to the last bit, regardless of what is requested
+                # together
                 column = self.column_once(arm)
                 with _lock:
                     self._kept.setdefault(arm, column)
