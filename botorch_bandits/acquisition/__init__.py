@@ -1,6 +1,6 @@
 """Acquisition functions: drop-ins for BoTorch's optimizers, and recipes of them for the loop.
 
-Each file holds one family, with its classes for BoTorch's tensors and its rules on arms.
+Each file contains one family: its classes for BoTorch tensors and its rules on arms.
 """
 
 from botorch_bandits.acquisition.affine_outcomes import AffineOutcomes

@@ -1,7 +1,7 @@
-"""Weighted sums of a model's outputs, side by side: objective and constraints of somebody else.
+"""Weighted sums of a model's outputs, for objectives and constraints defined elsewhere.
 
-:class:`AffineOutcomes` makes the reward and the constraints ``g_j <= 0`` of this package of metrics
-that a model has in another order, sign or scale, as Ax passes them.
+:class:`AffineOutcomes` converts metrics that a model has in another order, sign or scale, as Ax
+passes them, into the reward and the constraints ``g_j <= 0`` that this package expects.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from botorch_bandits.docstrings import fill_in_docstrings
 
 
 def select_output(index: int, num_outputs: int) -> ScalarizedPosteriorTransform:
-    """Return the transform that leaves one output as it is and drops the others.
+    """Return the transform that keeps one output unchanged and drops the others.
 
     Args:
         index: The output's number, from 0.
@@ -35,10 +35,10 @@ def select_output(index: int, num_outputs: int) -> ScalarizedPosteriorTransform:
 class AffineOutcomes(PosteriorTransform):
     r"""Turns ``m`` outputs into ``W y + c``, one row of ``W`` a new output.
 
-    The Lagrangian acquisition functions want the reward first and constraints ``g_j <= 0`` behind
-    it. A model of raw metrics becomes that with the objective's weights in the first row and
-    ``A y - b`` in the others. The prior of each row can still be read, so the widths of theorems
-    work.
+    The Lagrangian acquisition functions expect the reward first, followed by constraints
+    ``g_j <= 0``. To convert a model of raw metrics, put the objective's weights in the first row
+    and ``A y - b`` in the others. The prior of each row can still be read, so the widths from
+    theorems work.
 
     Args:
         weights: ``num_rows x m``, float64; no row of zeros.
@@ -114,7 +114,7 @@ class AffineOutcomes(PosteriorTransform):
 
         Raises:
             UnsupportedError: If the posterior is not jointly Gaussian.
-            ValueError: If it has not ``m`` outputs.
+            ValueError: If it does not have ``m`` outputs.
         """
         if not isinstance(posterior, GPyTorchPosterior) or isinstance(
             posterior, MultitaskGPPosterior
@@ -143,7 +143,7 @@ class AffineOutcomes(PosteriorTransform):
         return GPyTorchPosterior(
             MultitaskMultivariateNormal(
                 self.evaluate(mean),
-                # lazily: sums of the same outputs may be singular, and nobody wants their root
+                # lazily: sums of the same outputs may be singular, and their root is not needed
                 to_linear_operator(blocks.reshape(*batch, size, size)),
             )
         )

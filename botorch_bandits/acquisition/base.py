@@ -1,13 +1,13 @@
-"""What all acquisition functions of the package share: recipes, options, checks, pending points.
+"""What all acquisition functions in the package share: recipes, options, checks, pending points.
 
 ``ImprovedUpperConfidenceBound.with_options(...)`` returns an :class:`AcquisitionRecipe`; a loop
-builds a fresh acquisition function from it in every round. The numbers in it are Python numbers,
-whatever the user passed: a tensor with one entry, a numpy number or a fraction is converted when
-the recipe is made, so that every part of the package reads the same value.
+builds a fresh acquisition function from it in every round. The recipe always stores Python numbers:
+a tensor with one entry, a NumPy number or a fraction is converted when the recipe is made, so that
+every part of the package reads the same value.
 
-:class:`BanditAcquisition` says what a class has beside ``forward``. Its options become what is
-played in one place, ``arms_rule``, which is given all of them: as the user gave them, as the domain
-knows them, or with the constructor's own default.
+:class:`BanditAcquisition` defines what a class provides in addition to ``forward``. Its options are
+turned into a rule in one place, ``arms_rule``, which receives all of them: as given by the user, as
+known from the domain, or with the constructor's own default.
 """
 
 from __future__ import annotations
@@ -103,10 +103,11 @@ ONE_A_PRIOR = ("rkhs_bound", "smoothness_a", "smoothness_b")
 
 
 class Options(Mapping[str, Any]):
-    """A mapping from the names of options to their values that cannot be changed.
+    """An immutable mapping from option names to their values.
 
     Args:
-        values: The options as the user passed them; copied, with every number as a Python number.
+        values: The options as the user passed them. They are copied, and numbers become Python
+            numbers.
 
     Raises:
         TypeError: If a number has lower precision than float64.
@@ -217,10 +218,11 @@ class AcquisitionRecipe:
         return hash((self.acquisition_class, frozenset(self.options)))
 
     def at_share_of_delta(self, share: Callable[[float], float]) -> AcquisitionRecipe:
-        """Return this recipe at another failure probability; itself where it has none.
+        """Return this recipe with another failure probability; the recipe itself if it has none.
 
         Args:
-            share: From the probability to the one to use, such as a segment's share of it.
+            share: A function from the probability to the one to use, such as a segment's share of
+                it.
         """
         complete = {**default_options(self.acquisition_class), **self.options}
         has_constant_width = any(complete.get(name) is not None for name in ("width", "beta"))
@@ -231,16 +233,16 @@ class AcquisitionRecipe:
         return AcquisitionRecipe(self.acquisition_class, options)
 
     def check(self, domain: Domain) -> None:
-        """Raise what building on this domain would raise for bad options."""
+        """Raise the errors that building on this domain would raise for invalid options."""
         self.acquisition_class.check_options(self.options, domain)
 
     def arms_rule(self, domain: Domain) -> ArmsRule | None:
         """Return the rule that plays this acquisition on arms from their exact posterior.
 
-        On a box its settings are of use: what it needs of the domain comes from there.
+        On a box, only its settings are used; what it needs of the domain comes from the box.
 
-        None if there is none: then the acquisition function itself must be evaluated. A subclass
-        inherits the rule unless it changes how the acquisition function is evaluated; see
+        None if there is no such rule: then the acquisition function itself must be evaluated. A
+        subclass inherits the rule unless it changes how the acquisition function is evaluated; see
         :attr:`BanditAcquisition.defines_rule`.
         """
         cls = self.acquisition_class
@@ -256,11 +258,11 @@ class AcquisitionRecipe:
         """Build the acquisition function of one round.
 
         Args:
-            model: The model of what has arrived.
+            model: The model of the outcomes that have arrived.
             domain: Where the acquisition will be maximized; it completes the options (the
                 number of arms, the arms to draw on).
-            given: Of ``round_number``, ``X_pending``, ``seed``, ``X_observed`` and
-                ``Y_observed`` what the caller has; the class takes those that it knows.
+            given: Those of ``round_number``, ``X_pending``, ``seed``, ``X_observed`` and
+                ``Y_observed`` that the caller has; the class uses those that it knows.
         """
         cls = self.acquisition_class
         parameters = constructor_parameters(cls)
@@ -275,7 +277,7 @@ class AcquisitionRecipe:
 
 
 class BanditAcquisition(AcquisitionFunction):
-    """What every acquisition function of this package has beside ``forward``."""
+    """What every acquisition function in this package provides in addition to ``forward``."""
 
     defines_rule: ClassVar[bool] = False
     """Whether :meth:`arms_rule` of this very class takes the constructor's options and computes
@@ -294,16 +296,16 @@ class BanditAcquisition(AcquisitionFunction):
 
     @property
     def width_rules(self) -> tuple[WidthRule, ...]:
-        """The rules of the widths in use: one, or one an output; empty without any."""
+        """The rules of the widths in use: one, or one an output; empty if there are none."""
         rule = getattr(self, "rule", None)
         return (rule,) if isinstance(rule, WidthRule) else ()
 
     @property
     def value_scale(self) -> ValueScale | None:
-        """In which unit values are counted, and from where; None where that is not known.
+        """The unit and the origin of the values; None if they are unknown.
 
-        Ties on arms are decided by it. Values in outcome units count prior standard deviations from
-        the prior mean.
+        It decides ties on arms. Values in outcome units count prior standard deviations from the
+        prior mean.
         """
         return None
 
@@ -312,7 +314,7 @@ class BanditAcquisition(AcquisitionFunction):
         """Return a recipe: this class with these constructor arguments, but no model.
 
         Args:
-            **options: Constructor arguments, but for those that change from round to round.
+            **options: Constructor arguments, except those that change from round to round.
 
         Raises:
             TypeError: If an option is unknown, or changes from round to round.
@@ -330,11 +332,12 @@ class BanditAcquisition(AcquisitionFunction):
 
     @classmethod
     def complete_options(cls, options: Mapping[str, Any], domain: Domain | None) -> dict[str, Any]:
-        """Return every option of the constructor: as given, as the domain knows it, or the default.
+        """Return every constructor option: as given, as known from the domain, or the default.
 
         Args:
-            options: Constructor arguments; None stands for one that is left out.
-            domain: Where the acquisition will be maximized; None if that is not known yet.
+            options: Constructor arguments; None means that an option is left out.
+            domain: The domain on which the acquisition will be maximized; None if it is not known
+                yet.
 
         Raises:
             ValueError: If an option contradicts the domain.
@@ -348,11 +351,12 @@ class BanditAcquisition(AcquisitionFunction):
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any], domain: Domain | None) -> None:
-        """Raise what the constructor would raise for bad options, as far as that is known.
+        """Raise the errors of the constructor for invalid options, as far as possible.
 
         Args:
             options: Constructor arguments.
-            domain: Where the acquisition will be maximized; None if that is not known yet.
+            domain: The domain on which the acquisition will be maximized; None if it is not known
+                yet.
 
         Raises:
             ValueError: If an option is infeasible (without a domain: on every domain).
@@ -368,7 +372,7 @@ class BanditAcquisition(AcquisitionFunction):
     def options_from_domain(
         cls, options: Mapping[str, Any], domain: Domain | None
     ) -> dict[str, Any]:
-        """Return options that were left out and that the domain knows, such as the number of arms.
+        """Return omitted options that the domain knows, such as the number of arms.
 
         Args:
             options: All constructor arguments; those that were left out are None or the default.
@@ -379,12 +383,13 @@ class BanditAcquisition(AcquisitionFunction):
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        """Return the rule that plays this on arms, or None if there is none; check the options.
+        """Check the options and return the rule that plays this on arms, or None without one.
 
-        It is not asked for where a ``posterior_transform`` or ``choices`` are given.
+        It is not called if a ``posterior_transform`` or ``choices`` are given.
 
         Args:
-            options: All constructor arguments but those of a round, from :meth:`complete_options`.
+            options: All constructor arguments except those of a round, from
+                :meth:`complete_options`.
 
         Raises:
             ValueError: If an option is missing or infeasible.
@@ -392,7 +397,7 @@ class BanditAcquisition(AcquisitionFunction):
         return None
 
     def guarantee(self) -> Guarantee:
-        """Return what theorem covers this acquisition function with this model, if any."""
+        """Return the theorem that covers this acquisition function with this model, if any."""
         return Guarantee(method=type(self).__name__, gaps=("no theorem is stated for it",))
 
     def describe(self, x: Tensor) -> dict[str, float]:
@@ -416,15 +421,16 @@ EVALUATION = (
     "_penalized",
     "_scalarised",
 )
-"""Methods that compute the values of which guarantees speak."""
+"""Methods that compute the values that guarantees are about."""
 
 
 def of_acquisition(acquisition: BanditAcquisition, guarantee: Guarantee) -> Guarantee:
-    """Return what an acquisition function promises by itself, outside a loop.
+    """Return what an acquisition function guarantees on its own, outside a loop.
 
     Args:
-        acquisition: Whose class may be a subclass that evaluates something else.
-        guarantee: What the class says that has the method ``guarantee``.
+        acquisition: The acquisition function, whose class may be a subclass that evaluates
+            something else.
+        guarantee: The result of the class that defines the method ``guarantee``.
     """
     lineage = type(acquisition).__mro__
     owner = next(i for i, each in enumerate(lineage) if "guarantee" in vars(each))
@@ -447,7 +453,7 @@ def check_pending(X_pending: Tensor | None, model: Model) -> Tensor | None:
 
     Args:
         X_pending: The points.
-        model: Whose inputs they are.
+        model: The model whose inputs they are.
 
     Raises:
         TypeError: If they are not a float64 tensor.
@@ -468,12 +474,12 @@ def check_pending(X_pending: Tensor | None, model: Model) -> Tensor | None:
 
 
 def check_columns(name: str, X: Tensor, model: Model) -> None:
-    """Raise unless points have the columns of a model's inputs, as far as these are known.
+    """Raise an error unless points have the columns of a model's inputs, if these are known.
 
     Args:
-        name: What to call the points in the error.
+        name: The name of the points in the error message.
         X: ``... x d`` points.
-        model: Whose inputs they are. A ``MultiTaskGP`` takes points with the task, too.
+        model: The model whose inputs they are. A ``MultiTaskGP`` takes points with the task, too.
 
     Raises:
         ValueError: If there are more columns or fewer.
@@ -494,12 +500,13 @@ def check_points(acquisition: BanditAcquisition, X: Tensor) -> None:
     """Raise unless ``X`` are points of the model of an acquisition function, in float64.
 
     Args:
-        acquisition: What is to be evaluated.
+        acquisition: The acquisition function to be evaluated.
         X: ``batch_shape x q x d`` points.
 
     Raises:
         TypeError: If ``X`` is not a float64 tensor, to which BoTorch would cast the whole model.
-        ValueError: If ``X`` has less than two dimensions, or other columns than the model.
+        ValueError: If ``X`` has less than two dimensions, or if its columns differ from those of
+            the model.
     """
     check_double("X", X)
     if X.dim() < 2:
@@ -517,7 +524,7 @@ def check_required(name: str, options: Mapping[str, Any], required: tuple[str, .
     """Raise if a required option is missing.
 
     Raises:
-        ValueError: Naming what is missing.
+        ValueError: If something is missing, with its name.
     """
     missing = [option for option in required if options.get(option) is None]
     if missing:
@@ -531,10 +538,11 @@ def kernelized_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
 
     Args:
         name: The acquisition class, for errors.
-        options: Constructor arguments, of which it takes ``rkhs_bound``, ``noise_bound``,
-            ``delta``, ``any_lambda``, ``information_gain``, ``units``, ``variation`` (0 if left
-            out) and ``width``; see :class:`~botorch_bandits.ImprovedUpperConfidenceBound`. With
-            ``default_width``, a constant, that is the width where none of them is given.
+        options: Constructor arguments, from which this function takes ``rkhs_bound``,
+            ``noise_bound``, ``delta``, ``any_lambda``, ``information_gain``, ``units``,
+            ``variation`` (0 if left out) and ``width``; see
+            :class:`~botorch_bandits.ImprovedUpperConfidenceBound`. With ``default_width``, a
+            constant, that is the width where none of them is given.
 
     Raises:
         ValueError: If bounds and ``width`` are given, or one bound in the units of the outcomes, or
@@ -600,13 +608,13 @@ def check_domain_size(name: str, options: Mapping[str, Any], domain: Domain | No
 
 
 class CountedRound(int):
-    """A round that was counted, as loops do; the model may have rows that are no rounds."""
+    """A round number counted by the caller, as loops do; not every row of the model is a round."""
 
 
 def check_round(round_number: int, summary: PriorSummary, num_pending: int = 0) -> int:
     """Return the number of a round if the model's rows can have been observed before it.
 
-    Where the model does not show its rows, or has rows of several tasks, any number is taken.
+    Where the model does not show its rows, or has rows of several tasks, any number is accepted.
 
     Args:
         round_number: From 1.
@@ -629,7 +637,7 @@ def check_round(round_number: int, summary: PriorSummary, num_pending: int = 0) 
         pending = f" and {num_pending} points are pending" if num_pending else ""
         raise ValueError(
             f"round_number is {checked}, but the model has {num_rows} rows{pending}, so that it "
-            f"must be at least {least}. Leave it out, and it is counted."
+            f"must be at least {least}. Leave it out to have it counted."
         )
     return checked
 
@@ -639,13 +647,14 @@ def check_single_point(acquisition: BanditAcquisition, X: Tensor) -> None:
 
     Raises:
         TypeError: If ``X`` is not a float64 tensor.
-        ValueError: If ``X`` has less than two dimensions, or other columns than the model.
+        ValueError: If ``X`` has less than two dimensions, or if its columns differ from those of
+            the model.
         UnsupportedError: If there are ``q > 1`` points in a row.
     """
     check_points(acquisition, X)
     if X.shape[-2] != 1:
         raise UnsupportedError(
-            f"{type(acquisition).__name__} gives what belongs to single points here, got X of "
+            f"{type(acquisition).__name__} computes values for single points here, got X of "
             f"shape {tuple(X.shape)} with q = {X.shape[-2]}. Several points go into the batch "
             "dimension: X.unsqueeze(-2)."
         )
@@ -770,10 +779,10 @@ def evaluated_as(cls: type) -> type | None:
 
 
 class HallucinatesPending(BanditAcquisition):
-    """Takes pending points as if their outcomes were known to equal the posterior mean.
+    """Treats pending points as if their outcomes were known to equal the posterior mean.
 
-    The mean stays as it is and the variance shrinks (GP-BUCB; Desautels, Krause and Burdick 2014).
-    Each call starts again from ``base_model``, the user's, which is never changed.
+    The mean is unchanged and the variance shrinks (GP-BUCB; Desautels, Krause and Burdick 2014).
+    Each call starts again from ``base_model``, the user's model, which is never changed.
     """
 
     base_model: Model
@@ -817,7 +826,7 @@ class HallucinatesPending(BanditAcquisition):
         return found
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Take points as pending, starting again from the user's model.
+        """Set the pending points, starting again from the user's model.
 
         Args:
             X_pending: ``n x d`` points, or None.

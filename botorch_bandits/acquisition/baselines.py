@@ -1,9 +1,10 @@
-"""What every paper compares with: improvement, exploitation, exploration, random search.
+"""Common baselines: improvement, exploitation, exploration and random search.
 
-They are BoTorch's classes, with pending points and a choice of incumbent.
+These are BoTorch's classes, extended by pending points and a choice of incumbent.
 
-Under noise the largest OBSERVED reward drifts above the optimum, and improvement over it becomes
-hopeless everywhere; the largest posterior mean at an observed point does not drift.
+Under noise, the largest OBSERVED reward drifts above the optimum, so that improvement over it
+becomes nearly impossible everywhere. The largest posterior mean at an observed point does not
+drift.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ from botorch_bandits.optim import gen_candidates_batched
 
 @dataclass(frozen=True)
 class RandomSearch:
-    """Choose every point uniformly at random, whatever comes back."""
+    """Choose every point uniformly at random, regardless of the outcomes."""
 
 
 class _OneMoment(HallucinatesPending, AnalyticAcquisitionFunction):
@@ -124,7 +125,7 @@ class _OneMoment(HallucinatesPending, AnalyticAcquisitionFunction):
     def _choose(self, mean: Tensor, sigma: Tensor) -> Tensor: ...
 
     def guarantee(self) -> Guarantee:
-        """Say that there is none."""
+        """Report that there is no guarantee."""
         return Guarantee(
             method=type(self).__name__,
             gaps=("it does not weigh exploration against exploitation",),
@@ -353,7 +354,7 @@ class _Improvement(HallucinatesPending):
         return mean, deviation_of(posterior, self._summary, min_var).view(mean.shape)
 
     def guarantee(self) -> Guarantee:
-        """Say that there is none."""
+        """Report that there is no guarantee."""
         return Guarantee(
             method=type(self).__name__,
             gaps=("no width is involved, so no theorem here applies",),
@@ -422,11 +423,11 @@ class LogExpectedImprovement(_Improvement, analytic.LogExpectedImprovement):
             the model's if omitted.
         X_pending: ``n x d`` points whose outcomes have not arrived; they enter at the posterior
             mean.
-        augmented: Whether values are multiplied by what noise leaves of an improvement,
-            ``1 - noise / sqrt(variance + noise**2)`` (Huang, Allen, Notz and Zeng 2006): points
-            where one more noisy outcome would tell little are left alone. The noise variance is
-            what the model expects at the observed points, on average, less a thousandth of the
-            prior variance; with less noise than that nothing changes.
+        augmented: Whether values are multiplied by the share of an improvement that remains under
+            noise, ``1 - noise / sqrt(variance + noise**2)`` (Huang, Allen, Notz and Zeng 2006):
+            this avoids points where one more noisy outcome would provide little information. The
+            noise variance is the average that the model expects at the observed points, minus a
+            thousandth of the prior variance; with less noise than that, nothing changes.
 
     Example:
         >>> from botorch_bandits import FittedSingleTaskGP
@@ -483,7 +484,8 @@ class LogProbabilityOfImprovement(_Improvement, analytic.LogProbabilityOfImprove
     """BoTorch's ``LogProbabilityOfImprovement`` (MPI), by at least a margin.
 
     Values are logarithms, and the arguments that BoTorch takes by position are taken by position.
-    With the posterior mean as incumbent and no margin it is the mean-only rule: it never explores.
+    With the posterior mean as the incumbent and no margin, this is the mean-only rule, which never
+    explores.
 
     Args:
         model: A fitted BoTorch model in float64.
@@ -492,7 +494,7 @@ class LogProbabilityOfImprovement(_Improvement, analytic.LogProbabilityOfImprove
         posterior_transform: Needed for a model with several outputs.
         maximize: If False, the reward is minimized.
         incumbent: See :class:`LogExpectedImprovement`.
-        margin: By how much the incumbent is to be improved, in outcome units; default 0.01.
+        margin: The amount by which the incumbent must be improved, in outcome units; default 0.01.
         X_observed: See :class:`LogExpectedImprovement`.
         Y_observed: See :class:`LogExpectedImprovement`.
         X_pending: See :class:`LogExpectedImprovement`.

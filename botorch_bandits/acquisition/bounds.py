@@ -1,10 +1,10 @@
-"""What an acquisition function knows of each point: moments, and confidence bounds if it has any.
+"""What an acquisition function knows about each point: moments, and confidence bounds if any.
 
-An acquisition function is one number a point; who stops, or deploys a point, needs the lower bound
-beside the upper one, those of constraints, and the mean. :func:`bounds_at` reads them of an
-acquisition function at any points, :func:`bounds_on_arms` of an engine on all arms, and
-:class:`BoundOfReward` makes of them what a domain can maximize. Whether the bounds hold is for
-``guarantee()`` to say.
+An acquisition function returns one number for each point. To decide when to stop, or which point to
+deploy, a user also needs the lower bound, the bounds of the constraints and the mean.
+:func:`bounds_at` computes them from an acquisition function at any points, and
+:func:`bounds_on_arms` from an engine on all arms; :class:`BoundOfReward` turns them into a function
+that a domain can maximize. ``guarantee()`` reports whether the bounds hold.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from botorch_bandits.optim import gen_candidates_batched
 
 
 class Bounds(NamedTuple):
-    """What is known at ``n`` points, in outcome units, from the outcomes that arrived.
+    """What is known at ``n`` points, in outcome units, from the outcomes that have arrived.
 
     Attributes:
         mean: ``n`` posterior means of the reward.
@@ -84,8 +84,8 @@ def bounds_at(acquisition: AcquisitionFunction, model: Model, X: Tensor) -> Boun
     Pending points must not have been passed to the acquisition function.
 
     Args:
-        acquisition: Of this package, or any other. Randomized widths are no bounds.
-        model: Its model. Of several outputs the first is the reward.
+        acquisition: One from this package, or any other. Randomized widths do not give bounds.
+        model: Its model. If it has several outputs, the first one is the reward.
         X: ``n x d`` points, float64.
 
     Raises:
@@ -134,7 +134,7 @@ def _of_outputs(mean: Tensor, deviation: Tensor, lower: Tensor, upper: Tensor) -
 
 
 def _width_of(acquisition: AcquisitionFunction) -> Tensor | None:
-    """The factor of the standard deviation, where it is one number and no draw."""
+    """The factor on the standard deviation, where it is one number and no draw."""
     is_drawn = isinstance(acquisition, RandomizedUpperConfidenceBound)
     has_width = isinstance(acquisition, WidthUpperConfidenceBound | GPThompsonSampling)
     if is_drawn or not has_width or acquisition.width.numel() != 1:
@@ -147,8 +147,9 @@ def moments_at(acquisition: AcquisitionFunction, model: Model, X: Tensor) -> tup
     """Return posterior mean and standard deviation of the reward at some points.
 
     Args:
-        acquisition: Whose ``posterior_transform`` says what the reward is, if it has one.
-        model: Its model. Without such a transform the first of several outputs is the reward.
+        acquisition: The acquisition function, whose ``posterior_transform``, if any, defines the
+            reward.
+        model: Its model. Without such a transform, the first of several outputs is the reward.
         X: ``n x d`` points, float64.
 
     Returns:
@@ -179,15 +180,15 @@ def moments_at(acquisition: AcquisitionFunction, model: Model, X: Tensor) -> tup
 
 
 def bounds_on_arms(engine: Any, rule: Any, round_number: int) -> Bounds | None:
-    """Return what an engine knows of all arms, in one pass over its means and deviations.
+    """Return what an engine knows about all arms, in one pass over its means and deviations.
 
     Args:
-        engine: What plays arms from sufficient statistics.
-        rule: What it plays now.
+        engine: The engine that plays arms from sufficient statistics.
+        rule: The rule that it currently plays.
         round_number: From 1; widths grow with it.
 
     Returns:
-        None where the engine has no moments of the arms at hand.
+        None if the engine has no moments of the arms at hand.
     """
     if isinstance(engine, CandidatesEngine):
         mean, variance = engine.arms.mixture()
@@ -222,18 +223,19 @@ Where the reward is minimized all three are of minus the reward."""
 
 
 class BoundOfReward(AcquisitionFunction):
-    """A confidence bound of the reward, or its mean, as an acquisition function.
+    """A confidence bound on the reward, or its mean, as an acquisition function.
 
-    With constraints, ``weights`` times the positive part of their bounds is subtracted: of their
-    upper bounds with ``side="lower"``, of the means with ``"mean"``, and of their lower bounds with
-    ``"upper"``. The maximum of the last over a domain is at least the largest upper bound among the
-    points that may meet all constraints, whatever the weights.
+    With constraints, ``weights`` times the positive part of their bounds is subtracted: of the
+    upper bounds with ``side="lower"``, of the means with ``"mean"``, and of the lower bounds with
+    ``"upper"``. With ``"upper"``, the maximum over a domain is, for any weights, at least the
+    largest upper bound among the points that may meet all constraints.
 
     Args:
-        acquisition: Whose bounds they are, without pending points.
+        acquisition: The acquisition function that provides the bounds, without pending points.
         model: Its model.
         side: One of :data:`SIDES`.
-        maximize: If False, it is of minus the reward, whose lower bound is minus the upper one.
+        maximize: If False, the bound is on minus the reward, whose lower bound is minus the upper
+            one.
         weights: One for each constraint; None without constraints.
     """
 

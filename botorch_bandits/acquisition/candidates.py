@@ -1,4 +1,4 @@
-r"""Upper confidence bounds and Thompson sampling on a list of priors, of which nobody knows which.
+r"""Upper confidence bounds and Thompson sampling on a list of priors, one of which is true.
 
 **Survivors.** With the widths of Srinivas et al. at level :math:`\delta / 2` and the priors ``S``
 that survive at level :math:`\delta / 2`
@@ -8,9 +8,9 @@ that survive at level :math:`\delta / 2`
    L_t(x) = \min_{\theta \in S} \mu_\theta(x) - w_t \sigma_\theta(x).
 
 ``U`` is maximized. With probability :math:`1 - \delta` the reward lies between the two in all
-rounds, as :mod:`botorch_bandits.confidence.candidates` proves: on arms at all of them, on a
-box as :meth:`CandidatesUpperConfidenceBound.guarantee` says. So the regret of a round that played
-:math:`x_t`, by whatever rule, is at most :math:`\max_x U_t(x) - L_t(x_t)`.
+rounds, as :mod:`botorch_bandits.confidence.candidates` proves: on all arms, or on a box in the
+sense stated by :meth:`CandidatesUpperConfidenceBound.guarantee`. The regret of a round that played
+:math:`x_t`, chosen by any rule, is therefore at most :math:`\max_x U_t(x) - L_t(x_t)`.
 
 **Mixture.** With the posterior weights :math:`p_\theta`
 
@@ -20,9 +20,10 @@ box as :meth:`CandidatesUpperConfidenceBound.guarantee` says. So the regret of a
 
 and :math:`m + w \sqrt v` is maximized. No theorem covers it.
 
-**Thompson sampling.** A prior is drawn by posterior weights, then a function from its posterior.
-Sources: Srinivas, Krause, Kakade and Seeger, ICML 2010, for the widths; Ville 1939 for survivors.
-Other rules on lists: Ziomek, Adachi and Osborne 2024; Sandberg and Chehreghani 2025.
+**Thompson sampling.** A prior is drawn according to the posterior weights, then a function is drawn
+from its posterior.  Sources: Srinivas, Krause, Kakade and Seeger, ICML 2010, for the widths; Ville
+1939 for survivors. Other rules on lists: Ziomek, Adachi and Osborne 2024; Sandberg and Chehreghani
+2025.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def check_list_model(model: Model) -> CandidatesModel:
     """Return a model of a list of priors, checked.
 
     Raises:
-        TypeError: If it is none, or not float64.
+        TypeError: If it is not a list of priors, or not float64.
     """
     if not isinstance(model, CandidatesModel):
         raise TypeError(
@@ -101,7 +102,7 @@ def check_list_model(model: Model) -> CandidatesModel:
 
 
 class CandidateWidths:
-    """The widths of the bands of a list of priors, in each round.
+    """The widths of the confidence bands of a list of priors, in each round.
 
     Args:
         num_arms: ``|D|`` of Theorem 1.
@@ -109,11 +110,12 @@ class CandidateWidths:
         smoothness_b: ``b`` of Theorem 2, in raw outcome units per unit of input, likewise.
         dim: ``d`` of Theorem 2.
         side_length: ``r`` of Theorem 2.
-        width: A constant one.
-        delta: Of survivors and bands together; each has half of it.
+        width: A constant width.
+        delta: The failure probability of survivors and bands together; each gets half of it.
 
     Raises:
-        ValueError: If ingredients of more than one width are given, or some of Theorem 2 only.
+        ValueError: If ingredients of more than one width are given, or only some of those of
+            Theorem 2.
     """
 
     def __init__(
@@ -180,10 +182,10 @@ class CandidateWidths:
         return np.array(widths)
 
     def guarantee(self, model: CandidatesModel, round_number: int) -> Guarantee:
-        """Return what is proved of the bands of the survivors.
+        """Return what is proved about the bands of the survivors.
 
         Args:
-            model: The list and what arrived.
+            model: The list and the outcomes that have arrived.
             round_number: ``t``.
         """
         count = model.recipe.num_candidates
@@ -261,7 +263,7 @@ class CandidateWidths:
 
 
 class BoundOfList(BanditAcquisition):
-    """What upper confidence bounds of a list of priors have in common."""
+    """What the upper confidence bounds on a list of priors have in common."""
 
     base_model: CandidatesModel
     maximize: bool
@@ -296,7 +298,7 @@ class BoundOfList(BanditAcquisition):
         return self.base_model.X_baseline
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Take points as pending, starting again from the model of what arrived.
+        """Set the pending points, starting again from the model of the outcomes that have arrived.
 
         Args:
             X_pending: ``n x d`` points; None for none.
@@ -306,7 +308,7 @@ class BoundOfList(BanditAcquisition):
             ValueError: If the shape is not ``n x d``, or a number is not finite.
 
         Warns:
-            RefutedListWarning: If no prior survives of those whose evidence counts.
+            RefutedListWarning: If none of the priors whose evidence counts survives.
         """
         pending = copy_pending(X_pending, self.base_model)
         self.model = self.base_model if pending is None else self.base_model.hallucinated(pending)
@@ -316,8 +318,8 @@ class BoundOfList(BanditAcquisition):
         """Evaluate the bound.
 
         Args:
-            X: ``batch_shape x q x d`` points, float64. With ``q > 1`` it is the sum of the bounds
-                at one after the other, each as if those before it were pending.
+            X: ``batch_shape x q x d`` points, float64. With ``q > 1``, the value is the sum of the
+                bounds of one point after the other, each as if those before it were pending.
 
         Returns:
             Values in outcome units, ``batch_shape``.
@@ -351,7 +353,7 @@ class BoundOfList(BanditAcquisition):
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean and deviation of the mixture, effective width, bounds and survivors.
 
-        The effective width is half the distance of the bounds in deviations of the mixture.
+        The effective width is half the distance between the bounds, in deviations of the mixture.
 
         Args:
             x: A ``d``-dimensional point.
@@ -374,13 +376,13 @@ class BoundOfList(BanditAcquisition):
 
 
 class CandidatesUpperConfidenceBound(BoundOfList):
-    r"""Upper confidence bound of a list of priors: the largest of those that survive.
+    r"""Upper confidence bound on a list of priors: the largest bound among those that survive.
 
-    The list may be learned from: :meth:`guarantee` holds for hyperparameters that the same
-    outcomes single out. The prior that the reward is a draw from must be on the list.
+    Hyperparameters may be learned within the list: :meth:`guarantee` holds although the same
+    outcomes select among the priors. The prior from which the reward is drawn must be on the list.
 
-    Pending points shrink the deviations by which the next point is chosen, under each prior, and
-    are no evidence. The bounds that certify regret are those of the outcomes that arrived.
+    Pending points shrink the deviations used to choose the next point, under each prior, but do not
+    count as evidence. The bounds that certify regret use only the outcomes that have arrived.
 
     Args:
         model: From :meth:`BanditGP.with_candidates`, or ``CandidatesModel.from_models``.
@@ -394,21 +396,23 @@ class CandidatesUpperConfidenceBound(BoundOfList):
         smoothness_b: ``b`` of Theorem 2, in raw outcome units per unit of input, likewise.
         dim: ``d`` of Theorem 2; in a loop on a box it may be omitted.
         side_length: ``r`` of Theorem 2, the longest side; in a loop on a box it may be omitted.
-        width: A constant width in place of a theorem's; 2 if no ingredient is given, or with
+        width: A constant width instead of one from a theorem; 2 if no ingredient is given, or with
             ``form="mixture"``.
         round_number: The round ``t`` of the first point that is chosen: outcomes plus pending
             points plus 1 if omitted.
         maximize: If False, the reward is minimized: the value is minus the least lower bound.
-        assume: What you vouch for because no model shows it. ``"fixed prior"``: frozen parameters
-            of your own models were fixed before the data.
+        assume: Assumptions that you vouch for because they cannot be read from a model.
+            ``"fixed prior"``: the frozen parameters of your own models were fixed before the data.
         X_pending: ``n x d`` points whose outcomes have not arrived.
 
     Raises:
-        TypeError: If ``model`` is no list of priors, or a tensor is not float64.
-        ValueError: If ingredients of more than one width are given, or some only.
+        TypeError: If ``model`` is not a list of priors, or a tensor is not float64.
+        ValueError: If ingredients of more than one width are given, or only some of those of one
+            width.
 
     Warns:
-        RefutedListWarning: If no prior survives. All are used then, and nothing is guaranteed.
+        RefutedListWarning: If no prior survives. All priors are then used, and nothing is
+            guaranteed.
 
     Example:
         >>> from botorch_bandits import BanditGP
@@ -462,7 +466,8 @@ class CandidatesUpperConfidenceBound(BoundOfList):
 
         Args:
             options: All constructor arguments.
-            domain: Where the acquisition will be maximized; None if that is not known yet.
+            domain: The domain on which the acquisition will be maximized; None if it is not known
+                yet.
         """
         if options["form"] == "mixture" or options["width"] is not None:
             return {}
@@ -566,12 +571,12 @@ class CandidatesUpperConfidenceBound(BoundOfList):
         r"""Return the bound on the regret of this round, if a point is played in it.
 
         It is :math:`\max_x U_t(x) - L_t(x_t)`, from the outcomes that arrived, and holds for any
-        rule that chose the point. Where :meth:`guarantee` does not hold it is no bound.
+        rule that chose the point. If :meth:`guarantee` does not hold, it is not a bound.
 
         Args:
             x: The point that is played, ``d``-dimensional.
             choices: ``num_arms x d`` arms. None if the point maximizes the upper bound, as it does
-                on a box; what Theorem 2 adds is added.
+                on a box; the term that Theorem 2 adds is included.
         """
         with torch.no_grad():
             lower, upper = self.bounds(x)
@@ -635,16 +640,16 @@ class CandidatesUpperConfidenceBound(BoundOfList):
 def make_widths(
     form: str, ingredients: tuple[Any, ...], width: float | None, delta: float
 ) -> CandidateWidths:
-    """Return the widths of a form; a constant one where nothing is given.
+    """Return the widths of a form; a constant width if nothing is given.
 
     Args:
         form: Of :data:`FORMS`.
-        ingredients: Those of :data:`INGREDIENTS`, None for what is left out.
+        ingredients: Those of :data:`INGREDIENTS`, None for those left out.
         width: A constant one, or None.
         delta: Of survivors and bands together.
 
     Raises:
-        ValueError: If ingredients do not go with the form, or are of more than one width.
+        ValueError: If ingredients do not match the form, or belong to more than one width.
     """
     if form == "mixture":
         if any(each is not None for each in ingredients):
@@ -662,7 +667,7 @@ def make_widths(
 
 
 def reasons_learned(entry: Any, assume: tuple[str, ...]) -> list[str]:
-    """Return why an entry of a list is no prior that was fixed before the data.
+    """Return why an entry of a list is not a prior that was fixed before the data.
 
     Args:
         entry: Of the list.
@@ -678,23 +683,23 @@ def reasons_learned(entry: Any, assume: tuple[str, ...]) -> list[str]:
 
 
 class CandidatesThompsonSampling(BanditAcquisition):
-    """Thompson sampling on a list of priors: a prior by its posterior weight, then a function.
+    """Thompson sampling on a list of priors: it draws a prior by posterior weight, then a function.
 
-    The same draw answers every evaluation until pending points are set, which lead to another draw
-    of prior and function. No theorem is stated for it here.
+    The same draw is used in every evaluation until pending points are set, which triggers a new
+    draw of the prior and the function. No theorem is stated for this rule here.
 
     Args:
         model: From :meth:`BanditGP.with_candidates`, or ``CandidatesModel.from_models``.
-        choices: ``num_points x d`` points to draw on exactly; only they can be evaluated then. In a
-            loop on arms these are the arms. Without choices the draw is pathwise.
+        choices: ``num_points x d`` points for exact draws; only these points can then be evaluated.
+            In a loop on arms, they are the arms. Without choices, the draw is pathwise.
         maximize: If False, the value is minus that of the draw.
         X_pending: ``n x d`` points whose outcomes have not arrived.
         seed: Makes the draws reproducible; taken from torch's global generator if omitted.
 
     Raises:
-        TypeError: If ``model`` is no list of priors, or a tensor is not float64.
+        TypeError: If ``model`` is not a list of priors, or a tensor is not float64.
         UnsupportedError: If the kernel of the prior that is drawn has no pathwise draws in BoTorch
-            (pass ``choices`` then).
+            (in that case, pass ``choices``).
 
     Attributes:
         entry: The number of the prior that was drawn.
@@ -743,13 +748,14 @@ class CandidatesThompsonSampling(BanditAcquisition):
 
         Args:
             options: All constructor arguments.
-            domain: Where the acquisition will be maximized; None if that is not known yet.
+            domain: The domain on which the acquisition will be maximized; None if it is not known
+                yet.
         """
         is_left_out = options["choices"] is None
         return {"choices": domain.choices} if is_left_out and isinstance(domain, Arms) else {}
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Draw again: each set of pending points has a draw of its own.
+        """Draw again: each set of pending points has its own draw.
 
         Args:
             X_pending: ``n x d`` points, or None.
@@ -764,7 +770,7 @@ class CandidatesThompsonSampling(BanditAcquisition):
         self.entry, self.draw = self._drawn(0)
 
     def _drawn(self, num_redraws: int) -> tuple[int, GPThompsonSampling]:
-        """Return the prior and the function as they are after so many further draws."""
+        """Return the prior and the function after the given number of further draws."""
         if num_redraws not in self._later:
             draw = derive_seed(self.seed, self._num_draws + num_redraws, "candidate")
             generator = torch.Generator().manual_seed(draw)
@@ -784,7 +790,7 @@ class CandidatesThompsonSampling(BanditAcquisition):
         """Evaluate the draw.
 
         Args:
-            X: ``batch_shape x q x d`` points, float64; each of ``q`` has a draw of its own.
+            X: ``batch_shape x q x d`` points, float64; each of ``q`` points has its own draw.
 
         Returns:
             ``batch_shape`` values.
@@ -798,14 +804,14 @@ class CandidatesThompsonSampling(BanditAcquisition):
         return torch.stack(each).sum(0)
 
     def guarantee(self) -> Guarantee:
-        """Say that no theorem is stated."""
+        """Report that no theorem is stated."""
         return Guarantee(
             method="Thompson sampling on a list of priors",
             gaps=("no theorem is stated here for a draw of the prior by its posterior weight",),
         )
 
     def describe(self, x: Tensor) -> dict[str, float]:
-        """Return what is known of the draw at one point.
+        """Return what is known about the draw at one point.
 
         Args:
             x: A ``d``-dimensional point.

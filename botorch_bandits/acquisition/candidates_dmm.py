@@ -1,14 +1,14 @@
-r"""DMM on a list of kernels: one radius for all of them.
+r"""DMM on a list of kernels, with one radius for all of them.
 
-The reward is a function of norm :math:`B_\theta` at most in the space of at least one kernel of a
-list, less the prior mean of its entry, and nobody knows which one. With the radius ``r`` of the
+The reward minus the prior mean of an entry has norm at most :math:`B_\theta` in the space of that
+entry's kernel, for at least one entry of a list; which one is unknown. With the radius ``r`` of the
 list, which :mod:`botorch_bandits.confidence.dmm` derives, the bound is
 
 .. math:: U(x) = \max_\theta \; U_\theta(x), \qquad L(x) = \min_\theta \; L_\theta(x)
 
-over the kernels whose set of functions, those of the ball with
-:math:`\|f(X) - y\|^2 \le r^2`, is not known to be empty. Kernels are counted without their output
-scales, as in :class:`~botorch_bandits.DMMUpperConfidenceBound`: an entry's noise over scale is its
+over the kernels whose set of functions, the members of the ball with :math:`\|f(X) - y\|^2 \le
+r^2`, is not known to be empty. Kernels are counted without their output scales, as in
+:class:`~botorch_bandits.DMMUpperConfidenceBound`: an entry's noise over scale is its
 :math:`a_\theta`, fixed before the data.
 
 Source: Flynn and Reeb, *Tighter confidence bounds for sequential kernel regression*, arXiv
@@ -60,35 +60,37 @@ from botorch_bandits.models.kernels import StationaryKernel
 
 
 class CandidatesDMMUpperConfidenceBound(BoundOfList):
-    r"""Upper confidence bound of DMM on a list of kernels, with one radius for all of them.
+    r"""Upper confidence bound by DMM on a list of kernels, with one radius for all of them.
 
-    It holds for every fixed function in at least one of the balls, on any domain; no prior is
-    averaged over. In the balls of several kernels nothing is learned of the norm: their bounds
-    ``B`` must be right for the true one.
+    The bound holds for every fixed function in at least one of the balls, on any domain, without
+    averaging over a prior. The norm is not learned: the bound ``B`` must be correct for the true
+    kernel.
 
-    Every evaluation takes one eigendecomposition of the distinct inputs a kernel.
+    Every evaluation needs one eigendecomposition of the distinct inputs for each kernel.
 
     Args:
-        model: From :meth:`BanditGP.with_candidates`, or ``CandidatesModel.from_models``. The
-            weights are those of the bets that the radius is made of.
-        rkhs_bound: ``B``, in outcome units: of the norm of the reward less the prior mean of an
-            entry, in the space of its kernel without output scale. One number, or one an entry.
+        model: From :meth:`BanditGP.with_candidates`, or ``CandidatesModel.from_models``. Its
+            weights are those of the bets from which the radius is derived.
+        rkhs_bound: ``B``, in outcome units: a bound on the norm of the reward minus the prior mean
+            of an entry, in the space of its kernel without output scale. One number, or one an
+            entry.
         noise_bound: ``R`` of R-sub-Gaussian noise, positive, in outcome units.
         delta: The bounds fail with at most this probability.
         num_ridges: Size of the grid of ridges; any grid gives a valid bound.
-        on_refuted: ``"warn"`` or ``"raise"`` where the data refute every ball.
+        on_refuted: ``"warn"`` or ``"raise"``: what to do when the data refute every ball.
         maximize: If False, the reward is minimized: the value is minus the least lower bound.
         assume: What you vouch for because no model shows it. ``"fixed prior"``: frozen parameters
             of your own models were fixed before the data.
-        X_pending: ``n x d`` points whose outcomes have not arrived. They shrink the deviations of
-            each kernel; no theorem covers the bound then.
+        X_pending: ``n x d`` points whose outcomes have not arrived. They shrink the deviations
+            under each kernel; no theorem covers the bound in that case.
 
     Raises:
         TypeError: If ``model`` is no list of priors, or a tensor is not float64.
-        ValueError: If a bound is not positive, or there is another number of them than of entries.
+        ValueError: If a bound is not positive, or the number of bounds differs from the number of
+            entries.
 
     Warns:
-        AssumptionRefutedWarning: If every ball is refuted. All are used then.
+        AssumptionRefutedWarning: If every ball is refuted. All of them are then used.
 
     Example:
         >>> from botorch_bandits import BanditGP

@@ -35,8 +35,9 @@ class CandidatesRound:
 
     Attributes:
         scores: ``num_arms``; what is maximized.
-        bounds: ``num_arms`` each, from the outcomes that arrived; None where they must be computed.
-        scale: In which unit scores are compared.
+        bounds: ``num_arms`` each, from the outcomes that arrived; None if they still have to be
+            computed.
+        scale: The unit in which scores are compared.
         draw: The number of the prior that was drawn, or None.
         round_number: From 1.
         among: The arms that may be chosen, in order; None for all.
@@ -55,9 +56,9 @@ class CandidatesEngine:
 
     Args:
         arms: The posteriors, without outcomes.
-        acquisition: The class that is played.
+        acquisition: The acquisition class to play.
         options: All options of its constructor.
-        seed: Of the draws.
+        seed: The seed of the draws.
     """
 
     rule = None
@@ -94,7 +95,7 @@ class CandidatesEngine:
             round_number: From 1; widths grow with it.
             pending: ``k`` arms whose outcomes have not arrived, or None.
             draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
-            rule: There is none.
+            rule: Not used.
 
         Warns:
             RefutedListWarning: If no prior survives.
@@ -120,16 +121,16 @@ class CandidatesEngine:
 
         Args:
             seen: From :meth:`look`.
-            check: Refuse scores that are not finite.
+            check: Whether to reject scores that are not finite.
         """
         return first_of_the_largest(seen.scores, check, seen.scale, seen.among)
 
     def observe_many(self, arms: Sequence[int], outcomes: Sequence[float]) -> None:
-        """Take in a record; see :meth:`CandidateArms.observe_many`."""
+        """Add a record; see :meth:`CandidateArms.observe_many`."""
         self.arms.observe_many(arms, outcomes)
 
     def relabel(self, arms: Sequence[int], outcomes: Sequence[float]) -> None:
-        """Begin anew with all outcomes as they are read now.
+        """Start over with all outcomes as they are read now.
 
         Args:
             arms: Arm numbers in the order in which outcomes arrived.
@@ -139,7 +140,7 @@ class CandidatesEngine:
         self.arms.observe_many(arms, outcomes)
 
     def describe(self, seen: CandidatesRound, arm: Tensor) -> dict[str, float]:
-        """Return what was known at an arm, by name, as the acquisition function tells it.
+        """Return what was known at an arm, by name, as the acquisition function reports it.
 
         Args:
             seen: From :meth:`look`.
@@ -168,7 +169,7 @@ class CandidatesEngine:
         }
 
     def noise_ratio_at(self, x: Tensor) -> float:
-        """Return the least noise variance over posterior variance of the survivors at an arm.
+        """Return the smallest ratio of noise to posterior variance of the survivors at an arm.
 
         Args:
             x: The arm's point.
@@ -204,13 +205,14 @@ def build_candidates_engine(
 
     Args:
         recipe: The list.
-        acquisition: What is played.
+        acquisition: The acquisition function to play.
         domain: The arms.
-        seed: Of the draws.
-        priors: Of the same list on the same arms, to be shared; they are computed if omitted.
+        seed: The seed of the draws.
+        priors: The priors of the same list on the same arms, to be shared; they are computed if
+            omitted.
 
     Returns:
-        None for acquisitions that need the model.
+        None for acquisition functions that need the model.
     """
     played = acquisition.acquisition_class
     if played not in (CandidatesUpperConfidenceBound, CandidatesThompsonSampling):

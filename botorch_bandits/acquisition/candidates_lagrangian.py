@@ -1,10 +1,11 @@
-r"""A penalized reward where the priors of reward and constraints are not known: lists of priors.
+r"""A penalized reward with lists of priors, when the priors of reward and constraints are unknown.
 
 .. math:: U(x) = U_0(x) - \sum_j \kappa_j (\psi(L_j(x)) - 1), \qquad g_j(x) \le 0
    \text{ is feasible}
 
 with the bounds :math:`L_j \le g_j \le U_j` of the survivors of a list, ``j = 0`` for the reward;
-each output has the list, an evidence and a share :math:`\delta / (1 + J)` of its own.
+each output has its own copy of the list, its own evidence and its own share :math:`\delta / (1 +
+J)`.
 
 On the event of all bounds let :math:`x^*` be the best point that meets the constraints. On arms
 :math:`L_j(x^*) \le 0`, so that :math:`U(x^*) \ge f(x^*)` for :math:`\kappa \ge 0`, and the regret
@@ -16,12 +17,12 @@ most :math:`s_j / t^2`, with the prior standard deviation :math:`s_j`, so that
 
 is a bound.
 
-The evidence of each output predicts it from the past of that output alone. That it is a martingale
-although queries depend on all of them needs outputs that are independent draws, with independent
-noise.
+The evidence of each output predicts it from the past of that output alone. For the evidence to be a
+martingale although queries depend on all outputs, the outputs must be independent draws with
+independent noise.
 
 Sources: Shi and Eryilmaz 2022 and Zhou and Ji 2022 for the penalized reward; the bounds are those
-of ``candidates.py``, by a union bound. To put them together is ours.
+of ``candidates.py``, combined by a union bound. The combination is ours.
 """
 
 from __future__ import annotations
@@ -78,36 +79,37 @@ INDEPENDENT_OUTPUTS = "reward and constraints are independent of each other, and
 class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
     r"""Upper confidence bound of ``f - sum_j kappa_j (psi(g_j) - 1)`` on lists of priors.
 
-    Each output has a list of priors and an evidence of its own, and ``delta / (1 + J)`` for its
-    bounds, valid for all multipliers at once; see :class:`CandidatesUpperConfidenceBound`. The
-    outputs must be independent draws with independent noise.
+    Each output has its own list of priors, its own evidence and ``delta / (1 + J)`` for its bounds,
+    which hold for all multipliers at once; see :class:`CandidatesUpperConfidenceBound`. The outputs
+    must be independent draws with independent noise.
 
     Args:
         model: ``ModelList`` of ``1 + num_constraints`` lists of priors, the reward first, as
             :meth:`BanditGP.with_candidates` makes it of ``n x (1 + num_constraints)`` outcomes.
-        multipliers: ``kappa``, one number at least 0 for each constraint. In a loop the rule in
-            use gives them.
-        penalty: What is charged for a violation; see :mod:`botorch_bandits.penalties`.
-        form: See :class:`CandidatesUpperConfidenceBound`; so are the following.
-        delta: All bounds of all outputs together fail with at most this probability.
+        multipliers: ``kappa``, one number at least 0 for each constraint. In a loop, they come from
+            the multiplier rule in use.
+        penalty: The penalty for a violation; see :mod:`botorch_bandits.penalties`.
+        form: See :class:`CandidatesUpperConfidenceBound`; the same holds for the following
+            arguments.
+        delta: The bounds of all outputs together fail with at most this probability.
         num_arms: ``|D|`` of Theorem 1.
         smoothness_a: ``a`` of Theorem 2, one number, or one a prior; the same for all outputs.
         smoothness_b: ``b`` of Theorem 2, in raw outcome units per unit of input, likewise.
         dim: ``d`` of Theorem 2.
         side_length: ``r`` of Theorem 2.
-        width: A constant width in place of a theorem's.
+        width: A constant width instead of one from a theorem.
         round_number: The round ``t`` of the first point that is chosen.
-        maximize: If False, the reward is minimized: ``-f`` is in the place of ``f``.
-        assume: For every output.
+        maximize: If False, the reward is minimized: ``-f`` replaces ``f``.
+        assume: The assumptions that you vouch for, for every output.
         X_pending: ``n x d`` points whose outcomes have not arrived.
 
     Raises:
-        TypeError: If an output is no list of priors, or a tensor is not float64.
+        TypeError: If an output is not a list of priors, or a tensor is not float64.
         ValueError: If the number of outputs is wrong, or ingredients of more than one width are
             given.
 
     Warns:
-        RefutedListWarning: If no prior of an output survives.
+        RefutedListWarning: If no prior survives for some output.
 
     Example:
         >>> from botorch_bandits import BanditGP
@@ -185,7 +187,7 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
 
     @property
     def num_constraints(self) -> int:
-        """How many constraints there are."""
+        """The number of constraints."""
         return len(self.multipliers)
 
     @property
@@ -205,7 +207,8 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
 
         Args:
             options: All constructor arguments.
-            domain: Where the acquisition will be maximized; None if that is not known yet.
+            domain: The domain on which the acquisition will be maximized; None if it is not known
+                yet.
         """
         return CandidatesUpperConfidenceBound.options_from_domain(options, domain)
 
@@ -230,7 +233,7 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
         return None
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Take points as pending, starting again from the models of what arrived.
+        """Set the pending points, starting again from the models of the outcomes that have arrived.
 
         Args:
             X_pending: ``n x d`` points, or None.
@@ -249,7 +252,7 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
 
         Args:
             X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
-                the bounds at one after the other, as if those before it were pending.
+                the bounds of one point after the other, as if those before it were pending.
 
         Returns:
             ``batch_shape`` values.

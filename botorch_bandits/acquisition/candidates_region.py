@@ -1,17 +1,17 @@
-r"""Upper confidence bounds over a region of hyperparameters, beside a list of priors.
+r"""Upper confidence bounds over a region of hyperparameters, based on a list of priors.
 
-A list of priors forecasts: the mixture over it gives a density to each outcome. The region
-:math:`R_t` has the members of a family, with hyperparameters in a continuum, whose likelihood does
-not fall short of that by :math:`\ln(2 / \delta)` nats
+A list of priors serves as the forecaster: its mixture assigns a density to each outcome. The region
+    :math:`R_t` contains the members of a family, with hyperparameters in a continuum, whose
+    likelihood does not fall short of the forecaster's by :math:`\ln(2 / \delta)` nats
 (:mod:`botorch_bandits.models.hyperparameter_region`). The bound is
 
 .. math::
    U_t(x) = \max_{\theta \in R_t} \mu_\theta(x) + w_t \sigma_\theta(x), \qquad
    L_t(x) = \min_{\theta \in R_t} \mu_\theta(x) - w_t \sigma_\theta(x)
 
-with the width of Srinivas et al. at level :math:`\delta / 2`. Only the true prior must be in the
-region and its band hold, so that nothing is added up over the continuum. The true prior need not be
-on the list, but in the family.
+with the width of Srinivas et al. at level :math:`\delta / 2`. It is enough that the true prior is
+in the region and that its band holds, so there is no union bound over the continuum. The true prior
+must be in the family but need not be on the list.
 
 Sources: Srinivas, Krause, Kakade and Seeger, ICML 2010, Theorem 1, for the width; Ville 1939 for
 the region.
@@ -60,27 +60,28 @@ NUM_REFINED = 16
 
 
 class RegionUpperConfidenceBound(BoundOfList):
-    r"""Upper confidence bound over a region of hyperparameters: the largest in a continuum.
+    r"""Upper confidence bound over a region of hyperparameters: the largest bound in a continuum.
 
-    The maximum over the region is searched numerically. Everywhere it is at least that of some 130
-    members on the border of the region. By the gradient it is searched for those choices that may
-    have the largest bound, and in :meth:`bounds` for up to 16 points, of more of them for the
-    8 largest and the 8 least of either bound.
+    The maximum over the region is searched numerically. At every point, the result is at least the
+    maximum over about 130 members on the boundary of the region. A gradient-based search refines it
+    for the choices that may have the largest bound. In :meth:`bounds` it is refined for up to 16
+    points; if there are more points, for the 8 largest and the 8 smallest of each bound.
 
-    Pending points shrink the deviations by which the next point is chosen, under each member, and
-    are no evidence.
+    Pending points shrink the deviations used to choose the next point, under each member, but do
+    not count as evidence.
 
     Args:
         model: From :meth:`BanditGP.with_candidates`, or ``CandidatesModel.from_models``: the
             forecaster, and the outcomes in the order in which they arrived.
-        family: The priors of which one is true, a :class:`~botorch_bandits.models.PriorFamily` in
-            the units of raw inputs and outcomes.
+        family: The family that contains the true prior, a
+            :class:`~botorch_bandits.models.PriorFamily` in the units of raw inputs and outcomes.
         delta: The bounds fail with at most this probability: half of it for throwing out the true
             prior, half for its band.
         num_arms: ``|D|`` of Theorem 1; in a loop on arms it may be omitted.
-        choices: ``num_arms x d`` points of which the bound is maximized. In a loop on arms these
-            are the arms. Without choices no maximum over the region is searched beforehand.
-        width: A constant width in place of the theorem's; 2 if ``num_arms`` is omitted, too.
+        choices: ``num_arms x d`` points over which the bound is maximized. In a loop on arms, they
+            are the arms. Without choices, no maximum over the region is searched beforehand.
+        width: A constant width instead of the one from the theorem; 2 if ``num_arms`` is also
+            omitted.
         round_number: The round ``t`` of the next point: outcomes plus pending points plus 1 if
             omitted.
         maximize: If False, the reward is minimized: the value is minus the least lower bound.
@@ -89,16 +90,17 @@ class RegionUpperConfidenceBound(BoundOfList):
         X_pending: ``n x d`` points whose outcomes have not arrived.
 
     Raises:
-        TypeError: If ``model`` is no list of priors, ``family`` is none, or a tensor is not
-            float64.
-        ValueError: If a number is out of range, or the family has other columns than the model.
+        TypeError: If ``model`` is not a list of priors, ``family`` is not a
+            :class:`~botorch_bandits.models.PriorFamily`, or a tensor is not float64.
+        ValueError: If a number is out of range, or the columns of the family differ from those of
+            the model.
 
     Warns:
-        RefutedListWarning: If the region is empty. The likeliest member is used then, and nothing
+        RefutedListWarning: If the region is empty. The likeliest member is then used, and nothing
             is guaranteed.
 
     Attributes:
-        region: The region that the outcomes that arrived leave.
+        region: The region left by the outcomes that have arrived.
 
     Example:
         >>> from botorch_bandits import BanditGP
@@ -161,7 +163,8 @@ class RegionUpperConfidenceBound(BoundOfList):
 
         Args:
             options: All constructor arguments.
-            domain: Where the acquisition will be maximized; None if that is not known yet.
+            domain: The domain on which the acquisition will be maximized; None if it is not known
+                yet.
         """
         if not isinstance(domain, Arms):
             return {}
@@ -206,7 +209,7 @@ class RegionUpperConfidenceBound(BoundOfList):
         return self.base_model.num_rows + num_pending + 1
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """See the base class; the region is searched anew for the largest bounds.
+        """See the base class; the region is searched again for the largest bounds.
 
         Args:
             X_pending: ``n x d`` points, or None.

@@ -1,8 +1,9 @@
-r"""Censored feedback in a loop of one's own: pending queries enter the model at the known minimum.
+r"""Censored feedback for hand-written loops: pending queries enter the model at the known minimum.
 
 :class:`CensoredUpperConfidenceBound` (GP-UCB-SDF) and :class:`CensoredThompsonSampling` (GP-TS-SDF)
-condition the user's model on pseudo-outcomes at ``X_pending`` and take the width that goes with it.
-In a :class:`~botorch_bandits.BanditLoop` the feedback does the censoring, for the ordinary classes.
+condition the user's model on pseudo-outcomes at ``X_pending`` and use the corresponding width. In a
+:class:`~botorch_bandits.BanditLoop`, the feedback object does the censoring, and the ordinary
+acquisition classes are used.
 
 .. math::
    \tilde y_{s,t} = y_s \text{ if it has arrived, else } y_{\min}, \qquad
@@ -72,9 +73,10 @@ def censored_width_rule(
     """Return the width rule that a constructor's options describe.
 
     Args:
-        options: By the names of the constructor, all of them; ``width`` is the constant.
+        options: All options, by their names in the constructor; ``width`` is the constant.
         delta: The width's share.
-        default_width: The constant where neither norm nor noise is known; None: they have defaults.
+        default_width: The constant to use if neither norm nor noise is known. With None, they have
+            defaults.
     """
     rkhs_bound, constant = options["rkhs_bound"], options["width"]
     not_given: tuple[str, ...] = ()
@@ -104,10 +106,10 @@ def censored_width_rule(
 
 
 def drop_in_censoring(options: Mapping[str, Any], predictive: bool = False) -> DropInCensoring:
-    """Return how to censor, as a constructor's options say.
+    """Return how to censor, according to a constructor's options.
 
     Args:
-        options: By the names of the constructor, all of them.
+        options: All options, by their names in the constructor.
         predictive: Whether standard deviations include the noise.
     """
     return DropInCensoring(
@@ -130,7 +132,7 @@ def drop_in_censoring(options: Mapping[str, Any], predictive: bool = False) -> D
 
 
 class CensorsPending(BanditAcquisition):
-    """Takes pending points at the known minimum and computes the width that goes with it."""
+    """Sets pending points to the known minimum and computes the corresponding width."""
 
     base_model: Model
     rule: Any  # a CensoredWidth
@@ -151,7 +153,7 @@ class CensorsPending(BanditAcquisition):
 
     @property
     def pseudo_values(self) -> tuple[float, ...] | None:
-        """What stands for the minimum: one number an output, in raw units.
+        """The value used as the minimum: one number an output, in raw units.
 
         None before there is a proxy for an unknown minimum.
         """
@@ -159,9 +161,9 @@ class CensorsPending(BanditAcquisition):
 
     @property
     def filled_values(self) -> Tensor | None:
-        """What pending queries are filled in with, ``batch_shape x p x m`` in raw units.
+        """The values that fill in pending queries, ``batch_shape x p x m`` in raw units.
 
-        None without any, and with ``fill="minimum"``: :attr:`pseudo_values` are it then.
+        None if there are none, and with ``fill="minimum"``, where :attr:`pseudo_values` are used.
         """
         return self._filled_values
 
@@ -411,74 +413,79 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
        \nu_t = B_y \sum_s \sigma_{t-1}(x_s) + B
                + (R + B_y) \sqrt{2 (\gamma_{t-1} + 1 + \ln(2/\delta))}
 
-    Mean, deviations and information gain are those of the model with pending rows. Every
+    The mean, deviations and information gain come from the model with the pending rows. Every
     :meth:`set_X_pending` starts again from the user's model, which is never changed, so
-    ``optimize_acqf(q=5, sequential=True)`` is batch optimization with censoring. A query that is
-    given up stays in ``X_pending``, or becomes a row of the model with the minimum as its outcome.
-    The forms for every ``lam`` are in :mod:`botorch_bandits.confidence.censored`.
+    ``optimize_acqf(q=5, sequential=True)`` is batch optimization with censoring. A query that has
+    been given up either stays in ``X_pending`` or becomes a row of the model with the minimum as
+    its outcome. The forms for every ``lam`` are in :mod:`botorch_bandits.confidence.censored`.
 
-    With learned hyperparameters the posterior often rings: see :class:`RingingWarning` and the
+    With learned hyperparameters, the posterior often rings: see :class:`RingingWarning` and the
     page on delayed feedback. Hallucination (:class:`~botorch_bandits.ImprovedUpperConfidenceBound`
     with ``X_pending``) is then the better choice.
 
     Args:
         model: A fitted BoTorch model in float64, conditioned on the outcomes that have arrived.
-        minimum: The least outcome that is possible, in raw outcome units. Where less is better
-            (``maximize=False``, an output with a negative weight) the LARGEST outcome. One number
-            for all outputs, or one an output.
-        minimum_proxy: With an unknown minimum: the factor ``w`` of the proxy ``min(mean - w * sd)``
-            over observed points (pending ones without any), taken anew from each model. Outside
-            the theorem.
-        outcome_bound: ``B_y``, with ``|y - minimum| <= B_y``. One number, or one an output. Needed
-            where ``rkhs_bound`` is given; otherwise the width lacks its terms if it is omitted.
-        rkhs_bound: ``B``, a bound on the norm of ``f - minimum`` in the unit-variance kernel. If it
-            is omitted together with ``noise_bound``: 1 prior standard deviation, which no theorem
-            covers.
-        noise_bound: ``R``; not used with ``bounded_outcomes``. If it is omitted together with
-            ``rkhs_bound``: the standard deviation of the model's noise.
+        minimum: The smallest possible outcome, in raw outcome units. Where smaller is better
+            (``maximize=False``, or an output with a negative weight), the LARGEST possible outcome.
+            One number for all outputs, or one an output.
+        minimum_proxy: For an unknown minimum: the factor ``w`` of the proxy ``min(mean - w * sd)``
+            over observed points (over pending points if there are no observed ones), recomputed
+            from each model. Not covered by the theorem.
+        outcome_bound: ``B_y``, with ``|y - minimum| <= B_y``. One number, or one an output.
+            Required if ``rkhs_bound`` is given; otherwise, if it is omitted, the width lacks the
+            terms that depend on it.
+        rkhs_bound: ``B``, a bound on the norm of ``f - minimum`` in the unit-variance kernel. If
+            both this and ``noise_bound`` are omitted, 1 prior standard deviation is used, which no
+            theorem covers.
+        noise_bound: ``R``; not used with ``bounded_outcomes``. If both this and ``rkhs_bound`` are
+            omitted, the standard deviation of the model's noise is used.
         delta: The bound fails with at most this probability.
-        any_lambda: Use the form for every ``lam``. The printed one needs ``lam >= 1``.
+        any_lambda: Use the form that holds for every ``lam``. The printed form needs ``lam >= 1``.
         bounded_outcomes: Use the tighter form for ``y - minimum`` in ``[0, B_y]``, for every
             ``lam``.
-        window: ``"pending"``: sum over pending queries. ``"all"``: over the last ``max_delay``
-            queries, as printed; pending ones count as later than the model's rows.
-        max_delay: ``m`` in rounds. Pending points must then be in the order of issue. None: no
+        window: With ``"pending"``, the sum is over pending queries. With ``"all"``, it is over the
+            last ``max_delay`` queries, as printed; pending queries count as later than the model's
+            rows.
+        max_delay: ``m`` in rounds. Pending points must then be in the order of issue. With None, no
             query is ever given up.
         units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
             model's prior standard deviation.
-        width: A constant in place of all but the sum (the paper's ``beta_t``); the sum is kept if
-            ``outcome_bound`` is given.
+        width: A constant that replaces everything but the sum (the paper's ``beta_t``); the sum is
+            kept if ``outcome_bound`` is given.
         scale: A factor on the width.
-        pseudo_noise: Added to the noise variance of pending rows, in squared outcome units or, with
-            ``units="prior"``, in prior variances. It cures ringing, outside the theorem.
-        predictive: Use the predictive standard deviation, noise included, as the published code.
+        pseudo_noise: A number added to the noise variance of pending rows, in squared outcome units
+            or, with ``units="prior"``, in prior variances. It prevents ringing but is not covered
+            by the theorem.
+        predictive: Use the predictive standard deviation, noise included, as the published code
+            does.
         sum_form: ``"theorem"``: the sum, and ``outcome_bound``, count in prior standard deviations.
             ``"published"``: both count in outcome units, as in the authors' code; with a constant
             width only. They are the same at prior variance 1.
-        on_lower: What an observed outcome far below the minimum is: an ``"error"``, or ``"lower"``:
-            it becomes the minimum, with a :class:`MinimumLoweredWarning`.
-        tolerance: By how much noise can take an outcome below the minimum, in raw outcome units;
-            such an outcome is taken as it is, with a :class:`BelowMinimumWarning`. None: four times
-            ``noise_bound``, or without it a twentieth of ``outcome_bound``, or a quarter of how far
-            the largest of ten outcomes lies above the minimum.
+        on_lower: What to do with an observed outcome far below the minimum. ``"error"`` raises an
+            error; with ``"lower"``, the outcome becomes the minimum, with a
+            :class:`MinimumLoweredWarning`.
+        tolerance: How far noise can push an outcome below the minimum, in raw outcome units; such
+            an outcome is used unchanged, with a :class:`BelowMinimumWarning`. If None, it is four
+            times ``noise_bound``, or without that a twentieth of ``outcome_bound``, or a quarter of
+            the height of the largest of ten outcomes above the minimum.
         ringing_tolerance: Warn if pending rows raise the posterior's maximum by more than this
-            share of its height above the minimum; None: do not look.
-        fill: What pending points enter at: ``"minimum"``, ``"middle"`` (half-way to
+            share of its height above the minimum. If None, this is not checked.
+        fill: The value at which pending points enter: ``"minimum"``, ``"middle"`` (half-way to
             ``minimum + outcome_bound``), ``"soft"`` (the posterior mean of ``model``, weighted with
             the probability that the outcome is still to come in time) or ``"lower_bound"`` (its
-            mean less one standard deviation), clipped to the range from ``minimum`` to
+            mean minus one standard deviation), clipped to the range from ``minimum`` to
             ``minimum + outcome_bound``; see :mod:`botorch_bandits.confidence.fills`. All but the
             first need ``outcome_bound``, and noisy outcomes within this range. Queries that were
-            given up had better stay in front in ``X_pending`` than be rows of ``model``: they are
-            at the minimum as soon as they are ``max_delay`` rounds old.
+            given up should stay at the front of ``X_pending`` rather than become rows of ``model``:
+            they are set to the minimum as soon as they are ``max_delay`` rounds old.
         delay_distribution: For ``fill="soft"``: the probabilities of delays 0, 1, 2, ... in
-            rounds, or a cumulative distribution function. Pending points are taken to be in the
+            rounds, or a cumulative distribution function. Pending points are assumed to be in the
             order of issue, one a round.
         X_observed: ``n x d`` observed inputs; the model's if omitted.
-        Y_observed: ``n x m`` observed outcomes, to check the minimum; the model's if omitted.
+        Y_observed: ``n x m`` observed outcomes, used to check the minimum; the model's if omitted.
         posterior_transform: See :class:`WidthUpperConfidenceBound`.
         maximize: See :class:`WidthUpperConfidenceBound`.
-        assume: See :class:`WidthUpperConfidenceBound`; the norm is that of ``f - minimum`` anyway.
+        assume: See :class:`WidthUpperConfidenceBound`; the norm is always that of ``f - minimum``.
         X_pending: See :class:`WidthUpperConfidenceBound`.
 
     Raises:
@@ -486,7 +493,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         ValueError: If an ingredient is missing or infeasible, an outcome is below the minimum, the
             model's outcome transform maps the minimum to no finite number (as ``Log`` does with
             0), or the model's prior is needed but cannot be read.
-        UnsupportedError: If points are pending and the model cannot be conditioned.
+        UnsupportedError: If points are pending and the model cannot be conditioned on them.
 
     Example:
         >>> import torch
@@ -626,20 +633,21 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
 
 
 class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
-    r"""GP-TS-SDF (Verma, Dai and Low 2022): a draw of the censored posterior, scaled by ``nu_t``.
+    r"""GP-TS-SDF (Verma, Dai and Low 2022): a draw from the censored posterior, scaled by ``nu_t``.
 
     .. math:: f_t \sim GP(\mu_{t-1}, \nu_t^2 k_{t-1})
 
     with ``delta / 2`` in place of ``delta`` in the width: the printed form has ``ln(4/delta)``.
-    Each :meth:`set_X_pending` censors these points, starting from the user's model, and draws
-    again.
+    Each call of :meth:`set_X_pending` censors these points, starting from the user's model, and
+    makes a new draw.
 
     Args:
         model: See :class:`~botorch_bandits.CensoredUpperConfidenceBound`.
         minimum: See there.
         minimum_proxy: See there.
         outcome_bound: See there.
-        rkhs_bound: See there; without it and ``noise_bound`` the scale is 1, plus the sum.
+        rkhs_bound: See there; if both this and ``noise_bound`` are omitted, the scale is 1, plus
+            the sum.
         noise_bound: See there.
         delta: The confidence bound fails with at most half of this probability.
         any_lambda: See there.
@@ -647,8 +655,8 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         window: See there.
         max_delay: See there.
         units: See there.
-        width: See there; 1 without ``outcome_bound`` is plain Thompson sampling of the censored
-            posterior.
+        width: See there; 1 without ``outcome_bound`` gives plain Thompson sampling from the
+            censored posterior.
         scale: A factor on the scale of the draw.
         pseudo_noise: See there.
         sum_form: ``"theorem"``: the scale has the sum. ``"published"``: it has none, whatever
@@ -660,7 +668,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         delay_distribution: See there.
         X_observed: See there.
         Y_observed: See there.
-        choices: ``num_points x d`` points to draw on exactly; only they can be evaluated then.
+        choices: ``num_points x d`` points for exact draws; only these points can then be evaluated.
         posterior_transform: See there.
         maximize: See there; the value is minus that of the draw when minimizing.
         assume: See there.
@@ -821,7 +829,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
 
         Args:
             X: ``batch_shape x q x d`` points, float64. The value of several points is a sum over
-                draws: each point has a draw of its own, from the posterior in which the points
+                draws: each point has its own draw, from the posterior in which the points
                 before it are at the minimum.
 
         Returns:

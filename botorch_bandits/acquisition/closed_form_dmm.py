@@ -1,12 +1,13 @@
 """The bounds of DMM without automatic differentiation.
 
-At each point one ridge is the tightest, and the gradient is that of its mean and deviation. Where
-the bound of the norm is the tightest, which is the same at all points, the gradient vanishes.
+At each point, one ridge gives the tightest bound, and the gradient is that of its mean and
+deviation. Where the bound on the norm, which is the same at all points, is the tightest, the
+gradient is zero.
 
-With many rows an evaluation reads the matrix of all eigenvectors twice, which takes most of its
-time. So hills are climbed first on a coarse bound without the eigenvectors that hardly count. Then
-the bound itself is evaluated on their tops, and the tops that may be the highest are climbed to the
-end: what is found is a maximum of the bound, not of the coarse one.
+With many rows, an evaluation reads the matrix of all eigenvectors twice, which takes most of its
+time. Local searches therefore start on a coarse bound that omits eigenvectors with little effect.
+The bound itself is then evaluated at the local maxima found, and those that may be the largest are
+refined to convergence: the result is a maximum of the bound, not of the coarse one.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class ClosedFormRidges:
 
     Args:
         posterior: The model's closed form, in raw inputs and outcomes.
-        confidence_set: Of its rows.
-        weight: What the rows are multiplied with in the set, beside weights of their own.
+        confidence_set: The confidence set of its rows.
+        weight: The factor that multiplies the rows in the set, in addition to their own weights.
         sign: 1 to maximize the reward, -1 to minimize it.
     """
 
@@ -63,7 +64,7 @@ class ClosedFormRidges:
 
     @cached_property
     def coarse(self) -> ClosedFormRidges | None:
-        """The bound without eigenvectors that hardly count; None where it would save little."""
+        """The bound without eigenvectors that have little effect; None if it would save little."""
         leading = self._set.leading if self._posterior.num_rows >= FEWEST_KEPT_ROWS else None
         if leading is None:
             return None
@@ -78,13 +79,13 @@ class ClosedFormRidges:
             X: ``b x d`` starting points.
             lower: ``b x d`` lower bounds.
             upper: ``b x d`` upper bounds.
-            steps: At most so many.
-            deadline: On the clock of ``time.monotonic``, or None.
-            device: Of the model.
+            steps: The maximal number of steps.
+            deadline: The deadline on the clock of ``time.monotonic``, or None.
+            device: The device of the model.
 
         Returns:
-            ``b x d`` points and their ``b`` values, of which only those that may be the largest are
-            maxima; None if there is a number not finite.
+            ``b x d`` points and their ``b`` values; only those that may be the largest are maxima;
+            None if a number is not finite.
         """
 
         def climbed(form: ClosedFormRidges, X: Array, low: Array, high: Array) -> Any:

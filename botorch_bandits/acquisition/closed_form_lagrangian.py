@@ -1,14 +1,15 @@
-r"""The bound of a penalized reward without automatic differentiation through the models.
+r"""The bound on a penalized reward without automatic differentiation through the models.
 
-Reward and constraints have a posterior each, in closed form with gradients. What is made of their
-means and variances is a function of few numbers a point, whose derivatives chain with theirs:
+The reward and each constraint have a closed-form posterior with gradients. The value is a function
+of their means and variances, a few numbers for each point, and its gradient follows from the chain
+rule:
 
 .. math::
    \nabla F = \sum_j \frac{\partial F}{\partial \mu_j} \nabla \mu_j
    + \frac{\partial F}{\partial \sigma_j^2} \nabla \sigma_j^2.
 
 Outputs with equal inputs and hyperparameters share one factor of the kernel matrix, hence one
-variance; of all but the first of them only means are computed.
+variance; for all but the first of them, only the means are computed.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ class ClosedFormOfOutputs:
     """Values and gradients of a function of the moments of independent outputs.
 
     Args:
-        posteriors: The closed form of each output; None for one that the function does not look at,
-            whose mean and variance are given as 0 and 1.
-        function: From the moments to values; differentiable.
+        posteriors: The closed form of each output; None for an output that the function does not
+            use, whose mean and variance are passed as 0 and 1.
+        function: A differentiable function from the moments to values.
     """
 
     def __init__(self, posteriors: Sequence[Any], function: FromMoments) -> None:
@@ -101,10 +102,10 @@ def closed_forms_of_outputs(model: Model, wanted: Sequence[bool]) -> list[Any] |
 
     Args:
         model: A ``ModelListGP`` of models of one output.
-        wanted: For which outputs one is needed.
+        wanted: The outputs for which one is needed.
 
     Returns:
-        None if there is none for an output that is wanted, or the model is something else.
+        None if a required output has no closed form, or the model is of another type.
     """
     if type(model) is not ModelListGP or len(model.models) != len(wanted):
         return None

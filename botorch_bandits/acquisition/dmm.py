@@ -1,12 +1,12 @@
-r"""DMM: the tightest of the known confidence bounds, as an acquisition function and on arms.
+r"""DMM, the tightest of the known confidence bounds, as an acquisition function and on arms.
 
 .. math:: U(x) = \min_a \; \mu_a(x) + s_a(x) \sqrt{(r_t^2 + a B^2 - a y^\top (K + a I)^{-1} y) / a}
 
-over a grid of ridges ``a`` with infinity in it; :mod:`botorch_bandits.confidence.dmm`, which both
-use, says where it comes from. On arms, observations of one arm enter through their mean: with ``N``
-the counts of the distinct arms, the nonzero eigenvalues of the kernel matrix of all observations
-are those of ``N^1/2 K N^1/2``, and by how much the outcomes of one arm differ among each other
-cancels in the radicand.
+over a grid of ridges ``a`` that includes infinity; both forms use
+:mod:`botorch_bandits.confidence.dmm`, which gives the derivation. On arms, observations of one arm
+enter through their mean: with ``N`` the counts of the distinct arms, the nonzero eigenvalues of the
+kernel matrix of all observations are those of ``N^1/2 K N^1/2``, and the variation among the
+outcomes of one arm cancels in the radicand.
 
 Source: Flynn and Reeb, *Tighter confidence bounds for sequential kernel regression*, arXiv
 2403.12732, 2024.
@@ -119,7 +119,7 @@ def _numbers(among: Tensor | None) -> Index | None:
 
 @dataclass(frozen=True, eq=False)
 class DMMArmsRule(ArmsRule):
-    """The upper bound of DMM; minus the lower one when minimizing.
+    """The upper bound by DMM, or minus the lower one when minimizing.
 
     Attributes:
         rkhs_bound: ``B``; a number, or one a replicate.
@@ -130,8 +130,8 @@ class DMMArmsRule(ArmsRule):
         doubles: Whether a refuted ``B`` is doubled until it is not refuted.
         on_refuted: ``"warn"`` or ``"raise"``.
         maximize: If False, the reward is minimized.
-        of_norm: ``"outcome"`` or ``"prior"``: the units of ``rkhs_bound``.
-        of_noise: Likewise of ``noise_bound``.
+        of_norm: The units of ``rkhs_bound``, ``"outcome"`` or ``"prior"``.
+        of_noise: The units of ``noise_bound``, likewise.
     """
 
     rkhs_bound: float | Tensor
@@ -311,19 +311,19 @@ class DMMArmsRule(ArmsRule):
 
 
 class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
-    r"""Upper confidence bound of DMM (Flynn and Reeb 2024), the minimum over ridges.
+    r"""Upper confidence bound by DMM (Flynn and Reeb 2024), the minimum over ridges.
 
-    Recommended where norm and noise bound are known: it is never looser than AMM at the model's
+    Recommended when bounds on norm and noise are known: it is never looser than AMM at the model's
     ridge, and far tighter than the widths of the original papers. The noise level of the model
     enters only as ``a_0`` (by ``c = R^2 / lam``, fixed before any data).
 
-    Whoever knows neither bound leaves both out. The norm is then guessed, 1 prior standard
-    deviation, and doubled until the data do not refute it, and the noise is that of the model. No
-    theorem covers that, and :meth:`guarantee` says so.
+    If you know neither bound, omit both. The norm bound is then guessed as 1 prior standard
+    deviation and doubled until the data do not refute it, and the noise bound is taken from the
+    model. No theorem covers this case, as :meth:`guarantee` reports.
 
     Args:
-        model: An exact Gaussian-process model in float64, no batch. An ensemble has a bound for
-            each member, and their average is the value.
+        model: An exact Gaussian-process model in float64 without a batch dimension. For an
+            ensemble, the value is the average of the bounds of its members.
         rkhs_bound: ``B`` of each output in its unit-variance kernel, in raw outcome units unless
             ``units`` says otherwise. If omitted, 1 prior standard deviation, doubled where needed.
         noise_bound: ``R`` of each output, in the same units; ``"model"`` if omitted. ``"model"``:
@@ -335,16 +335,17 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         num_ridges: Size of the grid of ridges.
         units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
             model's prior standard deviation.
-        double_rkhs_bound: Guess and double: where the data refute ``rkhs_bound``, use the first of
-            ``2 B, 4 B, ...`` that they do not refute. A heuristic for an unknown norm; no theorem.
-        on_refuted: ``"warn"`` or ``"raise"`` where the data refute the assumptions.
-        posterior_transform: Needed for a model with several outputs; a linear scalarisation.
+        double_rkhs_bound: If the data refute ``rkhs_bound``, use the first of ``2 B, 4 B, ...``
+            that they do not refute. This is a heuristic for an unknown norm and has no theorem.
+        on_refuted: ``"warn"`` or ``"raise"``: what to do when the data refute the assumptions.
+        posterior_transform: A linear scalarization, required for a model with several outputs.
         maximize: If False, the reward is minimized: the value is minus the lower bound.
-        assume: What you vouch for because no model shows it: ``"fixed prior"``,
-            ``"centered bound"`` or both; see
+        assume: Assumptions that you vouch for because they cannot be read from the model:
+            ``"fixed prior"``, ``"centered bound"`` or both; see
             :class:`~botorch_bandits.WidthUpperConfidenceBound`.
-        X_pending: ``n x d`` points whose outcomes have not arrived. They shrink the deviations;
-            mean and radius stay those of the observed data. No theorem covers the bound then.
+        X_pending: ``n x d`` points whose outcomes have not arrived. They shrink the deviations,
+            while mean and radius remain those of the observed data. No theorem covers the bound in
+            that case.
 
     Raises:
         TypeError: If the model or ``X_pending`` is not float64.
@@ -478,7 +479,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
 
     @property
     def smallest_rkhs_bound(self) -> float:
-        """The data refute every norm bound below this, in raw outcome units."""
+        """The smallest norm bound that the data do not refute, in raw outcome units."""
         return max(
             float((s.smallest_rkhs_bound * self._data[j].prior.standard_deviation).max())
             for j, s in self._sets.items()
@@ -489,7 +490,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
 
         Args:
             X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
-                the bounds at one after the other: each is valued as if those before it were
+                the bounds of one point after the other: each is valued as if those before it were
                 pending. No theorem is stated for that.
 
         Returns:
@@ -577,7 +578,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         return None if self.closed_form is None else gen_candidates_batched
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Take points as pending, starting again from the user's model.
+        """Set the pending points, starting again from the user's model.
 
         Args:
             X_pending: ``n x d`` points, or None.
@@ -650,7 +651,8 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean, standard deviation, effective width and gain at one point.
 
-        The effective width is half the distance of the bounds in posterior standard deviations.
+        The effective width is half the distance between the bounds, in posterior standard
+        deviations.
 
         Args:
             x: A ``d``-dimensional point.

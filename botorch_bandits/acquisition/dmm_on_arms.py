@@ -1,9 +1,9 @@
-r"""The bound of DMM on arms, in a round of one stream: exact where it matters, at a flat cost.
+r"""The DMM bound on arms, in a round of one stream: exact where it matters, at a constant cost.
 
-What DMM needs at every ridge ``a`` follows from the eigenvectors of the kernel matrix of all
-observations, which cost the cube of the arms that were played. Here they are those of the counts of
-the last multiple of 32 rounds. The arms ``J`` that were observed since then are conditioned on at
-each ridge, with counts :math:`\Delta`:
+The quantities that DMM needs at every ridge ``a`` follow from the eigenvectors of the kernel matrix
+of all observations, whose cost is cubic in the number of arms played. Here, the eigenvectors are
+recomputed only every 32 rounds, from the counts at that time. The posterior at each ridge is then
+conditioned on the arms ``J`` observed since, with counts :math:`\Delta`:
 
 .. math::
    S_a = K_{JJ} - \Phi_J (\Lambda + a)^{-1} \Phi_J^\top + a \, \mathrm{diag}(1 / \Delta), \qquad
@@ -11,10 +11,11 @@ each ridge, with counts :math:`\Delta`:
    s_a^2 \mathrel{-}= \mathrm{diag}(W_a S_a^{-1} W_a^\top)
 
 with the features :math:`\Phi` of the arms in the basis of the eigenvectors and
-:math:`W_a = K_{\cdot J} - \Phi (\Lambda + a)^{-1} \Phi_J^\top`. Both parts of an arm's outcomes
-have its mean, which leaves the radicand as it is: by how much outcomes of an arm differ cancels.
+:math:`W_a = K_{\cdot J} - \Phi (\Lambda + a)^{-1} \Phi_J^\top`. Both parts of an arm's outcomes are
+set to the mean of the arm, which does not change the radicand, because the variation among the
+outcomes of an arm cancels.
 
-Most arms need not be looked at: see :mod:`botorch_bandits.acquisition.ridge_search`.
+Most arms need not be evaluated: see :mod:`botorch_bandits.acquisition.ridge_search`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Basis:
     """Eigenvectors of the kernel matrix at some counts, and the features of all arms.
 
     Args:
-        posterior: Gives prior and counts.
+        posterior: The posterior, which provides the prior and the counts.
         unit: The prior standard deviation.
     """
 
@@ -78,15 +79,15 @@ def basis_of(posterior: ArmsPosterior, unit: float) -> Basis | None:
 
 
 class ArmsInRidges(RidgeSearch):
-    """Means and deviations at all ridges, of the arms that are asked for.
+    """Means and deviations at all ridges, for the requested arms.
 
     Args:
-        posterior: Of one stream.
+        posterior: The posterior of one stream.
         basis: From :func:`basis_of`.
         rkhs_bound: ``B`` in prior standard deviations.
         noise_bound: ``R``, likewise.
-        delta: The set fails to hold the reward with at most this probability.
-        num_ridges: Size of the grid.
+        delta: The set fails to contain the reward with at most this probability.
+        num_ridges: The size of the grid.
         doubles: See :meth:`~botorch_bandits.confidence.RidgeConfidenceSet.from_data`.
     """
 

@@ -1,10 +1,10 @@
-r"""The bound of DMM on arms with contexts, or with a model that forgets, without a BoTorch model.
+r"""The DMM bound on arms with contexts, or with a model that forgets, without a BoTorch model.
 
-Outcomes of one arm behind one front are one row, multiplied with the root ``w`` of its weight. The
-eigenvectors of all rows serve all ridges. With few rows they are computed in each round; with many
-they are kept for up to 32 rounds, while rows come, leave a window or fade
-(:mod:`botorch_bandits.confidence.changed_basis`). Which rows they are of is a function of the
-history, so that a loop that is built again from it has the same ones.
+Outcomes of one arm behind one front form one row, multiplied by the square root ``w`` of its
+weight. The eigenvectors of all rows serve all ridges. With few rows, they are computed in each
+round; with many, they are kept for up to 32 rounds while rows are added, leave a window or fade
+(:mod:`botorch_bandits.confidence.changed_basis`). The choice of these rows depends on the history
+alone, so that a loop rebuilt from it has the same eigenvectors.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ def changes_of(posterior: RowsPosterior, record: Record) -> Changes:
 
 
 class RowsInRidges(RidgeSearch):
-    """Means and deviations at all ridges, of the arms that are asked for.
+    """Means and deviations at all ridges, for the requested arms.
 
     Args:
-        posterior: Of one round.
+        posterior: The posterior of one round.
         changes: The rows.
-        memo: Keeps the eigenvectors from round to round.
+        memo: A store that keeps the eigenvectors from round to round.
         rkhs_bound: ``B`` in outcome units.
         noise_bound: ``R``, likewise.
-        delta: The set fails to hold the reward with at most this probability.
-        num_ridges: Size of the grid.
+        delta: The set fails to contain the reward with at most this probability.
+        num_ridges: The size of the grid.
         doubles: See :meth:`~botorch_bandits.confidence.RidgeConfidenceSet.from_data`.
-        unit: The prior standard deviation; everything is in units of it, but for the outcomes.
-        may_prune: Whether bounds on all variances are computed, as :meth:`scores` needs them.
+        unit: The prior standard deviation, the unit of everything except the outcomes.
+        may_prune: Whether to compute bounds on all variances, which :meth:`scores` needs.
 
     Attributes:
-        smallest_rkhs_bound: The data refute every smaller ``B``; in units of ``unit``.
+        smallest_rkhs_bound: The smallest ``B`` that the data do not refute, in units of ``unit``.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ def _border(covariance: FrontCovariance, base: Rows, came: Rows) -> tuple[Array,
 def _spectrum(
     covariance: FrontCovariance, changes: Changes, lam: float, unit: float, memo: dict[str, Any]
 ) -> tuple[Spectrum, Array]:
-    """Return the eigenvectors of the base, kept or computed, and its diagonal as it was then."""
+    """Return the eigenvectors of the base, kept or computed, and its diagonal at that time."""
     base, known = changes.base, memo.get(_NAME)
     if known is not None and base.is_same(known[0]):
         return known[1], known[2]

@@ -1,8 +1,8 @@
 """Draws from a posterior: on finite sets of points, along paths, and point by point.
 
 A draw on a finite set is exact, from one factorization of its covariance. On a box, BoTorch's paths
-are random Fourier features with Matheron's rule, for kernels that have such features. For the
-others, values are drawn where they are asked for, jointly with all that were drawn before.
+combine random Fourier features with Matheron's rule, for kernels that have such features. For other
+kernels, values are drawn where they are requested, jointly with all earlier values.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 
 class SeededDraw(BanditAcquisition):
-    """One draw answers every evaluation; it is a function of model, seed and count of draws.
+    """One draw used in every evaluation, determined by the model, the seed and the draw count.
 
-    So it need not be kept: it is left out of pickles and drawn again when it is needed.
+    The draw need not be stored: it is omitted from pickles and drawn again when needed.
     """
 
     stream: ClassVar[str]
@@ -122,7 +122,7 @@ class SeededDraw(BanditAcquisition):
         """Return the posterior on the points that can be evaluated, factored once for all draws.
 
         Args:
-            posterior_transform: Applied to the posterior, if given.
+            posterior_transform: A transform applied to the posterior, if given.
             groups: Whether independent outputs come one by one.
         """
         assert self.arms is not None
@@ -182,10 +182,10 @@ def draw_path(model: Model) -> GenericDeterministicModel:
 
     That is BoTorch's ``get_matheron_path_model`` with the same random numbers, but the features are
     those of the columns that the kernel sees: BoTorch counts columns before the input transform,
-    which an encoding of categories makes more.
+    whose number an encoding of categories increases.
 
     Args:
-        model: Of BoTorch; several outputs, batches and lists are possible.
+        model: A BoTorch model; several outputs, batches and lists are supported.
 
     Returns:
         A model that is the draw: it maps ``batch_shape x n x d`` to ``batch_shape x n x m``.
@@ -255,20 +255,20 @@ LARGEST_DRAW = 2000
 
 
 class PointwiseDraw:
-    """A draw from a posterior with any kernel: values are drawn where they are asked for.
+    """A draw from a posterior with any kernel: values are drawn where they are requested.
 
-    What is asked without gradients is drawn jointly with all values that were drawn before, and
-    kept: asked again, a point has the same value. With gradients, as optimizers ask, and beyond
-    :data:`LARGEST_DRAW` points the answer is the posterior mean given the values that were drawn, a
-    smooth function through them, with less variance away from them. So the draw depends on the
-    order of the questions; the joint law of the values that were drawn does not.
+    Values requested without gradients are drawn jointly with all earlier values and stored, so that
+    a point keeps its value. With gradients, as optimizers need, and beyond :data:`LARGEST_DRAW`
+    points, the result is the posterior mean given the values drawn so far: a smooth function
+    through them, with less variance away from them. The draw therefore depends on the order of the
+    requests; the joint distribution of the drawn values does not.
 
     Args:
-        model: With one output and a Gaussian posterior; no ensemble.
-        seed: Of the draw.
+        model: A model with one output and a Gaussian posterior that is not an ensemble.
+        seed: The seed of the draw.
 
     Raises:
-        UnsupportedError: When it is evaluated, if the posterior is not Gaussian.
+        UnsupportedError: During evaluation, if the posterior is not Gaussian.
     """
 
     def __init__(self, model: Model, seed: int) -> None:
@@ -342,7 +342,7 @@ def _root_with_jitter(covariance: Tensor, variance: float) -> Tensor:
     """Return a triangular root that can be inverted, of a covariance that may be singular.
 
     Where jitter is not enough (some fidelity kernels of BoTorch are indefinite by 1e-5), the
-    nearest covariance takes its place.
+    nearest covariance replaces it.
     """
     jitter = 1e-10 * variance * torch.eye(len(covariance)).to(covariance)
     root, info = torch.linalg.cholesky_ex(covariance + jitter)
@@ -369,10 +369,10 @@ def draw_deviation(root: Tensor, seed: int) -> Tensor:
 
 
 class JointPosterior:
-    """A Gaussian posterior on a finite set of points, factored once for any number of draws.
+    """A Gaussian posterior on a finite set of points, factorized once for any number of draws.
 
     Args:
-        posterior: On ``n`` points, with ``m`` outputs.
+        posterior: The posterior at ``n`` points, with ``m`` outputs.
 
     Raises:
         UnsupportedError: If it is not Gaussian.
@@ -389,7 +389,7 @@ class JointPosterior:
         The first draw costs the cube of ``n m``, the others the square.
 
         Args:
-            seed: Of the draw.
+            seed: The seed of the draw.
             member: Which posterior of an ensemble to draw from; its last batch dimension is gone
                 from the result.
 
@@ -421,7 +421,7 @@ class JointPosterior:
         return self._roots[member]
 
     def above(self, index: Tensor, member: int | None = None) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of what each point has more than one of them.
+        """Return the mean and variance of the difference between each point and one of them.
 
         Args:
             index: ``batch_shape`` numbers of points. There is one output.
@@ -469,13 +469,13 @@ def joint_posterior(
     """Return the posterior on a finite set of points; the numbers of the model's, to rounding.
 
     A plain ``SingleTaskGP`` with a stationary kernel has it in closed form, in half of the time.
-    Others are asked, and so is one with more rows than there are points: GPyTorch keeps the factor
-    of the rows.
+    All other models, and a model with more rows than there are points, compute it themselves:
+    GPyTorch keeps the factor of the rows.
 
     Args:
         model: Any model.
         choices: ``num_points x d`` points.
-        posterior_transform: Applied to the posterior, if given.
+        posterior_transform: A transform applied to the posterior, if given.
 
     Raises:
         UnsupportedError: If the posterior is not Gaussian.
@@ -537,10 +537,10 @@ def joint_posteriors(
 
 
 class ModelStamp:
-    """Notices whether a model is still the one that it was.
+    """Detects whether a model has changed.
 
     Args:
-        model: Of GPyTorch: modules, parameters and training data say what it is.
+        model: A GPyTorch model, identified by its modules, parameters and training data.
     """
 
     def __init__(self, model: Model) -> None:

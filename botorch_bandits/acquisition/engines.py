@@ -1,13 +1,13 @@
 """Engines play a rule round after round: on arms, and on a box for replicates in lockstep.
 
 :class:`ArmsEngine` serves one stream of rounds (a loop on arms) or a batch of replicates (the
-simulation) from sufficient statistics. Replicate ``b`` draws what a single stream with its seed
-draws, so both choose the same arms, up to ties.
+simulation) from sufficient statistics. Replicate ``b`` makes the same draws as a single stream with
+its seed, so both choose the same arms, up to ties.
 
 :class:`BoxEngine` serves replicates on a box. The widths are those of the loop's rules; the local
 search is that of ``gen_candidates_batched``, with the starting points of all replicates in each
-evaluation. Raw samples are one Sobol set, shifted on the torus by a uniform draw of round and
-replicate (Cranley and Patterson, *Randomization of number theoretic methods for multiple
+evaluation. The raw samples are one Sobol set, shifted on the torus by a uniform draw for each round
+and replicate (Cranley and Patterson, *Randomization of number theoretic methods for multiple
 integration*, SIAM J. Numerical Analysis 1976), so that a replicate depends on its own seed alone.
 """
 
@@ -60,11 +60,11 @@ class ArmsEngine:
     """A rule, its posterior and its random numbers.
 
     Args:
-        rule: Scores the arms, in every round that is not given another; None, which
-            can only play uniformly at random.
+        rule: The rule that scores the arms in every round without a rule of its own. With None, the
+            engine can only play uniformly at random.
         prior: The prior covariance of the arms.
         lam: The regularization of the posterior.
-        prior_variance: What bounds on the norm are measured in; see
+        prior_variance: The unit of bounds on the norm; see
             :class:`~botorch_bandits.confidence.PriorSummary`.
         seeds: One a replicate; an ``int`` for a single stream.
         prior_mean: A constant, in outcome units.
@@ -114,7 +114,7 @@ class ArmsEngine:
             round_number: From 1; widths grow with it.
             pending: ``batch_shape x k`` arms whose outcomes have not arrived, or None.
             draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
-            rule: What is played in this round alone; the engine's own rule if omitted.
+            rule: The rule for this round alone; the engine's own rule if omitted.
 
         Raises:
             ValueError: If there is no rule: such an engine plays at random and sees nothing.
@@ -140,12 +140,12 @@ class ArmsEngine:
 
         Args:
             seen: From :meth:`look`.
-            check: Refuse scores that are not finite.
+            check: Whether to reject scores that are not finite.
         """
         return first_of_the_largest(seen.scores, check, seen.value_scale, seen.among)
 
     def in_numpy(self, rule: ArmsRule | None) -> NumpyUpperConfidenceBound | None:
-        """Return what plays a rule for a single stream without calls of torch, if there is one.
+        """Return an object that plays a rule for a single stream without torch calls, if possible.
 
         Args:
             rule: An upper confidence bound; it chooses where no arm is pending.
@@ -174,7 +174,7 @@ class ArmsEngine:
     def observe(
         self, arm: Tensor | int, outcome: Tensor | float, mask: Tensor | None = None
     ) -> None:
-        """Take in one outcome a replicate.
+        """Add one outcome a replicate.
 
         Args:
             arm: ``batch_shape`` numbers of the arms that were played.
@@ -195,7 +195,7 @@ class ArmsEngine:
         outcomes: Sequence[float],
         weights: Sequence[float] | None = None,
     ) -> None:
-        """Take in a record of a single stream; see :meth:`ArmsPosterior.observe_many`."""
+        """Add a record of a single stream; see :meth:`ArmsPosterior.observe_many`."""
         shifted = [outcome - self.prior_mean for outcome in outcomes]
         self.posterior.observe_many(arms, shifted, weights)
         if outcomes and self.rule is not None and self.rule.needs_extremes:
@@ -211,9 +211,10 @@ class ArmsEngine:
         """Replace all outcomes that were observed; see :meth:`ArmsPosterior.relabel`.
 
         Args:
-            arms: ``batch_shape x n``, as they were observed.
+            arms: ``batch_shape x n``, in the order of observation.
             outcomes: Their new outcomes.
-            weights: Of a single stream, as they were observed; all are 1 if omitted.
+            weights: The weights of a single stream, in the order of observation; all are 1 if
+                omitted.
         """
         mean = self.posterior.mean
         index = torch.as_tensor(arms, dtype=torch.long, device=mean.device)
@@ -266,7 +267,7 @@ class ArmsEngine:
 
         Args:
             round_number: From 1.
-            purpose: Others have other numbers.
+            purpose: The purpose; different purposes have different numbers.
             shape: Of the numbers of a replicate.
             distribution: See :class:`~botorch_bandits.random_streams.RandomBlocks`.
             transform: What to do with whole blocks of rounds.
@@ -280,7 +281,7 @@ class ArmsEngine:
 
 
 def _largest_deviation(prior: ArmsPrior, prior_variance: float) -> float:
-    """Return the prior standard deviation in units of which ties and floors are decided."""
+    """Return the prior standard deviation, the unit in which ties and floors are decided."""
     largest = float(prior.diagonal.max())
     # they differ by more than rounding for kernels that are not stationary
     is_stationary = math.isclose(largest, prior_variance, rel_tol=1e-9)
@@ -301,15 +302,17 @@ def build_arms_engine(
 
     Args:
         model: Kernel and noise.
-        acquisition: What is played.
+        acquisition: The acquisition function to play.
         domain: The arms.
         seeds: See :class:`ArmsEngine`.
-        prior: That of an earlier engine of the same model and domain, to save its computation.
-        rule: Scores the arms; what the acquisition has for the domain if omitted.
+        prior: The prior of an earlier engine with the same model and domain, to save its
+            computation.
+        rule: The rule that scores the arms; the acquisition function's rule for the domain if
+            omitted.
         num_outputs: See :class:`ArmsEngine`.
 
     Returns:
-        None where the settings need the model itself: hyperparameters or an input scale that are
+        None if the settings need the model itself: hyperparameters or an input scale that are
         learned, a subclass of :class:`~botorch_bandits.BanditGP`, a batch of kernels, an input
         transform that does not map each arm to one, an acquisition without a rule.
     """
@@ -355,9 +358,9 @@ class BoxEngine:
     """A width rule, the posteriors of the replicates and their random numbers.
 
     Args:
-        rule: Gives the width and its sign.
-        posterior: Of all replicates, without rows; its device is where values are computed.
-        box: Without integer dimensions, on the CPU.
+        rule: The rule that provides the width and its sign.
+        posterior: The posterior of all replicates, without rows. Values are computed on its device.
+        box: A box on the CPU without integer dimensions.
         seeds: One a replicate.
     """
 
@@ -417,7 +420,7 @@ class BoxEngine:
         return chosen.to(bounds), values.gather(1, best).squeeze(1).to(bounds)
 
     def observe(self, points: Tensor, outcomes: Tensor) -> None:
-        """Take in the outcome of one point a replicate.
+        """Add the outcome of one point a replicate.
 
         Args:
             points: ``B x d`` points of the box.
@@ -481,13 +484,14 @@ def build_box_engine(
 
     Args:
         model: Kernel and noise.
-        acquisition: What is played.
+        acquisition: The acquisition function to play.
         box: Its device is where values are computed.
         seeds: One a replicate.
 
     Returns:
-        None if the acquisition is no upper confidence bound of a width rule, or the model none
-        with a fixed kernel in closed form, or the box has integer or too many dimensions.
+        None if the acquisition function is not an upper confidence bound with a width rule, the
+        model does not have a fixed kernel with a closed form, or the box has integer or too many
+        dimensions.
 
     Raises:
         ValueError: If the settings are infeasible on this box.

@@ -1,12 +1,13 @@
-"""What BoTorch's registry and Ax call to build the acquisition functions of this package.
+"""The functions that BoTorch's registry and Ax call to build this package's acquisition functions.
 
-What Ax knows and our classes do not is translated here: bounds, training data, minimization,
-outcome constraints ``A f <= b``, and options that went through JSON. Ax itself is not imported.
+This module translates what Ax passes into what our classes take: bounds, training data,
+minimization, outcome constraints ``A f <= b``, and options that went through JSON. Ax itself is not
+imported.
 
 Every acquisition function of the package is registered as soon as it and BoTorch's registry are
 both imported, whichever comes first. The registry imports all acquisition functions of BoTorch and
-``scipy.stats``, which takes longer than all that this package needs, so it is left to those who use
-it: as long as it is not imported, a finder of modules waits for it.
+``scipy.stats``, which takes longer than all other imports of this package. It is therefore not
+imported here: an import hook registers the classes once somebody imports the registry.
 """
 
 from __future__ import annotations
@@ -70,10 +71,10 @@ Constructor = Callable[..., dict[str, Any]]
 
 
 def register_input_constructor(acquisition_class: type[BanditAcquisition]) -> None:
-    """Let BoTorch's registry, and so Ax, build an acquisition class of this package's kind.
+    """Let BoTorch's registry, and thus Ax, build an acquisition class derived from this package.
 
     The classes of the package are registered already; a subclass of your own needs this call. It
-    does nothing for a class that is registered.
+    does nothing for a class that is already registered.
 
     Args:
         acquisition_class: A class whose constructor takes the model first.
@@ -169,7 +170,7 @@ def _construct_inputs(
 
 
 def options_from_plain(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of a class from what went through JSON.
+    """Return the options of a class from values that went through JSON.
 
     Args:
         options: By name; bounds of several outputs may be lists, and a penalty may be
@@ -207,7 +208,8 @@ def _outputs_in_order(
 ) -> tuple[Model, bool]:
     """Return a list of models with the reward first, and whether the reward is minimized.
 
-    A list of priors is of a function, and not of one that is shifted or scaled afterwards.
+    A list of priors describes a function itself, not a function that is shifted or scaled
+    afterwards.
     """
     rows = lagrangian_outcomes(name, objective, constraints_tuple)
     if rows is None:
@@ -221,7 +223,7 @@ def _outputs_in_order(
     are_ready = abs(signs[0]) == 1.0 and all(sign == 1.0 for sign in signs[1:])
     if not (are_outputs and are_ready and len(set(order)) == len(order)):
         raise UnsupportedError(
-            f"{name} has a list of priors for each metric as it is: the objective must be one "
+            f"{name} has a list of priors for each raw metric: the objective must be one "
             "metric with weight 1 or -1, and each constraint another one with f_j <= 0. Model "
             "what is to be at most b less its b, and what is to be at least b as b less it."
         )
@@ -239,7 +241,7 @@ def lagrangian_outcomes(
     objective: PosteriorTransform | None,
     constraints_tuple: tuple[Tensor, Tensor] | None,
 ) -> PosteriorTransform | None:
-    """Return what makes reward and constraints ``g_j <= 0`` of the metrics of a model.
+    """Return the transform from the metrics of a model to reward and constraints ``g_j <= 0``.
 
     Args:
         name: The acquisition class, for errors.
@@ -247,11 +249,12 @@ def lagrangian_outcomes(
         constraints_tuple: ``(A, b)`` with ``A f <= b`` for the metrics ``f``.
 
     Returns:
-        ``(w f, A f - b)``; what was given if there are no outcome constraints (the outputs of the
-        model are then reward and constraints as they are); None where nothing is to be changed.
+        ``(w f, A f - b)``; the arguments as given if there are no outcome constraints (the outputs
+        of the model are then the reward and the constraints, unchanged); None if nothing needs to
+        be changed.
 
     Raises:
-        ValueError: If there are constraints but no objective, or the other way round.
+        ValueError: If there are constraints but no objective, or vice versa.
     """
     if constraints_tuple is None:
         if getattr(objective, "scalarize", False):
@@ -285,7 +288,7 @@ def _refuse_what_is_not_one_reward(name: str, context: Mapping[str, Any]) -> Non
 
 
 def _read_penalty(penalty: Any) -> Any:
-    """Return a penalty from ``"linear"`` or ``["polynomial", 1.0, 2.0]``; others as they are."""
+    """Return a penalty from ``"linear"`` or ``["polynomial", 1.0, 2.0]``, or others unchanged."""
     if isinstance(penalty, str):
         penalty = [penalty]
     if not isinstance(penalty, list | tuple):
@@ -295,7 +298,7 @@ def _read_penalty(penalty: Any) -> Any:
 
 
 def _domain_of(options: Mapping[str, Any], context: Mapping[str, Any]) -> Box | None:
-    """Return the box of the search; None if it is not known, or finite sets take its place."""
+    """Return the box of the search; None if it is unknown or replaced by finite sets."""
     bounds = context.get("bounds")
     if bounds is None or any(options.get(key) is not None for key in ("num_arms", "choices")):
         return None
@@ -316,7 +319,7 @@ def _datasets(
 
 
 def _observed(options: Mapping[str, Any], context: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return observed inputs and outcomes for an incumbent, as far as they are known."""
+    """Return the observed inputs and outcomes for an incumbent where they are known."""
     known: dict[str, Tensor] = {}
     data = _datasets(context.get("training_data"))
     if options.get("X_observed") is None:

@@ -1,10 +1,11 @@
-r"""The value of ``q`` points together: the sum of values of one point after the other.
+r"""The joint value of ``q`` points: the sum of the values of one point after the other.
 
 .. math:: a(x_1, \dots, x_q) = \sum_i a(x_i \mid \text{pending points}, x_1, \dots, x_{i-1})
 
-Every point is valued as if those before it were pending. So a bound sees the variances that are
-left (GP-BUCB), and the width of the round in which the point would be chosen; the value depends on
-the order of the points. Gradients go through all of it. No theorem is stated for the maximizer.
+Every point is valued as if those before it were pending. A bound therefore uses the remaining
+variances (GP-BUCB) and the width of the round in which the point would be chosen, and the value
+depends on the order of the points. Gradients propagate through all of it. No theorem is stated for
+the maximizer.
 
 Source: Desautels, Krause and Burdick, *Parallelizing exploration-exploitation tradeoffs in Gaussian
 process bandit optimization*, JMLR 2014, for the bounds and for points that are chosen one by one.
@@ -27,13 +28,13 @@ def sum_one_by_one(acquisition: Any, X: Tensor) -> Tensor:
     """Evaluate an acquisition function at several points, one after the other.
 
     Args:
-        acquisition: With ``_evaluate``, the values of single points, ``_one_by_one``, their
-            posteriors, and ``_look_ahead``, which lets a view of it know that each point comes
-            after others.
+        acquisition: It must have ``_evaluate``, the values of single points, ``_one_by_one``, their
+            posteriors, and ``_look_ahead``, which informs a view of it that each point comes after
+            others.
         X: ``batch_shape x q x d`` points, float64.
 
     Returns:
-        ``batch_shape`` values; with a batched model one a member.
+        ``batch_shape`` values; with a batched model, one for each member.
 
     Raises:
         UnsupportedError: If the posterior of the model has no joint Gaussian moments.
@@ -51,7 +52,7 @@ def view_of(module: _M) -> _M:
     """Return a copy whose attributes, buffers and submodules can be replaced; nothing is cloned.
 
     Args:
-        module: It is not changed.
+        module: The module, which is not changed.
     """
     view = object.__new__(type(module))
     state = {

@@ -1,13 +1,13 @@
-r"""A penalized reward, on a model of the reward and its constraints: bound and Thompson sampling.
+r"""A penalized reward on a model of reward and constraints: upper bound and Thompson sampling.
 
 .. math:: F(x) = f(x) - \sum_j \kappa_j (\psi(g_j(x)) - 1), \qquad g_j(x) \le 0 \text{ is feasible}
 
-The bound is optimistic in ``f`` and in each ``g_j``; Thompson sampling puts one joint draw of all
-of them in their places.
+The bound is optimistic in ``f`` and in each ``g_j``; Thompson sampling replaces all of them with
+one joint draw.
 
-Sources: Shi and Eryilmaz 2022, the penalized reward and, in Remark 1, GP-TS in the place of IGP-UCB
-in Algorithm 2 (Remark 2: not in Algorithm 3); Zhou and Ji 2022, bounds of ``f`` and of each ``g_j``
-apart, clipped (from memory of that paper).
+Sources: Shi and Eryilmaz 2022, for the penalized reward and, in Remark 1, GP-TS instead of IGP-UCB
+    in Algorithm 2 (Remark 2: not in Algorithm 3); Zhou and Ji 2022, for separate, clipped bounds on
+    ``f`` and each ``g_j`` (from memory of that paper).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ from botorch_bandits.random_streams import derive_seed
 
 
 class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
-    """Multipliers, a penalty, and a width for each output of the model."""
+    """Base class with multipliers, a penalty and a width for each output of the model."""
 
     multipliers: Tensor
     widths: Tensor
@@ -128,7 +128,7 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
 
     @property
     def num_constraints(self) -> int:
-        """How many constraints there are."""
+        """The number of constraints."""
         return len(self.multipliers)
 
     @property
@@ -174,10 +174,10 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
         self.widths = self._output_widths.compute().to(self.widths.device)
 
     def set_rules(self, rules: Sequence[WidthRule]) -> None:
-        """Take another width rule for each output; a draw has the same random numbers.
+        """Set another width rule for each output; a draw keeps its random numbers.
 
         Args:
-            rules: Compute the widths from now on, ``1 + num_constraints`` of them.
+            rules: The ``1 + num_constraints`` rules that compute the widths from now on.
         """
         self._output_widths.rules = tuple(rules)
         self._compute_widths()
@@ -219,12 +219,12 @@ def penalized(reward: Tensor, constraints: Tensor, multipliers: Tensor, penalty:
 
 
 def combined_width(widths: Tensor, multipliers: Tensor, is_one_number: bool) -> Tensor:
-    """Return the factor of the standard deviation of a weighted sum of outputs.
+    """Return the factor on the standard deviation of a weighted sum of outputs.
 
     Args:
         widths: ``batch_shape x num_outputs``.
         multipliers: ``num_constraints``; those that are 0 add nothing.
-        is_one_number: Whether the user gave one constant width, which counts as it is.
+        is_one_number: Whether the user gave one constant width, which is used unchanged.
     """
     if is_one_number:
         return widths[..., 0]
@@ -238,55 +238,57 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
     The model's first output is the reward ``f``, the others are the constraints ``g_j``; as in
     BoTorch, ``g_j <= 0`` is feasible. Two forms:
 
-    * Linear penalty: the exact scalarisation with weights ``(1, -kappa)``. Its variance counts the
-      correlations between outputs. Its width is ``sqrt(w_0^2 + sum of w_j^2)`` over the
+    * Linear penalty: the exact scalarization with weights ``(1, -kappa)``. Its variance accounts
+    for the correlations between outputs. Its width is ``sqrt(w_0^2 + sum of w_j^2)`` over the
       constraints with ``kappa_j > 0``, which suffices for independent outputs (Cauchy-Schwarz).
-    * Other penalties, ``separate_bounds=True`` or clipping: the optimistic plug-in
+    * Other penalties, ``separate_bounds=True`` or clipping: the optimistic plug-in bound
 
     .. math:: \mu_0 + w_0 \sigma_0 - \sum_j \kappa_j (\psi(\mu_j - w_j \sigma_j) - 1).
 
-      It is a bound whenever each of the outputs' bounds is, because ``psi`` never decreases.
+      It is a valid bound whenever the bounds on all outputs are valid, because ``psi`` never
+      decreases.
 
     Widths are those of IGP-UCB with ``delta / (1 + number of constraints)`` for each output, valid
-    for all multipliers at once. With one constant ``width`` for all outputs, the scalarisation uses
+    for all multipliers at once. With one constant ``width`` for all outputs, the scalarization uses
     that number itself.
 
     Args:
         model: A fitted BoTorch model in float64 with ``1 + num_constraints`` outputs, or a
             ``ModelListGP``.
-        multipliers: ``kappa``, one number at least 0 for each constraint. In a loop the rule in
-            use gives them.
-        penalty: What is charged for a violation; see :mod:`botorch_bandits.penalties`.
+        multipliers: ``kappa``, one number at least 0 for each constraint. In a loop, they come from
+            the multiplier rule in use.
+        penalty: The penalty for a violation; see :mod:`botorch_bandits.penalties`.
         rkhs_bound: ``B``; one number, or one an output. See
-            :class:`~botorch_bandits.ImprovedUpperConfidenceBound`, also for what stands for bounds
-            that are omitted.
+            :class:`~botorch_bandits.ImprovedUpperConfidenceBound`, also for the defaults of omitted
+            bounds.
         noise_bound: ``R`` of R-sub-Gaussian noise; one number, or one an output. ``"model"``: see
             :class:`~botorch_bandits.ImprovedUpperConfidenceBound`.
         delta: All bounds together fail with at most this probability.
         any_lambda: Use the form of the width that holds for every ``lam``.
-        information_gain: An explicit gain of each output in place of the realized one.
+        information_gain: An explicit gain for each output instead of the realized one.
         units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
             prior standard deviation of the model.
-        width: A constant width in place of all this; one number, or one an output.
+        width: A constant width instead of all this; one number, or one an output.
         scale: A factor on every width.
-        separate_bounds: Use the plug-in for the linear penalty too.
-        reward_bound: Clip the upper bound of ``f`` to plus and minus this (per-round multipliers).
-            Gradients vanish where it clips.
-        constraint_bound: Clip the lower bound of each ``g_j`` to plus and minus this.
-        posterior_transform: Applied to the posterior first; it must leave ``1 + num_constraints``
-            outputs. :class:`~botorch_bandits.acquisition.AffineOutcomes` makes them of metrics in
-            another order, sign or scale. The prior cannot be read through any other: give ``width``
-            or ``information_gain``.
-        maximize: If False, the reward is minimized: ``-f`` is in the place of ``f``.
-        assume: For every output; see :class:`~botorch_bandits.WidthUpperConfidenceBound`.
+        separate_bounds: Use the plug-in bound for the linear penalty as well.
+        reward_bound: Clip the upper bound on ``f`` to plus and minus this number (for per-round
+            multipliers). Gradients are zero where it is clipped.
+        constraint_bound: Clip the lower bound on each ``g_j`` to plus and minus this number.
+        posterior_transform: A transform applied to the posterior first; it must return
+            ``1 + num_constraints`` outputs. :class:`~botorch_bandits.acquisition.AffineOutcomes`
+            computes them from metrics in another order, sign or scale. The prior cannot be read
+            through any other transform: in that case, give ``width`` or ``information_gain``.
+        maximize: If False, the reward is minimized: ``-f`` replaces ``f``.
+        assume: The assumptions that you vouch for, for every output; see
+            :class:`~botorch_bandits.WidthUpperConfidenceBound`.
         X_pending: ``n x d`` points whose outcomes have not arrived. They enter a copy of the model
-            at the posterior mean; widths keep the gain of the observed data.
+            at the posterior mean, while the widths use the gain of the observed data.
 
     Raises:
         TypeError: If the model or ``X_pending`` is not float64.
         ValueError: If the number of outputs is wrong or an ingredient is infeasible.
         UnsupportedError: If points are pending and the model cannot be conditioned, or the
-            posterior transform leaves one output only.
+            posterior transform returns only one output.
 
     Example:
         >>> import torch
@@ -367,11 +369,11 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
 
     @property
     def width(self) -> Tensor:
-        """The factor of the standard deviation of the weighted sum; the model's batch shape."""
+        """The factor on the standard deviation of the weighted sum, in the model's batch shape."""
         return combined_width(self.widths, self.multipliers, self._output_widths.is_one_number)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Take points as pending, starting again from the user's model.
+        """Set the pending points, starting again from the user's model.
 
         Args:
             X_pending: ``n x d`` points, or None.
@@ -389,15 +391,15 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
 
         Args:
             X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
-                the bounds at one after the other, as if those before it were pending.
+                the bounds of one point after the other, as if those before it were pending.
 
         Returns:
             ``batch_shape`` values.
 
         Raises:
             TypeError: If ``X`` is not float64.
-            UnsupportedError: If a weighted sum is needed of outputs, or ``q > 1`` points, whose
-                joint posterior the model does not give.
+            UnsupportedError: If a weighted sum of outputs, or of ``q > 1`` points, is needed whose
+                joint posterior the model does not provide.
             OverflowError: If a penalty is too large for float64.
         """
         return check_no_overflow(self._value(X))
@@ -406,8 +408,8 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
     def closed_form(self) -> ClosedFormOfOutputs | None:
         """Values and gradients in closed form; None if the model has none.
 
-        There is one of a ``ModelListGP`` of independent outputs that have closed forms each, such
-        as :class:`~botorch_bandits.BanditGP`; see :attr:`WidthUpperConfidenceBound.closed_form`.
+        There is one for a ``ModelListGP`` of independent outputs with closed forms, such as
+        :class:`~botorch_bandits.BanditGP`; see :attr:`WidthUpperConfidenceBound.closed_form`.
         """
         cls, base = type(self), LagrangianUpperConfidenceBound
         names = ("__call__", "forward", "_evaluate", "_scalarised", "_moments", "_bounds")
@@ -445,12 +447,13 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         )
 
     def constraint_lower_bounds(self, X: Tensor) -> Tensor:
-        """Return the lower confidence bounds of the constraints, clipped if that was asked for.
+        """Return the lower confidence bounds of the constraints, clipped if that was requested.
 
         They drive per-round multipliers, and show whether a constraint can be met at all.
 
         Args:
-            X: ``batch_shape x 1 x d`` points, float64; the model must be no batch or ensemble.
+            X: ``batch_shape x 1 x d`` points, float64; the model must not be a batch or an
+                ensemble.
 
         Returns:
             ``batch_shape x num_constraints``.
@@ -548,39 +551,42 @@ def _check_clip(name: str, bound: float | None) -> float | None:
 
 
 class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
-    r"""One joint draw of reward and constraints, scored ``f - sum_j kappa_j (psi(g_j) - 1)``.
+    r"""One joint draw of reward and constraints, scored by ``f - sum_j kappa_j (psi(g_j) - 1)``.
 
-    Each output's draw is scaled about its mean by its own width. The same draw answers every
-    evaluation until :meth:`set_X_pending` is called: each pending set has a draw of its own.
+    The draw of each output is scaled about its mean by its own width. The same draw is used in
+    every evaluation until :meth:`set_X_pending` is called: each pending set has its own draw.
 
     Args:
         model: A fitted BoTorch model in float64 with ``1 + num_constraints`` outputs (the reward
-            first), or a ``ModelListGP``. No batch of models, no ensemble.
+            first), or a ``ModelListGP``. Batches of models and ensembles are not supported.
         multipliers: ``kappa``, one number at least 0 for each constraint.
-        penalty: What is charged for a violation.
-        rkhs_bound: See :class:`LagrangianUpperConfidenceBound`; without any bound every scale is 1.
+        penalty: The penalty for a violation.
+        rkhs_bound: See :class:`LagrangianUpperConfidenceBound`; if no bound is given, every scale
+            is 1.
         noise_bound: See there.
-        delta: As in GP-TS, half is for the confidence bounds and half for the draws.
+        delta: The failure probability. As in GP-TS, half of it is for the confidence bounds and
+            half for the draws.
         any_lambda: See there.
         information_gain: See there.
         units: See there.
         width: A constant scale; one number, or one an output. 1 is plain Thompson sampling.
         scale: A factor on every scale.
-        choices: ``num_points x d`` points to draw on exactly; only they can be evaluated then. In a
-            loop on arms these are the arms. Without choices the draw is pathwise.
-        posterior_transform: See :class:`LagrangianUpperConfidenceBound`; any but
-            ``AffineOutcomes`` only with ``choices``.
+        choices: ``num_points x d`` points for exact draws; only these points can then be evaluated.
+            In a loop on arms, they are the arms. Without choices, the draw is pathwise.
+        posterior_transform: See :class:`LagrangianUpperConfidenceBound`; transforms other than
+            ``AffineOutcomes`` need ``choices``.
         maximize: See there.
         assume: See there.
-        X_pending: ``n x d`` points whose outcomes have not arrived. They do not enter the model;
-            each set of them has another draw.
+        X_pending: ``n x d`` points whose outcomes have not arrived. They do not enter the model,
+            but each set of them leads to a new draw.
         seed: Makes the draws reproducible; taken from torch's global generator if omitted.
 
     Raises:
         TypeError: If the model, ``choices`` or ``X_pending`` is not float64.
         ValueError: If the number of outputs is wrong or an ingredient is infeasible.
         UnsupportedError: If the model is a batch or an ensemble, its posterior is not Gaussian, or
-            BoTorch has no pathwise draws of its correlated outputs (pass ``choices`` then).
+            BoTorch has no pathwise draws of its correlated outputs (in that case, pass
+            ``choices``).
 
     Example:
         >>> import torch
@@ -663,7 +669,8 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
 
         Args:
             options: All constructor arguments.
-            domain: Where the acquisition will be maximized; None if that is not known yet.
+            domain: The domain on which the acquisition will be maximized; None if it is not known
+                yet.
         """
         is_left_out = options["choices"] is None
         return {"choices": domain.choices} if is_left_out and isinstance(domain, Arms) else {}
@@ -678,7 +685,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
 
     @staticmethod
     def options_of_widths(options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return options as the widths take them: half of ``delta`` is for the draws.
+        """Return the options for the widths: half of ``delta`` is for the draws.
 
         Args:
             options: Of the constructor.
@@ -686,7 +693,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         return {**options, "delta": options["delta"] / 2, "default_width": PLAIN_WIDTH}
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Take points as pending and draw again.
+        """Set the pending points and draw again.
 
         Args:
             X_pending: ``n x d`` points, or None.
@@ -703,7 +710,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
     def closed_form(self) -> ClosedFormDraw | ClosedFormOfDraws | None:
         """Values and gradients of a pathwise draw in closed form; None if it has none.
 
-        There is one of a ``ModelListGP`` of models that have draws in closed form each; see
+        There is one for a ``ModelListGP`` of models with draws in closed form; see
         :attr:`GPThompsonSampling.closed_form`.
         """
         cls, base = type(self), LagrangianThompsonSampling
@@ -741,7 +748,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
 
         Args:
             X: ``batch_shape x q x d`` points, float64. The value of several points is a sum over
-                draws: each point has a draw of its own.
+                draws: each point has its own draw.
 
         Returns:
             ``batch_shape`` scores.
@@ -789,7 +796,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         return score(mean, half_width(values - mean, self.widths))
 
     def guarantee(self) -> Guarantee:
-        """Return what theorem covers this draw, or why none does."""
+        """Return the theorem that covers this draw, or why none does."""
         guarantee = self._base_guarantee("Thompson sampling of a penalized reward")
         if guarantee.theorem is not None:
             # Remark 1 has one draw of the penalized reward; draws of f and g are another method

@@ -4,10 +4,10 @@ r"""A penalized reward on arms, from sufficient statistics of reward and constra
 
 .. math:: f(x) - \sum_j \kappa_j (\psi(g_j(x)) - 1)
 
-with an upper bound, or a draw, in the place of ``f`` and each ``g_j``. Outputs with the same kernel
-share one factor; see :mod:`botorch_bandits.models.outputs_on_arms`. Formulas and their sources are
-those of ``lagrangian.py``. A draw has the law of :class:`.LagrangianThompsonSampling`, from other
-random numbers.
+with an upper bound, or a draw, in place of ``f`` and each ``g_j``. Outputs with the same kernel
+share one factor; see :mod:`botorch_bandits.models.outputs_on_arms`. The formulas and their sources
+are those of ``lagrangian.py``. A draw has the same distribution as in
+:class:`.LagrangianThompsonSampling`, but uses other random numbers.
 """
 
 from __future__ import annotations
@@ -46,14 +46,15 @@ from botorch_bandits.penalties import Linear, Penalty, check_no_overflow
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """What changes with the multipliers, within a segment.
+    """The quantities that change with the multipliers within a segment.
 
     Attributes:
         multipliers: ``num_constraints``.
         penalty: What is charged for a violation.
-        separate_bounds: Whether bounds of the outputs are combined where one of the sum is known.
-        reward_bound: Where the bound of the reward is clipped, if it is.
-        constraint_bound: Likewise of the constraints.
+        separate_bounds: Whether the bounds on the outputs are combined even where a bound on the
+            sum is known.
+        reward_bound: Where the bound on the reward is clipped, if at all.
+        constraint_bound: Likewise for the constraints.
     """
 
     multipliers: Tensor
@@ -64,7 +65,7 @@ class Weights:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Weights:
-        """Read the options of a recipe as it is played in an epoch.
+        """Read the options of a recipe as played in an epoch.
 
         Args:
             options: Of :class:`.LagrangianUpperConfidenceBound` or
@@ -86,15 +87,15 @@ class Weights:
 
 @dataclass(eq=False)
 class LagrangianRound:
-    """What is known of all arms in a round.
+    """What is known about all arms in a round.
 
     Attributes:
-        engine: That looked.
-        weights: In force.
+        engine: The engine that computed this.
+        weights: The weights in use.
         means: ``num_outputs x num_arms`` posterior means, the reward's first.
-        find_variances: Of an arm's number, or None for all arms: the posterior variances of the
-            outputs, ``num_outputs x k``, or ``1 x k`` where all have the same. Pending arms count
-            as known for bounds.
+        find_variances: A function from an arm's number, or None for all arms, to the posterior
+            variances of the outputs, ``num_outputs x k``, or ``1 x k`` if all outputs share them.
+            For bounds, pending arms count as known.
         widths: ``num_outputs``.
         draw_round: The round whose random numbers are drawn.
         among: The arms that may be chosen, in order; None for all.
@@ -119,7 +120,7 @@ class LagrangianRound:
         return self._deviations(self.variances)
 
     def deviations_at(self, arm: int) -> Tensor:
-        """Return the standard deviations at one arm, ``num_outputs``, or 1 where all are the same.
+        """Return the standard deviations at one arm, ``num_outputs``, or 1 if all are the same.
 
         A draw needs them nowhere else.
 
@@ -140,7 +141,7 @@ class LagrangianRound:
 
     @cached_property
     def half_widths(self) -> Tensor:
-        """``num_outputs x num_arms``; how far the bounds are from the means."""
+        """``num_outputs x num_arms``; the distance of the bounds from the means."""
         return half_width(self.deviations, self.widths.unsqueeze(-1))
 
     @cached_property
@@ -153,7 +154,7 @@ class LagrangianRound:
         """Return lower confidence bounds of the constraints, ``num_constraints x num_arms``.
 
         Args:
-            arm: The number of one arm, of which there are ``num_constraints``; all if omitted.
+            arm: The number of one arm, which has ``num_constraints`` of them; all arms if omitted.
         """
         if arm is None:
             lower = -score(self.means[1:], self.half_widths[1:], -1.0)
@@ -196,15 +197,15 @@ class LagrangianRound:
 
 
 class PenalizedEngine(ABC):
-    """Plays the bound or the draw of a penalized reward on arms, in one stream of rounds.
+    """Plays the bound on a penalized reward, or a draw of it, on arms in one stream of rounds.
 
     Args:
-        groups: What each of them has of its outputs, one for each kernel: a prior mean, and a
+        groups: One for each kernel, with what it knows about its outputs: a prior mean, and a
             summary of the prior for widths.
-        outputs: Of each group the numbers of its outputs; the reward is 0.
-        options: All options of the constructor of the acquisition function.
-        draws: Whether it is played by draws.
-        name: Of the acquisition class, for errors.
+        outputs: The indices of the outputs in each group; the reward is output 0.
+        options: All constructor options of the acquisition function.
+        draws: Whether the reward is drawn (Thompson sampling) rather than bounded.
+        name: The name of the acquisition class, for error messages.
     """
 
     def __init__(
@@ -259,7 +260,7 @@ class PenalizedEngine(ABC):
             means: Of each group ``num_outputs x num_arms``, less the prior mean.
             variances: Of an arm, or None for all arms: of each group its ``k`` variances.
             draw_round: The round whose random numbers are drawn.
-            rule: The weights in force; those of the beginning if omitted.
+            rule: The weights in use; the initial ones if omitted.
         """
         mean = means[0] if len(means) == 1 else torch.cat(list(means))[self._rows]
         return LagrangianRound(
@@ -286,7 +287,7 @@ class PenalizedEngine(ABC):
 
     @abstractmethod
     def deviations_of_draw(self, draw_round: int) -> Tensor:
-        """Return by how much a joint draw of all outputs is above their means.
+        """Return the difference between a joint draw of all outputs and their means.
 
         Args:
             draw_round: The round whose random numbers are drawn.
@@ -300,12 +301,12 @@ class PenalizedEngine(ABC):
 
         Args:
             seen: From :meth:`look`.
-            check: Refuse scores that are not finite.
+            check: Whether to reject scores that are not finite.
         """
         return first_of_the_largest(seen.scores, check, self._value_scale, seen.among)
 
     def describe(self, seen: LagrangianRound, arm: Tensor) -> dict[str, float]:
-        """Return what was known at an arm, by name, as the acquisition function tells it.
+        """Return what was known at an arm, by name, as the acquisition function reports it.
 
         Args:
             seen: From :meth:`look`.
@@ -333,10 +334,10 @@ class LagrangianEngine(PenalizedEngine):
 
     Args:
         groups: Engines without a rule, one for each kernel.
-        outputs: Of each group the numbers of its outputs; the reward is 0.
-        options: All options of the constructor of the acquisition function.
-        draws: Whether it is played by draws.
-        name: Of the acquisition class, for errors.
+        outputs: The indices of the outputs in each group; the reward is output 0.
+        options: All constructor options of the acquisition function.
+        draws: Whether the reward is drawn (Thompson sampling) rather than bounded.
+        name: The name of the acquisition class, for error messages.
     """
 
     def __init__(
@@ -367,9 +368,9 @@ class LagrangianEngine(PenalizedEngine):
 
         Args:
             round_number: From 1.
-            pending: ``k`` arms whose outcomes have not arrived, or None. Draws do not see them.
+            pending: ``k`` arms whose outcomes have not arrived, or None. Draws ignore them.
             draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
-            rule: The weights in force; those of the beginning if omitted.
+            rule: The weights in use; the initial ones if omitted.
         """
         posteriors = self.posteriors
         return self._round(
@@ -389,7 +390,7 @@ class LagrangianEngine(PenalizedEngine):
     def lower_bounds_of_constraints(self) -> Tensor:
         """Return lower confidence bounds without clips, ``num_constraints x num_arms``.
 
-        What is pending does not enter.
+        Pending arms are ignored.
         """
         seen = self.look(1, rule=replace(self.rule, constraint_bound=None))
         return seen.lower_bounds()
@@ -421,12 +422,12 @@ class LagrangianEngine(PenalizedEngine):
         outcomes: Sequence[Sequence[float]],
         weights: Sequence[float] | None = None,
     ) -> None:
-        """Take in a record; see :meth:`.OutputsPosterior.observe_many_outputs`.
+        """Add a record; see :meth:`.OutputsPosterior.observe_many_outputs`.
 
         Args:
             arms: Arm numbers in order.
-            outcomes: Of each the reward and the constraint values.
-            weights: Of each round; all are 1 if omitted.
+            outcomes: The reward and the constraint values of each.
+            weights: The weight of each round; all are 1 if omitted.
         """
         for posterior, outputs in zip(self.posteriors, self._outputs, strict=True):
             own = [[each[j] - self.prior_mean for j in outputs] for each in outcomes]
@@ -439,17 +440,17 @@ def build_lagrangian_engine(
     domain: Arms,
     seed: int,
 ) -> LagrangianEngine | None:
-    """Return what plays a penalized reward on arms from sufficient statistics.
+    """Return an engine that plays a penalized reward on arms from sufficient statistics.
 
     Args:
         model: Kernel and noise, the same for reward and constraints unless the kernel has a batch
             shape.
-        acquisition: What is played, with multipliers.
+        acquisition: The acquisition function to play, with multipliers.
         domain: The arms.
-        seed: Of the draws.
+        seed: The seed of the draws.
 
     Returns:
-        None where the settings need the model itself; see
+        None if the settings need the model itself; see
         :func:`~botorch_bandits.acquisition.engines.build_arms_engine`.
     """
     settings = read_outputs(model, acquisition, domain)
@@ -467,20 +468,20 @@ def build_lagrangian_engine(
 
 
 def has_scale(engine: ArmsEngine | RowsEngine) -> bool:
-    """Whether the prior of an engine has a variance, in units of which bounds are measured."""
+    """Whether the prior of an engine has a variance, the unit in which bounds are measured."""
     return 0.0 < float(engine.summary.active_priors[0].prior_variance) < math.inf
 
 
 @dataclass(frozen=True, eq=False)
 class OutputsSettings:
-    """What is played on reward and constraints, and the outputs that have a kernel in common.
+    """What is played on reward and constraints, and which outputs share a kernel.
 
     Attributes:
-        options: All options of the constructor of the acquisition function.
-        draws: Whether it is played by draws.
-        name: Of the acquisition class, for errors.
-        outputs: Of each group the numbers of its outputs; the reward is 0.
-        models: Of each group its kernel and noise.
+        options: All constructor options of the acquisition function.
+        draws: Whether the reward is drawn (Thompson sampling) rather than bounded.
+        name: The name of the acquisition class, for error messages.
+        outputs: The indices of the outputs in each group; the reward is output 0.
+        models: The kernel and noise of each group.
     """
 
     options: dict[str, Any]
@@ -497,11 +498,12 @@ def read_outputs(
 
     Args:
         model: Kernel and noise, the same for all outputs unless the kernel has a batch shape.
-        acquisition: What is played, with multipliers.
+        acquisition: The acquisition function to play, with multipliers.
         domain: The arms.
 
     Returns:
-        None where it is no bound or draw of a penalized reward, or its options need a model.
+        None if it is not a bound on a penalized reward or a draw of it, or its options need a
+        model.
     """
     cls = acquisition.acquisition_class
     played = evaluated_as(cls)

@@ -1,11 +1,11 @@
-"""A penalized reward on arms with contexts, windows or a time, without a BoTorch model.
+"""A penalized reward on arms with contexts, windows or a time dimension, without a BoTorch model.
 
 :class:`LagrangianRowsEngine` is to
 :class:`~botorch_bandits.acquisition.lagrangian_on_arms.LagrangianEngine` what
 :class:`~botorch_bandits.acquisition.rows_engine.RowsEngine` is to the engine of plain arms.
-Reward and constraints are observed in the same rows. Outputs with the same kernel have one factor,
-one covariance of the rows with all arms and one variance; each has a column of outcomes, and a draw
-of its own from the same roots.
+The reward and the constraints are observed in the same rows. Outputs with the same kernel share one
+factor, one covariance between the rows and all arms, and one variance; each has its own column of
+outcomes and its own draw from the same roots.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class LagrangianRowsEngine(PenalizedEngine):
 
     Args:
         groups: Engines without a rule, one for each kernel.
-        outputs: Of each group the numbers of its outputs; the reward is 0.
-        options: All options of the constructor of the acquisition function.
-        draws: Whether it is played by draws.
-        name: Of the acquisition class, for errors.
+        outputs: The indices of the outputs in each group; the reward is output 0.
+        options: All constructor options of the acquisition function.
+        draws: Whether the reward is drawn (Thompson sampling) rather than bounded.
+        name: The name of the acquisition class, for error messages.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class LagrangianRowsEngine(PenalizedEngine):
 
     @property
     def num_front(self) -> int:
-        """How many columns stand in front of the arms."""
+        """The number of columns in front of the arms."""
         return self._groups[0].covariance.num_front
 
     @property
@@ -77,7 +77,7 @@ class LagrangianRowsEngine(PenalizedEngine):
         return self._groups[0].rule_domain
 
     def transformed_contexts(self, contexts: Tensor) -> Array:
-        """Return contexts as the kernels want them.
+        """Return contexts in the form that the kernels expect.
 
         Args:
             contexts: ``n x num_contexts``.
@@ -97,11 +97,11 @@ class LagrangianRowsEngine(PenalizedEngine):
 
         Args:
             round_number: From 1.
-            front: ``num_front``; what stands in front of the arms now.
-            record: What was observed, ``num_outputs`` outcomes a row.
-            pending: What has not arrived, or None. Draws do not see it.
+            front: ``num_front``; the current front of the arms.
+            record: The record of observations, with ``num_outputs`` outcomes a row.
+            pending: The arms whose outcomes have not arrived, or None. Draws ignore it.
             draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
-            rule: The weights in force; those of the beginning if omitted.
+            rule: The weights in use; the initial ones if omitted.
         """
         self._posteriors = tuple(
             engine.posterior_of(
@@ -160,21 +160,21 @@ def build_lagrangian_rows_engine(
     seed: int,
     covariances: Sequence[FrontCovariance] = (),
 ) -> LagrangianRowsEngine | None:
-    """Return what plays a penalized reward on arms with contexts, or with a model that forgets.
+    """Return an engine for a penalized reward on arms with contexts, or a model that forgets.
 
     Args:
         model: Kernel and noise, the same for reward and constraints unless the kernel has a batch
             shape.
-        acquisition: What is played, with multipliers.
+        acquisition: The acquisition function to play, with multipliers.
         domain: The arms.
-        num_contexts: How many columns contexts have.
-        forgetting: What becomes of old outcomes.
-        seed: Of the draws.
-        covariances: Those of an earlier engine of the same model and domain, to save their
-            computation.
+        num_contexts: The number of context columns.
+        forgetting: How old outcomes are forgotten.
+        seed: The seed of the draws.
+        covariances: The covariances of an earlier engine with the same model and domain, to save
+            their computation.
 
     Returns:
-        None where the settings need the model itself; see
+        None if the settings need the model itself; see
         :func:`~botorch_bandits.acquisition.rows_engine.build_rows_engine`.
     """
     settings = read_outputs(model, acquisition, domain)

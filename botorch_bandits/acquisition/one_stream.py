@@ -1,10 +1,10 @@
-"""Upper confidence bounds for a single stream on arms, in numpy on the memory of its posterior.
+"""Upper confidence bounds for a single stream on arms, in NumPy on the memory of its posterior.
 
-A round on a few hundred arms is a handful of operations on short arrays, and calls of torch cost
-more than the arithmetic. :class:`NumpyUpperConfidenceBound` does what
+A round on a few hundred arms is a handful of operations on short arrays, where the overhead of
+torch calls exceeds the cost of the arithmetic. :class:`NumpyUpperConfidenceBound` does what
 :class:`~botorch_bandits.acquisition.scores.WidthArmsRule` and
 :func:`~botorch_bandits.domains.first_of_the_largest` do, operation by operation, so that a loop
-chooses to the last bit what it would choose on tensors.
+makes exactly the choices, to the last bit, that it would make on tensors.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class NumpyUpperConfidenceBound:
     """Chooses by ``mean + width * standard deviation`` for a single stream.
 
     Args:
-        rule: What is played; its deviations are without noise.
-        posterior: Of one stream on the CPU, without pending arms.
-        summary: Of the posterior, for widths.
-        prior_mean: The posterior is that of outcomes less it.
-        prior_deviation: The prior standard deviation: ties and floors are in units of it.
+        rule: The rule to play; its deviations exclude noise.
+        posterior: The posterior of one stream on the CPU, without pending arms.
+        summary: The summary of the posterior, for widths.
+        prior_mean: It has been subtracted from the outcomes of the posterior.
+        prior_deviation: The prior standard deviation, the unit of ties and floors.
     """
 
     def __init__(

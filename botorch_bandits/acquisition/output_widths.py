@@ -1,7 +1,7 @@
-"""A width for each output of a model, and checks of how many outputs there are.
+"""A width for each output of a model, and checks of the number of outputs.
 
-The bound of a penalized reward needs one for the reward and one for each constraint, each at an
-equal share of ``delta``.
+The bound on a penalized reward needs one width for the reward and one for each constraint, each
+with an equal share of ``delta``.
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ PER_OUTPUT = ("rkhs_bound", "noise_bound", "width")
 def output_rules(name: str, num_outputs: int, options: Mapping[str, Any]) -> tuple[WidthRule, ...]:
     """Return a width rule for each output, with an equal share of ``delta`` each.
 
-    Each output always gets ``delta / num_outputs``, also where its multiplier is 0: the bounds
-    then hold for all multipliers, and in all rounds, at once.
+    Each output always gets ``delta / num_outputs``, even if its multiplier is 0: the bounds then
+    hold for all multipliers, and in all rounds, at once.
 
     Args:
-        name: The acquisition class, for errors.
-        num_outputs: The reward's and the constraints'.
+        name: The name of the acquisition class, for error messages.
+        num_outputs: The number of outputs, the reward and the constraints.
         options: Constructor arguments, at least those of :func:`kernelized_rule`.
     """
     delta = check_probability("delta", options["delta"]) / num_outputs
@@ -105,12 +105,12 @@ def output_rules(name: str, num_outputs: int, options: Mapping[str, Any]) -> tup
 
 
 def check_lagrangian_options(name: str, options: Mapping[str, Any]) -> None:
-    """Raise what the constructors raise for bad options, as far as it can be known.
+    """Raise the errors that the constructors raise for invalid options, as far as possible.
 
-    ``multipliers`` may be missing: in a loop the rule in use gives them.
+    ``multipliers`` may be missing: in a loop, they come from the multiplier rule in use.
 
     Args:
-        name: The acquisition class, for errors.
+        name: The name of the acquisition class, for error messages.
         options: All constructor arguments.
     """
     check_scale(options["scale"])
@@ -125,10 +125,10 @@ def check_lagrangian_options(name: str, options: Mapping[str, Any]) -> None:
 
 
 def of_minus_the_reward(guarantee: Guarantee) -> Guarantee:
-    """Return what is said of a penalized reward where the reward is minimized.
+    """Return the guarantee for a penalized reward if the reward is minimized.
 
     Args:
-        guarantee: Where it is maximized.
+        guarantee: The guarantee for maximization.
     """
     every, less = "the regret of every round", "less the lower confidence bound of the reward"
     plus = "plus the upper confidence bound of the reward"
@@ -142,7 +142,7 @@ def check_maximizes(name: str, options: Mapping[str, Any]) -> None:
     """Raise if the reward is to be minimized in a loop, whose bounds on regret are for maximizing.
 
     Args:
-        name: The acquisition class, for errors.
+        name: The name of the acquisition class, for error messages.
         options: Constructor arguments.
 
     Raises:
@@ -159,10 +159,10 @@ class OutputWidths:
     """The widths of the outputs of a model, each from its own prior.
 
     Args:
-        name: The acquisition class, for errors.
-        model: Without pending points.
-        num_outputs: How many outputs it has after the transform.
-        posterior_transform: That of the user, if any; the prior can be read through
+        name: The name of the acquisition class, for error messages.
+        model: The model without pending points.
+        num_outputs: The number of outputs after the transform.
+        posterior_transform: The user's transform, if any; the prior can be read through
             :class:`~botorch_bandits.acquisition.affine_outcomes.AffineOutcomes` only.
         scale: A factor on every width.
         options: See :func:`output_rules`; ``assume`` as well.
@@ -210,7 +210,7 @@ class OutputWidths:
 
     @property
     def are_one(self) -> bool:
-        """Whether every width is the constant 1, which leaves a draw as it is."""
+        """Whether every width is the constant 1, which leaves a draw unchanged."""
         return self.scale == 1.0 and all(
             isinstance(rule, ConstantWidth) and rule.value == 1.0 for rule in self.rules
         )
@@ -224,10 +224,10 @@ class OutputWidths:
         return torch.stack(torch.broadcast_tensors(*widths), dim=-1)
 
     def guarantee(self, method: str, delta: float) -> Guarantee:
-        """Return what the widths of all outputs promise together.
+        """Return what the widths of all outputs guarantee together.
 
         Args:
-            method: What they are used for.
+            method: The method that uses them.
             delta: For all outputs together.
         """
         each = [

@@ -1,6 +1,6 @@
-r"""Pathwise draws of a posterior on a box: how they are made, and their closed form.
+r"""Pathwise draws from a posterior on a box: how they are made, and their closed form.
 
-A draw is a sum of waves, which is a draw from the prior by random Fourier features, and of a
+A draw is the sum of a draw from the prior, a sum of waves by random Fourier features, and a
 correction on the data by Matheron's rule:
 
 .. math::
@@ -11,9 +11,9 @@ with :math:`f_0` the prior draw at the data and :math:`\varepsilon` simulated no
 that of the sums, term by term. ``n`` rows, ``p`` waves, ``b`` points: values and gradients cost
 ``b (n + p)`` operations.
 
-Random numbers are those of BoTorch's ``draw_matheron_paths``; what is drawn there and not used is
-only skipped. Products and sums of stationary kernels, for which BoTorch has no features, get them
-here: the frequencies of a product are the sums of those of its factors, and a sum has the
+The random numbers are those of BoTorch's ``draw_matheron_paths``; numbers that are drawn there but
+not used are skipped. Features for products and sums of stationary kernels, which BoTorch lacks, are
+provided here: the frequencies of a product are the sums of those of its factors, and a sum has the
 waves of all its terms.
 
 Sources: Rahimi and Recht, *Random features for large-scale kernel machines*, NIPS 2007; Wilson et
@@ -62,7 +62,7 @@ def draw_prior_paths(model: Model, sample_shape: torch.Size) -> GeneralizedLinea
 
     Args:
         model: An exact Gaussian process.
-        sample_shape: How many draws.
+        sample_shape: The number of draws.
 
     Raises:
         NotImplementedError: If there are no random features for the kernel.
@@ -92,8 +92,8 @@ def draw_features(
 
     Args:
         kernel: With or without a batch of outputs.
-        num_columns: How many it sees.
-        num_features: How many sines and cosines.
+        num_columns: The number of columns that it sees.
+        num_features: The number of sines and cosines.
 
     Raises:
         NotImplementedError: If there are none for the kernel.
@@ -109,7 +109,7 @@ def draw_features(
 
 
 def update_paths(model: Any, sample_values: Tensor, **options: Any) -> GeneralizedLinearPath:
-    """Correct prior draws on the data; BoTorch's ``gaussian_update`` with the factor that is known.
+    """Correct prior draws on the data; BoTorch's ``gaussian_update`` with the known factor.
 
     Args:
         model: An exact Gaussian process.
@@ -133,10 +133,10 @@ def update_paths(model: Any, sample_values: Tensor, **options: Any) -> Generaliz
 
 
 def weights_of_features(shape: torch.Size) -> Tensor:
-    """Draw the numbers that features are multiplied with: points of one scrambled sequence.
+    """Draw the numbers that multiply the features: points of one scrambled sequence.
 
     Args:
-        shape: How many functions, in any shape, and then how many features.
+        shape: The number of functions, in any shape, followed by the number of features.
     """
     num_points, dim = shape[:-1].numel(), shape[-1]
     if num_points <= MOST_POINTS and dim <= SobolEngine.MAXDIM:
@@ -158,8 +158,8 @@ def first_sobol_normals(num_points: int, dim: int) -> Tensor:
     times the memory.
 
     Args:
-        num_points: How many points.
-        dim: Of how many numbers each.
+        num_points: The number of points.
+        dim: The dimension of each.
 
     Returns:
         ``num_points x dim``.
@@ -262,8 +262,8 @@ class ClosedFormDraw:
     """A draw, scaled about the posterior mean, without automatic differentiation.
 
     Args:
-        posterior: The closed form that the draw is of, in raw inputs and outcomes.
-        coefficients: ``n``; what the kernel values with the rows are multiplied with.
+        posterior: The closed form from which the draw is made, in raw inputs and outcomes.
+        coefficients: ``n`` coefficients that multiply the kernel values with the rows.
         frequencies: ``p x d``.
         phases: ``p``.
         amplitudes: ``p``.
@@ -292,7 +292,7 @@ class ClosedFormDraw:
         Args:
             model: The model that it was drawn from.
             path: The draw, unscaled.
-            width: The factor of its deviations from the posterior mean.
+            width: The factor on its deviations from the posterior mean.
             sign: See the class.
 
         Returns:

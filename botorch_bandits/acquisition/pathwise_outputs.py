@@ -1,14 +1,14 @@
-r"""Pathwise draws of several outputs at once on a box, and what is made of them in closed form.
+r"""Pathwise draws of several outputs at once on a box, and functions of them in closed form.
 
-Outputs of the same rows have a draw each, a sum of waves and of kernel values; see
-:mod:`botorch_bandits.acquisition.pathwise`. Where a weighted sum of them is maximized and they
-share their hyperparameters, the sum is one draw more:
+Each output of the same rows has its own draw, a sum of waves and kernel values; see
+:mod:`botorch_bandits.acquisition.pathwise`. If a weighted sum of outputs that share their
+hyperparameters is maximized, the sum is itself such a draw:
 
 .. math::
    \sum_j w_j f_j(x) = \sum_j w_j m_j + \sum_{j, i} w_j r_{ji} \cos(\omega_{ji}^\top x
    + \varphi_{ji}) + \sum_i \Bigl( \sum_j w_j c_{ji} \Bigr) k(x, x_i).
 
-Anything else made of the outputs has the gradient that the chain rule gives.
+The gradient of any other function of the outputs follows from the chain rule.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def draw_joint_paths(model: JointOutputs) -> PathList:
     """Draw all outputs of one model, with the random numbers of BoTorch's model of all outputs.
 
     Args:
-        model: Its outputs have closed forms and random features.
+        model: A model whose outputs have closed forms and random features.
 
     Returns:
         One draw an output.
@@ -88,7 +88,7 @@ class ClosedFormOfDraws:
 
     Args:
         draws: One an output.
-        function: From the draws to values; differentiable.
+        function: A differentiable function from the draws to values.
     """
 
     def __init__(self, draws: Sequence[ClosedFormDraw], function: FromDraws) -> None:
@@ -137,7 +137,7 @@ def draws_of_outputs(model: Model, path: Any, widths: Sequence[float]) -> list[A
 
 
 def weighted_draw(draws: Sequence[ClosedFormDraw], weights: Sequence[float]) -> Any:
-    """Return a weighted sum of draws: as one draw where they share rows and hyperparameters.
+    """Return a weighted sum of draws, as one draw if they share rows and hyperparameters.
 
     Args:
         draws: One an output.

@@ -1,8 +1,8 @@
-"""Which arm has the largest bound of DMM: all ridges are looked at for few arms only.
+"""Find the arm with the largest DMM bound, evaluating all ridges for only a few arms.
 
-The bound is the least one over the ridges. So the bound at any ridge is above it, and an arm whose
-bound at one ridge is below the least of another arm need not be looked at: first the ridge of the
-model, whose posterior is at hand, then a few, then all.
+The bound is the minimum over the ridges. The bound at any single ridge is therefore at least as
+large, and an arm whose bound at one ridge is below the minimum of another arm can be discarded. The
+search first uses the ridge of the model, whose posterior is at hand, then a few ridges, then all.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ SMALLEST_RADICAND = 0.05
 
 
 class RidgeSearch(ABC):
-    """Means and deviations at all ridges, of the arms that are asked for.
+    """Means and deviations at all ridges, for the requested arms.
 
     Args:
-        mean: ``num_arms`` posterior means at the model's ridge, less the prior mean.
+        mean: ``num_arms`` posterior means at the model's ridge, minus the prior mean.
         variance: ``num_arms`` posterior variances there, or upper bounds on them.
         prior_variance: ``num_arms``.
-        unit: The prior standard deviation; everything is in units of it, but for the outcomes.
+        unit: The prior standard deviation, the unit of everything except the outcomes.
         radicands: ``num_ridges``; the last one is that of the model's ridge.
-        rkhs_bound: ``B``; after doubling, if that was asked for.
+        rkhs_bound: ``B``, after doubling if that was requested.
 
     Attributes:
         unit: The prior standard deviation.
@@ -68,7 +68,7 @@ class RidgeSearch(ABC):
 
     @abstractmethod
     def moments(self, arms: Index, ridges: Index | slice) -> tuple[Array, Array]:
-        """Return means, and by how much outcomes lower variances, ``k x num_ridges`` each.
+        """Return means, and the reductions of the variances by outcomes, ``k x num_ridges`` each.
 
         Args:
             arms: ``k`` arm numbers.
@@ -121,11 +121,11 @@ class RidgeSearch(ABC):
 
         Args:
             sign: 1 for upper bounds, -1 for minus the lower ones.
-            among: The arms of which the largest bound is looked for; all if omitted.
+            among: The arms among which the largest bound is sought; all if omitted.
 
         Returns:
-            ``num_arms``: no arm whose number is not its bound has the largest one, by far more than
-            rounding. None if the set is nearly empty.
+            ``num_arms``: an arm whose number is not its bound is never the largest, by a margin far
+            above rounding. None if the set is nearly empty.
         """
         if self.is_nearly_empty:
             return None

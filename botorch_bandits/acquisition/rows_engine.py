@@ -1,8 +1,8 @@
-"""Plays a rule on arms with contexts, windows, weights or a time, without a BoTorch model.
+"""Plays a rule on arms with contexts, windows, weights or time, without a BoTorch model.
 
 :class:`RowsEngine` is to such a loop what :class:`~botorch_bandits.acquisition.engines.ArmsEngine`
-is to a plain one: it gives a rule on arms the exact posterior of the round. The rows are those of
-:mod:`botorch_bandits.models.arms_rows`.
+is to a plain one: it provides a rule on arms with the exact posterior of the round. The rows are
+those of :mod:`botorch_bandits.models.arms_rows`.
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ _WIDTH = "width in numbers"
 
 @dataclass(eq=False)
 class RowsRound(ArmsRound):
-    """What a rule sees; deviations have what is pending in them already.
+    """What a rule sees; the deviations already account for pending outcomes.
 
-    An upper bound needs exact deviations only of the arms that may have the largest one; those of
-    the others are too large here, but not so much that it would matter.
+    An upper bound needs exact deviations only for the arms that may have the largest bound; those
+    of the other arms are overestimated here, but not by enough to change the choice.
 
     Attributes:
-        record: What was observed.
-        memo: What rules keep from round to round; a function of history and round.
+        record: The record of observations.
+        memo: What rules keep from round to round, a function of the history and the round.
     """
 
     record: Record | None = None
@@ -132,12 +132,12 @@ class RowsRound(ArmsRound):
 
 
 class RowsSummary(RunningPriorSummary):
-    """Reads an engine, so that width rules work on it as on any model.
+    """A view of an engine that lets width rules work on it as on any model.
 
     Args:
-        engine: It is read anew whenever it is asked.
-        noise_variance: Of one outcome.
-        prior_variance: The prior variance that bounds are measured in.
+        engine: The engine, which is read again at each access.
+        noise_variance: The noise variance of one outcome.
+        prior_variance: The prior variance, the unit of bounds.
     """
 
     def __init__(self, engine: RowsEngine, noise_variance: float, prior_variance: float) -> None:
@@ -153,7 +153,7 @@ class RowsSummary(RunningPriorSummary):
 
     @property
     def num_rows(self) -> int:
-        """How many observations count."""
+        """The number of observations that count."""
         return self._engine.num_observations
 
 
@@ -161,21 +161,21 @@ class RowsEngine:
     """A rule, its rows and its random numbers.
 
     Args:
-        rule: Scores the arms, in every round that is not given another; None where only the
-            posterior is asked for.
+        rule: The rule that scores the arms in every round without a rule of its own; None if only
+            the posterior is needed.
         covariance: The prior.
         lam: The noise variance of one outcome.
-        prior_variance: What bounds on the norm are measured in.
-        seed: Of all draws.
+        prior_variance: The unit of bounds on the norm.
+        seed: The seed of all draws.
         prior_mean: A constant, in outcome units.
 
     Attributes:
         covariance: The prior.
-        rows: Of the last round that was looked at.
-        num_observations: How many observations counted then.
-        seed: Of all draws.
+        rows: The rows of the last round that was evaluated.
+        num_observations: The number of observations that counted then.
+        seed: The seed of all draws.
         rule_domain: The arms behind a front, for rules that depend on the domain.
-        transform: Of the model's inputs, or None.
+        transform: The transform of the model's inputs, or None.
     """
 
     rule_domain: Arms
@@ -206,7 +206,7 @@ class RowsEngine:
 
     @property
     def covariances(self) -> tuple[FrontCovariance, ...]:
-        """The prior, as one of a group."""
+        """The prior, as a group of one."""
         return (self.covariance,)
 
     @property
@@ -216,7 +216,7 @@ class RowsEngine:
 
     @property
     def information_gain(self) -> Tensor:
-        """A scalar; the realized information gain of what was observed, in nats."""
+        """A scalar; the realized information gain of the observations, in nats."""
         if self._posterior is None:
             return torch.zeros((), dtype=torch.float64)
         return self._posterior.information_gain
@@ -235,12 +235,13 @@ class RowsEngine:
 
         Args:
             round_number: From 1; widths grow with it.
-            front: ``num_front``; what stands in front of the arms now.
-            record: What was observed.
-            pending: What has not arrived, or None.
+            front: ``num_front``; the current front of the arms.
+            record: The record of observations.
+            pending: The arms whose outcomes have not arrived, or None.
             draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
-            rule: What is played in this round alone; the engine's own rule if omitted.
-            posterior: From :meth:`posterior_of`, of the same rows, if it was asked for before.
+            rule: The rule for this round alone; the engine's own rule if omitted.
+            posterior: The result of :meth:`posterior_of` for the same rows, if it was computed
+                before.
         """
         rule = self.rule if rule is None else rule
         assert rule is not None
@@ -284,11 +285,12 @@ class RowsEngine:
         """Return the posterior of all arms behind the front of a round.
 
         Args:
-            front: ``num_front``; what stands in front of the arms now.
-            record: What was observed.
-            pending: What counts as known though it has not arrived, or None.
-            normal: Gives so many standard normal numbers of the round, for draws.
-            draws: Whether it is drawn from, which takes a factorization of the rows.
+            front: ``num_front``; the current front of the arms.
+            record: The record of observations.
+            pending: The arms whose outcomes count as known although they have not arrived, or None.
+            normal: A function that returns the requested number of standard normal numbers of the
+                round, for draws.
+            draws: Whether draws from it are needed, which requires a factorization of the rows.
         """
         record = replace(record, outcomes=record.outcomes - self.prior_mean)
         if record.weights is None:
@@ -369,7 +371,7 @@ class RowsEngine:
         return among
 
     def transformed_contexts(self, contexts: Tensor) -> Array:
-        """Return contexts as the kernel wants them.
+        """Return contexts in the form that the kernel expects.
 
         Args:
             contexts: ``n x num_contexts``.
@@ -412,7 +414,7 @@ class RowsEngine:
     def _grown(self, record: Record, outcomes: Array) -> tuple[Any, Rows, Array]:
         """Add what is new to the rows that stay."""
         if record.version != self._version:
-            self._version = record.version  # relabeled outcomes leave the rows as they are
+            self._version = record.version  # relabeled outcomes do not change the rows
             if not self._growing.is_start_of(record.arms, record.fronts):
                 self._growing = GrowingRows(self.covariance, self._lam)
         growing = self._growing
@@ -434,7 +436,7 @@ class RowsEngine:
         Args:
             draw_round: The round whose random numbers they are.
             count: How many.
-            purpose: Others have other numbers.
+            purpose: The purpose; different purposes have different numbers.
         """
         stream = generator(self.seed, draw_round, purpose)
         numbers: Array = torch.randn(count, dtype=torch.float64, generator=stream).numpy()
@@ -452,7 +454,7 @@ class RowsEngine:
 
         Args:
             draw_round: The round.
-            purpose: Others have other numbers.
+            purpose: The purpose; different purposes have different numbers.
             shape: Of the numbers.
             distribution: See :class:`~botorch_bandits.random_streams.RandomBlocks`.
             transform: What to do with whole blocks of rounds.
@@ -473,22 +475,23 @@ def build_rows_engine(
     seed: int,
     covariance: FrontCovariance | None = None,
 ) -> RowsEngine | None:
-    """Return what plays these settings on arms without a BoTorch model.
+    """Return an engine that plays these settings on arms without a BoTorch model.
 
     Args:
         model: Kernel and noise.
-        acquisition: What is played.
+        acquisition: The acquisition function to play.
         domain: The arms.
-        num_contexts: How many columns contexts have.
-        forgetting: What becomes of old outcomes.
-        seed: Of all draws.
-        covariance: That of an earlier engine of the same model and domain, to save its computation.
+        num_contexts: The number of context columns.
+        forgetting: How old outcomes are forgotten.
+        seed: The seed of all draws.
+        covariance: The covariance of an earlier engine with the same model and domain, to save its
+            computation.
 
     Returns:
-        None where the settings need the model itself: hyperparameters or an input scale that are
+        None if the settings need the model itself: hyperparameters or an input scale that are
         learned, a subclass of :class:`~botorch_bandits.BanditGP`, a batch of kernels, an input
-        transform that mixes columns, another device than the CPU, an acquisition that looks at more
-        than means and deviations here.
+        transform that mixes columns, another device than the CPU, or an acquisition function that
+        uses more than means and deviations here.
     """
     if acquisition.options.get("choices") is not None:
         return None
@@ -513,19 +516,19 @@ def build_rows(
     seed: int,
     covariance: FrontCovariance | None = None,
 ) -> RowsEngine | None:
-    """Return the rows of one kernel, and what is played on them.
+    """Return the rows of one kernel, and the rule that is played on them.
 
     Args:
-        model: See :func:`build_rows_engine`, and so for the others.
-        rule: Scores the arms; None where only the posterior is asked for.
+        model: See :func:`build_rows_engine`; the same holds for the other arguments.
+        rule: The rule that scores the arms; None if only the posterior is needed.
         domain: The arms.
-        num_contexts: How many columns contexts have.
-        forgetting: What becomes of old outcomes.
-        seed: Of all draws.
-        covariance: That of an earlier engine of the same kernel and domain.
+        num_contexts: The number of context columns.
+        forgetting: How old outcomes are forgotten.
+        seed: The seed of all draws.
+        covariance: The covariance of an earlier engine with the same kernel and domain.
 
     Returns:
-        None where the model itself is needed; see :func:`build_rows_engine`.
+        None if the model itself is needed; see :func:`build_rows_engine`.
     """
     transform = model.input_transform
     is_plain = model.model_class is BanditGP and model.refit_every is None

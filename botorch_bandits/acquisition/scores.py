@@ -1,12 +1,12 @@
-"""From mean, deviation and width to scores and their slopes, and the rules that score arms.
+"""Scores and their slopes from mean, deviation and width, and the rules that score arms.
 
 Drop-in acquisition functions, their closed forms and their rules on arms all compute their values
 with :func:`score`. A rule on arms takes mean and deviation from the exact posterior on a finite
 set, for one stream or for a batch of replicates; the loop on arms and the batched simulation play
 these rules.
 
-Whether two values count as equal, or a variance as 0, must not depend on the unit in which outcomes
-are counted: it is decided in prior standard deviations, from the prior mean.
+Whether two values count as equal, or a variance as 0, must not depend on the unit of the outcomes:
+it is decided in prior standard deviations, relative to the prior mean.
 """
 
 from __future__ import annotations
@@ -40,12 +40,13 @@ from botorch_bandits.models.moments import prior_means, variance_of
 
 
 def half_width(deviation: Tensor, width: float | Tensor, in_place: bool = False) -> Tensor:
-    """Return ``width * deviation``, how far a confidence bound is from the mean.
+    """Return ``width * deviation``, the distance of a confidence bound from the mean.
 
     Args:
         deviation: Posterior standard deviations, or deviations of a draw from the mean.
-        width: Broadcasts against them.
-        in_place: Overwrite ``deviation``; only without automatic differentiation.
+        width: The width, which broadcasts against them.
+        in_place: Whether to overwrite ``deviation``; only possible without automatic
+            differentiation.
     """
     return deviation.mul_(width) if in_place else deviation * width
 
@@ -70,16 +71,16 @@ def score_and_slope(
     sign: float = 1.0,
     smallest_variance: float = MINIMUM_VARIANCE,
 ) -> tuple[Tensor, Tensor]:
-    """Return scores and their gradients from moments and theirs.
+    """Return scores and their gradients from moments and their gradients.
 
     Args:
         mean: ``batch_shape`` posterior means.
         variance: ``batch_shape`` posterior variances.
         mean_slope: ``batch_shape x d`` gradients of the means.
         variance_slope: ``batch_shape x d`` gradients of the variances.
-        width: Broadcasts against the variances.
+        width: The width, which broadcasts against the variances.
         sign: See :func:`score`.
-        smallest_variance: Smaller ones are taken for this.
+        smallest_variance: Smaller variances are replaced by this.
     """
     deviation = variance.clamp_min(smallest_variance).sqrt()
     of_variance = torch.where(variance >= smallest_variance, 0.5 * width / deviation, 0.0)
@@ -94,7 +95,7 @@ def along_arms(values: Tensor) -> Tensor:
 
 
 class Draw(Protocol):
-    """Gives the random numbers of a round; see :class:`RandomBlocks`."""
+    """Provides the random numbers of a round; see :class:`RandomBlocks`."""
 
     def __call__(
         self,
@@ -108,22 +109,23 @@ class Draw(Protocol):
 
 @dataclass(eq=False)
 class ArmsRound:
-    """What a rule sees when it must choose, and what it computes from that once.
+    """What a rule sees when it chooses, and quantities that are computed from that once.
 
     Attributes:
-        rule: What is played.
-        posterior: Of everything that arrived; ``batch_shape`` is the shape of the replicates.
+        rule: The rule that is played.
+        posterior: The posterior given all outcomes that have arrived; ``batch_shape`` is the shape
+            of the replicates.
         summary: The prior, for widths.
         round_number: From 1.
         largest_outcome: ``batch_shape``; the largest outcome so far, minus infinity without any.
         smallest_outcome: ``batch_shape``; likewise.
-        draw: From a purpose, a shape, a distribution and what to do with whole blocks of rounds to
-            the random numbers of this round, ``batch_shape x shape``.
+        draw: A function that maps a purpose, a shape, a distribution and an operation on whole
+            blocks of rounds to the random numbers of this round, ``batch_shape x shape``.
         pending: ``batch_shape x k`` arms whose outcomes have not arrived, or None.
-        prior_mean: The prior mean; the posterior is that of outcomes less it.
-        prior_deviation: The prior standard deviation: ties and floors are in units of it.
-        among: The arms that may be chosen, in order; None for all. Scores of others may be larger
-            than the acquisition function's values.
+        prior_mean: The prior mean, which has been subtracted from the outcomes of the posterior.
+        prior_deviation: The prior standard deviation, the unit of ties and floors.
+        among: The arms that may be chosen, in order; None for all. Scores of other arms may be
+            larger than the acquisition function's values.
     """
 
     rule: ArmsRule
@@ -147,7 +149,7 @@ class ArmsRound:
         """Return the same round with other random numbers.
 
         Args:
-            number: Which ones, from 1; 0 stands for those of the round itself.
+            number: Which ones, counted from 1; 0 means those of the round itself.
         """
         if number == 0:
             return self
@@ -167,7 +169,7 @@ class ArmsRound:
 
     @cached_property
     def prepared(self) -> Any:
-        """What the rule computes once a round; see :meth:`ArmsRule.prepare`."""
+        """What the rule computes once in each round; see :meth:`ArmsRule.prepare`."""
         return self.rule.prepare(self)
 
     @cached_property
@@ -192,7 +194,7 @@ class ArmsRound:
         """``batch_shape x num_arms``; variances are clamped as the acquisition function does.
 
         Args:
-            smallest_share: Of the prior variance; smaller ones are taken for this.
+            smallest_share: The share of the prior variance that replaces smaller variances.
         """
         smallest_variance = self.prior_share(smallest_share)
         if self.pending is None:
@@ -209,7 +211,7 @@ DRAWS_AT_ONCE = 16
 
 
 class ArmsRule(ABC):
-    """Scores arms; the arm of the largest score is played, the first of equals."""
+    """Scores arms; the arm with the largest score is played, the first one in case of a tie."""
 
     needs_extremes: bool = False
     """Whether it looks at the largest or smallest outcome."""
@@ -218,7 +220,7 @@ class ArmsRule(ABC):
     """Whether pending arms enter what it sees; otherwise they make no difference to it."""
 
     def prepare(self, seen: ArmsRound) -> Any:
-        """Return what scores, bounds and description of a round share: ``seen.prepared``."""
+        """Return what scores, bounds and description of a round share as ``seen.prepared``."""
         return None
 
     @abstractmethod
@@ -244,11 +246,11 @@ class ArmsRule(ABC):
 
 
 class RoundWidth(NamedTuple):
-    """The width of a round and what it makes of the standard deviations.
+    """The width of a round and the resulting half-widths of the bounds.
 
     Attributes:
         width: A scalar or ``batch_shape``.
-        half: ``batch_shape x num_arms``; how far the bounds are from the mean.
+        half: ``batch_shape x num_arms``; the distance of the bounds from the mean.
     """
 
     width: Tensor
@@ -257,12 +259,12 @@ class RoundWidth(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class WidthArmsRule(ArmsRule):
-    """``mean + width * standard deviation``: what every upper confidence bound plays.
+    """``mean + width * standard deviation``, the rule of every upper confidence bound.
 
     Attributes:
         rule: Computes the width.
         scale: A factor on the width.
-        maximize: If False, ``-mean + width * standard deviation``.
+        maximize: If False, the score is ``-mean + width * standard deviation``.
         predictive: Whether standard deviations include the noise.
     """
 
@@ -277,7 +279,7 @@ class WidthArmsRule(ArmsRule):
         return width.to(seen.posterior.device)
 
     def deviation(self, seen: ArmsRound) -> Tensor:
-        """Return what the width multiplies, ``batch_shape x num_arms``, as a new tensor."""
+        """Return a new tensor of what the width multiplies, ``batch_shape x num_arms``."""
         if self.predictive:
             noisy = seen.variance + seen.posterior.lam
             return noisy.clamp_min(seen.prior_share(MINIMUM_VARIANCE)).sqrt_()
@@ -315,9 +317,9 @@ class WidthArmsRule(ArmsRule):
 
 @dataclass(frozen=True, eq=False)
 class RandomizedArmsRule(WidthArmsRule):
-    """IRGP-UCB: each round and replicate has a width of its own draw.
+    """IRGP-UCB: the width is drawn independently for each round and replicate.
 
-    Of its rule only what censored feedback adds is computed.
+    Only the part of its rule that censored feedback adds is computed.
     """
 
     def _compute_width(self, seen: ArmsRound) -> Tensor:
@@ -335,7 +337,7 @@ class ThompsonArmsRule(ArmsRule):
     Attributes:
         rule: Computes the width.
         scale: A factor on the width.
-        maximize: If False, the least value of the draw.
+        maximize: If False, the smallest value of the draw is played.
     """
 
     rule: WidthRule
@@ -373,10 +375,11 @@ class ImprovementArmsRule(ArmsRule):
     """The logarithm of expected improvement or of the probability of improvement.
 
     Attributes:
-        is_expected: Expected improvement; otherwise the probability.
+        is_expected: Whether it is expected improvement; otherwise it is the probability of
+            improvement.
         incumbent: ``"posterior_mean"`` (best over the arms that were played) or ``"observed"``.
-        margin: By how much the incumbent is to be improved.
-        best_f: The incumbent, where it is given.
+        margin: The amount by which the incumbent must be improved.
+        best_f: The incumbent's value, if given.
         maximize: If False, the reward is minimized.
         augmented: Whether expected improvement is discounted by :func:`log_noise_discount`.
     """
@@ -438,7 +441,7 @@ class OneMomentArmsRule(ArmsRule):
 
     Attributes:
         uses_mean: Whether it is the mean.
-        maximize: If False, the negative.
+        maximize: If False, the score is negated.
     """
 
     uses_mean: bool
@@ -465,7 +468,7 @@ class ClosedFormBound:
     Args:
         posterior: A model's :class:`~botorch_bandits.models.closed_form.ClosedForm`, or that of
             replicates: points, values and gradients then have a first dimension for these.
-        width: The factor of the standard deviation; for replicates ``num_replicates x 1``.
+        width: The factor on the standard deviation; for replicates, ``num_replicates x 1``.
         sign: 1 to maximize the reward, -1 to minimize it.
     """
 
@@ -495,7 +498,7 @@ class ClosedFormBound:
 
     @property
     def smallest_variance(self) -> float:
-        """Smaller variances are taken for this."""
+        """The variance that replaces smaller ones."""
         return MINIMUM_VARIANCE * float(self.posterior.outputscale)
 
     def value(self, X: Tensor) -> Tensor:
@@ -527,7 +530,7 @@ from being improved.
 
 
 def noise_that_counts(noise_variance: Tensor, prior_variance: float) -> Tensor:
-    """Return the noise variance less what is negligible, in the same unit, not negative.
+    """Return the nonnegative noise variance minus a negligible amount, in the same unit.
 
     Args:
         noise_variance: Of an outcome.
@@ -537,11 +540,11 @@ def noise_that_counts(noise_variance: Tensor, prior_variance: float) -> Tensor:
 
 
 def log_noise_discount(variance: Tensor, noise_variance: Tensor | float) -> Tensor:
-    r"""Return the logarithm of what noise leaves of an improvement.
+    r"""Return the logarithm of the share of an improvement that remains under noise.
 
     That is :math:`1 - \tau / \sqrt{\sigma^2 + \tau^2}`: 1 where the posterior variance
     :math:`\sigma^2` dwarfs the noise variance :math:`\tau^2`, and near 0 where one more noisy
-    outcome would tell nothing (Huang, Allen, Notz and Zeng 2006, the augmented expected
+    outcome would be uninformative (Huang, Allen, Notz and Zeng 2006, the augmented expected
     improvement).
 
     Args:
@@ -573,9 +576,10 @@ class ClosedFormImprovement:
 
     Args:
         posterior: As for :class:`ClosedFormBound`.
-        best_f: :math:`y^*`, what is to be improved, the margin included.
+        best_f: :math:`y^*`, the value to be improved, including the margin.
         sign: 1 to maximize the reward, -1 to minimize it.
-        is_expected: Expected improvement; otherwise its probability.
+        is_expected: Whether it is expected improvement; otherwise it is the probability of
+            improvement.
         noise_variance: :math:`\tau^2` of the augmented form of expected improvement.
     """
 
@@ -647,8 +651,8 @@ def prior_variance_of_scalar(summary: PriorSummary) -> float | None:
     """Return the prior variance of the scalar that an acquisition function sees.
 
     Args:
-        summary: Of the model, and of what makes several outputs one. The largest variance counts
-            in a batch of models.
+        summary: The summary of the model, including the transform that combines several outputs
+            into one. In a batch of models, the largest variance counts.
 
     Returns:
         None if the prior cannot be read, or has no variance.
@@ -736,8 +740,8 @@ def deviation_of(posterior: Posterior, summary: PriorSummary, smallest_share: fl
 
     Args:
         posterior: Of the scalar.
-        summary: Of the model. Where its prior cannot be read, the prior variance counts as 1.
-        smallest_share: Smaller variances are taken for this many prior variances.
+        summary: Of the model. If its prior cannot be read, the prior variance counts as 1.
+        smallest_share: Smaller variances are replaced by this many prior variances.
     """
     unit = prior_variance_of_scalar(summary) or 1.0
     return variance_of(posterior, unit).clamp_min(smallest_share * unit).sqrt()

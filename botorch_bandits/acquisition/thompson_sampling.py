@@ -6,7 +6,7 @@ In round ``t`` a function is drawn from the posterior with its standard deviatio
 .. math:: f_t \sim GP(\mu_{t-1}, v_t^2 k_{t-1}), \qquad x_t = \arg\max_x f_t(x)
 
 Finite sets of points are drawn on exactly; on a box a pathwise draw is scaled,
-``mu + v_t (path - mu)``. Pending queries lead to another draw, or leave the mean as it is and
+``mu + v_t (path - mu)``. Pending queries either lead to a new draw, or keep the mean unchanged and
 shrink the covariance as if their outcomes were known (GP-BTS).
 
 Sources: Chowdhury and Gopalan, *On kernelized multi-armed bandits*, ICML 2017, Algorithm 2 and
@@ -96,20 +96,21 @@ from botorch_bandits.optim import gen_candidates_batched
 
 @dataclass(frozen=True)
 class GrowingDiscretization:
-    r"""A grid so fine in round ``t`` that rounding to it costs at most ``1 / t^2``.
+    r"""A grid that is so fine in round ``t`` that rounding to it costs at most ``1 / t^2``.
 
     A function whose slope along each axis is at most ``B L`` differs by at most ``1 / t^2`` between
-    a point and the nearest of a grid with ``ceil(B L r d t^2)`` points a side, ``r`` the longest
-    side.
+    a point and the nearest point of a grid with ``ceil(B L r d t^2)`` points a side, where ``r`` is
+    the longest side.
 
-    Source: Chowdhury and Gopalan 2017, the decision sets ``D_t`` of Theorem 4. They serve the
-    proof: the grid grows so fast that it is soon cut at ``max_points``, which :meth:`is_cut` tells.
+    Source: Chowdhury and Gopalan 2017, the decision sets ``D_t`` of Theorem 4. They are a device of
+    the proof: the grid grows so fast that it is soon truncated to ``max_points``, which
+    :meth:`is_cut` reports.
 
     Attributes:
         lipschitz: ``L``; a function of norm 1 has slopes of at most ``L``, in prior standard
             deviations per unit of input.
-        max_points: Exact draws cost the cube of the number of points.
-        box: Where it lives; a loop on a box fills it in.
+        max_points: The largest number of points, because the cost of an exact draw is cubic in it.
+        box: The box that the grid covers; a loop on a box fills it in.
     """
 
     lipschitz: float
@@ -214,17 +215,17 @@ PENDING = ("redraw", "hallucinate")
 
 
 class GPThompsonSampling(WarnsOfWideness, SeededDraw):
-    r"""GP-TS (Chowdhury and Gopalan 2017): one draw of the posterior, scaled by ``v_t``.
+    r"""GP-TS (Chowdhury and Gopalan 2017): one draw from the posterior, scaled by ``v_t``.
 
     .. math:: v_t = B + R \sqrt{2 (\gamma_{t-1} + 1 + \ln(2/\delta))}
 
-    The scale multiplies the standard deviation. The same draw answers every evaluation until
-    :meth:`set_X_pending` is called: each pending set has a draw of its own, so sequential
-    optimizers with ``q > 1`` return one maximizer a draw. The user's model is never changed.
+    The scale multiplies the standard deviation. The same draw is used in every evaluation until
+    :meth:`set_X_pending` is called: each pending set has its own draw, so sequential optimizers
+    with ``q > 1`` return one maximizer for each draw. The user's model is never changed.
 
-    Whoever knows neither bound leaves both out: the scale is then 1, which is plain Thompson
-    sampling. No theorem covers that, and :meth:`guarantee` says so. One bound alone is an error,
-    but with ``units="prior"`` it stands beside the default of
+    If you know neither bound, omit both: the scale is then 1, which is plain Thompson sampling. No
+    theorem covers this case, as :meth:`guarantee` reports. Giving only one bound is an error,
+    except with ``units="prior"``, where the other bound takes the default of
     :class:`~botorch_bandits.ImprovedUpperConfidenceBound`.
 
     Args:
@@ -235,38 +236,39 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
             otherwise. ``"model"``: see :class:`~botorch_bandits.ImprovedUpperConfidenceBound`.
         delta: The confidence bound fails with at most this probability.
         any_lambda: Use the form of the width that holds for every ``lam``.
-        information_gain: An explicit gain in place of the realized one, in nats.
+        information_gain: An explicit gain instead of the realized one, in nats.
         units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
             model's prior standard deviation (models that learn the scale of the outcomes).
-        width: A constant scale in place of all this; 1 is plain Thompson sampling.
+        width: A constant scale instead of all this; 1 gives plain Thompson sampling.
         scale: A factor on the scale.
-        choices: ``num_points x d`` points to draw on exactly; only they can be evaluated then.
-            In a loop on arms these are the arms. Without choices the draw is pathwise (random
-            Fourier features for the prior, Matheron's rule for the data), or point by point where
+        choices: ``num_points x d`` points for exact draws; only these points can then be evaluated.
+            In a loop on arms, they are the arms. Without choices, the draw is pathwise (random
+            Fourier features for the prior, Matheron's rule for the data), or point by point if
             BoTorch has no features for the kernel.
-        discretization: The paper's growing grid on a box, to draw on exactly in place of a pathwise
-            draw; see :class:`~botorch_bandits.acquisition.GrowingDiscretization`.
+        discretization: The paper's growing grid on a box, for exact draws on it instead of a
+            pathwise draw; see :class:`~botorch_bandits.acquisition.GrowingDiscretization`.
         round_number: The round ``t`` of the discretization: the model's rows plus 1 if omitted,
             and at least that.
         posterior_transform: Needed for a model with several outputs.
         maximize: If False, the reward is minimized: the value is minus that of the draw.
-        pending: What pending points do. ``"redraw"``: they do not enter the model, but each set of
-            them has another draw (asynchronous Thompson sampling). ``"hallucinate"``: the draw is
-            from the posterior conditioned on the posterior mean there, so its mean stays and its
-            covariance shrinks (GP-BTS); the scale is that of the observed data. A loop with
-            ``Hallucinated()`` feedback, its default, takes the latter unless told otherwise.
-        assume: What you vouch for because no model shows it: ``"fixed prior"``,
-            ``"centered bound"`` or both; see
+        pending: How pending points are treated. With ``"redraw"``, they do not enter the model, but
+            each set of them leads to a new draw (asynchronous Thompson sampling). With
+            ``"hallucinate"``, the draw is from the posterior conditioned on the posterior mean at
+            these points, so that its mean is unchanged and its covariance shrinks (GP-BTS); the
+            scale is that of the observed data. A loop with ``Hallucinated()`` feedback, its
+            default, uses the latter unless another value is given.
+        assume: Assumptions that you vouch for because they cannot be read from the model:
+            ``"fixed prior"``, ``"centered bound"`` or both; see
             :class:`~botorch_bandits.WidthUpperConfidenceBound`.
         X_pending: ``n x d`` points whose outcomes have not arrived.
         seed: Makes the draws reproducible; taken from torch's global generator if omitted.
 
     Raises:
         TypeError: If the model, ``choices`` or ``X_pending`` is not float64.
-        ValueError: If bounds and ``width`` are given, or only one bound in raw outcome units.
+        ValueError: If both bounds and ``width`` are given, or only one bound in raw outcome units.
         UnsupportedError: If the posterior is not Gaussian, an ensemble's or a multi-task model's
-            kernel has no pathwise draws in BoTorch (pass ``choices`` then), or the model cannot
-            be conditioned on pending points.
+            kernel has no pathwise draws in BoTorch (in that case, pass ``choices``), or the model
+            cannot be conditioned on pending points.
 
     Example:
         >>> from botorch_bandits import FittedSingleTaskGP
@@ -354,7 +356,8 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
 
         Args:
             options: All constructor arguments.
-            domain: Where the acquisition will be maximized; None if that is not known yet.
+            domain: The domain on which the acquisition will be maximized; None if it is not known
+                yet.
         """
         discretization = options.get("discretization")
         if discretization is not None:
@@ -399,7 +402,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         return rule_class(rule, scale, check_one_of("maximize", options["maximize"], (True, False)))
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Take points as pending and draw again.
+        """Set the pending points and draw again.
 
         Args:
             X_pending: ``n x d`` points, or None.
@@ -445,16 +448,16 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         return None if self.closed_form is None else gen_candidates_batched
 
     def set_rule(self, rule: WidthRule) -> None:
-        """Take another rule for the scale of the draw.
+        """Set another rule for the scale of the draw.
 
         Args:
-            rule: Computes the scale from now on.
+            rule: The rule that computes the scale from now on.
         """
         self.rule = rule
         if not self._is_plain:
             check_outcomes(type(self).__name__, self.base_model, "moments")
         self.width = (self.scale * rule.width(self._summary, 1)).to(self.width)
-        self._forget_draw()  # the same random numbers, scaled anew
+        self._forget_draw()  # the same random numbers, scaled again
         self.warn_if_wide()
 
     def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
@@ -475,7 +478,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
 
         Args:
             X: ``batch_shape x q x d`` points, float64. The value of several points is a sum over
-                draws: the first point has this draw, and each further one a draw of its own, as if
+                draws: the first point has this draw, and each further point has its own draw, as if
                 the points before it were pending.
 
         Returns:
@@ -499,7 +502,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
     def _sum_conditioned(
         self, X: Tensor, outcomes: Tensor | None, noise: Tensor, width: Tensor
     ) -> Tensor:
-        """Sum draws of which each is conditioned on outcomes at the points before its own.
+        """Sum draws, each of which is conditioned on the outcomes at the points before its own.
 
         Args:
             X: ``batch_shape x q x d``.
@@ -619,7 +622,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean, standard deviation, scale and information gain at one point.
 
-        The first two are left out where BoTorch has none, as behind an outcome transform ``Bilog``.
+        The first two are omitted if BoTorch has none, as with an outcome transform ``Bilog``.
 
         Args:
             x: A ``d``-dimensional point. The model must not be batched.
@@ -733,10 +736,11 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
 
 
 def drawn_on(acquisition: GPThompsonSampling) -> dict[str, Any]:
-    """Return what a number for the regret of draws needs to know, where there is one.
+    """Return what the regret bound of draws needs to know, if there is one.
 
     Args:
-        acquisition: The draw; on a grid that grows with the round and on a whole box it is none.
+        acquisition: The acquisition function. On a grid that grows with the round, or on a whole
+            box, there is none.
     """
     arms = acquisition.arms
     if arms is None or acquisition._lipschitz is not None:

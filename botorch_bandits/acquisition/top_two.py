@@ -1,18 +1,19 @@
 r"""Top-two Thompson sampling: find the best of finitely many points, rather than play well.
 
-Thompson sampling plays the arm that it takes for the best nearly always, and then learns little of
-the arms that might be better. Top-two sampling plays its leader ``I``, the maximizer of a draw from
-the posterior, in a share of the rounds only, and in the others a challenger: the maximizer ``J`` of
-the first further draw that is not maximized by ``I``.
+Thompson sampling plays the arm that it believes to be the best nearly always, and therefore learns
+little about the arms that might be better. Top-two sampling plays its leader ``I``, the maximizer
+of a draw from the posterior, in a share of the rounds only, and in the others a challenger: the
+maximizer ``J`` of the first further draw that is not maximized by ``I``.
 
-As the posterior concentrates that draw is longer and longer in coming. After ``max_draws`` of them
-the challenger is the arm that is above the leader with the largest posterior probability,
+As the posterior concentrates, such a draw takes longer and longer to appear. After ``max_draws``
+draws, the challenger is the arm with the largest posterior probability of being above the leader,
 
 .. math:: J = \arg\max_{j \ne I} P(f_j > f_I)
             = \arg\max_{j \ne I} \frac{\mu_j - \mu_I}{\sqrt{s_j^2 + s_I^2 - 2 c_{jI}}}
 
-with the posterior means, variances and covariances of the arms. Where the leader has the largest
-mean, that is the arm of the least transportation cost (T3C), half of the square of the fraction.
+with the posterior means, variances and covariances of the arms. If the leader has the largest mean,
+this is the arm with the smallest transportation cost (T3C), which is half the square of the
+fraction.
 
 Sources: Russo, *Simple Bayesian algorithms for best-arm identification*, Operations Research 2020,
 for TTTS; Shang, de Heide, Menard, Kaufmann and Valko, *Fixed-confidence guarantees for Bayesian
@@ -92,13 +93,15 @@ def top_two(
     """Return values that are largest at the leader or at its challenger.
 
     Args:
-        draw: From the number of a draw, 0 for the leader's, to ``batch_shape x num_arms`` values.
+        draw: A function from the number of a draw, 0 for that of the leader, to
+            ``batch_shape x num_arms`` values.
         is_challenger: ``batch_shape``; whether the challenger is to be played.
-        max_draws: After so many further draws the challenger follows from ``advantage``.
+        max_draws: The number of further draws after which the challenger follows from
+            ``advantage``.
         advantage: From ``batch_shape`` leaders to ``batch_shape x num_arms`` standardized
-            posterior means of what each arm has more than the leader.
-        scale: By which ties are decided; None if that is not known.
-        among: The arms of which both are chosen, in order; all if omitted.
+            posterior means of the difference between each arm and the leader.
+        scale: The scale that decides ties; None if it is unknown.
+        among: The arms from which both are chosen, in order; all if omitted.
 
     Returns:
         ``batch_shape x num_arms`` values.
@@ -125,13 +128,13 @@ def top_two(
 
 @dataclass(frozen=True, eq=False)
 class TopTwoArmsRule(ArmsRule):
-    """Plays the maximizer of a draw, or that of another one that is not maximized there.
+    """Plays the maximizer of a draw, or that of another draw with a different maximizer.
 
     Attributes:
         rule: Computes the width of the confidence bounds; it does not change what is played.
         leader_probability: See :class:`TopTwoThompsonSampling`.
         max_draws: See :class:`TopTwoThompsonSampling`.
-        maximize: If False, the least value of each draw counts.
+        maximize: If False, the smallest value of each draw counts.
         hallucinates: Whether pending arms count as known, at the posterior mean.
     """
 
@@ -208,55 +211,56 @@ class TopTwoArmsRule(ArmsRule):
 
 
 class TopTwoThompsonSampling(GPThompsonSampling):
-    r"""TTTS (Russo 2020): a draw's maximizer, or that of another draw that is maximized elsewhere.
+    r"""TTTS (Russo 2020): the maximizer of a draw, or that of a draw with a different maximizer.
 
-    It is for finding the best of finitely many points within a budget of queries; see
-    :meth:`~botorch_bandits.BanditLoop.recommend`. (For ``run(stop_below=)`` an upper confidence
-    bound is better: a certificate wants small bounds on all points.) With
-    probability ``leader_probability`` the maximizer ``I`` of a draw from the posterior is played;
-    otherwise that of the first further draw that has another maximizer. After ``max_draws`` of
-    these it is the arm that is above ``I`` with the largest posterior probability, as in T3C (Shang
-    et al. 2020).
+    Use it to find the best of finitely many points within a budget of queries; see
+    :meth:`~botorch_bandits.BanditLoop.recommend`. (For ``run(stop_below=)``, an upper confidence
+    bound is better, because a certificate needs tight bounds on all points.) With probability
+    ``leader_probability`` the maximizer ``I`` of a draw from the posterior is played; otherwise,
+    the maximizer of the first further draw that has another one. After ``max_draws`` unsuccessful
+    draws, it is the arm with the largest posterior probability of being above ``I``, as in T3C
+    (Shang et al. 2020).
 
-    The draws are those of the posterior itself. Bounds, where they are given, do not change what is
-    played: they make the confidence bounds by which a loop certifies its recommendation, those of
+    The draws come from the posterior itself. Bounds, if given, do not change what is played: they
+    provide the confidence bounds with which a loop certifies its recommendation, those of
     :class:`~botorch_bandits.ImprovedUpperConfidenceBound`.
 
-    A box is refused. There the maximizers of two draws differ with probability 1, unless they are
-    in the same corner: the first further draw would do, and the rule would be
-    :class:`~botorch_bandits.GPThompsonSampling`. Which points count as different is for the user to
-    say, by the points of a finite set.
+    A box is not accepted. On a box, the maximizers of two draws differ with probability 1 unless
+    both are in the same corner: the first further draw would always be used, and the rule would be
+    :class:`~botorch_bandits.GPThompsonSampling`. The user decides which points count as different
+    by providing a finite set.
 
     Args:
         model: A fitted BoTorch model in float64.
-        leader_probability: Of the leader, Russo's ``beta``; above 0 and below 1.
-        max_draws: How often a draw is repeated that is maximized by the leader, too; with 0, the
-            challenger is that of T3C at once.
+        leader_probability: The probability of playing the leader, Russo's ``beta``, above 0 and
+            below 1.
+        max_draws: How often a draw is repeated if the leader maximizes it as well. With 0, the
+            challenger is always that of T3C.
         rkhs_bound: ``B``, a bound on the reward's norm in the unit-variance kernel, in raw outcome
-            units, unless ``units`` says otherwise. Without bounds nothing is certified.
+            units, unless ``units`` says otherwise. Without bounds, nothing is certified.
         noise_bound: ``R`` of R-sub-Gaussian noise, in raw outcome units, unless ``units`` says
             otherwise. ``"model"``: see :class:`~botorch_bandits.ImprovedUpperConfidenceBound`.
         delta: The confidence bounds fail with at most this probability.
         any_lambda: Use the form of the width that holds for every ``lam``.
-        information_gain: An explicit gain in place of the realized one, in nats.
+        information_gain: An explicit gain instead of the realized one, in nats.
         units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
             model's prior standard deviation.
-        choices: ``num_points x d`` points, at least 2, among which the best is sought; only they
-            can be evaluated. In a loop on arms these are the arms, and all points of a ``Space``
-            that has few (up to 1000).
+        choices: At least 2 points, ``num_points x d``, among which the best is sought; only these
+            points can be evaluated. In a loop, they are the arms, or all points of a ``Space`` with
+            few points (up to 1000).
         posterior_transform: Needed for a model with several outputs.
-        maximize: If False, the point of the least reward is sought.
-        pending: What pending points do: ``"redraw"`` or ``"hallucinate"``, as in
+        maximize: If False, the point with the smallest reward is sought.
+        pending: How pending points are treated: ``"redraw"`` or ``"hallucinate"``, as in
             :class:`~botorch_bandits.GPThompsonSampling`.
-        assume: What you vouch for because no model shows it: ``"fixed prior"``,
-            ``"centered bound"`` or both; see
+        assume: Assumptions that you vouch for because they cannot be read from the model:
+            ``"fixed prior"``, ``"centered bound"`` or both; see
             :class:`~botorch_bandits.WidthUpperConfidenceBound`.
         X_pending: ``n x d`` points whose outcomes have not arrived.
         seed: Makes the draws reproducible; taken from torch's global generator if omitted.
 
     Raises:
         TypeError: If the model, ``choices`` or ``X_pending`` is not float64.
-        ValueError: If there are less than 2 choices, or one bound without the other in raw outcome
+        ValueError: If there are fewer than 2 choices, or one bound without the other in raw outcome
             units.
         UnsupportedError: If the posterior is not Gaussian, or the model cannot be conditioned on
             pending points.
@@ -317,14 +321,15 @@ class TopTwoThompsonSampling(GPThompsonSampling):
     def options_from_domain(
         cls, options: Mapping[str, Any], domain: Domain | None
     ) -> dict[str, Any]:
-        """Return the arms, or all points of a space of few, as the points to draw on.
+        """Return the arms, or all points of a space with few points, as the points to draw on.
 
         Args:
             options: All constructor arguments.
-            domain: Where the acquisition will be maximized; None if that is not known yet.
+            domain: The domain on which the acquisition will be maximized; None if it is not known
+                yet.
 
         Raises:
-            ValueError: If it is no finite set of few points, or has one.
+            ValueError: If it is not a finite set of few points, or has only one.
         """
         if domain is None:
             return {}
@@ -340,7 +345,7 @@ class TopTwoThompsonSampling(GPThompsonSampling):
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
-        """Return the rule of the width of the confidence bounds; nothing of it is for the draws.
+        """Return the rule of the width of the confidence bounds; it does not affect the draws.
 
         Args:
             options: Constructor arguments by name, at least all that the width depends on.
@@ -366,7 +371,7 @@ class TopTwoThompsonSampling(GPThompsonSampling):
         )
 
     def guarantee(self) -> Guarantee:
-        """Say what holds of the confidence bounds, and that no regret bound is stated."""
+        """Report what holds for the confidence bounds, and that no regret bound is stated."""
         of_width = self.rule.guarantee(self._summary, 1)
         method = "top-two Thompson sampling"
         if of_width.theorem is None:

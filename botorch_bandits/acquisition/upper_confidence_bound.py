@@ -3,9 +3,9 @@ r"""Upper confidence bounds with theory-backed widths, as drop-ins for BoTorch's
 .. math:: a_t(x) = \mu_{t-1}(x) + w_t \, \sigma_{t-1}(x)
 
 The classes subclass BoTorch's ``UpperConfidenceBound`` and only compute its ``beta``, which is
-``w_t ** 2``: what BoTorch can do with UCB it can do with them. Beyond it they honor
-``X_pending``, so that ``q > 1`` works in every sequential optimizer. Each class turns its options
-into a width in ``width_rule``; its rule on arms and its closed form on boxes follow from that.
+``w_t ** 2``, so they can be used wherever BoTorch uses UCB. They also honor ``X_pending``, so
+``q > 1`` works in every sequential optimizer. Each class turns its options into a width in
+``width_rule``; its rule on arms and its closed form on boxes follow from that.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
     r"""Upper confidence bound whose width is a :class:`~botorch_bandits.confidence.WidthRule`.
 
     The user's model is never changed. Pending points shrink the posterior variance as if their
-    outcomes were known to equal the posterior mean (hallucination, as in GP-BUCB); the width
-    keeps the information gain of the observed data. No theorem covers the bound then.
+    outcomes were known to equal the posterior mean (hallucination, as in GP-BUCB); the width uses
+    the information gain of the observed data. No theorem covers the bound in that case.
 
     Args:
         model: A fitted BoTorch model in float64.
@@ -96,10 +96,10 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
             pending points plus 1 if omitted, and at least that.
         posterior_transform: Needed for a model with several outputs.
         maximize: If False, the reward is minimized: the value is ``-mean + width * sigma``.
-        assume: What you vouch for because no model shows it; only :meth:`guarantee` looks at it.
-            ``"fixed prior"``: frozen parameters of the model were fixed before the data.
-            ``"centered bound"``: ``rkhs_bound`` is for the reward less the prior mean. One of
-            them, or both in a tuple.
+        assume: Assumptions that you vouch for because they cannot be read from the model; only
+            :meth:`guarantee` uses them. ``"fixed prior"``: the frozen parameters of the model were
+            fixed before the data. ``"centered bound"``: ``rkhs_bound`` is for the reward minus the
+            prior mean. Give one of them, or both in a tuple.
         predictive: Use the predictive standard deviation, noise included. No theorem covers that.
         X_pending: ``n x d`` points whose outcomes have not arrived.
 
@@ -108,7 +108,7 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
         ValueError: If an ingredient is infeasible or the model's prior is needed but cannot be
             read.
         UnsupportedError: If points are pending and the posterior of the model has no joint Gaussian
-            moments, or its outcome transform leaves no mean and variance of the outcomes.
+            moments, or its outcome transform does not provide a mean and variance of the outcomes.
     """
 
     beta: Tensor
@@ -189,8 +189,8 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
         """The bound's values and gradients in closed form; None if the model has none.
 
         A model has one if it offers a ``closed_form`` of its posterior mean and variance, as
-        :class:`~botorch_bandits.BanditGP` does for stationary kernels. There is none with a
-        ``posterior_transform``, nor for a subclass that evaluates something else.
+        :class:`~botorch_bandits.BanditGP` does for stationary kernels. There is no closed form with
+        a ``posterior_transform``, nor for a subclass that evaluates something else.
         """
         posterior = getattr(self.model, "closed_form", None)
         cls, base = type(self), WidthUpperConfidenceBound
@@ -227,7 +227,7 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
             raise ValueError(f"round_number is needed: {error}. Pass round_number=.") from error
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Take points as pending, starting again from the user's model.
+        """Set the pending points, starting again from the user's model.
 
         Args:
             X_pending: ``n x d`` points, or None.
@@ -257,10 +257,10 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
         view.beta = torch.stack(each)  # ``q x batch_shape x 1``
 
     def set_rule(self, rule: WidthRule, predictive: bool = False) -> None:
-        """Take another width rule; pending points are forgotten.
+        """Set another width rule; pending points are forgotten.
 
         Args:
-            rule: Computes the width from now on.
+            rule: The rule that computes the width from now on.
             predictive: See the class.
         """
         self.rule, self.predictive = rule, predictive
@@ -319,7 +319,7 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
 
         Args:
             X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
-                the bounds at one after the other: each is valued as if those before it were
+                the bounds of one point after the other: each is valued as if those before it were
                 pending. No theorem is stated for that.
 
         Returns:
@@ -376,14 +376,14 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
     ============  ==========================================================================
 
     The width multiplies the standard deviation (the paper's ``beta_t`` is its square). Theorems 1
-    and 2 assume that the reward is a draw from the model's prior. Theorem 3's width is so large
-    that it plays at random for thousands of rounds. Without any ingredient the width is the
-    constant 2, a heuristic; a loop on arms knows their number and takes that of Theorem 1.
+    and 2 assume that the reward is a draw from the model's prior. The width of Theorem 3 is so
+    large that it plays at random for thousands of rounds. If no ingredient is given, the width is
+    the constant 2, a heuristic; a loop on arms knows their number and uses the width of Theorem 1.
 
     Args:
         model: A fitted BoTorch model in float64.
         beta: The square of a constant width, as in BoTorch's ``UpperConfidenceBound(model, beta)``;
-            the same as ``width=beta ** 0.5``. For a batch of models a vector of one each.
+            the same as ``width=beta ** 0.5``. For a batch of models, a vector with one entry each.
         posterior_transform: See :class:`WidthUpperConfidenceBound`.
         maximize: See :class:`WidthUpperConfidenceBound`.
         assume: See :class:`WidthUpperConfidenceBound`.
@@ -398,13 +398,13 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         information_gain: A bound on the maximal information gain for Theorem 3, such as
             :class:`~botorch_bandits.confidence.WaterFillingGain`.
         delta: The bound fails with at most this probability.
-        width: A constant width in place of a theorem's.
+        width: A constant width instead of one from a theorem.
         scale: A factor on the width (the paper's experiments use ``5 ** -0.5``).
         round_number: See :class:`WidthUpperConfidenceBound`.
         X_pending: See :class:`WidthUpperConfidenceBound`.
 
     Raises:
-        ValueError: If some ingredients of a width are given but not all, or those of more than one.
+        ValueError: If only some ingredients of a width are given, or those of more than one width.
 
     Example:
         >>> import torch
@@ -472,7 +472,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
 
         Args:
             options: All constructor arguments.
-            domain: Where the acquisition will be maximized; None if that is not known yet.
+            domain: The domain to maximize over; None if it is not known yet.
         """
         given = {name for name in INGREDIENTS if options[name] is not None}
         known: dict[str, Any] = {}
@@ -530,37 +530,37 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
     the norm of the reward in the UNIT-VARIANCE kernel and ``R`` the noise, both in raw outcome
     units; the model's prior variance and outcome transform are taken into account. The printed
     width is a bound for ``lam >= 1`` only; ``any_lambda=True`` gives
-    ``B + R / sqrt(lam) * sqrt(2 (gain + ln(1/delta)))``, which is one for every ``lam``.
+    ``B + R / sqrt(lam) * sqrt(2 (gain + ln(1/delta)))``, which is a bound for every ``lam``.
 
-    A model can have another noise variance in each row (``train_Yvar``). Its rows are divided by
-    their noise then, and ``lam`` is the smallest of the rows; the gain is
+    A model can have a different noise variance in each row (``train_Yvar``). Its rows are then
+    divided by their noise, and ``lam`` is the smallest of the rows; the gain is
     ``1/2 ln det(I + V^(-1/2) K V^(-1/2))`` with ``V`` the noise variances. With
-    ``noise_bound="model"`` both widths have the factor 1 in place of ``R`` and ``R / sqrt(lam)``,
+    ``noise_bound="model"``, both widths have the factor 1 instead of ``R`` and ``R / sqrt(lam)``,
     and both are bounds.
 
-    Whoever knows neither bound leaves both out: ``B`` is then 1 prior standard deviation, and ``R``
-    the standard deviation of the model's noise. The model should be one that learned the scale of
-    the outcomes. No theorem covers that, and :meth:`guarantee` says so. One bound alone is an
-    error, unless ``units="prior"``.
+    If you know neither bound, omit both: ``B`` is then 1 prior standard deviation, and ``R`` is the
+    standard deviation of the model's noise. The model should then learn the scale of the outcomes.
+    No theorem covers this case, as :meth:`guarantee` reports. Giving only one bound is an error,
+    unless ``units="prior"``.
 
     Args:
         model: A fitted BoTorch model in float64.
         rkhs_bound: ``B``. One number, or one an output. 1 prior standard deviation if omitted.
         noise_bound: ``R``, a standard deviation for Gaussian noise. One number, or one an output.
-            The standard deviation of the model's noise if omitted. ``"model"`` in place of a
-            number: the noise of each row is bounded by the square root of its noise variance in the
+            The standard deviation of the model's noise if omitted. With ``"model"`` instead of a
+            number, the noise of each row is bounded by the square root of its noise variance in the
             model (``train_Yvar``). These numbers must be known before each outcome; standard errors
-            estimated from the same outcomes are no bounds.
+            estimated from the same outcomes are not bounds.
         delta: The bound fails with at most this probability.
         any_lambda: Use the form for every ``lam``.
-        information_gain: An explicit gain in place of the realized one, in nats, or a bound on the
-            maximal gain (a :class:`~botorch_bandits.confidence.GainBound`). Models whose
-            prior cannot be read need it or ``width``.
+        information_gain: An explicit gain instead of the realized one, in nats, or a bound on the
+            maximal gain (a :class:`~botorch_bandits.confidence.GainBound`). Models whose prior
+            cannot be read need it or ``width``.
         units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
             model's prior standard deviation (models that learn the scale of the outcomes).
-        variation: By how much the reward of a round differs from one function at most; the width
-            grows by it (:mod:`botorch_bandits.confidence.varying`). In the units of the bounds.
-        width: A constant width in place of all this.
+        variation: The largest deviation of a round's reward from one fixed function, in the units
+            of the bounds; it is added to the width (:mod:`botorch_bandits.confidence.varying`).
+        width: A constant width instead of all this.
         scale: A factor on the width.
         round_number: See :class:`WidthUpperConfidenceBound`.
         posterior_transform: See :class:`WidthUpperConfidenceBound`.
@@ -569,7 +569,7 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: See :class:`WidthUpperConfidenceBound`.
 
     Raises:
-        ValueError: If bounds and ``width`` are given, or only one bound in raw outcome units.
+        ValueError: If both bounds and ``width`` are given, or only one bound in raw outcome units.
 
     Example:
         >>> import torch
@@ -643,18 +643,18 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
     Source: Flynn and Reeb, *Tighter confidence bounds for sequential kernel regression*, arXiv
     2403.12732, 2024.
 
-    It holds for every ``lam``, under the assumptions of IGP-UCB: norm at most ``B`` in the
+    The bound holds for every ``lam``, under the assumptions of IGP-UCB: norm at most ``B`` in the
     UNIT-VARIANCE kernel, R-sub-Gaussian noise, both in raw outcome units.
-    :class:`~botorch_bandits.DMMUpperConfidenceBound` is tighter still, at the price of an
-    eigendecomposition. Without bounds it takes the noise of the model and a norm of 1 prior
-    standard deviation, which no theorem covers and is wide.
+    :class:`~botorch_bandits.DMMUpperConfidenceBound` is tighter still, at the cost of an
+    eigendecomposition. If the bounds are omitted, the noise of the model and a norm of 1 prior
+    standard deviation are used; no theorem covers this case, and the bound is wide.
 
     Args:
         model: A fitted BoTorch model in float64 whose prior can be read.
         rkhs_bound: ``B``. One number, or one an output. 1 prior standard deviation if omitted.
         noise_bound: ``R``, a standard deviation for Gaussian noise. One number, or one an output.
-            ``"model"``: see :class:`ImprovedUpperConfidenceBound`; ``c`` is 1 then. That is what
-            is taken if it is omitted.
+            ``"model"``: see :class:`ImprovedUpperConfidenceBound`; in that case, ``c`` is 1. This
+            is the default.
         delta: The bound fails with at most this probability.
         units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
             model's prior standard deviation.
@@ -723,15 +723,15 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
 
     .. math:: w_t = \sqrt{2 \ln(|D| / 2) + Z_t}, \qquad Z_t \sim \mathrm{Exp}(\text{mean } 2)
 
-    For rewards drawn from the model's prior. The theorem bounds the EXPECTED regret; the width is
-    no confidence bound that holds in all rounds at once.
+    It is for rewards drawn from the model's prior. The theorem bounds the EXPECTED regret; the
+    width gives no confidence bound that holds in all rounds at once.
 
     Args:
         model: A fitted BoTorch model in float64.
         num_arms: ``|D|``, at least 2; in a loop on arms, or on a ``Space`` with so few points that
-            all are looked at, it may be omitted.
-        seed: Seeds the draw of each round; taken from torch's global generator if omitted.
-        round_number: See :class:`WidthUpperConfidenceBound`; each round has a draw of its own.
+            all are evaluated, it may be omitted.
+        seed: The seed of the draw in each round; taken from torch's global generator if omitted.
+        round_number: See :class:`WidthUpperConfidenceBound`; each round has its own draw.
         posterior_transform: See :class:`WidthUpperConfidenceBound`.
         maximize: See :class:`WidthUpperConfidenceBound`.
         assume: See :class:`WidthUpperConfidenceBound`.
@@ -780,7 +780,7 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
 
         Args:
             options: All constructor arguments.
-            domain: Where the acquisition will be maximized; None if that is not known yet.
+            domain: The domain to maximize over; None if it is not known yet.
         """
         if options["num_arms"] is not None:
             return {}
@@ -806,16 +806,16 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
 
     .. math:: w_t = \sqrt{D \, t^{d(d+1) / (2a + d(d+1))} \ln^4 T}
 
-    The width grows with the queries in the model, hence starts again small after a reset. The
-    restarts are those of :class:`~botorch_bandits.ChangePointRestart`, which goes
-    with any other acquisition function as well.
+    The width grows with the number of queries in the model, so it is small again after a reset. The
+    restarts come from :class:`~botorch_bandits.ChangePointRestart`, which works with any other
+    acquisition function as well.
 
     Source: Avanesov, *How to gamble with non-stationary X-armed bandits and have no regrets*,
     arXiv 1908.07636.
 
     Args:
         model: A fitted BoTorch model in float64, of the data since the last reset.
-        horizon: ``T``, the number of rounds in all.
+        horizon: ``T``, the total number of rounds.
         smoothness: ``a``, the ``nu`` of the Matern kernel.
         dim: ``d``; in a loop it may be omitted.
         width_constant: ``D``; 0.02 in the paper's experiments.
@@ -883,7 +883,7 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
 
         Args:
             options: All constructor arguments.
-            domain: Where the acquisition will be maximized; None if that is not known yet.
+            domain: The domain to maximize over; None if it is not known yet.
         """
         if options["dim"] is not None:
             return {}

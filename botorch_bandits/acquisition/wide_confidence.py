@@ -1,7 +1,8 @@
-"""Confidence widths that dwarf the outcomes: when that is so, and the warning that says it once.
+"""Detect confidence widths that dwarf the outcomes, and warn about them once.
 
-Such a bound is largest where the deviation is, whatever the outcomes say. A class whose bound has
-widths says in :class:`WarnsOfWideness` which ones, and how optimistic its values are.
+Such a bound is largest where the deviation is largest, regardless of the outcomes. A class whose
+bound has widths declares through :class:`WarnsOfWideness` which widths it uses and how optimistic
+its values are.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class WideConfidenceWarning(RuntimeWarning):
 
 
 FEWEST_ROWS = 10
-"""With fewer outcomes nobody knows how far they spread, and exploring is right anyway."""
+"""With fewer outcomes, their spread is unknown, and exploring is right anyway."""
 
 NUM_PROBES = 128
 """Points spread evenly over the range of the observed inputs, at which a width is looked at."""
@@ -47,7 +48,7 @@ GROWTH_BETWEEN_LOOKS = 1.5
 class _Looks:
     """Remembers at how many rows widths were looked at last, and whether that brought a warning.
 
-    An acquisition function is built anew in every round, and does not know the others: those of one
+    An acquisition function is rebuilt in every round and does not know the others: those of one
     class on models of one dimension that grow are taken for one loop.
     """
 
@@ -83,14 +84,14 @@ _looks = _Looks()
 
 
 class WideBand(NamedTuple):
-    """A band that is wider than the outcomes are apart.
+    """A confidence band that is wider than the range of the outcomes.
 
     Attributes:
-        name: Which output it is of, for the warning.
-        width: The factor of the standard deviation.
-        half: How far it reaches to either side where nothing is known, in raw outcome units.
-        spread: By how much outcomes differ at most, likewise.
-        num_rows: How many outcomes there are.
+        name: The output it belongs to, for the warning.
+        width: The factor on the standard deviation.
+        half: How far the band extends to either side where nothing is known, in raw outcome units.
+        spread: The largest difference between outcomes, likewise.
+        num_rows: The number of outcomes.
         inputs: ``n x d`` observed inputs.
     """
 
@@ -105,13 +106,13 @@ class WideBand(NamedTuple):
 def wide_band(name: str, width: Tensor, summary: PriorSummary) -> WideBand | None:
     """Return the band where nothing is known, if it exceeds all differences between outcomes.
 
-    Only fitted models are looked at, at one output, and no batch: whoever gives a prior says how
-    large the reward is, too. It costs nothing.
+    Only fitted models with one output and without batches are checked: a user who gives a prior
+    also states how large the reward is. The check costs nothing.
 
     Args:
-        name: Of the output.
-        width: As it is used.
-        summary: Of the user's model, with a transform that leaves one output.
+        name: The name of the output.
+        width: The width in use.
+        summary: The summary of the user's model, with a transform that returns one output.
     """
     if width.numel() != 1 or is_ensemble(summary.model):
         return None
@@ -140,7 +141,7 @@ def remedy_of(rule: WidthRule) -> str:
     """Return what to do about a width of a rule that is too large, as a sentence.
 
     Args:
-        rule: By which of its ingredients the user gave.
+        rule: The rule, whose ingredients given by the user decide.
     """
     names = ("rkhs_bound", "noise_bound", "outcome_bound")
     given = [name for name in names if getattr(rule, name, None) is not None]
@@ -175,12 +176,12 @@ def optimistic_values(
     posterior_transform: PosteriorTransform | None,
     maximize: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """Return confidence bounds, and how far they are from the means.
+    """Return confidence bounds, and their distances from the means.
 
     Args:
-        model: With pending points.
+        model: The model with pending points.
         X: ``n x 1 x d`` points.
-        width: The factor of the standard deviation.
+        width: The factor on the standard deviation.
         posterior_transform: The user's.
         maximize: If False, the values are minus the lower bounds.
     """
@@ -191,15 +192,15 @@ def optimistic_values(
 
 
 class WarnsOfWideness:
-    """What an acquisition function has that warns if its width leaves outcomes no say.
+    """The interface of an acquisition function that warns if its width dwarfs the outcomes.
 
-    It is too large if, on a fitted model of ten rows or more, the width times the prior standard
-    deviation of an output exceeds all differences between its outcomes, and the value is largest
-    where it is most optimistic: at one of 128 points or an observed one. ``python tests/benchmarks
-    without-bounds widths`` measures how often this agrees with the choice that is made: on Branin,
-    Hartmann6 and an SVM it was said in a sixth to three quarters of the rounds with widths that
-    were too large, nearly all of them rounds of exploration, and never with a width of 2 or without
-    bounds.
+    A width is too large if, on a fitted model of ten rows or more, the width times the prior
+    standard deviation of an output exceeds all differences between its outcomes, and the value is
+    largest where it is most optimistic: at one of 128 points or an observed one.
+    ``python tests/benchmarks without-bounds widths`` measures how often this agrees with the choice
+    that is made: on Branin, Hartmann6 and an SVM, the warning was given in a sixth to three
+    quarters of the rounds with widths that were too large, nearly all of them rounds of
+    exploration, and never with a width of 2 or without bounds.
     """
 
     model: Model
@@ -218,14 +219,14 @@ class WarnsOfWideness:
 
     @property
     def is_wide(self) -> bool:
-        """Whether the width is so large that outcomes have no say in the choice."""
+        """Whether the width is so large that outcomes do not affect the choice."""
         band = self._wide_band()
         return band is not None and self._chooses_by_deviation(band.inputs)
 
     def warn_if_wide(self) -> None:
-        """Warn if the width is so large that outcomes have no say in the choice.
+        """Warn if the width is so large that outcomes do not affect the choice.
 
-        The posterior is asked once while the rows grow by half.
+        The posterior is evaluated once while the number of rows grows by half.
 
         Warns:
             WideConfidenceWarning: If it is; once while the model grows.

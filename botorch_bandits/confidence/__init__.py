@@ -1,4 +1,7 @@
-"""Confidence: widths, information gain and what they promise. Numbers only, no loop."""
+"""Confidence widths, information gain and guarantees.
+
+This package deals with numbers only; it does not know the loop.
+"""
 
 from botorch_bandits.confidence.bounds_diagnosis import BoundsDiagnosis, diagnose_bounds
 from botorch_bandits.confidence.candidates import (

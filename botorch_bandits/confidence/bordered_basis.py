@@ -1,4 +1,4 @@
-r"""The eigenvectors of a kernel matrix that grows by rows, kept for most of them.
+r"""The eigenvectors of a kernel matrix that grows row by row, reused for most of the rows.
 
 With :math:`K_{11} = Q \Lambda Q^\top` of the first rows and :math:`Z = Q^\top K_{12}`, for every
 ridge ``a``
@@ -6,26 +6,26 @@ ridge ``a``
 .. math::
    S_a = K_{22} + a I - Z^\top (\Lambda + a I)^{-1} Z
 
-is what is left of the last rows, and with :math:`f = Q^\top k_1(x)`,
+is the Schur complement of the last rows, and with :math:`f = Q^\top k_1(x)`,
 :math:`r_a = k_2(x) - Z^\top (\Lambda + a I)^{-1} f`,
 
 .. math::
    k(x)^\top (K + a I)^{-1} k(x) = f^\top (\Lambda + a I)^{-1} f + r_a^\top S_a^{-1} r_a.
 
-So all ridges are served by the eigenvectors of the first rows and a small factorization for each. A
-basis is computed anew after every 16 rows, a number that depends on the rows alone: a loop that is
-built again from its history has the same one.
+The eigenvectors of the first rows and a small factorization for each ridge thus serve all ridges.
+The basis is recomputed after every 16 rows, which depends on the rows alone: a loop rebuilt from
+its history has the same basis.
 
-**Rows that have left.** Rows ``R`` of the basis that have left a window since are taken out of it
-as in :mod:`botorch_bandits.confidence.changed_basis`. With :math:`G^\top = (-Q_R^\top, Z)` the same
-formulas hold, with the rows of one triangular matrix
+**Rows that have left.** Rows ``R`` of the basis that have since left a window are removed from it
+as in :mod:`botorch_bandits.confidence.changed_basis`. With :math:`G^\top = (-Q_R^\top, Z)`, the
+same formulas hold with the rows of one triangular matrix
 
 .. math::
    L_a L_a^\top = \begin{pmatrix} Q_R (\Lambda + a I)^{-1} Q_R^\top & \cdot \\ \cdot & S_a + \ldots
    \end{pmatrix}
 
-of which those of ``R`` count with a negative sign. **Rows that fade** alike keep the eigenvectors:
-a common factor of their weights multiplies the eigenvalues.
+where the rows of ``R`` count with a negative sign. **Rows that fade** by a common factor keep the
+eigenvectors: the factor of their weights multiplies the eigenvalues.
 
 Source: the inverse of a matrix in two by two blocks.
 """
@@ -45,7 +45,7 @@ FEWEST_KEPT_ROWS = 256
 """With fewer rows the eigenvectors are computed in every round, at a cost of a few milliseconds."""
 
 STRIDE = 16
-"""After so many rows a basis is computed anew."""
+"""The number of rows after which the basis is recomputed."""
 
 _NAME = "eigenvectors of the first rows"
 
@@ -54,7 +54,7 @@ class Spectrum(NamedTuple):
     """Eigenvectors of the rows of a basis.
 
     Attributes:
-        points: The rows, with their weights, to tell whether they are the same.
+        points: The rows, with their weights, used to check whether they are the same.
         eigenvalues: ``n_1``, at prior variance 1.
         eigenvectors: ``n_1 x n_1``.
     """
@@ -66,12 +66,12 @@ class Spectrum(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Fading:
-    """How the weights of rows have become what they are, where all fade alike.
+    """How the weights of rows have developed, if all fade by a common factor.
 
     Attributes:
-        memo: Where the eigenvectors are kept from round to round.
-        then: From a number of first rows to their weights in the round after the last of them, and
-            to what these have been multiplied with since.
+        memo: The store that keeps the eigenvectors from round to round.
+        then: A function from a number of first rows to their weights in the round after the last of
+            them, and to the factor by which these have been multiplied since.
     """
 
     memo: dict[str, Any]
@@ -80,13 +80,13 @@ class Fading:
 
 @dataclass(frozen=True, eq=False)
 class Border:
-    """What rows that have left the basis, and those that have come, change at each ridge.
+    """The changes at each ridge due to rows that have left the basis and rows that have been added.
 
     Attributes:
-        num_rows: How many have come, ``d``.
-        cross: ``G^T``, ``n_1 x (r + d)``, of ``r`` rows that have left and those that have come.
+        num_rows: The number of added rows, ``d``.
+        cross: ``G^T``, ``n_1 x (r + d)``, of ``r`` rows that have left and the added rows.
         roots: ``num_ridges x (r + d) x (r + d)``; the inverses of the triangular matrices.
-        from_features: ``(num_ridges (r + d)) x n_1``; what is taken off the whitened rows.
+        from_features: ``(num_ridges (r + d)) x n_1``; what is subtracted from the whitened rows.
         mean_weights: ``d x num_ridges``.
     """
 
@@ -142,14 +142,14 @@ class Border:
 
 
 class Solved(NamedTuple):
-    """What follows from the outcomes at each ridge.
+    """The quantities that follow from the outcomes at each ridge.
 
     Attributes:
         fits: ``num_ridges``; ``y' (K + a I)^-1 y``.
         log_determinant: ``ln det(K + a I)`` at the last ridge.
         mean_weights: ``n_1 x num_ridges``.
         variance_weights: ``n_1 x num_ridges``; the inverse of ``Lambda + a I``.
-        border: What other rows change; None if there are none.
+        border: The changes due to other rows; None if there are none.
     """
 
     fits: Tensor
@@ -161,12 +161,12 @@ class Solved(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BorderedBasis:
-    """A kernel matrix by the eigenvectors of some of its rows, and of some that have left.
+    """A kernel matrix, represented by the eigenvectors of some current and some former rows.
 
     Attributes:
         eigenvalues: ``n_1``.
         eigenvectors: ``n_1 x n_1``; the rows that have left come first.
-        num_left: How many have.
+        num_left: The number of rows that have left.
         cross: ``Z``, ``n_1 x n_2``.
         block: ``n_2 x n_2``.
     """

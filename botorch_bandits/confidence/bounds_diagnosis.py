@@ -1,30 +1,30 @@
-r"""What the data of a model say of bounds on norm and noise, which every guarantee starts from.
+r"""What the data of a model say about bounds on norm and noise, the basis of every guarantee.
 
-No data can show that a bound holds, but they can refute one. :func:`diagnose_bounds` says which
-norm bounds ``B`` and noise bounds ``R`` they refute together, by the confidence set of DMM (see
-:mod:`botorch_bandits.confidence.dmm`): with probability ``1 - delta`` the reward obeys
+No data can show that a bound holds, but data can refute one. :func:`diagnose_bounds` reports which
+pairs of a norm bound ``B`` and a noise bound ``R`` they refute, based on the confidence set of DMM
+(see :mod:`botorch_bandits.confidence.dmm`): with probability ``1 - delta`` the reward obeys
 
 .. math:: \|f(X) - y\|^2 \le r^2 = a_0 y^\top (K + a_0 I)^{-1} y + R^2 L, \qquad
           L = \ln\det(I + K / a_0) + 2 \ln(1/\delta),
 
 with ``a_0`` the model's noise variance over its prior variance. A function with norm at most ``B``
-does so only if, for every ``a > 0``,
+can do so only if, for every ``a > 0``,
 
 .. math:: B^2 \ge y^\top (K + a I)^{-1} y - r^2 / a.
 
 The largest right-hand side is the square of the smallest ``B`` that the data do not refute; solved
-for ``R`` it gives the smallest ``R``. A grid of ``a`` refutes no more than all of them do.
+for ``R`` it gives the smallest ``R``. A grid of ``a`` refutes no more than all ``a > 0`` do.
 
 The regret bound is that of the width for every regularization (Chowdhury and Gopalan 2017, Theorem
-3 with that width): with ``T`` rows, ``gamma`` their information gain and ``kappa`` the largest
-prior variance at a row, in whatever order they were chosen by upper confidence bounds,
+3 with that width): with ``T`` rows chosen by upper confidence bounds in any order, ``gamma`` their
+information gain and ``kappa`` the largest prior variance at a row,
 
 .. math:: 2 w \sqrt{T \frac{2 \kappa \gamma}{\ln(1 + \kappa / a_0)}}, \qquad
           w = B + \frac{R}{\sqrt{a_0}} \sqrt{2 (\gamma + \ln(1/\delta))},
 
-for the posterior variances before each row obey ``sum ln(1 + s^2 / a_0) = 2 gamma`` and
-``s^2 <= kappa``. Where ``k(x, x) = kappa`` for all points, no round costs more than ``2 B
-sqrt(kappa)``, either.
+because the posterior variances before each row obey ``sum ln(1 + s^2 / a_0) = 2 gamma`` and
+``s^2 <= kappa``. If ``k(x, x) = kappa`` for all points, the regret of a round is also at most
+``2 B sqrt(kappa)``.
 """
 
 from __future__ import annotations
@@ -46,28 +46,28 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.markup import display, element, listed, table
 
 NOISE_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
-"""At which multiples of the noise bound the smallest norm bound is told, too."""
+"""The multiples of the noise bound at which the smallest norm bound is also reported."""
 
 
 @dataclass(frozen=True)
 class BoundsDiagnosis:
     """Which bounds the data refute, and what larger ones would cost; see :func:`diagnose_bounds`.
 
-    Everything but ``delta`` and the counts is in the units of the outcomes.
+    Everything except ``delta`` and the counts is in the units of the outcomes.
 
     Attributes:
         noise_bound: ``R``, as given or read from the model.
-        rkhs_bound: The smallest ``B`` that the data do not refute together with it.
+        rkhs_bound: The smallest ``B`` that the data do not refute together with ``noise_bound``.
         rkhs_bound_by_noise: The smallest ``B`` for several ``R``.
         noise_bound_by_norm: The smallest ``R`` for several multiples of ``rkhs_bound``.
-        regret_bounds: For these multiples, a bound on the cumulative regret of the model's rows,
-            had upper confidence bounds with this ``B``, and with ``noise_bound``, chosen them.
-        delta: A pair of bounds that holds, and was fixed before the data, is refuted with at most
-            this probability; so is each regret bound wrong.
-        num_rows: How many outcomes there are; where they have weights, how many with the noise of
-            the model weigh as much, rounded up.
-        information_gain: Of the rows, in nats.
-        caveats: Why the level may not be what it says, and what was counted.
+        regret_bounds: For these multiples, a bound on the cumulative regret of the model's rows if
+            they had been chosen by upper confidence bounds with this ``B`` and ``noise_bound``.
+        delta: The probability with which, at most, a pair of bounds that holds and was fixed before
+            the data is refuted; each regret bound fails with at most this probability as well.
+        num_rows: The number of outcomes. If they have weights, it is the number of outcomes with
+            the noise of the model that would weigh the same, rounded up.
+        information_gain: The information gain of the rows, in nats.
+        caveats: The reasons why the level may not be exact, and what was counted.
     """
 
     noise_bound: float
@@ -128,24 +128,24 @@ def diagnose_bounds(
     delta: float = 0.05,
     factors: Sequence[float] = (1.0, 2.0, 4.0),
 ) -> BoundsDiagnosis:
-    """Say which bounds on norm and noise the data refute, and what larger ones would cost.
+    """Report which bounds on norm and noise the data refute, and what larger ones would cost.
 
-    It is for choosing ``rkhs_bound`` and ``noise_bound``, best on data that are not those of the
-    run: a bound that was chosen by the data to which it is then applied rests on no theorem. Data
-    refute bounds that are too small, never those that are too large, so that a margin is yours to
-    choose; what it costs is in ``regret_bounds``.
+    Use it to choose ``rkhs_bound`` and ``noise_bound``, preferably on data other than those of the
+    run: no theorem covers a bound that was chosen using the data to which it is then applied. Data
+    can refute bounds that are too small but never those that are too large, so you must choose a
+    margin; ``regret_bounds`` shows its cost.
 
     Args:
         model: An exact Gaussian-process model of one output with data and one noise level, such as
             a :class:`~botorch_bandits.BanditGP`. Its prior mean is subtracted: ``B`` bounds the
-            norm of the reward less that mean. It is not changed.
+            norm of the reward minus that mean. The model is not changed.
         noise_bound: ``R`` of R-sub-Gaussian noise, in the units of the outcomes; the standard
             deviation of the model's noise if omitted.
         delta: The level.
-        factors: For which multiples of the smallest ``B`` regret bounds are told.
+        factors: The multiples of the smallest ``B`` for which regret bounds are reported.
 
     Raises:
-        TypeError: If it is no BoTorch model.
+        TypeError: If ``model`` is not a BoTorch model.
         ValueError: If the model is a list of priors, has no data, several outputs, a batch
             dimension or noise that differs from row to row; if its prior cannot be read
             (:class:`~botorch_bandits.confidence.UnreadablePriorError`); or if an argument is out of
@@ -174,7 +174,7 @@ def diagnose_bounds(
             "describe. Pass a model with one noise level."
         )
     if data.outcomes.shape[-1] == 0:
-        raise ValueError("model has no data, which refute nothing. Pass one with outcomes.")
+        raise ValueError("model has no data, so nothing can be refuted. Pass one with outcomes.")
     unit, lam = float(prior.standard_deviation), prior.first_lam
     if noise_bound is None:
         noise = float(lam.sqrt())

@@ -1,11 +1,13 @@
-r"""Several priors, one of which is right: their evidence, which survive, and what that proves.
+r"""Several priors, one of which is true: their evidence, the survivors, and what that proves.
 
 The reward is a draw from ONE of the priors :math:`\theta` of a list with weights
-:math:`w_\theta > 0` that sum to 1. Nobody knows which. List and weights are fixed before the data.
+:math:`w_\theta > 0` that sum to 1. Which one is unknown. The list and the weights are fixed before
+the data.
 
 **Evidence.** Given the outcomes before it, the density of an outcome under a prior is
-:math:`N(y_t; \mu_\theta(x_t), \sigma_\theta^2(x_t) + \lambda_\theta)`, whatever rule chose
-:math:`x_t`. The product of these densities is the marginal likelihood :math:`p_\theta(D_t)`, and
+:math:`N(y_t; \mu_\theta(x_t), \sigma_\theta^2(x_t) + \lambda_\theta)`, regardless of the rule that
+chose :math:`x_t`. The product of these densities is the marginal likelihood :math:`p_\theta(D_t)`,
+and
 
 .. math::
    \ln e_t(\theta) = \ln Z_t - \ln p_\theta(D_t), \qquad
@@ -20,32 +22,33 @@ definition :math:`e_t = e_{t-1} \, q_t(y_t) / p_\theta(y_t | x_t, D_{t-1})`. If 
 the true prior, :math:`y_t` has the density in the denominator, given the past and :math:`x_t`, so
 that the expectation of the ratio is :math:`\int q_t(y) \, dy = 1`. Stop at the first
 :math:`t \le n` with :math:`e_t \ge 1 / \delta`, or at :math:`n` if there is none: the expectation
-of what is held then is 1, and by Markov's inequality it is :math:`1 / \delta` or more with
-probability :math:`\delta` at most. Let :math:`n` grow. :math:`\square`
+of the stopped value is 1, and by Markov's inequality it is :math:`1 / \delta` or more with
+probability at most :math:`\delta`. Let :math:`n` grow. :math:`\square`
 
 **Survivors** at level :math:`\delta_1` are the priors with :math:`e_s(\theta) < 1 / \delta_1` for
-ALL :math:`s \le t`. The true prior is ever thrown out with probability :math:`\delta_1` at most,
-however long the list is: there is one true prior, so nothing is added up over the list. The mixture
-keeps every prior for ever, those that were thrown out, too: leaving one out and dividing by the sum
-of the other weights would be another process, and no martingale.
+ALL :math:`s \le t`. The true prior is ever discarded with probability at most :math:`\delta_1`,
+regardless of the length of the list: there is only one true prior, so no union bound over the list
+is needed. The mixture keeps every prior forever, including those that were discarded: leaving one
+out and renormalizing the other weights would be a different process and not a martingale.
 
 **Bounds.** The band of the true prior, of width :math:`w_t` at level :math:`\delta_2` (Theorem 1 or
-2 of Srinivas et al.), holds in all rounds with probability :math:`1 - \delta_2`. Where both events
-hold, which has probability :math:`1 - \delta_1 - \delta_2` at least, the true prior is among the
+2 of Srinivas et al.), holds in all rounds with probability :math:`1 - \delta_2`. When both events
+hold, which has probability at least :math:`1 - \delta_1 - \delta_2`, the true prior is among the
 survivors :math:`S`, so that
 
 .. math::
    \min_{\theta \in S} \mu_\theta - w_t \sigma_\theta \le f \le
    \max_{\theta \in S} \mu_\theta + w_t \sigma_\theta
 
-wherever its band holds. The width has no term for the length of the list, because only the true
-prior's band must hold. This is how hyperparameters can be learned from the same data that the
-bounds are for. The true prior must be ON the list: between its entries nothing is proved.
+wherever its band holds. The width has no term for the length of the list, because only the band of
+the true prior must hold. This is how hyperparameters can be learned from the same data that the
+bounds are for. The true prior must be ON the list: nothing is proved for priors between its
+entries.
 
-**What is assumed**, beside that: given the past, :math:`x_t`, contexts, delays and the order of
-arrival say nothing more of the reward function or the noise; outcomes count one at a time, in the
-order in which they arrive, each against the prediction from the outcomes that arrived before it,
-and never from made-up rows.
+**Further assumptions:** given the past, :math:`x_t`, contexts, delays and the order of arrival
+carry no further information about the reward function or the noise; outcomes count one at a time,
+in the order in which they arrive, each against the prediction from the outcomes that arrived before
+it, and never from pseudo-observations.
 
 Sources: Ville 1939 for the inequality; Srinivas, Krause, Kakade and Seeger 2010 for the widths;
 Wasserman, Ramdas and Balakrishnan 2020 for inference by ratios of predictive densities.
@@ -105,16 +108,16 @@ def log_densities(
 
 @dataclass(frozen=True)
 class CandidateStatus:
-    """What the outcomes say of one prior on a list.
+    """What the outcomes say about one prior on a list.
 
     Attributes:
-        name: What the prior is called.
+        name: The name of the prior.
         weight: Its weight before the data.
         log_evidence: ``ln e_t``: how much better the whole list predicted than this prior, in nats.
-        largest_log_evidence: The largest of them so far; it decides.
+        largest_log_evidence: The largest value so far, which decides whether the prior survives.
         posterior_weight: Its probability given the outcomes, if the prior were drawn by weight.
-        survives: Whether it was never thrown out.
-        thrown_out_after: After how many outcomes it was thrown out; None if it survives.
+        survives: Whether it has never been discarded.
+        thrown_out_after: The number of outcomes after which it was discarded; None if it survives.
     """
 
     name: str
@@ -128,15 +131,16 @@ class CandidateStatus:
 
 @dataclass(frozen=True)
 class EvidenceTable:
-    """What the outcomes say of each prior on a list; ``print`` shows it.
+    """What the outcomes say about each prior on a list; ``print`` shows it.
 
     Attributes:
         rows: One a prior, in the order of the list.
         level: The survivors' level.
-        num_outcomes: How many outcomes were counted.
-        refuted_after: After how many the last prior was thrown out; None if some survive.
+        num_outcomes: The number of outcomes that were counted.
+        refuted_after: The number of outcomes after which the last prior was discarded; None if some
+            survive.
         path: ``num_outcomes x num_candidates``; the log evidence after each outcome, for plots.
-        outcome_name: What the priors are of, such as ``"reward"`` or ``"cost"``.
+        outcome_name: The outcome that the priors describe, such as ``"reward"`` or ``"cost"``.
     """
 
     rows: tuple[CandidateStatus, ...]
@@ -148,7 +152,7 @@ class EvidenceTable:
 
     @property
     def threshold(self) -> float:
-        """``ln(1 / level)``: a prior whose log evidence ever reaches it is thrown out."""
+        """``ln(1 / level)``: a prior whose log evidence ever reaches it is discarded."""
         return -math.log(self.level)
 
     @property
@@ -211,11 +215,11 @@ class CandidateEvidence:
 
     Args:
         weights: One positive weight a prior; they are divided by their sum.
-        names: What the priors are called; numbers if omitted.
+        names: The names of the priors; numbers if omitted.
 
     Raises:
-        ValueError: If there is no prior, a weight is not positive and finite, or there are not as
-            many names as weights.
+        ValueError: If there is no prior, a weight is not positive and finite, or the numbers of
+            names and weights differ.
 
     Example:
         >>> evidence = CandidateEvidence([1.0, 1.0], names=["short", "long"])
@@ -273,7 +277,7 @@ class CandidateEvidence:
 
     @property
     def log_evidence(self) -> Tensor:
-        """``ln e_t`` of each prior, in nats; large values speak against it."""
+        """``ln e_t`` of each prior, in nats; large values are evidence against it."""
         return torch.from_numpy(self._log_evidence.copy())
 
     @property
@@ -299,14 +303,14 @@ class CandidateEvidence:
         return torch.from_numpy(self._path[: self.num_outcomes].copy())
 
     def update(self, densities: Sequence[float] | NDArray[np.float64] | Tensor) -> None:
-        """Take in one outcome.
+        """Add one outcome.
 
         Args:
             densities: The logarithm of the predictive density of the outcome under each prior,
                 given the outcomes that arrived before it and nothing else.
 
         Raises:
-            ValueError: If there is not one finite number a prior. Nothing is changed then.
+            ValueError: If there is not one finite number a prior. In this case, nothing is changed.
         """
         new = np.asarray(densities, dtype=np.float64).reshape(-1)
         if len(new) != self.num_candidates:
@@ -324,13 +328,13 @@ class CandidateEvidence:
         self._take(new[None])
 
     def update_all(self, densities: NDArray[np.float64]) -> None:
-        """Take in outcomes in order of arrival; see :meth:`update`.
+        """Add outcomes in order of arrival; see :meth:`update`.
 
         Args:
             densities: ``n x num_candidates``, a row an outcome.
 
         Raises:
-            ValueError: As in :meth:`update`. Only the outcomes before are taken in then.
+            ValueError: As in :meth:`update`. In this case, only the preceding outcomes are added.
         """
         is_finite = np.isfinite(densities).all(-1)
         num_finite = len(densities) if is_finite.all() else int(is_finite.argmin())
@@ -359,7 +363,7 @@ class CandidateEvidence:
         self.num_outcomes = count
 
     def copied(self) -> CandidateEvidence:
-        """Return a copy; updating one of the two leaves the other as it is."""
+        """Return a copy; updating one of the two does not change the other."""
         new = copy.copy(self)
         new._path = self._path[: self.num_outcomes].copy()
         new._refuted_after = dict(self._refuted_after)
@@ -370,10 +374,10 @@ class CandidateEvidence:
         return self._largest < -math.log(level)
 
     def survivors(self, level: float) -> Tensor:
-        """Return which priors were never thrown out, one ``bool`` each.
+        """Return which priors have never been discarded, one ``bool`` each.
 
         Args:
-            level: ``delta_1``: the true prior is ever thrown out with at most this probability.
+            level: ``delta_1``: the true prior is ever discarded with at most this probability.
 
         Raises:
             ValueError: If ``level`` is not between 0 and 1.
@@ -381,7 +385,7 @@ class CandidateEvidence:
         return torch.from_numpy(self.numpy_survivors(check_probability("level", level)))
 
     def thrown_out_after(self, level: float) -> list[int | None]:
-        """Return after how many outcomes each prior was thrown out; None for survivors.
+        """Return after how many outcomes each prior was discarded; None for survivors.
 
         Args:
             level: See :meth:`survivors`.
@@ -394,7 +398,7 @@ class CandidateEvidence:
         ]
 
     def refuted_after(self, level: float) -> int | None:
-        """Return after how many outcomes the last prior was thrown out; None if some survive.
+        """Return after how many outcomes the last prior was discarded; None if some survive.
 
         Args:
             level: See :meth:`survivors`.
@@ -430,7 +434,7 @@ class CandidateEvidence:
         return survivors if survivors.any() else np.ones_like(survivors)
 
     def refuted_message(self, level: float) -> str:
-        """Return what is said of a list of which no prior survives.
+        """Return the message for a list without a surviving prior.
 
         Args:
             level: See :meth:`survivors`.
@@ -445,7 +449,7 @@ class CandidateEvidence:
         )
 
     def table(self, level: float) -> EvidenceTable:
-        """Return what the outcomes say of each prior.
+        """Return what the outcomes say about each prior.
 
         Args:
             level: See :meth:`survivors`.
@@ -469,7 +473,7 @@ class CandidateEvidence:
 
 
 def check_num_skipped(num_skipped: int) -> int:
-    """Return how many first outcomes the evidence leaves out, checked.
+    """Check and return how many of the first outcomes the evidence leaves out.
 
     Raises:
         TypeError: If it is not an integer.

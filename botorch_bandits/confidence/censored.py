@@ -1,19 +1,21 @@
-r"""Censored feedback (Verma, Dai and Low 2022): its options, its widths and what they promise.
+r"""Censored feedback (Verma, Dai and Low 2022): its options, its widths and its guarantees.
 
-A query whose outcome has not arrived enters the model at the known minimum. This file has what
-drop-ins, the loop and the rules on arms share: :class:`Censoring` (the options, and why the theorem
-does not cover a use), the theorem's width, and the terms that censoring adds to other widths.
+A query whose outcome has not arrived enters the model at the known minimum. This module contains
+what drop-ins, the loop and the rules on arms share: :class:`Censoring` (the options, and why the
+theorem does not cover a use), the theorem's width, and the terms that censoring adds to other
+widths.
 
-With outcomes less the minimum, :math:`\tilde y_{s,t} = y_s` if the outcome of query ``s`` has
-arrived within ``m`` rounds, else 0. The posterior mean of these values estimates
+With the minimum subtracted from the outcomes, :math:`\tilde y_{s,t} = y_s` if the outcome of query
+``s`` has arrived within ``m`` rounds, else 0. The posterior mean of these values estimates
 :math:`\rho_m f`, where :math:`\rho_m` is the probability of arriving within ``m`` rounds.
 
 Conventions as in :mod:`botorch_bandits.confidence.igp_ucb`: widths multiply the posterior
 STANDARD DEVIATION, logarithms are natural, kernels have unit variance. ``rkhs_bound`` bounds the
-norm of ``f - minimum``, ``outcome_bound`` is ``B_y`` with ``|y - minimum| <= B_y``. Who has a prior
-standard deviation ``s`` divides all bounds and the sum of deviations by ``s`` first (the width
-rules do). The information gain is that of all rows, pending and lost ones too; the realized gain
-may stand for the maximal one, because the proof uses it through ``ln det(I + K / lam)`` alone.
+norm of ``f - minimum``, ``outcome_bound`` is ``B_y`` with ``|y - minimum| <= B_y``. With a prior
+standard deviation ``s``, all bounds and the sum of deviations must be divided by ``s`` first (the
+width rules do this). The information gain is that of all rows, including pending and lost ones; the
+realized gain may replace the maximal one, because the proof uses it only through
+``ln det(I + K / lam)``.
 
 Source: Verma, Dai and Low, *Bayesian optimization under stochastic delayed feedback*, ICML 2022,
 Theorem 1 (there the width is ``nu_t``) and its proof, appendix A.1.
@@ -86,35 +88,35 @@ SHARE_OF_SPREAD = 0.25
 """Where that is not known either: such a share of how far outcomes lie above the minimum."""
 
 FEWEST_OUTCOMES = 10
-"""With fewer outcomes nobody knows how far they lie above the minimum."""
+"""With fewer outcomes, it is unknown how far they lie above the minimum."""
 
 SUM_FORMS = ("theorem", "published")
 """What the sum of deviations adds to a width; see :class:`CensoredWidth`."""
 
 FEWEST_BELOW = 3
-"""So many outcomes, none of which lies above the minimum, show that it is none."""
+"""This many outcomes, none of them above the minimum, show that it is not a minimum."""
 
 
 @dataclass(frozen=True)
 class Censoring(Filling):
-    """The options of censored feedback; those of a drop-in, of a loop and on arms are the same.
+    """The options of censored feedback, the same for a drop-in, for a loop and on arms.
 
     Attributes:
-        minimum: No reward without its noise is smaller. One number, or one an output. None: it is
-            unknown, and ``minimum_proxy`` stands in.
-        outcome_bound: ``B_y``: no outcome is farther from the minimum. One number, or one an
-            output. None, with a constant width only: the width has no sum.
-        max_delay: ``m``: for how long a query is waited for; None waits for ever.
+        minimum: A lower bound on the noise-free reward. One number, or one an output. With None, it
+            is unknown, and ``minimum_proxy`` is used instead.
+        outcome_bound: ``B_y``, the largest distance of an outcome from the minimum. One number, or
+            one an output. None is possible with a constant width only, which then has no sum.
+        max_delay: ``m``, how long to wait for the outcome of a query; None waits forever.
         unit: What ``max_delay`` counts: ``"rounds"`` or ``"seconds"``.
-        window: Which queries the width's sum is over: ``"pending"``, or ``"all"`` of the last
-            ``m``, as the paper has it.
+        window: The queries over which the width sums: ``"pending"``, or ``"all"`` of the last
+            ``m``, as in the paper.
         on_lower: What to do with an outcome below ``minimum``: ``"error"``, or ``"lower"`` the
             minimum to it with a warning.
         minimum_proxy: The factor ``w`` of the proxy ``min(mean - w * sd)`` for an unknown minimum.
         predictive: Whether standard deviations include the noise, in bound and sum.
-        tolerance: By how much noise can take an outcome below ``minimum``. Such an outcome is taken
-            as it was told, and the first one brings a :class:`BelowMinimumWarning`; one that is
-            lower is what ``on_lower`` says. None: see :meth:`tolerated`.
+        tolerance: How far noise can push an outcome below ``minimum``. Such an outcome is used
+            unchanged, and the first one triggers a :class:`BelowMinimumWarning`; ``on_lower``
+            applies to lower ones. For None, see :meth:`tolerated`.
         sum_form: What the sum of deviations adds to a width: ``"theorem"`` or ``"published"``, see
             :class:`CensoredWidth`.
 
@@ -140,7 +142,7 @@ class Censoring(Filling):
             store_checked(self, tolerance=check_nonnegative("tolerance", self.tolerance))
         if (self.minimum is None) == (self.minimum_proxy is None):
             raise ValueError(
-                "pass either minimum=, the least outcome possible, or minimum_proxy=, the factor "
+                "pass either minimum=, the least possible outcome, or minimum_proxy=, the factor "
                 "of the standard deviation in a lower confidence bound; got "
                 f"minimum={self.minimum} and minimum_proxy={self.minimum_proxy}."
             )
@@ -186,7 +188,7 @@ class Censoring(Filling):
         outcome_bound: float | None,
         heights: Sequence[float],
     ) -> float:
-        """Return by how much noise can take an outcome below the minimum.
+        """Return how far noise can push an outcome below the minimum.
 
         That is ``tolerance``, if it is given. Otherwise :data:`NOISE_DEVIATIONS` times the bound on
         the noise, where one is stated in the units of outcomes; otherwise :data:`SHARE_OF_RANGE` of
@@ -211,11 +213,11 @@ class Censoring(Filling):
         return SHARE_OF_SPREAD * top if len(heights) >= FEWEST_OUTCOMES else math.inf
 
     def summed(self, pending: Sequence[int], num_queries: int) -> list[int]:
-        """Return the numbers of the queries whose deviations the width's sum has.
+        """Return the numbers of the queries whose deviations enter the sum in the width.
 
-        Queries are numbered from 0 in the order in which they were asked. In the theorem's proof
-        those that are ``m`` rounds old contribute nothing, so the window ``"pending"`` has at most
-        ``m - 1`` of them.
+        Queries are numbered from 0 in the order of issue. In the theorem's proof those that are
+        ``m`` rounds old contribute nothing, so the window ``"pending"`` has at most ``m - 1`` of
+        them.
 
         Args:
             pending: Numbers of the queries that are waited for, in order.
@@ -239,10 +241,10 @@ class Censoring(Filling):
         units: str = "outcome",
         signs: Sequence[float] | None = None,
     ) -> Iterator[str]:
-        """Say why the theorem does not cover a use, beside what the width rule knows.
+        """Report why the theorem does not cover a use, in addition to what the width rule knows.
 
         Args:
-            values: The minimum in use, one an output; empty if there is none to judge.
+            values: The minimum in use, one an output; empty if there is none to check.
             prior_means: The model's prior means, one tensor an output; None if they cannot be
                 read.
             outcomes: The observed outcomes, one tensor an output; None if they are not known.
@@ -400,10 +402,10 @@ def bounded_censored_width(
        \frac{B_y}{\lambda} \sum_s \sigma_{t-1}(x_s) + B
        + \frac{B_y}{2 \sqrt\lambda} \sqrt{2 (\gamma_{t-1} + \ln(1/\delta))}
 
-    Tighter than :func:`any_lambda_censored_width` where ``y - minimum`` lies in ``[0, B_y]``: what
-    is left of an outcome after ``m`` rounds, itself or 0, has the mean :math:`\rho_m f(x)` and a
-    range of ``B_y``, so it is ``B_y / 2``-sub-Gaussian (Hoeffding's lemma). One event takes the
-    place of two, and ``R`` is not needed.
+    Tighter than :func:`any_lambda_censored_width` where ``y - minimum`` lies in ``[0, B_y]``: the
+    censored value of an outcome after ``m`` rounds, itself or 0, has the mean :math:`\rho_m f(x)`
+    and a range of ``B_y``, so it is ``B_y / 2``-sub-Gaussian (Hoeffding's lemma). One event
+    replaces two, and ``R`` is not needed.
 
     Args:
         deviation_sum: See :func:`censored_width`.
@@ -452,13 +454,13 @@ IN_PRIOR_UNITS = (
 
 
 def below_the_minimum(num_below: int, farthest: float) -> str:
-    """Return what the theorem rests on where outcomes lie below the minimum.
+    """Return what the theorem assumes if outcomes lie below the minimum.
 
-    Its proof looks at ``|y - minimum|`` alone.
+    Its proof uses only ``|y - minimum|``.
 
     Args:
-        num_below: How many outcomes do.
-        farthest: By how much at most.
+        num_below: The number of outcomes below it.
+        farthest: The largest distance below it.
     """
     return (
         f"{num_below} outcomes lie below the minimum, by at most {farthest:.4g}: outcome_bound "
@@ -477,8 +479,8 @@ ALL_QUERIES_ENTER = (
 class CensoredWidth(WidthRule):
     """Censored feedback: Verma, Dai and Low 2022, Theorem 1.
 
-    It looks at the prior of the CENSORED model: its gain counts pending and lost rows. Where the
-    noise differs between rows, ``lam`` is the smallest, and no theorem covers the width; see
+    It uses the prior of the CENSORED model, whose gain counts pending and lost rows. If the noise
+    differs between rows, ``lam`` is the smallest, and no theorem covers the width; see
     :func:`gaps_of_rows`.
 
     Attributes:
@@ -493,14 +495,14 @@ class CensoredWidth(WidthRule):
             every regularization).
         units: ``"outcome"``: bounds are in raw outcome units. ``"prior"``: they are multiples of
             the prior standard deviation.
-        constant: Takes the place of all but the sum over pending queries (the paper's ``beta_t``).
-            The sum is then kept if ``outcome_bound`` is given.
-        unit: Of ``max_delay``, for texts: ``"rounds"`` or ``"seconds"``.
-        not_given: What nobody knows. ``rkhs_bound`` is then a multiple of the prior standard
-            deviation whatever ``units`` says, ``noise_bound`` that of the model's noise, and
-            without ``outcome_bound`` the width is that of feedback without delays. They void every
-            statement.
-        fill: What pending queries enter at, for texts; see
+        constant: A constant that replaces everything but the sum over pending queries (the paper's
+            ``beta_t``). The sum is kept if ``outcome_bound`` is given.
+        unit: The unit of ``max_delay``, for messages: ``"rounds"`` or ``"seconds"``.
+        not_given: The bounds that the user did not give. ``rkhs_bound`` is then a multiple of the
+            prior standard deviation regardless of ``units``, ``noise_bound`` is that of the model's
+            noise, and without ``outcome_bound`` the width is that of feedback without delays.
+            Missing bounds void every statement.
+        fill: The value at which pending queries enter, for messages; see
             :mod:`botorch_bandits.confidence.fills`. The sum of deviations is then weighted.
         sum_form: ``"theorem"``: bound and deviations of the sum are in prior standard deviations,
             so that the width does not depend on the unit of the outcomes. ``"published"``: both
@@ -718,14 +720,15 @@ class PendingWidth(WidthRule):
     """The width of one round of a loop with censored feedback; see :func:`censored_rule`.
 
     Attributes:
-        censored: The theorem's width, or only the sum over pending queries beside ``uncovered``.
-        uncovered: A rule to which the sum is added, without any theorem; its ``noise_bound`` (if it
-            has one) is raised by ``outcome_bound``.
+        censored: The theorem's width, or only the sum over pending queries in addition to
+            ``uncovered``.
+        uncovered: A rule to which the sum is added without a theorem; its ``noise_bound`` (if it
+            has one) is increased by ``outcome_bound``.
         deviation_sum: The sum of current posterior standard deviations over pending queries, in
             outcome units; a scalar or ``batch_shape``.
-        round_number: The round that is chosen.
-        gaps: Gives the reasons why the theorem does not cover this use, beside those that the rule
-            knows; only a guarantee asks for them.
+        round_number: The round being chosen.
+        gaps: A function that returns the reasons why the theorem does not cover this use, in
+            addition to those that the rule knows; only a guarantee calls it.
     """
 
     censored: CensoredWidth
@@ -832,8 +835,8 @@ def censored_rule(
     if outcome_bound is None and not goes_without:
         raise ValueError(
             "feedback=Censored(...) needs outcome_bound=, how far outcomes can lie above the "
-            f"minimum, for {type(rule).__name__}. Who knows none passes a constant width, as in "
-            "GPUpperConfidenceBound.with_options(width=2.0), or takes ImprovedUpperConfidenceBound "
+            f"minimum, for {type(rule).__name__}. If you know none, pass a constant width, as in "
+            "GPUpperConfidenceBound.with_options(width=2.0), or use ImprovedUpperConfidenceBound "
             "or GPThompsonSampling without rkhs_bound= and noise_bound=."
         )
     if isinstance(rule, KernelizedWidth) and rule.explicit_gain is None:

@@ -1,17 +1,17 @@
-r"""The eigenvectors of a kernel matrix, kept while some rows come and others go.
+r"""The eigenvectors of a kernel matrix, reused while some rows are added and others removed.
 
-Rows are multiplied with the roots of their weights, so that the noise of each is the ridge ``a``.
-With :math:`K = Q \Lambda Q^\top` of the rows of some round before, :math:`f(x) = Q^\top k(x)` and
-:math:`M_a = Q (\Lambda + a I)^{-1} Q^\top`, the rows :math:`R` of them that have left are taken out
-of it by
+Rows are multiplied by the square roots of their weights, so that the noise of each is the ridge
+``a``. With :math:`K = Q \Lambda Q^\top` of the rows of some round before,
+:math:`f(x) = Q^\top k(x)` and :math:`M_a = Q (\Lambda + a I)^{-1} Q^\top`, the rows :math:`R` of
+them that have left are taken out of it by
 
 .. math::
    k_S(x)^\top (K_{SS} + a I)^{-1} k_S(y) = k(x)^\top M_a k(y)
    - (M_a k(x))_R^\top \, (M_a)_{RR}^{-1} \, (M_a k(y))_R ,
 
-whatever the entries of ``k`` in these rows are, and the rows that have come since are a border, as
-in :mod:`botorch_bandits.confidence.bordered_basis`. Both together are one small triangular matrix
-for each ridge, whose first entries count with a negative sign.
+regardless of the entries of ``k`` in these rows, and the rows added since form a border, as in
+:mod:`botorch_bandits.confidence.bordered_basis`. Both together are one small triangular matrix for
+each ridge, whose first entries count with a negative sign.
 
 All rows may fade together: a common factor of their weights multiplies the eigenvalues.
 
@@ -61,18 +61,18 @@ class Spectrum(NamedTuple):
 
 
 class ChangedBasis:
-    r"""What rows that come, go and fade tell at each ridge.
+    r"""What rows that are added, are removed or fade contribute at each ridge.
 
     Args:
-        spectrum: Of the kernel matrix of the base, ``p`` rows.
+        spectrum: The spectrum of the kernel matrix of the base, ``p`` rows.
         ridges: ``num_ridges`` positive numbers.
         features: ``(r + d) x p``; the rows of the eigenvectors for ``r`` rows of the base that have
             left, and behind them :math:`f` of ``d`` rows that have come.
         num_left: ``r``.
         block: ``d x d`` kernel values among those that have come.
-        outcomes: ``p`` outcomes of the base, of which those that have left do not count.
+        outcomes: ``p`` outcomes of the base; those of rows that have left do not count.
         added: ``d`` outcomes of those that have come.
-        scale: A factor of the eigenvalues.
+        scale: A factor on the eigenvalues.
 
     Attributes:
         fits: ``num_ridges``; :math:`y^\top (K + a I)^{-1} y` of the rows that count.

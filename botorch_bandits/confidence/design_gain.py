@@ -1,4 +1,4 @@
-r"""Bounds on the information gain from designs: the tightest on arms, and one for a whole box.
+r"""Bounds on the information gain from designs: the tightest one on arms, and one for a whole box.
 
 Let every point of a domain have a feature vector whose inner products are the kernel, and let a
 design spread a mass :math:`T` of observations over points. Its gain
@@ -6,22 +6,22 @@ design spread a mass :math:`T` of observations over points. Its gain
 .. math:: F(M) = \tfrac12 \ln\det\Bigl(I + \tfrac1\lambda \sum_i m_i \varphi_i \varphi_i^\top\Bigr)
 
 is a concave function of the masses, and the gain of any ``T`` observations is that of a design with
-whole masses. A concave function lies below its tangents: with :math:`v_M(x)` the posterior variance
-at ``x`` after the design ``M``,
+integer masses. A concave function lies below its tangents: with :math:`v_M(x)` the posterior
+variance at ``x`` after the design ``M``,
 
 .. math:: \gamma_T \le F(M) + \frac{1}{2\lambda}
           \Bigl(T \max_x v_M(x) - \sum_i m_i v_M(x_i)\Bigr)
 
-for every design ``M`` of any mass. At the best design of mass ``T`` this is equality with the best
-design of real masses (the equivalence theorem of Kiefer and Wolfowitz 1960, for this criterion).
-Each design gives a line in ``T``, and the bound is the least of some lines.
+for every design ``M`` of any mass. For the best design of mass ``T``, the bound equals the gain of
+the best design with real masses (the equivalence theorem of Kiefer and Wolfowitz 1960, for this
+criterion). Each design gives a line in ``T``, and the bound is the minimum of several lines.
 
-**On a box** the points of a grid stand for all. A point in a cell is interpolated between the
-corners of its cell, :math:`\tilde\varphi(x) = \sum_c w_c \varphi(g_c)` with weights that are not
-negative and sum to 1, and :math:`\lVert \varphi(x) - \tilde\varphi(x) \rVert \le \rho`. As
+**On a box** the points of a grid represent all points. A point in a cell is interpolated between
+the corners of its cell, :math:`\tilde\varphi(x) = \sum_c w_c \varphi(g_c)` with weights that are
+not negative and sum to 1, and :math:`\lVert \varphi(x) - \tilde\varphi(x) \rVert \le \rho`. As
 :math:`\varphi\varphi^\top \preceq (1 + a) \tilde\varphi\tilde\varphi^\top + (1 + 1/a) r r^\top` for
-the rest ``r`` and every ``a > 0``, and :math:`\tilde\varphi\tilde\varphi^\top \preceq \sum_c w_c
-\varphi(g_c)\varphi(g_c)^\top`,
+the rest ``r`` and every ``a > 0``, and
+:math:`\tilde\varphi\tilde\varphi^\top \preceq \sum_c w_c \varphi(g_c)\varphi(g_c)^\top`,
 
 .. math:: \gamma_T \le \max_{M \text{ on the grid}} F_{\lambda / (1 + a)}(M)
           + \frac{T}{2} \ln\Bigl(1 + \bigl(1 + \tfrac1a\bigr) \frac{\rho^2}{\lambda}\Bigr).
@@ -31,9 +31,9 @@ largest error along each, which is a number that the kernel gives.
 
 Srinivas et al. 2010 bound the gain on a continuous domain by the spectrum of the kernel's operator
 (Theorem 8 and section C.2): they take a fine discretization, of which Theorem 4 is a bound, and add
-``O(T^(1 - tau/d))`` for what it leaves out, with a constant that is not stated. In the place of it
-stands the second term above, for any bound of the grid's gain at :math:`\lambda / (1 + a)`.
-:class:`BoxSpectralGain` is their recipe with it.
+``O(T^(1 - tau/d))`` for what it leaves out, with a constant that is not stated. The second term
+above replaces it, for any bound on the gain of the grid at :math:`\lambda / (1 + a)`.
+:class:`BoxSpectralGain` is their recipe with this term.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class DesignGain(WaterFillingGain):
 
     It is at most :class:`WaterFillingGain`, whose designs may observe any direction of the feature
     space and not arms only, and at most :math:`\tfrac{T}{2} \ln(1 + k / \lambda)`, the gain of
-    points that have nothing to do with each other. With more observations than the kernel has
-    directions that matter, it is within 1% or 2% of what greedy selection attains.
+    uncorrelated points. With more observations than the kernel has relevant directions, it is
+    within 1% or 2% of what greedy selection attains.
 
     Source: see the module. The designs are found with the multiplicative algorithm of Silvey,
     Titterington and Torsney 1978; any design gives a valid bound.
@@ -124,18 +124,19 @@ class DesignGain(WaterFillingGain):
 class BoxGain(GainBound):
     r"""Upper bound on the gain of any observations in a box.
 
-    See the module for the formula. It is for stationary kernels, and useful in up to three
-    dimensions or so, where a grid of ``max_points`` points has cells that are small beside the
-    lengthscales. Elsewhere it is hardly better than :math:`\tfrac{T}{2} \ln(1 + 1/\lambda)`, the
-    gain of points that have nothing to do with each other, above which it never is.
+    See the module for the formula. It is for stationary kernels, and useful in up to about three
+    dimensions, where a grid of ``max_points`` points has cells that are small compared with the
+    lengthscales. Otherwise it is hardly better than :math:`\tfrac{T}{2} \ln(1 + 1/\lambda)`, the
+    gain of uncorrelated points, which it never exceeds.
 
     With contexts the box is that of contexts and actions together.
 
     Args:
         bounds: ``2 x d``, float64: lower and upper ends of the box, in the kernel's inputs.
-        kernel: The model's, with its scale if it has one; stationary.
+        kernel: The stationary kernel of the model, including its scale if it has one.
         lam: The noise variance of the model, in the kernel's units.
-        max_points: Of the grid. Time grows with its square, tightness with it.
+        max_points: The largest number of points of the grid. Time grows with its square, and
+            tightness grows with it.
 
     Raises:
         TypeError: If ``bounds`` is not float64.
@@ -222,9 +223,9 @@ class BoxGain(GainBound):
 class BoxSpectralGain(BoxGain):
     """Upper bound on the gain in a box by the leading eigenvalues of a grid: Srinivas et al. 2010.
 
-    Their recipe for continuous domains (section C.2 and Theorem 8) with numbers: the bound of
-    Theorem 4, of the grid, and what lies between its points; see the module. It shows what the
-    theorem says. :class:`BoxGain` is smaller.
+    This is their recipe for continuous domains (section C.2 and Theorem 8) with explicit numbers:
+    the bound of Theorem 4 for the grid, plus the error between its points; see the module. It is
+    provided to show what the theorem states; :class:`BoxGain` is smaller.
 
     Args:
         bounds: See :class:`BoxGain`.
@@ -248,7 +249,7 @@ class BoxSpectralGain(BoxGain):
 
 
 class _TangentLines:
-    """The least of the tangents at some designs, each computed when it is asked for.
+    """The minimum of the tangents at some designs, each computed on request.
 
     Args:
         factor: ``n x m``, a root of the points' covariance whose columns are in the order of what

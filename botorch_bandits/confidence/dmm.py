@@ -1,4 +1,4 @@
-r"""DMM (Flynn and Reeb 2024): the set of functions that fit the data and have a small norm.
+r"""DMM (Flynn and Reeb 2024), the set of functions that fit the data and have a small norm.
 
 With probability ``1 - delta``, in all rounds,
 
@@ -14,10 +14,10 @@ with ``mu_a`` and ``s_a`` the posterior with ridge ``a`` and prior variance 1. T
 eigendecomposition serves all ridges. A negative radicand at some ``a`` means that the set is empty:
 at level ``delta`` the data refute that kernel, ``B`` and ``R`` belong together.
 
-Where the noise of row ``i`` has a bound ``R_i`` of its own, known before the outcome, all of this
-is used on rows divided by ``R_i`` (the kernel matrix on both sides) with ``R = 1``:
-:math:`\|D (f(X) - y)\|^2 \le r^2` with ``D = diag(1/R_i)``. The posterior with ridge ``a`` then
-has the noise variances ``a R_i^2``. See :mod:`botorch_bandits.confidence.igp_ucb`.
+If the noise of row ``i`` has its own bound ``R_i``, known before the outcome, all of this applies
+to rows divided by ``R_i`` (the kernel matrix on both sides) with ``R = 1``:
+:math:`\|D (f(X) - y)\|^2 \le r^2` with ``D = diag(1/R_i)``. The posterior with ridge ``a`` then has
+the noise variances ``a R_i^2``. See :mod:`botorch_bandits.confidence.igp_ucb`.
 
 **One radius for several kernels.** For every kernel :math:`\theta` of a list and every function
 ``f``, with :math:`r_\theta^2 = a_\theta y^\top (K_\theta + a_\theta I)^{-1} y + R^2 \ln\det(I +
@@ -25,10 +25,10 @@ K_\theta / a_\theta)`,
 
 .. math:: M_\theta = \exp \frac{\|f(X) - y\|^2 - r_\theta^2}{2 R^2}
 
-is the ratio that the theorem is about: of what a mixture of functions, drawn with the covariance
-:math:`(R^2 / a_\theta) K_\theta`, predicts under Gaussian noise, to what ``f`` does. It is a
-supermartingale that starts at 1 if ``f`` is the reward function, for R-sub-Gaussian noise and
-whatever :math:`\theta` is: the mixture is only a bet, and need not hold the reward. So is
+is the ratio that the theorem is about: the likelihood under Gaussian noise of a mixture of
+functions, drawn with the covariance :math:`(R^2 / a_\theta) K_\theta`, over that of ``f``. If ``f``
+is the reward function, it is a supermartingale that starts at 1, for R-sub-Gaussian noise and any
+:math:`\theta`: the mixture is only a bet and need not contain the reward. So is
 :math:`\sum_\theta w_\theta M_\theta` for weights that sum to 1, and by Ville's inequality, with
 probability ``1 - delta``, in all rounds,
 
@@ -36,8 +36,8 @@ probability ``1 - delta``, in all rounds,
    -2 R^2 \ln \sum_\theta w_\theta \, e^{- r_\theta^2 / (2 R^2)} + 2 R^2 \ln(1/\delta) .
 
 It is the same radius for all kernels, and at most :math:`2 R^2 \ln(1 / w_\theta)` larger than that
-of the kernel that predicted best, with no union over the list. A reward in at least one of the
-balls :math:`\|f\|_\theta \le B_\theta` then lies between the least lower and the largest upper
+of the kernel that predicted best, without a union bound over the list. A reward in at least one of
+the balls :math:`\|f\|_\theta \le B_\theta` then lies between the least lower and the largest upper
 bound of those that :math:`r^2` does not refute.
 
 Source: Flynn and Reeb, *Tighter confidence bounds for sequential kernel regression*, arXiv
@@ -86,19 +86,19 @@ class AssumptionRefutedWarning(RuntimeWarning):
 
 @dataclass(frozen=True, eq=False)
 class OutputData:
-    """The data of one output, as a theorem sees them: unit-variance kernel, prior mean 0.
+    """The data of one output as a theorem sees them, with unit-variance kernel and prior mean 0.
 
     Attributes:
-        prior: The prior they were read with.
+        prior: The prior with which they were read.
         compute_matrix: Computes :attr:`kernel_matrix`.
-        outcomes: ``batch_shape x n`` outcomes, less the prior mean, in prior standard deviations.
+        outcomes: ``batch_shape x n`` outcomes minus the prior mean, in prior standard deviations.
         cross: Maps ``b x d`` raw inputs to ``batch_shape x b x n`` kernel values with the data and
             ``batch_shape x b`` kernel values with themselves; differentiable.
         to_outcome_units: Maps ``batch_shape x b`` values in prior standard deviations and their
             ``b x d`` raw inputs to raw outcome units (the prior mean is added).
         growing: The closed form of the model, if it has one.
-        weight: What its rows are multiplied with, beside weights of their own.
-        fading: How these have become what they are, if all rows fade alike.
+        weight: The factor that multiplies its rows, in addition to their own weights.
+        fading: How these weights have developed, if all rows fade by a common factor.
     """
 
     prior: OutputPrior
@@ -116,12 +116,12 @@ class OutputData:
         return self.compute_matrix()
 
     def whitened(self) -> OutputData:
-        """Return the data with each row divided by the root of its ``lam``.
+        """Return the data with each row divided by the square root of its ``lam``.
 
         With ``D`` the diagonal matrix of these inverse roots the kernel matrix becomes ``D K D``,
         the outcomes ``D y``, and the kernel values of a point with the data are multiplied by
-        ``D`` as well. The noise of every row is 1 then, if its variance was that of the model. The
-        function space, hence the norm of the reward, stays as it is.
+        ``D`` as well. The noise of every row is then 1, if its variance was that of the model. The
+        function space, hence the norm of the reward, is unchanged.
         """
         lam = self.prior.lam.unsqueeze(-1)
         if self.prior.row_noise is not None:
@@ -228,21 +228,21 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
 class RidgeConfidenceSet:
     """Upper and lower confidence bounds that are the tightest over a grid of ridges.
 
-    Make it with :meth:`from_data`. Everything is in units of the prior standard deviation, and
-    every tensor has the batch shape of the data in front.
+    Use :meth:`from_data` to create it. Everything is in units of the prior standard deviation, and
+    every tensor starts with the batch shape of the data.
 
     Attributes:
         ridges: ``batch_shape x num_ridges``; the grid of ``a`` (``a = infinity`` is added).
         radicands: ``batch_shape x num_ridges``; the radicand at each ridge.
-        rkhs_bound: ``B``, scalar or ``batch_shape``; after doubling, if that was asked for.
+        rkhs_bound: ``B``, scalar or ``batch_shape``; after doubling if that was requested.
         eigenvectors: ``batch_shape x n x n``; of the kernel matrix.
         mean_weights: ``batch_shape x n x num_ridges``; eigenfeatures times this are the means.
         variance_weights: ``batch_shape x n x num_ridges``; squared eigenfeatures times this are
             the explained variances.
-        smallest_rkhs_bound: ``batch_shape``; the data refute every smaller ``B``.
+        smallest_rkhs_bound: ``batch_shape``; the smallest ``B`` that the data do not refute.
         information_gain: ``batch_shape``; ``1/2 ln det(I + K / a_0)``, in nats.
-        doubling: By which power of two ``B`` was multiplied, scalar or ``batch_shape``.
-        border: What other rows change, where the eigenvectors are not those of all.
+        doubling: The power of two by which ``B`` was multiplied, scalar or ``batch_shape``.
+        border: The changes due to other rows, if the eigenvectors are not those of all rows.
     """
 
     ridges: Tensor
@@ -276,12 +276,12 @@ class RidgeConfidenceSet:
                 units of the prior standard deviation, less the prior mean.
             rkhs_bound: ``B``, in the same units; a number, or ``batch_shape``.
             noise_bound: ``R`` of R-sub-Gaussian noise, in the same units.
-            delta: The set fails to hold the reward with at most this probability.
+            delta: The set fails to contain the reward with at most this probability.
             base_ridge: ``a_0 = R^2 / c``, fixed before any data (the model's ``lam``, say); a
                 number, or ``batch_shape``.
             num_ridges: Size of the grid; any grid gives a valid bound.
-            doubles: Guess and double: in place of a ``B`` that the data refute take the first of
-                ``2 B, 4 B, ...`` that they do not refute. No theorem covers that.
+            doubles: Whether to guess and double: a ``B`` that the data refute is replaced by the
+                first of ``2 B, 4 B, ...`` that they do not refute. No theorem covers that.
         """
         check_finite("kernel_matrix", check_double("kernel_matrix", kernel_matrix))
         check_finite("outcomes", check_double("outcomes", outcomes))
@@ -342,7 +342,7 @@ class RidgeConfidenceSet:
                 times the weight.
             rkhs_bound: ``B``, in the same units.
             noise_bound: ``R`` of R-sub-Gaussian noise, in the same units.
-            delta: The set fails to hold the reward with at most this probability.
+            delta: The set fails to contain the reward with at most this probability.
             base_ridge: ``a_0 = R^2 / c``, fixed before any data.
             num_ridges: Size of the grid.
             doubles: Guess and double; see :meth:`from_data`.
@@ -538,7 +538,7 @@ def radicands_of(
 def narrow(
     lower: Tensor, upper: Tensor, variance: Tensor, variance_with_pending: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return bounds as much closer to each other as pending points shrink the deviation.
+    """Return bounds narrowed as much as pending points shrink the deviation.
 
     Args:
         lower: Lower confidence bounds from the observed data.
@@ -561,20 +561,20 @@ def report_refutation(
     kernels: str = "this kernel",
     remedy: str = "Check kernel, rkhs_bound and noise_bound, or pass double_rkhs_bound=True.",
 ) -> None:
-    """Say that the data refute the assumptions.
+    """Report that the data refute the assumptions.
 
     Args:
         delta: The level at which they do.
         rkhs_bound: ``B``; a number, or one a replicate.
         noise_bound: ``R``, likewise; or ``"model"``.
-        smallest_rkhs_bound: What ``B`` would have to exceed, in the same units.
+        smallest_rkhs_bound: The value that ``B`` would have to exceed, in the same units.
         on_refuted: ``"warn"`` or ``"raise"``.
         in_prior_units: Whether bounds are in prior standard deviations, not in raw outcome units.
-        kernels: Which kernels were tried.
-        remedy: What can be done.
+        kernels: A description of the kernels that were tried.
+        remedy: What the user can do.
 
     Raises:
-        ValueError: If that was asked for.
+        ValueError: If ``on_refuted`` is ``"raise"``.
 
     Warns:
         AssumptionRefutedWarning: Otherwise.

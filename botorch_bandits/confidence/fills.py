@@ -1,10 +1,10 @@
-r"""What pending queries of censored feedback are filled in with, and what that adds to the width.
+r"""The values that fill in pending queries of censored feedback, and their effect on the width.
 
-With censored feedback a pending query :math:`s` enters the model at the known minimum. It may enter
-at any other value :math:`\varphi_s` of the range in which noisy outcomes lie, which is
-:math:`[y_{\min}, y_{\min} + B_y]`, and the confidence bounds hold all the same.
+With censored feedback, a pending query :math:`s` enters the model at the known minimum. It may also
+enter at any other value :math:`\varphi_s` of the range in which noisy outcomes lie, which is
+:math:`[y_{\min}, y_{\min} + B_y]`, and the confidence bounds still hold.
 
-**Lemma.** Let :math:`v_s` be what censoring leaves of query ``s`` in the end: its outcome if that
+**Lemma.** Let :math:`v_s` be the final value of query ``s`` under censoring: its outcome if that
 arrives within ``m`` rounds, else the minimum. Let the model have :math:`v_s` for all queries but
 those that are pending (:math:`0 < t - s < m`), and :math:`\varphi_s` for these. Its posterior mean
 :math:`\mu` and the mean :math:`\mu^v` of the model with all :math:`v_s` obey, at every ``x``,
@@ -15,16 +15,18 @@ those that are pending (:math:`0 < t - s < m`), and :math:`\varphi_s` for these.
 
 Proof: both means are linear in the outcomes, and the weight of row ``s`` in either is the posterior
 covariance of :math:`f(x)` and :math:`f(x_s)` over :math:`\lambda`, which is at most
-:math:`\sigma(x) \sigma(x_s) / \lambda` (Cauchy and Schwarz). Rows that are not pending are alike,
-and :math:`v_s` of a pending one lies in the range, at most :math:`b_s` from :math:`\varphi_s`.
+:math:`\sigma(x) \sigma(x_s) / \lambda` (Cauchy and Schwarz). Rows that are not pending are the same
+in both, and :math:`v_s` of a pending row lies in the range, at most :math:`b_s` from
+:math:`\varphi_s`.
 
-Nothing is random in it: fills may depend on all that was seen. The rest of the width, which is for
-:math:`\mu^v`, is that of Verma, Dai and Low 2022, Theorem 1. With :math:`\varphi_s = y_{\min}` the
-lemma is a step of its proof (appendix A.1), with :math:`b_s = B_y`.
+The argument is deterministic, so fills may depend on everything observed. The rest of the width,
+which is for :math:`\mu^v`, is that of Verma, Dai and Low 2022, Theorem 1. With
+:math:`\varphi_s = y_{\min}` the lemma is a step of its proof (appendix A.1), with
+:math:`b_s = B_y`.
 
-The fills are named in ``FILLS``. A *soft* fill needs to know how likely a pending outcome still is
-to come: ``DelaysAsStated`` has that from a distribution that is given, ``DelaysAsSeen`` estimates
-it from the delays so far (Kaplan and Meier 1958).
+The fills are named in ``FILLS``. A *soft* fill needs the probability that a pending outcome will
+still arrive: ``DelaysAsStated`` computes it from a given distribution, and ``DelaysAsSeen``
+estimates it from the delays so far (Kaplan and Meier 1958).
 """
 
 from __future__ import annotations
@@ -70,22 +72,22 @@ DelayDistribution = tuple[float, ...] | Callable[[float], float]
 
 @dataclass(frozen=True, kw_only=True)
 class Filling:
-    """What pending queries are filled in with: a part of the options of censored feedback.
+    """How pending queries are filled in: a part of the options of censored feedback.
 
     Attributes:
-        fill: What a pending query enters at. ``"minimum"``: the minimum, as published.
+        fill: The value at which a pending query enters. ``"minimum"``: the minimum, as published.
             ``"middle"``: ``minimum + outcome_bound / 2``, which halves the sum in the width.
-            ``"soft"``: ``w * mean + (1 - w) * minimum``, with the posterior mean of the outcomes
+            ``"soft"``: ``w * mean + (1 - w) * minimum``, with the posterior mean given the outcomes
             that arrived, and ``w`` the probability that the outcome is still to come in time.
-            ``"lower_bound"``: the posterior mean less one standard deviation, of the outcomes that
-            arrived. All but the first are clipped to ``[minimum, minimum + outcome_bound]``, in
-            which noisy outcomes must lie, and need both in the units of outcomes. Queries that were
-            given up, or failed, are at the minimum whatever the fill.
-        delay_distribution: How likely delays are, for ``fill="soft"``: the probabilities of delays
-            0, 1, 2, ... in rounds, or a cumulative distribution function, which may stay below 1
-            where outcomes are lost. A delay is the number of rounds (or seconds) after which an
-            outcome can be used; 0 and 1 round are the same. None: it is estimated from the delays
-            and ages of the queries so far (Kaplan and Meier 1958).
+            ``"lower_bound"``: the posterior mean minus one standard deviation, given the outcomes
+            that arrived. All but the first are clipped to ``[minimum, minimum + outcome_bound]``,
+            in which noisy outcomes must lie, and need both numbers in the units of outcomes.
+            Queries that were given up, or failed, are at the minimum with any fill.
+        delay_distribution: The distribution of delays, for ``fill="soft"``: the probabilities of
+            delays 0, 1, 2, ... in rounds, or a cumulative distribution function, which may stay
+            below 1 if outcomes can be lost. A delay is the number of rounds (or seconds) after
+            which an outcome can be used; 0 and 1 round are equivalent. With None, it is estimated
+            from the delays and ages of the queries so far (Kaplan and Meier 1958).
     """
 
     fill: str = added_field("minimum")
@@ -93,16 +95,16 @@ class Filling:
 
     @property
     def fills_in(self) -> bool:
-        """Whether pending queries enter at something else than the minimum."""
+        """Whether pending queries enter at a value other than the minimum."""
         return self.fill != "minimum"
 
     @property
     def fills_by_model(self) -> bool:
-        """Whether the posterior of what arrived says what they enter at."""
+        """Whether the posterior given the outcomes that arrived determines the fill."""
         return self.fill in ("soft", "lower_bound")
 
     def check_fill(self) -> None:
-        """Raise unless the fill goes with the other options; store the distribution as checked."""
+        """Raise unless the fill matches the other options; store the checked distribution."""
         check_one_of("fill", self.fill, FILLS)
         if self.delay_distribution is not None:
             if self.fill != "soft":
@@ -143,7 +145,7 @@ class Filling:
         num_longer: int,
         max_delay: float | None,
     ) -> tuple[float, ...]:
-        """Return how likely the outcomes of pending queries are still to come in time.
+        """Return the probabilities that the outcomes of pending queries will still arrive in time.
 
         Args:
             ages: Of the queries that are waited for.
@@ -202,7 +204,7 @@ def share_of_bound(heights: Tensor, bound: float | Tensor) -> Tensor:
 
 
 class Survival(ABC):
-    """How likely it is that an outcome takes longer than so many rounds, or seconds."""
+    """The probability that an outcome takes longer than a number of rounds or seconds."""
 
     @abstractmethod
     def beyond(self, delay: float) -> float:
@@ -230,7 +232,7 @@ class Survival(ABC):
 
 @dataclass(frozen=True)
 class DelaysAsStated(Survival):
-    """From a distribution that the user states.
+    """The survival function of a distribution given by the user.
 
     Attributes:
         distribution: The probabilities of delays 0, 1, 2, ..., or a cumulative distribution
@@ -255,12 +257,12 @@ class DelaysAsSeen(Survival):
     .. math:: S(a) = \prod_{u \le a} \left(1 - \frac{n_u}{r_u}\right)
 
     over the delays ``u`` that were seen, ``n_u`` of each, where ``r_u`` queries had a delay of at
-    least ``u`` or no outcome at the age ``u``. Nothing is known beyond the oldest query; there the
-    estimate stays what it is, so that nothing more is expected to come.
+    least ``u`` or no outcome at the age ``u``. Nothing is known beyond the oldest query; from there
+    on, the estimate is constant, so that no further outcomes are expected.
 
     Attributes:
-        delays: Different delays that were seen, ascending.
-        survival: The probability of a longer one, for each.
+        delays: The distinct delays that were seen, in ascending order.
+        survival: The probability of a longer delay, for each of them.
 
     Source: Kaplan and Meier, *Nonparametric estimation from incomplete observations*, JASA 1958.
     """
@@ -309,7 +311,7 @@ def check_delay_distribution(
 
     Raises:
         TypeError: If it is neither a sequence of numbers nor a function.
-        ValueError: If they are no probabilities, or it is no cumulative distribution function.
+        ValueError: If they are not probabilities, or it is not a cumulative distribution function.
     """
     remedy = (
         "Pass the probabilities of delays 0, 1, 2, ... as a tuple that sums to 1, a cumulative "

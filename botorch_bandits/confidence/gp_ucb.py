@@ -1,8 +1,8 @@
 """GP-UCB (Srinivas et al. 2010): widths for rewards that are drawn from the Gaussian process.
 
-There is one for finitely many arms (Theorem 1) and one for a box (Theorem 2). Conventions as in
-:mod:`botorch_bandits.confidence.width_rules`: a width multiplies the posterior STANDARD DEVIATION,
-logarithms are natural.
+There is one width for finitely many arms (Theorem 1) and one for a box (Theorem 2). Conventions as
+in :mod:`botorch_bandits.confidence.width_rules`: a width multiplies the posterior STANDARD
+DEVIATION, logarithms are natural.
 
 Source: Srinivas, Krause, Kakade and Seeger, *Gaussian process optimization in the bandit setting*,
 ICML 2010.
@@ -229,7 +229,7 @@ class CompactBoxWidth(WidthRule):
         priors = summary.active_priors
         if len(priors) > 1:
             raise ValueError(
-                f"Theorem 2 speaks of one output, and {len(priors)} are scalarised. Use "
+                f"Theorem 2 covers one output, but {len(priors)} are scalarized. Use "
                 "ImprovedUpperConfidenceBound, or an explicit width=."
             )
         units = priors[0].standard_deviation
@@ -290,7 +290,7 @@ class CompactBoxWidth(WidthRule):
 
 @dataclass(frozen=True)
 class WidthOfEachModel(WidthRule):
-    """A constant width for each model of a batch, as BoTorch takes a ``beta`` of several numbers.
+    """A constant width for each model of a batch, like a ``beta`` of several numbers in BoTorch.
 
     Attributes:
         values: The factor of the posterior standard deviation of each model, at least 0.
@@ -325,7 +325,7 @@ class WidthOfEachModel(WidthRule):
 
 
 def width_of_beta(beta: float | Tensor) -> WidthRule:
-    """Return the constant width that a ``beta`` of BoTorch stands for, its square root.
+    """Return the constant width that corresponds to a ``beta`` of BoTorch, its square root.
 
     Args:
         beta: At least 0; one number, or a vector with one a model of a batch.

@@ -39,7 +39,7 @@ def gp_ucb_cpd_width(
 
     Args:
         num_queries: ``t``, queries since the last reset; at least 1.
-        horizon: ``T``, the number of rounds in all.
+        horizon: ``T``, the total number of rounds.
         smoothness: ``a``, the ``nu`` of the Matern kernel.
         dim: ``d``.
         width_constant: ``D``.
@@ -89,13 +89,13 @@ def change_point_rate(
     .. math:: \Delta^{-(2 + 2/(2a + d))} \sum_i T_i^e \ln^3 T, \qquad
               e = \frac{2 a + 3 d (d + 1)}{4 a + 2 d (d + 1)}
 
-    The theorem does not state the constant that multiplies it, so it compares settings, and bounds
-    nothing by itself.
+    The theorem does not state the constant that multiplies it, so the rate can be used to compare
+    settings but is not itself a bound.
 
     Args:
         periods: ``T_1, ..., T_K``: the lengths of the stationary periods.
-        smallest_change: ``Delta``: the least L2 norm of the difference of two consecutive reward
-            functions.
+        smallest_change: ``Delta``: the smallest L2 norm of the difference between two consecutive
+            reward functions.
         smoothness: ``a``, the ``nu`` of the Matern kernel.
         dim: ``d``.
 

@@ -1,8 +1,8 @@
-"""What a method promises: theorem, statements, assumptions and constants, or why there is none.
+"""What a method guarantees: theorem, statements, assumptions and constants, or why it does not.
 
-A promise has up to three statements, each with reasons of its own why it may not hold: on the
-confidence bounds, on the regret and on the violation of constraints. Width rules make them,
-acquisition functions and loops add what takes them away, and users print them.
+A guarantee has up to three statements, on the confidence bounds, on the regret and on the violation
+of constraints, each with its own reasons why it may not hold. Width rules make the statements,
+acquisition functions and loops add the reasons that void them, and users print them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from botorch_bandits.markup import Markup, display, element, listed
 
 
 class FunctionAssumption(str):
-    """An assumption on the reward function, which can be made of another function as well.
+    """An assumption on the reward function, which can also be stated for another function.
 
     It is the string ``before + function + after``.
 
     Args:
         before: The text before the name of the function.
         after: The text after it.
-        function: What the function is called.
+        function: The name of the function.
 
     Example:
         >>> BOUNDED_NORM.about("each function")
@@ -74,7 +74,7 @@ FIXED_PRIOR = "kernel, noise variance and prior mean of the model were fixed bef
 DRAWN_FROM_LIST = FunctionAssumption(
     "", " is a draw from one of the Gaussian-process priors on the list"
 )
-"""Where nobody knows which of several priors it is drawn from."""
+"""Where it is unknown from which of several priors it is drawn."""
 
 DRAWN_FROM_FAMILY = FunctionAssumption(
     "", " is a draw from one of the Gaussian-process priors of the family"
@@ -191,17 +191,17 @@ class Statement:
     """One statement of a guarantee, on confidence bounds, regret or violation.
 
     Attributes:
-        wording: What it says; ``{probability}`` stands for ``1 - delta``.
-        gaps: Why it does not hold as used; empty if it does.
-        bound: A number so far for the rounds that it covers, in raw outcome units, where it can be
-            computed: loops do so for regret and violation.
-        num_rounds: How many rounds so far it covers; None where rounds are not counted.
-        num_others: How many rounds so far it does not cover.
-        bound_of_others: A number for those rounds together, where there is one.
+        wording: The text of the statement; ``{probability}`` is replaced by ``1 - delta``.
+        gaps: The reasons why it does not hold as used; empty if it does.
+        bound: The value of the bound so far for the rounds that it covers, in raw outcome units, if
+            it can be computed: loops do so for regret and violation.
+        num_rounds: The number of rounds so far that it covers; None if rounds are not counted.
+        num_others: The number of rounds so far that it does not cover.
+        bound_of_others: A bound for those rounds together, if there is one.
         delta: It fails with at most this probability.
-        reach: Of confidence bounds: at which points they hold on one event, in all rounds:
-            ``"everywhere"``, ``"arms"`` (all arms, with contexts in that of each round), or None
-            where that is not said, as where they hold at one point of each round.
+        reach: For confidence bounds, the points at which they hold on one event, in all rounds:
+            ``"everywhere"``, ``"arms"`` (all arms, with contexts in that of each round), or None if
+            this is not stated, for example if they hold at one point of each round.
     """
 
     wording: str
@@ -255,7 +255,7 @@ class Statement:
 
         Args:
             name: What it is on.
-            common: Gaps that are told elsewhere.
+            common: Gaps that are reported elsewhere.
         """
         told = [f"  {name}, {'guaranteed' if self.holds else 'not guaranteed'}: {self.text}"]
         told += [f"    not covered: {gap}" for gap in self.gaps if gap not in common]
@@ -272,22 +272,25 @@ class Statement:
 
 @dataclass(frozen=True)
 class RegretStatement(Statement):
-    """A statement on regret, and how a loop makes a number of it.
+    """A statement on regret, and how a loop computes a number from it.
 
     The regret of round ``t`` is at most ``factor * width * standard_deviation + tail / t ** 2 +
     added``.
 
     Attributes:
-        factor: How often the width enters; None where rounds have no bounds of their own.
-        tail: What is added in the first round, in raw outcome units.
-        added: What is added in every round, in raw outcome units.
-        largest: A bound on the regret of any round, whoever chose its point; None without one.
-        needs_every_round: Whether the proof needs that the method chose in every round.
+        factor: The factor on the width; None if rounds have no bounds of their own.
+        tail: The amount added in the first round, in raw outcome units.
+        added: The amount added in every round, in raw outcome units.
+        largest: A bound on the regret of any round, no matter who chose its point; None without
+            one.
+        needs_every_round: Whether the proof requires that the method chose the point in every
+            round.
         is_expected: Whether it bounds the expected regret, by the expectation of the number.
         covers_pending: Whether it covers rounds that were chosen while outcomes were pending.
-        quantity: What it bounds: the regret, its expectation or a multiple of it.
-        num_points: Of draws: on how many points each is made, where that is the same in all rounds.
-        prior_deviation: Of draws: the prior standard deviation, in raw outcome units.
+        quantity: The quantity it bounds: the regret, its expectation or a multiple of it.
+        num_points: For draws, the number of points on which each is made, if it is the same in all
+            rounds.
+        prior_deviation: For draws, the prior standard deviation, in raw outcome units.
     """
 
     factor: float | None = None
@@ -318,13 +321,13 @@ class RegretStatement(Statement):
 
 @dataclass(frozen=True)
 class Forecast:
-    """A number of a theorem that is known before the run, or on what it rests.
+    """A number from a theorem that is known before the run, or the quantities it depends on.
 
     Attributes:
         theorem: Its source.
-        wording: What the number is, up to it.
-        value: The number; None where there is none, and the wording says why.
-        rest: What is said behind it.
+        wording: The text that describes the number and precedes it.
+        value: The number; None if there is none, in which case the wording says why.
+        rest: The text that follows it.
     """
 
     theorem: str
@@ -340,20 +343,20 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What a theorem says of confidence bounds, regret and violation, and whether it holds as used.
+    """What a theorem says about confidence bounds, regret and violation, and whether it applies.
 
     Attributes:
         method: The method, in words.
-        theorem: The source, or None where no theorem exists.
-        bands: The statement on confidence bounds, if one is made.
-        regret: The statement on the cumulative regret, if one is made.
-        violation: The statement on the violation of constraints, if one is made.
-        assumptions: What the user vouches for; they cannot be checked from data.
+        theorem: The source, or None if no theorem exists.
+        bands: The statement on confidence bounds, if there is one.
+        regret: The statement on the cumulative regret, if there is one.
+        violation: The statement on the violation of constraints, if there is one.
+        assumptions: The assumptions that the user vouches for; they cannot be checked from data.
         constants: The numbers in use, by name.
-        gaps: Why no statement holds; they are among the gaps of each statement.
-        theorem_of_draws: The source for Thompson sampling whose draws are scaled by the width, if
-            that is another theorem.
-        forecasts: What is known before the run, of a loop that knows its horizon.
+        gaps: The reasons why no statement holds, which are included in the gaps of each statement.
+        theorem_of_draws: The source for Thompson sampling with draws scaled by the width, if it is
+            another theorem.
+        forecasts: The numbers known before the run, for a loop that knows its horizon.
     """
 
     method: str
@@ -460,7 +463,7 @@ class Guarantee:
         Args:
             of: The statement, such as ``"bands"``; nothing changes where it is not made.
             old: The words.
-            new: What takes their place.
+            new: The statements that replace them.
         """
         statement = self.statements.get(of)
         if statement is None:

@@ -1,17 +1,17 @@
-r"""What the theorems say of a horizon before a run: bounds on regret and violation as numbers.
+r"""What the theorems say about a horizon before a run: bounds on regret and violation as numbers.
 
-The papers state most of these bounds up to constants. The constants follow from the proofs, and are
-here. Every bound holds for the first ``T`` rounds of a run whose points are all chosen by the
-method, with every outcome at hand (but for censored feedback). Conventions as in
+The papers state most of these bounds up to constants. The constants follow from the proofs and are
+given here. Every bound holds for the first ``T`` rounds of a run in which the method chooses all
+points, with every outcome available (except for censored feedback). Conventions as in
 :mod:`botorch_bandits.confidence.width_rules`: kernels have unit variance, ``lam`` is the noise
-variance of the model, and bounds are in prior standard deviations; who has a prior standard
-deviation ``s`` divides ``rkhs_bound``, ``noise_bound`` and ``outcome_bound`` by it, ``lam`` by its
-square, and multiplies the result by ``s``.
+variance of the model, and bounds are in prior standard deviations; with a prior standard deviation
+``s``, divide ``rkhs_bound``, ``noise_bound`` and ``outcome_bound`` by ``s`` and ``lam`` by its
+square, and multiply the result by ``s``.
 
 ``information_gain`` is a function of the number of observations that bounds the maximal gain:
 :class:`~botorch_bandits.confidence.DesignGain` on arms,
-:class:`~botorch_bandits.confidence.BoxGain` on a box. A run may use the realized gain in its widths
-all the same, which is never larger.
+:class:`~botorch_bandits.confidence.BoxGain` on a box. A run may still use the realized gain in its
+widths, which is never larger.
 
 **From deviations to the gain.** As :math:`\sigma^2 \le 1`,
 :math:`\sigma^2 \le \ln(1 + \sigma^2/\lambda) / \ln(1 + 1/\lambda)`, so that
@@ -21,20 +21,19 @@ all the same, which is never larger.
           \sum_{t=1}^T \sigma_{t-1}(x_t) \le C_1 \sqrt{T \gamma_T}.
 
 **Thompson sampling.** With :math:`p = P(Z > 1) = 0.1587` for a standard normal ``Z`` (the papers
-take the lower bound :math:`1 / (4 e \sqrt\pi) = 0.052`), a draw is optimistic at the best point
-with probability ``p`` at least, given that the band holds. With probability
-:math:`1 - 1/t^2` it lies within :math:`\sqrt{2 \ln(|D_t| t^2)}` of its own standard deviations on
-all of :math:`D_t`. So, given what came before, and with
-:math:`c_t = v_t (1 + \sqrt{2 \ln(|D_t| t^2)})`,
+use the lower bound :math:`1 / (4 e \sqrt\pi) = 0.052`), a draw is optimistic at the best point with
+probability at least ``p``, given that the band holds. With probability :math:`1 - 1/t^2` it lies
+within :math:`\sqrt{2 \ln(|D_t| t^2)}` of its own standard deviations on all of :math:`D_t`. Given
+the past, and with :math:`c_t = v_t (1 + \sqrt{2 \ln(|D_t| t^2)})`,
 
 .. math:: E[r_t] \le C_t E[\sigma_{t-1}(x_t)] + \frac{2 B}{t^2}, \qquad
           C_t = c_t \Bigl(1 + \frac{2}{p - 1/t^2}\Bigr),
 
 where :math:`t^2 > 1/p`, that is from the third round on; the first two rounds have regret at most
-:math:`4 B`. (The printed proofs bound :math:`1/(p - 1/t^2)` by :math:`5/p`, also in the rounds in
-which it is negative and the step before does not hold.) What is random about the sum of
-:math:`r_t - C_t \sigma_{t-1}(x_t)` is bounded by the inequality of Azuma and Hoeffding, in steps
-whose ranges are :math:`2 B + C_t`.
+:math:`4 B`. (The printed proofs bound :math:`1/(p - 1/t^2)` by :math:`5/p`, even in the rounds in
+which it is negative and the preceding step does not hold.) The random part of the sum of
+:math:`r_t - C_t \sigma_{t-1}(x_t)` is bounded by the Azuma-Hoeffding inequality, with steps of
+range :math:`2 B + C_t`.
 
 Sources: Srinivas et al. 2010, Theorems 1 to 3; Chowdhury and Gopalan 2017, Theorems 3 and 4;
 Verma, Dai and Low 2022, Theorems 2 and 3; Shi and Eryilmaz 2022, Theorems 1 and 2.
@@ -185,8 +184,8 @@ def gp_ts_regret_bound(
         lam: The regularization; at least 1, or ``any_lambda=True``.
         num_points: How many points a draw is made on: a number, or a function of the round.
         any_lambda: Takes the scale that holds for every ``lam``.
-        discretized: Whether the points stand for a box, each within :math:`1/t^2` in value of what
-            it stands for, as Theorem 4 wants them. That adds :math:`\sum_t 1/t^2`.
+        discretized: Whether the points represent a box, each within :math:`1/t^2` in value of the
+            points it represents, as Theorem 4 requires. This adds :math:`\sum_t 1/t^2`.
 
     Raises:
         ValueError: If an argument is out of its range, or the printed scale is no bound.
@@ -356,14 +355,14 @@ def censored_ts_regret_bound(
 
 
 class PenalizedBounds(NamedTuple):
-    """What is promised of a run with long-term constraints.
+    """The bounds guaranteed for a run with long-term constraints.
 
     Attributes:
         regret: Bounds the cumulative regret against the best fixed feasible point.
         violation: Bounds the norm of the positive parts of the summed constraint values.
-        multiplier: Bounds the norm of the multipliers in all epochs; None where no bound is known.
-        realized_violation: As ``violation``, of the values as they are observed, noise included
-            (Appendix D); None where it is the same, because they are observed exactly.
+        multiplier: Bounds the norm of the multipliers in all epochs; None if no bound is known.
+        realized_violation: Like ``violation``, for the observed values, noise included (Appendix
+            D); None if it is the same because they are observed exactly.
     """
 
     regret: float
@@ -513,11 +512,11 @@ def noisy_constraints_bounds(
               R_{LS} \le L \bigl(S W (B + \sqrt{1 + \kappa^2} (w_0 - B))
               + m S \mu M^2 + 4 \mu R^2 g^2 + 2 R \kappa \sqrt{S} g\bigr).
 
-    The constraint values as they are observed sum up to at most :math:`S \kappa / \mu` (26),
-    without a noise term: Appendix D, which adds one, needs none. Where the penalized function
-    varies by ``v`` within an epoch (:mod:`botorch_bandits.confidence.varying`) and the margin is
-    one of every round, ``B`` grows by :math:`v \sqrt{(S - 1) / \lambda}`, the numerator by
-    :math:`2 v` and the regret by :math:`2 v L S`.
+    The observed constraint values sum to at most :math:`S \kappa / \mu` (26), without a noise term:
+    Appendix D, which adds one, needs none. Where the penalized function varies by ``v`` within an
+    epoch (:mod:`botorch_bandits.confidence.varying`) and the margin is one of every round, ``B``
+    grows by :math:`v \sqrt{(S - 1) / \lambda}`, the numerator by :math:`2 v` and the regret by
+    :math:`2 v L S`.
 
     Source: equations (25) to (33) of the proof. In (32) and (33) it has ``/ S`` where the sum of
     the noise of an epoch, divided by ``S``, leaves :math:`1 / \sqrt{S}`.

@@ -1,29 +1,29 @@
-r"""IGP-UCB and its kin: widths for rewards of bounded norm in the kernel's Hilbert space.
+r"""IGP-UCB and related widths, for rewards of bounded norm in the kernel's Hilbert space.
 
-Here are the printed width of IGP-UCB and GP-TS, its form for every regularization, AMM, and Theorem
-3 of GP-UCB. Conventions as in :mod:`botorch_bandits.confidence.width_rules`: a width multiplies the
-posterior STANDARD DEVIATION, logarithms are natural, kernels have unit variance. ``rkhs_bound``
-bounds the NORM (never its square) of the reward in that kernel, in the units of the reward, and
-``noise_bound`` is ``R`` of R-sub-Gaussian noise in the same units. Who has a prior standard
-deviation ``s`` divides both by ``s`` first (the width rules do).
+This module contains the printed width of IGP-UCB and GP-TS, its form for every regularization, AMM,
+and Theorem 3 of GP-UCB. Conventions as in :mod:`botorch_bandits.confidence.width_rules`: a width
+multiplies the posterior STANDARD DEVIATION, logarithms are natural, kernels have unit variance.
+``rkhs_bound`` bounds the NORM (never its square) of the reward in that kernel, in the units of the
+reward, and ``noise_bound`` is ``R`` of R-sub-Gaussian noise in the same units. With a prior
+standard deviation ``s``, both must be divided by ``s`` first (the width rules do this).
 
 **Noise that differs from row to row** (``train_Yvar``). Let the noise of row ``i`` be sub-Gaussian
-given the past, with a bound ``R_i`` that is known before its outcome; it may depend on the input
+given the past, with a bound ``R_i`` that is known before its outcome and may depend on the input
 and on the past. Divide each row by its bound: with ``D = diag(1/R_i)`` the outcomes become ``D y``
 and the kernel matrix ``D K D``. The function and its norm stay the same, and the noise of every
-divided row is 1-sub-Gaussian given the past. The proofs ask of the features of a row only that they
-are known before its outcome, and those of a divided row, ``phi(x_i)/R_i``, are. So every theorem
-here for ``R = 1`` holds for these rows. The posterior with ``lam = 1`` on the divided rows is the
-one with the noise variances ``v_i = R_i^2`` on the rows as they are: for a model that has these (in
-prior units) it is its own posterior, the noise term of each width has the factor 1, and the
-information gain is
+divided row is 1-sub-Gaussian given the past. The proofs only require that the features of a row are
+known before its outcome, which is true for those of a divided row, ``phi(x_i)/R_i``. Every theorem
+here for ``R = 1`` therefore holds for these rows. The posterior with ``lam = 1`` on the divided
+rows is the one with the noise variances ``v_i = R_i^2`` on the original rows: for a model with
+these noise variances (in prior units), it is the model's own posterior, the noise term of each
+width has the factor 1, and the information gain is
 
 .. math:: \tfrac12 \ln\det(I + V^{-1/2} K V^{-1/2}), \qquad V = \mathrm{diag}(v_i).
 
 This is ``noise_bound="model"``. With one number ``R`` for all rows and a model of any noise
-variances ``v_i``, divide by ``sqrt(v_i)`` instead. The noise has the bound ``max_i R / sqrt(v_i)``
-then, by which the noise term is multiplied. The proofs need that number fixed before the data; it
-is where no later row has a smaller variance than the first one.
+variances ``v_i``, divide by ``sqrt(v_i)`` instead. The noise then has the bound
+``max_i R / sqrt(v_i)``, which multiplies the noise term. The proofs require this number to be fixed
+before the data, which is the case if no later row has a smaller variance than the first one.
 
 Sources: Srinivas, Krause, Kakade and Seeger, *Gaussian process optimization in the bandit
 setting*, ICML 2010; Chowdhury and Gopalan, *On kernelized multi-armed bandits*, ICML 2017; Flynn
@@ -96,10 +96,9 @@ def igp_ucb_width(
 
     Source: Chowdhury and Gopalan 2017, Theorem 2 (there ``beta_t = w_t``). Assumes
     ``||f||_k <= B`` and R-sub-Gaussian noise. The proof uses the gain only through
-    ``ln det(I + K / lam)``, so the realized information gain may stand for
-    :math:`\gamma_{t-1}`; with it the width holds for every ``lam >= 1``. For ``lam < 1`` it is
-    NOT a bound: use :func:`any_lambda_width`. The scale ``v_t`` of GP-TS (Theorem 4) is this
-    width at ``delta / 2``.
+    ``ln det(I + K / lam)``, so the realized information gain may replace :math:`\gamma_{t-1}`; with
+    it the width holds for every ``lam >= 1``. For ``lam < 1`` it is NOT a bound: use
+    :func:`any_lambda_width`. The scale ``v_t`` of GP-TS (Theorem 4) is this width at ``delta / 2``.
 
     Args:
         rkhs_bound: ``B``, at least 0. Scalar or tensor.
@@ -253,7 +252,7 @@ ROWS_HAVE_LARGE_LAM = "no row ever has a noise variance below the prior variance
 
 
 DEFAULT_RKHS_BOUND = 1.0
-"""The bound on the norm where nobody gave one, in prior standard deviations."""
+"""The default bound on the norm, in prior standard deviations."""
 
 
 def complete_bounds(
@@ -261,7 +260,7 @@ def complete_bounds(
 ) -> tuple[Bound, NoiseBound, tuple[str, ...]]:
     """Return both bounds, the defaults in place of those that were not given, and which these are.
 
-    The default of the norm is in prior standard deviations whatever ``units`` says of the noise;
+    The default of the norm is in prior standard deviations regardless of ``units`` for the noise;
     that of the noise is :data:`MODEL_NOISE`. One bound alone in the units of the outcomes is taken
     for a mistake: it would stand beside a number of another unit.
 
@@ -295,11 +294,11 @@ STANDS_FOR = {
     "noise_bound": "the standard deviation of the model's noise",
     "outcome_bound": "a width without its terms",
 }
-"""What is in the place of bounds that were not given, in words."""
+"""Descriptions of the defaults that replace bounds that were not given."""
 
 
 def gaps_of_defaults(not_given: tuple[str, ...]) -> list[str]:
-    """Say of each bound that was not given what stands in its place.
+    """Report the default that replaces each bound that was not given.
 
     Args:
         not_given: Names of bounds.
@@ -484,21 +483,21 @@ class KernelizedWidth(WidthRule):
         rkhs_bound: ``B``, a bound on the norm of each output in its unit-variance kernel, in raw
             outcome units. One number for all outputs or one an output; a float64 tensor has one
             number a replicate.
-        noise_bound: ``R`` of R-sub-Gaussian noise, in raw outcome units. Likewise. ``"model"`` in
-            place of a number: the noise of each row is bounded by the square root of its noise
+        noise_bound: ``R`` of R-sub-Gaussian noise, in raw outcome units. Likewise. With ``"model"``
+            instead of a number, the noise of each row is bounded by the square root of its noise
             variance in the model.
         delta: The bound fails with at most this probability.
         any_lambda: Use the form that holds for every regularization, not the printed one (which
             needs ``lam >= 1``).
-        explicit_gain: The information gain to use in place of the realized one: a number, or a
-            bound on the maximal gain of so many observations. With a model whose prior cannot be
-            read, the bounds are taken in units of its prior standard deviation.
+        explicit_gain: The information gain to use instead of the realized one: a number, or a bound
+            on the maximal gain as a function of the number of observations. For a model whose prior
+            cannot be read, the bounds are interpreted in units of its prior standard deviation.
         units: ``"outcome"``: the bounds are in raw outcome units. ``"prior"``: they are multiples
             of the prior standard deviation, for models that learn the scale of the outcomes.
-        not_given: Of ``"rkhs_bound"`` and ``"noise_bound"`` what nobody knows. ``rkhs_bound`` is
-            then a multiple of the prior standard deviation whatever ``units`` says, and
-            ``noise_bound="model"`` the modeled noise's standard deviation, as ``R`` of the printed
-            width. They void every statement.
+        not_given: Those of ``"rkhs_bound"`` and ``"noise_bound"`` that the user did not give.
+            ``rkhs_bound`` is then a multiple of the prior standard deviation regardless of
+            ``units``, and ``noise_bound="model"`` is the standard deviation of the modeled noise,
+            used as ``R`` of the printed width. Missing bounds void every statement.
     """
 
     rkhs_bound: Bound
@@ -800,7 +799,7 @@ class AMMWidth(WidthRule):
             Likewise.
         delta: The bound fails with at most this probability.
         units: ``"outcome"`` or ``"prior"``. Likewise.
-        not_given: What nobody knows. Likewise.
+        not_given: The bounds that the user did not give. Likewise.
     """
 
     rkhs_bound: Bound

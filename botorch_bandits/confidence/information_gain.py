@@ -1,16 +1,18 @@
-r"""Information gain: what was realized, and bounds on the most that any inputs could realize.
+r"""The realized information gain, and bounds on the largest gain that any inputs could realize.
 
 .. math:: I(X) = \tfrac12 \ln\det(I + K / \lambda)
            = \tfrac12 \sum_s \ln(1 + \sigma_{s-1}^2(x_s) / \lambda)
 
-in nats, with the same regularization ``lam`` as the posterior. The realized gain of the inputs in
-the posterior may stand for the maximal one in the widths of Chowdhury and Gopalan 2017 (Theorem 2):
-it is never larger, and free from a Cholesky factor. Other widths need an upper bound on
+in nats, with the same regularization ``lam`` as the posterior. In the widths of Chowdhury and
+Gopalan 2017 (Theorem 2), the realized gain of the inputs in the posterior may replace the maximal
+one: it is never larger, and a Cholesky factor provides it at no cost. Other widths need an upper
+bound on
 
 .. math:: \gamma_T = \max_{|A| = T} \tfrac12 \ln\det(I + K_A / \lambda)
 
-over MULTISETS ``A`` of points: an arm may be observed many times. The exact value is NP-hard. Every
-bound is an object that is called with the number of observations; it keeps what it computed.
+over MULTISETS ``A`` of points: an arm may be observed many times. The exact value is NP-hard to
+compute. Every bound is an object that is called with the number of observations; it caches its
+results.
 
 Sources: Srinivas et al. 2010, section 5 and Lemma 7.6; Vakili, Khezeli and Picheny, *On
 information gain and regret bounds in Gaussian process bandits*, AISTATS 2021.
@@ -90,13 +92,13 @@ GREEDY_FACTOR = 1.0 / (1.0 - math.exp(-1.0))
 
 @dataclass(frozen=True, eq=False)
 class GainDomain:
-    """What a bound on the gain was made for.
+    """The domain for which a bound on the gain was made.
 
     Attributes:
-        num_points: How many points it is for; None for a box.
-        lam: The noise variance over the prior variance; None where the points' prior variances
-            differ, so that it cannot be compared with a model's.
-        points: ``num_points x d``, the points themselves; None if they were not told.
+        num_points: The number of points; None for a box.
+        lam: The noise variance over the prior variance; None if the prior variances of the points
+            differ, so that it cannot be compared with that of a model.
+        points: ``num_points x d``, the points themselves; None if they were not given.
         bounds: ``2 x d``, the box; None for points.
     """
 
@@ -125,8 +127,9 @@ class GainDomain:
 class GainBound(ABC):
     """A bound on the maximal information gain as a function of the number of observations.
 
-    Those of this package are made from the kernel matrix of finitely many points, and are bounds
-    for these points only. One of your own is taken to be for the domain on which it is used.
+    The bounds of this package are computed from the kernel matrix of finitely many points and hold
+    for these points only. A bound of your own is assumed to be valid for the domain on which it is
+    used.
     """
 
     __slots__ = ("_domain",)  # not among the attributes by which journals compare settings
@@ -245,8 +248,8 @@ class GainBoundOfPoints(GainBound):
 
     Raises:
         TypeError: If a tensor is not float64.
-        ValueError: If the matrix is not symmetric, ``lam`` is not positive, or there are not as
-            many points as rows.
+        ValueError: If the matrix is not symmetric, ``lam`` is not positive, or the number of points
+            differs from the number of rows.
     """
 
     __slots__ = ()
@@ -293,7 +296,7 @@ class GainBoundOfPoints(GainBound):
 class GreedyGain(GainBoundOfPoints):
     r"""Upper bound from greedy selection: ``I(greedy) / (1 - 1/e)``.
 
-    The greedy rule observes the arm of largest posterior variance; no outcomes are needed.
+    The greedy rule observes the arm with the largest posterior variance; no outcomes are needed.
     ``I(greedy) <= gamma_T <= I(greedy) / (1 - 1/e)``: the greedy gain itself is a LOWER bound.
 
     Source: Srinivas et al. 2010, sections 2 and 5.1 (after Nemhauser, Wolsey and Fisher 1978).
@@ -336,7 +339,7 @@ class GreedyGain(GainBoundOfPoints):
 
 
 class WaterFillingGain(GainBoundOfPoints):
-    r"""Upper bound from the spectrum, observations spread like water over eigenvalues.
+    r"""Upper bound from the spectrum, with observations spread over eigenvalues by water-filling.
 
     .. math:: \max_{\sum m_i = T,\; m_i \ge 0} \tfrac12 \sum_i \ln(1 + m_i l_i / \lambda)
 
@@ -411,16 +414,17 @@ class TruncatedSpectralGain(GainBoundOfPoints):
               + \frac{(T - r) \, B(T_*)}{\lambda} \right),
               \qquad n = \sum_i l_i, \quad B(T_*) = \sum_{i > T_*} l_i
 
-    Source: Srinivas et al. 2010, Theorem 4 with the constants of Lemma 7.8. As printed the lemma
-    has ``log(r n_T / sigma^2)``, which can be below what it bounds; ``1 +`` is meant. The bound
-    says how the gain grows where few eigenvalues have most of the sum. It is never tighter than
+    Source: Srinivas et al. 2010, Theorem 4 with the constants of Lemma 7.8. As printed, the lemma
+        has ``log(r n_T / sigma^2)``, which can be smaller than the quantity it bounds; ``1 +`` is
+        meant. The bound shows how the gain grows if a few eigenvalues account for most of the sum.
+        It is never tighter than
     :class:`SpectralGain`, which needs no ``T_*``.
 
     Args:
         kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
         lam: The regularization (noise variance), in the same units.
         points: ``num_arms x d``, the arms; see :class:`GainBoundOfPoints`.
-        num_leading: ``T_*``, at least 1; None takes the one with the least bound.
+        num_leading: ``T_*``, at least 1; with None, the value with the smallest bound is used.
     """
 
     def __init__(
@@ -467,13 +471,13 @@ class RateGain(GainBound):
     ``"matern-tight"``  :math:`T^{d/(2\nu+d)} (\ln T)^{2\nu/(2\nu+d)}` (Vakili et al. 2021)
     ==================  =====================================================================
 
-    A rate is 0 at ``T = 1`` too.
+    A rate is also 0 at ``T = 1``.
 
     Args:
         kernel: One of the names above.
         dim: ``d``.
         nu: The smoothness of the Matern kernel.
-        constant: The factor; the papers do not give it.
+        constant: The factor, which the papers do not give.
     """
 
     is_upper_bound = False

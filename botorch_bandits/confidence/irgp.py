@@ -62,7 +62,7 @@ class RandomizedWidth(WidthRule):
 
     Attributes:
         num_arms: ``|D|``, at least 2.
-        seed: Seeds the draw of each round.
+        seed: The seed of the draw in each round.
     """
 
     num_arms: int

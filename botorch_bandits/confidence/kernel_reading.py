@@ -1,8 +1,8 @@
-"""What a model's kernel sees, and which rows have which noise, beside the ordinary cases.
+"""What a model's kernel sees, and the noise of each row, beyond the ordinary cases.
 
-:func:`~botorch_bandits.confidence.width_rules.read_prior` reads models whose class is a user's own,
-models with several tasks and models with outliers by what is here. It needs BoTorch's conventions:
-in evaluation mode a model holds its inputs as they were transformed.
+:func:`~botorch_bandits.confidence.width_rules.read_prior` uses this module to read models of
+user-defined classes, models with several tasks and models with outliers. It relies on BoTorch's
+conventions: in evaluation mode, a model holds its transformed inputs.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def check_forward(model: ExactGP, inputs: Tensor) -> None:
     It is looked at because kernel and mean are read.
 
     Args:
-        model: Its mode stays as it is.
+        model: The model, whose mode is not changed.
         inputs: ``batch_shape x n x d``, as its kernel sees them.
 
     Raises:
@@ -114,7 +114,7 @@ def outlier_variances(
         if not bool(rho.any()) and level.shape[-1] == 1:
             return None
         if level.shape[-1] not in (1, num_rows):
-            raise UnreadablePriorError("the noise of rows that were added is not known")
+            raise UnreadablePriorError("the noise of rows that were added is unknown")
         if noise.convex_parameterization:
             rows = inputs[..., : rho.shape[-1], :]
             of_rows = level if level.shape[-1] == 1 else level[..., : rho.shape[-1]]
@@ -147,7 +147,7 @@ def check_tasks(model: MultiTaskGP) -> None:
     kernels: list[Kernel] = list(getattr(model.covar_module, "kernels", ()))
     if len(kernels) != 2 or not kernels[0].is_stationary:
         raise UnreadablePriorError(
-            f"the kernel of {name} is no product of a stationary one and one of the tasks"
+            f"the kernel of {name} is not a product of a stationary kernel and a task kernel"
         )
 
 
@@ -155,7 +155,7 @@ def insert_task(model: MultiTaskGP, X: Tensor) -> Tensor:
     """Return points with the column of the output task.
 
     Args:
-        model: Of several tasks, one of which is its output.
+        model: A model of several tasks, one of which is its output.
         X: ``... x d`` points without the column, or with it.
     """
     if X.shape[-1] > model.num_non_task_features:

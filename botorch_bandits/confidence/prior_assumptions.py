@@ -1,7 +1,7 @@
-"""What guarantees say of a model's prior: what they assume, and what voids them.
+"""What guarantees say about a model's prior: what they assume, and what voids them.
 
 A theorem needs kernel, noise and units fixed before the data, and a bound on the norm of the reward
-less the prior mean. :class:`~.width_rules.PriorSummary` reads what of it a model shows.
+minus the prior mean. :class:`~.width_rules.PriorSummary` reads those facts that a model shows.
 """
 
 from __future__ import annotations

@@ -9,14 +9,14 @@ For a factor :math:`C > 1` and :math:`n = 1 + \lfloor (C^2 - 1) \lambda / s^2 \r
 least :math:`s^2 / C^2` before the last play.
 
 **Regret.** On the event on which a width ``w`` is a bound when ``x`` is chosen, each play has
-regret at most :math:`2 w s \le 2 C w \sigma_{i-1}(x)`. So the sum over all rounds is at most
-``C`` times what it would be with a choice in each round: the BOUND on regret grows by ``C`` at
-most, not the regret.
+regret at most :math:`2 w s \le 2 C w \sigma_{i-1}(x)`. The sum over all rounds is therefore at most
+``C`` times what it would be with a choice in each round: the BOUND on regret, not the regret, grows
+by at most the factor ``C``.
 
 **Choices.** The ``n`` plays of a choice have the information gain
-:math:`\tfrac12 \ln(1 + n s^2 / \lambda) > \ln C`, for :math:`n > (C^2 - 1) \lambda / s^2`. So there
-are at most :math:`1 + \gamma / \ln C` choices in rounds of realized gain :math:`\gamma`, one more
-for each choice whose plays were cut short.
+:math:`\tfrac12 \ln(1 + n s^2 / \lambda) > \ln C`, for :math:`n > (C^2 - 1) \lambda / s^2`. There
+are therefore at most :math:`1 + \gamma / \ln C` choices in rounds of realized gain :math:`\gamma`,
+plus one for each choice whose plays were cut short.
 
 **A list of priors.** With the least :math:`\lambda_\theta / s_\theta^2` of the survivors in place
 of :math:`\lambda / s^2`, the variance under each survivor is at least :math:`s_\theta^2 / C^2`
@@ -26,8 +26,9 @@ ratio, so that there are at most :math:`1 + \sum_\theta \gamma_\theta / \ln C` c
 
 **A box.** Where a discretization adds :math:`1/t^2` to the regret of the choice of round ``t``
 (Theorem 2 of Srinivas et al. 2010), each play has this. With prior variance 1 and
-:math:`\lambda \le 1`, :math:`s^2 \ge \lambda / (\lambda + t - 1)`, so that the last play is in
-round :math:`(C^2 + 1) t` at most, and all together add :math:`(C^2 + 1)^2 \pi^2 / 6` at most.
+:math:`\lambda \le 1`, :math:`s^2 \ge \lambda / (\lambda + t - 1)`, so that the last play is at the
+latest in round :math:`(C^2 + 1) t`, and all plays together add at most
+:math:`(C^2 + 1)^2 \pi^2 / 6`.
 
 Source: after Calandriello, Carratino, Lazaric, Valko and Rosasco 2022, *Scaling Gaussian process
 optimization by evaluating a few unique candidates multiple times*; the constants are derived here.

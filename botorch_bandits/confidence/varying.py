@@ -9,31 +9,31 @@ norm. The outcomes are those of ``f`` with noise and an error :math:`e_s`, :math
           \qquad |a^\top e| \le \lVert a \rVert \, v \sqrt{n}
           \le v \sqrt{n / \lambda} \; \sigma(x),
 
-so that a width for ``f`` as observed without errors becomes one with them by adding
-:math:`v \sqrt{n / \lambda}`, for every ``lam`` and whoever chooses the errors. The regret of a
-round, against the best point of that round or any other, is at most twice the new width times the
-standard deviation plus :math:`2 v`. Models that begin anew, as with ``surrogate="fresh"``, have few
-rows ``n``, and ``v`` need only bound what varies within an epoch.
+so that adding :math:`v \sqrt{n / \lambda}` to a width for ``f`` observed without errors gives a
+width with errors, for every ``lam`` and any choice of the errors. The regret of a round, against
+the best point of that round or any other, is at most twice the new width times the standard
+deviation plus :math:`2 v`. Models that restart, as with ``surrogate="fresh"``, have few rows ``n``,
+and ``v`` only needs to bound the variation within an epoch.
 
 **Realized rewards and constraints** (Shi and Eryilmaz 2022, Appendices B and D). Where
-:math:`f^t = f + \varepsilon^t` and :math:`g^t = g + \varepsilon'^t`, regret can be counted in what
-was realized,
+:math:`f^t = f + \varepsilon^t` and :math:`g^t = g + \varepsilon'^t`, regret can be measured in
+realized values,
 
 .. math:: R'_T = \max_{x : g(x) \le 0} \sum_t f^t(x) - \sum_t f^t(x_t), \qquad
           V'_T = \lVert [\textstyle\sum_t g^t(x_t)]^+ \rVert .
 
 * If the noise of a round is the same at all points, :math:`R'_T = R_T`: the best point is the same,
-  and the noise cancels. Appendix B needs no inequality then.
+  and the noise cancels. Appendix B then needs no inequality.
 * If it is independent from point to point, the best point in hindsight depends on it. Over ``N``
   points the largest sum of noise is at most :math:`R \sqrt{2 T \ln(2 N / \delta)}`, and that of the
   points that were played, a martingale, at least :math:`-R \sqrt{2 T \ln(2 / \delta)}`, so that
   :math:`R'_T` exceeds :math:`R_T` by at most their difference. Appendix B applies Hoeffding's
   inequality at a fixed point, which neither the best point in hindsight nor the points that were
   chosen by earlier noise are; on a continuum the supremum need not be finite.
-* :math:`V'_T` is a sum of observed values, so that a run knows it. The proof of Theorem 2 bounds it
+* :math:`V'_T` is a sum of observed values, so a run knows it. The proof of Theorem 2 bounds it
   before the run by :math:`S \lVert \kappa^{L+1} \rVert / \mu`, which is LESS than the bound for the
-  expected values by the whole noise term of (27). Appendix D adds another by Hoeffding's inequality
-  in its place.
+  expected values by the whole noise term of (27). Appendix D instead adds another term by
+  Hoeffding's inequality.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def realized_regret_bound(
 
 @dataclass(frozen=True)
 class VaryingWidth(WidthRule):
-    """The width of IGP-UCB for a function from which that of each round differs.
+    """The width of IGP-UCB when the function of each round differs from a fixed one.
 
     Attributes:
         rule: The width for one function.

@@ -1,9 +1,9 @@
-"""Width rules, and what they need to know of a model: from a model and a round to a width.
+"""Width rules, which map a model and a round to a width, and what they read from a model.
 
-:class:`WidthRule` is the base class of all methods' rules. What a theorem's constants are for a
-user's model is read by :class:`PriorSummary`, in raw outcome units: it looks into exact
-Gaussian-process models (BoTorch's ``SingleTaskGP`` family, ``ModelListGP`` of them, ensembles and
-batches) for kernel, inputs, noise and units without changing them.
+:class:`WidthRule` is the base class of all methods' rules. :class:`PriorSummary` reads the
+constants of a theorem for a user's model, in raw outcome units: it inspects exact Gaussian-process
+models (BoTorch's ``SingleTaskGP`` family, ``ModelListGP`` of them, ensembles and batches) for
+kernel, inputs, noise and units without changing them.
 
 Every width function returns ``w``, the factor of the posterior STANDARD DEVIATION: the bound is
 ``mean + w * standard_deviation``. BoTorch's ``UpperConfidenceBound(beta)`` multiplies by
@@ -14,10 +14,10 @@ The theorems speak of a kernel with ``k(x, x) <= 1``, prior mean 0 and the regul
 process are in :mod:`botorch_bandits.confidence.gp_ucb`, those for rewards of bounded norm
 in :mod:`botorch_bandits.confidence.igp_ucb`.
 
-A rule holds a method's ingredients (bounds, delta), looks at a model's prior where it needs to,
-and takes care of units: what a theorem says about a unit-variance kernel is divided by the
-prior standard deviation of the user's model, so that the width multiplies the posterior standard
-deviation that the model reports.
+A rule holds a method's ingredients (bounds, delta), reads a model's prior when needed, and handles
+units: the constants of a theorem for a unit-variance kernel are divided by the prior standard
+deviation of the user's model, so that the width multiplies the posterior standard deviation that
+the model reports.
 
 For a scalarization ``sum_j a_j f_j`` of ``m`` independent outputs, each active output gets
 ``delta / m`` and the widths combine to ``sqrt(sum_j w_j ** 2)``. By the Cauchy-Schwarz inequality
@@ -98,22 +98,24 @@ class OutputPrior:
     Attributes:
         kernel_matrix: Computes the ``batch_shape x n x n`` kernel matrix of the model's inputs,
             in the model's own (transformed) outcome units.
-        noise_variance: Modeled noise variance in the same units; the smallest where it differs from
-            row to row.
-        prior_variance: Prior variance in the same units: of the whole kernel where it is
-            stationary, otherwise the outer ``ScaleKernel``'s output scale (1 without one).
+        noise_variance: Modeled noise variance in the same units; the smallest one if it differs
+            between rows.
+        prior_variance: Prior variance in the same units: of the whole kernel if it is stationary,
+            otherwise the outer ``ScaleKernel``'s output scale (1 without one).
         outcome_scale: Raw outcome units in one transformed outcome unit.
-        learned: What was, or could have been, learned from the same data, in words.
-        running_information_gain: Gives the realized information gain if the model has it already.
-        prior_mean: The constant prior mean, in the same units, the one farthest from 0 of a batch;
-            None if it is not one constant.
+        learned: A description of what was, or could have been, learned from the same data.
+        running_information_gain: A function that returns the realized information gain if the model
+            already has it.
+        prior_mean: The constant prior mean in the same units (for a batch, the one farthest from
+            0); None if it is not constant.
         is_stationary: Whether the prior variance is the same at all points.
         is_given: Whether the model was built from a given prior, as ``BanditGP`` is, so that no
             parameter can have been fitted before it was frozen.
-        row_noise: ``batch_shape x n`` noise variances of the rows, in the same units; None where
-            there is one level (``noise_variance``).
-        has_tasks: Whether rows are of several tasks, whose functions together have the norm. The
-            output is one of them, and the prior variance is that of its function.
+        row_noise: ``batch_shape x n`` noise variances of the rows, in the same units; None if there
+            is one level (``noise_variance``).
+        has_tasks: Whether rows belong to several tasks, in which case the norm is that of all their
+            functions together. The output is one of them, and the prior variance is that of its
+            function.
     """
 
     kernel_matrix: Callable[[], Tensor]
@@ -432,7 +434,7 @@ def check_assume(assume: str | Iterable[str]) -> tuple[str, ...]:
 
     Raises:
         TypeError: If it is no text, nor several.
-        ValueError: If an entry is none of them.
+        ValueError: If an entry is not one of them.
     """
     entries = (assume,) if isinstance(assume, str) else assume
     if not isinstance(entries, Iterable):
@@ -444,12 +446,12 @@ def check_assume(assume: str | Iterable[str]) -> tuple[str, ...]:
 
 
 class PriorSummary:
-    """Reads a model's prior at most once.
+    """A summary of a model's prior, which is read at most once.
 
     Args:
         model: Any BoTorch model; it is not changed.
-        posterior_transform: What makes several outputs one, if anything.
-        assume: What a user vouches for; see :data:`ASSUMABLE`.
+        posterior_transform: The transform that combines several outputs into one, if any.
+        assume: The assumptions that a user vouches for; see :data:`ASSUMABLE`.
 
     Raises:
         ValueError: If ``assume`` has an unknown entry.
@@ -544,7 +546,7 @@ def _count_rows(model: Model) -> int:
 
 
 class RunningPosterior(Protocol):
-    """A posterior that takes in outcomes and keeps its information gain."""
+    """A posterior that is updated with outcomes and tracks its information gain."""
 
     @property
     def information_gain(self) -> Tensor:
@@ -553,7 +555,7 @@ class RunningPosterior(Protocol):
 
 @dataclass(frozen=True)
 class RunningOutputPrior(OutputPrior):
-    """The prior of the one output; its information gain is that of the present round."""
+    """The prior of the single output; its information gain is that of the current round."""
 
     posterior: RunningPosterior = field(kw_only=True)
 
@@ -564,12 +566,12 @@ class RunningOutputPrior(OutputPrior):
 
 
 class RunningPriorSummary(PriorSummary, ABC):
-    """Reads a posterior that takes in outcomes, so that width rules work on it as on any model.
+    """A view of a running posterior that lets width rules work on it as on any model.
 
     Args:
-        posterior: Its information gain is read anew whenever it is asked for.
+        posterior: The posterior, whose information gain is read again at each access.
         noise_variance: The regularization, a scalar or ``batch_shape``.
-        prior_variance: The prior variance that bounds are measured in.
+        prior_variance: The prior variance, the unit of bounds.
     """
 
     def __init__(
@@ -629,7 +631,7 @@ def constant_width(width: float) -> Tensor:
     """Return a fixed width as a scalar float64 tensor; no theorem covers it.
 
     Args:
-        width: The factor of the standard deviation, at least 0.
+        width: The factor on the standard deviation, at least 0.
     """
     return torch.tensor(check_nonnegative("width", width), dtype=DTYPE)
 
@@ -708,19 +710,19 @@ class WidthRule(ABC):
 
 
 DEFAULT_WIDTH = 2.0
-"""A constant width of GP-UCB where nobody gave the ingredients of one."""
+"""The constant width of GP-UCB if the user gave no ingredients of a width."""
 
 PLAIN_WIDTH = 1.0
-"""Likewise of Thompson sampling: the draw is one of the posterior as it is."""
+"""Likewise for Thompson sampling: the draw is from the unscaled posterior."""
 
 
 @dataclass(frozen=True)
 class ConstantWidth(WidthRule):
-    """A fixed width, as practitioners use it.
+    """A fixed width, as used by practitioners.
 
     Attributes:
         value: The factor of the posterior standard deviation, at least 0.
-        is_default: Whether nobody gave it.
+        is_default: Whether it is the default because the user gave none.
     """
 
     value: float
@@ -751,7 +753,7 @@ class ConstantWidth(WidthRule):
 
 
 def no_ingredient(width: float) -> str:
-    """Say that nobody gave the ingredients of a width.
+    """Report that the user gave no ingredients of a width.
 
     Args:
         width: The constant in its place.

@@ -1,7 +1,7 @@
 """Models: the bandit's Gaussian process, its recipe, and conditioning of any BoTorch model.
 
-:class:`BanditGP` and :class:`FittedSingleTaskGP` are what users choose between. The closed forms
-on boxes and on arms, which make a round fast, are BoTorch models' numbers computed another way.
+Users choose between :class:`BanditGP` and :class:`FittedSingleTaskGP`. The closed forms on boxes
+and on arms, which make a round fast, compute the same numbers as the BoTorch models in another way.
 """
 
 from botorch_bandits.models.arms import ArmsPosterior

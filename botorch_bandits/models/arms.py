@@ -1,29 +1,29 @@
-r"""The exact posterior on a finite set of arms, at a cost a round that does not grow with time.
+r"""The exact posterior on a finite set of arms, at a cost that does not grow with the rounds.
 
-A loop on arms and batches of replicates choose by it. It keeps of each arm the count, the sum and
-the sum of squares of its outcomes: several observations of one arm are one observation of their
-mean with noise variance ``lam / n_i``. An outcome of weight ``w``, whose noise has the variance
-``lam / w``, counts ``w`` times; ``w`` need not be a whole number.
+Loops on arms and batches of replicates use it. For each arm, it keeps the count, the sum and the
+sum of squares of the outcomes: several observations of one arm are equivalent to one observation of
+their mean with noise variance ``lam / n_i``. An outcome of weight ``w``, whose noise has the
+variance ``lam / w``, counts ``w`` times; ``w`` need not be an integer.
 
 **The posterior.** Its covariance is
 
 .. math:: S = S_0 - R^\top R
 
-with rows ``R`` that grow by one an observation (``r = S_i / sqrt(v_i + lam)``, with ``S_i`` the
+with rows ``R``, one more for each observation (``r = S_i / sqrt(v_i + lam)``, with ``S_i`` the
 column of the arm that was played and ``v_i`` its variance), and
 
 .. math:: \mu \leftarrow \mu + \frac{y - \mu_i}{\sqrt{v_i + \lambda}} r, \qquad
           v \leftarrow v - r^2 .
 
-**When the buffer of rows is full**, one of two things happens. Where few distinct arms ``P`` were
+**When the buffer of rows is full**, one of two things happens. If few distinct arms ``P`` were
 played, ``R`` becomes :math:`L^{-1} K_P` with ``L`` the Cholesky factor of
 :math:`K_{PP} + \mathrm{diag}(\lambda / n)`, and ``S_0`` stays the prior: no matrix of all arms is
-ever needed. Otherwise the rows are folded into a dense ``S_0``. Every few thousand rounds the
-statistics are factorized afresh, so rounding errors do not build up, and a posterior that is
-rebuilt from a long record need not replay all of it.
+ever needed. Otherwise the rows are folded into a dense ``S_0``. Every few thousand rounds, the
+statistics are factorized from scratch, so that rounding errors do not accumulate and a posterior
+that is rebuilt from a long record need not replay all of it.
 
-**Memory.** Up to 4096 arms the prior covariance matrix is kept; beyond, the columns of the arms
-that were asked for are; see :class:`~botorch_bandits.models.ArmsPrior`.
+**Memory.** Up to 4096 arms, the prior covariance matrix is kept; beyond that, only the columns of
+the arms that were requested are kept; see :class:`~botorch_bandits.models.ArmsPrior`.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ class ArmsFactor:
         lam: ``B x 1``; the regularization of each replicate.
 
     Attributes:
-        num_arms: How many arms there are.
-        is_in_numpy: Whether there is one stream, on the CPU: it computes in numpy on the same
-            memory.
+        num_arms: The number of arms.
+        is_in_numpy: Whether there is a single stream on the CPU, which is computed in NumPy on the
+            same memory.
     """
 
     def __init__(self, prior: ArmsPrior, lam: Tensor) -> None:
@@ -417,7 +417,7 @@ def ones_for_none(counts: Tensor) -> Tensor:
 class ArmsPosterior(ArmsFactor):
     """Posterior mean and covariance of all arms, with a running information gain.
 
-    A leading batch dimension holds independent replicates that share prior and regularization.
+    A leading batch dimension contains independent replicates that share prior and regularization.
 
     Args:
         prior: The prior covariance of the arms, or a ``num_arms x num_arms`` matrix of it, float64.
@@ -427,10 +427,10 @@ class ArmsPosterior(ArmsFactor):
 
     Attributes:
         prior: The prior.
-        lam: The regularization as it was given.
+        lam: The regularization as given.
         batch_shape: The shape of the replicates.
         counts_before: ``B x num_arms``; how often each arm had been observed after the last round
-            whose number is a multiple of :data:`SNAPSHOT_EVERY`, also in a record.
+            whose number is a multiple of :data:`SNAPSHOT_EVERY`, also within a record.
 
     Example:
         >>> posterior = ArmsPosterior(torch.eye(2, dtype=torch.float64), lam=1.0)
@@ -641,7 +641,7 @@ class ArmsPosterior(ArmsFactor):
 
         Args:
             arm: ``batch_shape`` arm numbers.
-            old: ``batch_shape`` outcomes as they were told.
+            old: ``batch_shape`` outcomes as reported.
             new: ``batch_shape`` outcomes in their place; equal ones change nothing.
 
         Raises:
@@ -696,7 +696,7 @@ class ArmsPosterior(ArmsFactor):
         return self._outside(self._columns(index if self.batch_shape else index.unsqueeze(0)))
 
     def variance_given(self, index: Tensor) -> Tensor:
-        """Return the variances if some arms were observed once more, whatever the outcomes.
+        """Return the variances if some arms were observed once more; the outcomes do not matter.
 
         Args:
             index: ``batch_shape x k`` arm numbers, repeats allowed.
@@ -733,7 +733,7 @@ class ArmsPosterior(ArmsFactor):
         """Draw jointly over all arms, exactly, one draw a replicate.
 
         A function is drawn from the prior and corrected by kriging (Matheron's rule), so the
-        covariance needs no root. Equal numbers give equal draws, whatever the form of ``S_0``.
+        covariance needs no root. Equal numbers give equal draws, regardless of the form of ``S_0``.
 
         Args:
             normal: ``batch_shape x num_normals`` independent standard normal numbers.
@@ -785,11 +785,11 @@ class ArmsPosterior(ArmsFactor):
 
 
 class ArmsPriorSummary(RunningPriorSummary):
-    """Reads a posterior on arms, so that width rules work on it as on any model.
+    """A view of a posterior on arms that lets width rules work on it as on any model.
 
     Args:
-        posterior: It is read anew whenever it is asked.
-        prior_variance: The prior variance that bounds are measured in.
+        posterior: The posterior, which is read again at each access.
+        prior_variance: The prior variance, the unit of bounds.
     """
 
     def __init__(self, posterior: ArmsPosterior, prior_variance: float = 1.0) -> None:

@@ -1,4 +1,4 @@
-r"""The exact posterior on arms in one round, from rows with weights, contexts or a time.
+r"""The exact posterior on arms in one round, from rows with weights, contexts or times.
 
 Row :math:`i` has the covariances :math:`C_i` with all arms in the present round, a mean outcome
 :math:`y_i` and a noise variance :math:`\nu_i`. With :math:`\Sigma` the covariance of the rows,
@@ -9,8 +9,8 @@ Row :math:`i` has the covariances :math:`C_i` with all arms in the present round
    \gamma = \sum_i \ln L_{ii} - \tfrac12 \sum_i \ln \nu_i .
 
 **Rows that stay.** :class:`~botorch_bandits.models.row_factors.GrowingFactor` keeps the inverse of
-:math:`L`, to which a row is added in :math:`n^2` operations. Where rows leave, or their noise
-changes, :class:`~botorch_bandits.models.row_factors.FreshFactor` computes :math:`L` anew.
+:math:`L`, to which a row is added in :math:`n^2` operations. If rows leave, or their noise changes,
+:class:`~botorch_bandits.models.row_factors.FreshFactor` recomputes :math:`L`.
 
 **Variances.** With :math:`C = \sum_l D_l E K_l`, where :math:`E` says which of the :math:`p`
 distinct arms a row has, :math:`K_l` are their :math:`p` rows of a prior matrix and :math:`D_l` are
@@ -85,7 +85,7 @@ CHUNK_OF_ROWS = 64
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows by the arms that were played and what stood in front of them.
+    """Rows, given by the arms that were played and their fronts.
 
     Attributes:
         arms: ``n`` arm numbers.
@@ -116,10 +116,11 @@ class Rows:
 
 
 class GrowingRows:
-    """Rows that stay, with their factor; observations of one arm behind one front are collapsed.
+    """Rows that are never removed, with their factor; repeated observations are collapsed.
 
-    An observation is a row of its own at first. Where many are repeats, all is computed afresh with
-    one row for each distinct pair. The state is a function of what was observed, in this order.
+    Each observation is its own row at first. When many are repeats, everything is recomputed with
+    one row for each distinct pair of arm and front. The state is a function of the observations and
+    their order.
 
     Args:
         covariance: The prior.
@@ -267,17 +268,18 @@ class RowsPosterior:
 
     Args:
         covariance: The prior.
-        front: ``num_front``; what stands in front of the arms now.
-        rows: What was observed.
-        outcomes: ``n`` mean outcomes of the rows, less the prior mean; ``n x num_outputs`` where
+        front: ``num_front``; the current front of the arms.
+        rows: The observed rows.
+        outcomes: ``n`` mean outcomes of the rows, minus the prior mean; ``n x num_outputs`` if
             several outputs have this prior.
-        factor: Of the rows, or what returns it where it is needed.
+        factor: The factor of the rows, or a function that returns it when needed.
         lam: The noise variance of one outcome.
         pending: Rows whose outcomes have not arrived: they count as known (hallucination), in
             variances and draws alone.
-        normal: Gives so many standard normal numbers of this round, for draws.
+        normal: A function that returns the requested number of standard normal numbers of this
+            round, for draws.
         matrices: See :meth:`GrowingRows.matrices`; needed for draws behind fronts.
-        played: ``n`` arms that were played, if not just those of the rows.
+        played: ``n`` arms that were played, if they are not just those of the rows.
 
     Example:
         >>> import numpy as np, torch
@@ -448,7 +450,7 @@ class RowsPosterior:
         tolerance: Callable[[float], float],
         among: Tensor | None = None,
     ) -> Tensor:
-        """Return variances of which only those near the largest upper bound need be exact.
+        """Return variances that need to be exact only near the largest upper bound.
 
         The others are too large, but not so much that ``mean + width * deviation`` would reach the
         largest value less the tolerance. So the largest values, and all that count as equal to
@@ -459,7 +461,7 @@ class RowsPosterior:
             width: At least 0.
             smallest: Smaller variances are taken for this.
             tolerance: From the largest value to how much less counts as equal.
-            among: The arms of which the largest value is looked for; all if omitted.
+            among: The arms among which the largest value is sought; all if omitted.
         """
         bound = self._bounds_on_variance()
         if bound is None:

@@ -1,8 +1,8 @@
 r"""The Gaussian-process model of the bandit literature as a BoTorch model, its recipe and builder.
 
-:class:`BanditGP` is the model. :class:`BanditGPRecipe` holds all its settings but the data: a loop
-has a :class:`ModelBuilder` made from it, which builds the model anew whenever data arrive, row by
-row where that gives the same model to the last bit, and refits hyperparameters when that is due.
+:class:`BanditGP` is the model. :class:`BanditGPRecipe` holds all its settings except the data. A
+loop creates a :class:`ModelBuilder` from it, which rebuilds the model whenever data arrive, row by
+row where that gives the same model to the last bit, and refits the hyperparameters when due.
 
 Prior mean 0, kernel ``k`` and regularization ``lam`` (the modeled noise variance):
 
@@ -10,7 +10,7 @@ Prior mean 0, kernel ``k`` and regularization ``lam`` (the modeled noise varianc
    \mu_t(x) = k_t(x)^\top (K_t + \lambda I)^{-1} y, \qquad
    \sigma_t^2(x) = k(x, x) - k_t(x)^\top (K_t + \lambda I)^{-1} k_t(x)
 
-A constant prior mean ``m`` is a shift: ``y - m`` takes the place of ``y`` and ``m`` is added to the
+A constant prior mean ``m`` is a shift: ``y`` is replaced by ``y - m``, and ``m`` is added to the
 posterior mean.
 
 Source: Srinivas et al. 2010, section 2; Chowdhury and Gopalan 2017, section 3.
@@ -87,33 +87,34 @@ from botorch_bandits.random_streams import derive_seed, seeded_globally
 class BanditGP(DataViews):
     r"""Exact Gaussian process with a given kernel, noise variance and constant prior mean.
 
-    Hyperparameters are fixed (their parameters are frozen) unless ``learn_hyperparameters`` is
-    set; the theorems need them fixed. Without data (``n = 0``) the model is the prior. Outcomes
-    are never transformed: rewards, bounds and widths share the user's units.
+    The hyperparameters are fixed (their parameters are frozen) unless ``learn_hyperparameters`` is
+    set; the theorems require them to be fixed. Without data (``n = 0``), the model is the prior.
+    Outcomes are never transformed: rewards, bounds and widths share the user's units.
 
     Args:
         train_X: ``batch_shape x n x d`` inputs, float64; ``n`` may be 0.
-        train_Y: ``batch_shape x n x m`` outcomes, float64. The outputs are independent and
-            share kernel and noise unless these have a batch shape.
-        kernel: Any GPyTorch kernel. It is copied, so later changes to it do not reach the model.
+        train_Y: ``batch_shape x n x m`` outcomes, float64. The outputs are independent and share
+            the kernel and the noise unless these have a batch shape.
+        kernel: Any GPyTorch kernel. It is copied, so later changes to it do not affect the model.
         noise: The modeled noise variance ``lam``, a VARIANCE in squared outcome units; above 1e-10
             times the kernel's output scale.
-        learn_hyperparameters: Leave the kernel's and the noise's parameters free for
+        learn_hyperparameters: Whether to leave the parameters of kernel and noise free for
             ``fit_gpytorch_mll``.
-        input_transform: Applied to inputs before the kernel, as in ``SingleTaskGP``. Copied.
-        repeats: ``batch_shape x n``, float64, for one output: each row of ``train_Y`` is the mean
-            of so many observations, each with the noise variance ``noise``. Fractions are weights:
-            a row's noise variance is ``noise / repeats``.
-        within_sum_of_squares: Of those observations, the sum of squared deviations from their row's
-            mean; the marginal likelihood needs it.
+        input_transform: A transform applied to inputs before the kernel, as in ``SingleTaskGP``. It
+            is copied.
+        repeats: ``batch_shape x n``, float64, for one output: the number of observations whose mean
+            each row of ``train_Y`` is, each with the noise variance ``noise``. Fractions act as
+            weights: a row's noise variance is ``noise / repeats``.
+        within_sum_of_squares: The sum of squared deviations of those observations from the mean of
+            their row, which the marginal likelihood needs.
         prior_mean: A constant, in outcome units. It is never learned. Bounds on the norm are then
-            bounds for the reward less this constant; widths do not change.
+            bounds for the reward minus this constant; widths do not change.
 
     Raises:
         TypeError: If a tensor is not float64 or ``kernel`` is not a GPyTorch kernel.
         ValueError: If shapes disagree, an entry is not finite, ``noise`` is not positive or too
-            small for the kernel's output scale, or there are no rows but ``input_transform`` learns
-            from them.
+            small for the kernel's output scale, or ``input_transform`` learns from the rows but
+            there are none.
 
     Example:
         >>> from gpytorch.kernels import RBFKernel
@@ -197,28 +198,28 @@ class BanditGP(DataViews):
         input_transform: InputTransform | None = None,
         prior_mean: float = 0.0,
     ) -> BanditGPRecipe:
-        """Return a recipe: everything but the data.
+        """Return a recipe, which contains everything except the data.
 
-        Outcomes may have any scale on arms: with ``s`` times the outcomes, the bounds and the
-        margin, ``s**2`` times the kernel and the noise, and ``prior_mean`` moved along, the same
-        arms are played. On a box the prior standard deviation (the square root of the kernel's
+        On arms, outcomes may have any scale: if outcomes, bounds and margin are multiplied by
+        ``s``, kernel and noise by ``s**2``, and ``prior_mean`` is changed accordingly, the same
+        arms are played. On a box, the prior standard deviation (the square root of the kernel's
         output scale) must lie between 1e-8 and 1e8, and ``prior_mean`` within 1e6 of them of 0; a
-        loop refuses others. Rescale the outcomes there.
+        loop rejects other values. In that case, rescale the outcomes.
 
         Args:
-            kernel: Any GPyTorch kernel; copied.
+            kernel: Any GPyTorch kernel, which is copied.
             noise: The modeled noise variance ``lam``; the starting value if it is learned. It must
                 be above 1e-10 times the kernel's output scale.
-            lengthscale: Set on the kernel (or its base kernel) in double precision. Kernels are
-                created in float32, where 0.2 is 0.200000003.
-            refit_every: Learn kernel parameters and noise by marginal likelihood whenever the
-                number of rows reaches a multiple of this; None keeps everything fixed.
-            input_transform: Applied to inputs before the kernel; copied.
+            lengthscale: A lengthscale to set on the kernel (or its base kernel) in double
+                precision. Kernels are created in float32, where 0.2 is 0.200000003.
+            refit_every: If given, kernel parameters and noise are learned by marginal likelihood
+                whenever the number of rows reaches a multiple of this; None keeps everything fixed.
+            input_transform: A transform applied to inputs before the kernel, which is copied.
             prior_mean: A constant, never learned.
 
         Raises:
-            TypeError: If a number is not one.
-            ValueError: If a number is infeasible, or ``noise`` too small for the kernel.
+            TypeError: If a numeric argument is not a number.
+            ValueError: If a number is infeasible, or ``noise`` is too small for the kernel.
 
         Example:
             >>> from gpytorch.kernels import MaternKernel
@@ -245,24 +246,24 @@ class BanditGP(DataViews):
         names: Sequence[str] | None = None,
         num_skipped: int = 0,
     ) -> CandidatesRecipe:
-        """Return the recipe of a list of priors, one of which is right; nobody knows which.
+        """Return the recipe of a list of priors, one of which is right, without knowing which.
 
-        The outcomes say which predict worst: those are thrown out, and a theorem covers what is
-        left; see :class:`~botorch_bandits.CandidatesUpperConfidenceBound`. List and
-        weights must be fixed before the data. Entries that differ in their output scale alone
-        (noise variance over output scale the same) cost no more than one of them.
+        The outcomes show which priors predict worst: those are discarded, and a theorem covers the
+        remaining ones; see :class:`~botorch_bandits.CandidatesUpperConfidenceBound`. The list and
+        the weights must be fixed before the data. Entries that differ only in their output scale
+        (with the same ratio of noise variance to output scale) cost no more than one of them.
 
         Args:
             candidates: Recipes from :meth:`with_kernel`, without refits.
             weights: One positive weight an entry; equal ones if omitted.
-            names: What the entries are called in tables.
-            num_skipped: How many first outcomes the evidence leaves out, because the list or its
-                weights were chosen by them. They stay in every posterior.
+            names: The names of the entries in tables.
+            num_skipped: How many of the first outcomes the evidence leaves out because the list or
+                its weights were chosen based on them. They remain in every posterior.
 
         Raises:
-            TypeError: If an entry is no recipe.
+            TypeError: If an entry is not a recipe.
             ValueError: If the list is empty, an entry refits, input transforms differ, or weights
-                and names do not go with the entries.
+                or names do not match the entries.
 
         Example:
             >>> from gpytorch.kernels import RBFKernel
@@ -280,7 +281,7 @@ class BanditGP(DataViews):
 
     @property
     def num_rows(self) -> int:
-        """How many observations the model holds (in each batch)."""
+        """The number of observations in the model (in each batch)."""
         return int(self.train_targets.shape[-1])
 
     def __call__(self, *args: Any, **kwargs: Any) -> MultivariateNormal:
@@ -299,10 +300,10 @@ class BanditGP(DataViews):
         return super().__call__(*args, **kwargs)
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> Model:
-        """Return a new model with the rows ``(X, Y)`` added; this one is left as it was.
+        """Return a new model with the rows ``(X, Y)`` added; this model is not changed.
 
         Plain rows (``n' x d`` and ``n' x 1``) cost ``n^2`` operations each with a kernel whose
-        closed form is known. The new model has hyperparameters of its own, equal to these.
+        closed form is known. The new model has its own copies of the hyperparameters.
 
         Args:
             X: ``batch_shape x n' x d`` inputs, raw.
@@ -314,8 +315,8 @@ class BanditGP(DataViews):
 
         Raises:
             TypeError: If plain rows are not float64.
-            ValueError: If plain rows have the wrong shape, ``Y`` has another number of outputs than
-                the model, or an entry is not finite.
+            ValueError: If plain rows have the wrong shape, the number of outputs of ``Y`` differs
+                from that of the model, or an entry is not finite.
         """
         if Y.dim() > 1 and Y.shape[-1] != self.num_outputs:
             raise ValueError(
@@ -360,13 +361,14 @@ class BanditGP(DataViews):
         return posterior if posterior_transform is None else posterior_transform(posterior, X)
 
     def subset_output(self, idcs: list[int]) -> BanditGP:
-        """Return a new model of some of the outputs, with the hyperparameters that they have here.
+        """Return a new model of some of the outputs, with the same hyperparameters.
 
         Args:
-            idcs: Which outputs, from 0, each once and in the order in which they are wanted.
+            idcs: The outputs, numbered from 0, each once and in the desired order.
 
         Raises:
-            ValueError: If there is none, one twice, or one that the model does not have.
+            ValueError: If the list is empty, has duplicates, or has an output that the model does
+                not have.
         """
         if not idcs or len(set(idcs)) < len(idcs) or not set(idcs) <= set(range(self.num_outputs)):
             raise ValueError(
@@ -398,14 +400,14 @@ class BanditGP(DataViews):
 
     @property
     def repeats(self) -> Tensor | None:
-        """How many observations each row is the mean of; None where all are single."""
+        """The number of observations whose mean each row is; None if all are single."""
         return getattr(self._parts["likelihood"], "repeats", None)
 
     @property
     def num_observations(self) -> int:
-        """How many observations the model holds, repeats counted (in each batch).
+        """The number of observations in the model, counting repeats (in each batch).
 
-        Where a builder gave rows weights, it is the number of outcomes that were told.
+        If a builder gave the rows weights, it is the number of outcomes that were reported.
         """
         repeats = self.repeats
         if self.num_outcomes is not None:
@@ -414,7 +416,7 @@ class BanditGP(DataViews):
 
     @property
     def running_information_gain(self) -> Tensor | None:
-        """The realized information gain of all observations, where it needs no kernel matrix."""
+        """The realized information gain of all observations, if it needs no kernel matrix."""
         repeats, known = self.repeats, super().running_information_gain
         if repeats is None or known is not None:
             return known
@@ -434,7 +436,7 @@ class BanditGP(DataViews):
         other model where there is no closed form.
 
         Args:
-            mll: What is maximized.
+            mll: The marginal log likelihood to maximize.
             **kwargs: The other arguments of ``fit_gpytorch_mll``.
 
         Returns:
@@ -491,27 +493,27 @@ class BanditGP(DataViews):
 
 @dataclass(frozen=True, eq=False)
 class BanditGPRecipe:
-    """Everything a :class:`BanditGP` needs but its data: comparable, and safe to share.
+    """Everything that a :class:`BanditGP` needs except its data: comparable, and safe to share.
 
     Two recipes are equal if they build equal models. Kernels are compared by class, parameters and
     values at fixed probe points, because two GPyTorch kernels can differ while their printed forms
     do not.
 
-    Made by :meth:`BanditGP.with_kernel`; calling it with data builds the model.
+    :meth:`BanditGP.with_kernel` creates recipes; calling one with data builds the model.
 
     Attributes:
         model_class: The class to build.
         kernel: The kernel with its starting parameters, float64.
         noise: The modeled noise variance, or its starting value.
-        refit_every: Rows between refits of the hyperparameters; None for never.
+        refit_every: The number of rows between refits of the hyperparameters; None for never.
         input_transform: Applied to inputs before the kernel.
         prior_mean: A constant, never learned.
 
-    The kernel and the input transform are copied, so later changes to those that were passed do
-    not reach the recipe.
+    The kernel and the input transform are copied, so later changes to the originals do not affect
+    the recipe.
 
     Raises:
-        TypeError: If a number is not one.
+        TypeError: If a numeric argument is not a number.
         ValueError: If a number is infeasible.
     """
 
@@ -550,19 +552,21 @@ class BanditGPRecipe:
 
         The hyperparameters for ``n`` rows come from a chain of fits, to the first ``refit_every``
         rows, the first ``2 * refit_every`` and so on. Each starts from the recipe's starting
-        values or from the fit before it, whichever has the greater likelihood at its rows. So
-        hyperparameters depend on the data alone, not on which models were built before. A builder
-        remembers its fits and repeats only those whose rows have changed; a new one must make all
-        ``n // refit_every`` of them.
+        values or from the fit before it, whichever has the greater likelihood at its rows.
+        Hyperparameters thus depend on the data alone, not on which models were built before. A
+        builder remembers its fits and repeats only those whose rows have changed; a new builder
+        must make all ``n // refit_every`` fits.
 
         Args:
-            seed: Seeds what the fit may draw when it retries.
-            collapses: Make one row of all observations of an input, for one output: on arms the
-                cost then depends on how many of them were played, not on the number of rounds.
-            separates_outputs: Build a ``ModelListGP`` of one model for each output where there are
-                several. Its posterior is that of the model with several outputs, for these are
-                independent, but it takes a small part of the time and memory. ``"together"``: draw
-                from it as from that model, where that can be done; else build that model.
+            seed: The seed of the random numbers that the fit may draw when it retries.
+            collapses: Whether to merge all observations of an input into one row, for one output:
+                on arms, the cost then depends on the number of distinct arms played, not on the
+                number of rounds.
+            separates_outputs: Whether to build a ``ModelListGP`` with one model for each of several
+                outputs. Its posterior is that of the model with several outputs, because these are
+                independent, but it takes a small fraction of the time and memory. With
+                ``"together"``, it is drawn from as from that model if possible; otherwise that
+                model is built.
             kind: The class of the function; :class:`ModelBuilder` if None.
 
         Returns:
@@ -612,14 +616,14 @@ class BanditGPRecipe:
 
 @dataclass(frozen=True, eq=False)
 class BuiltModel:
-    """A model and what it was built from.
+    """A model and the data and settings from which it was built.
 
     Attributes:
         X: ``n x d``.
         Y: ``n x m``.
-        kernel: Where its hyperparameters came from; the same object means the same ones.
+        kernel: The source of its hyperparameters; the same object means the same values.
         model: The model.
-        parameters: Copies of its parameters as they were built.
+        parameters: Copies of its parameters at construction.
     """
 
     X: Tensor
@@ -630,7 +634,7 @@ class BuiltModel:
 
     @classmethod
     def remember(cls, X: Tensor, Y: Tensor, kernel: Kernel, model: BanditGP) -> BuiltModel:
-        """Copy what may change under a builder's hands: the caller may reuse the memory."""
+        """Copy what the caller may change later: the caller may reuse the memory."""
         parameters = [parameter.detach().clone() for parameter in model.parameters()]
         return cls(X.clone(), Y.clone(), kernel, model, parameters)
 
@@ -644,12 +648,12 @@ class BuiltModel:
         Args:
             X: ``n' x d`` inputs.
             Y: ``n' x m`` outcomes.
-            kernel: Where the hyperparameters now come from.
+            kernel: The current source of the hyperparameters.
             transform: The input transform of the model.
 
         Returns:
-            None if this model cannot become it: other hyperparameters, other first inputs, or a
-            model that does not grow row by row.
+            None if this model cannot be extended to it: hyperparameters or first inputs differ, or
+            the model does not grow row by row.
         """
         num_known = self.X.shape[0]
         if (
@@ -678,7 +682,7 @@ class BuiltModel:
 
 
 def keeps_rows_apart(transform: InputTransform | None) -> bool:
-    """Whether a transformed row is the same, to the last bit, whatever the other rows are."""
+    """Whether a transformed row is the same, to the last bit, regardless of the other rows."""
     return transform is None or (type(transform) is Normalize and not learns_input_scale(transform))
 
 
@@ -687,19 +691,19 @@ class RefitWarning(RuntimeWarning):
 
 
 class ModelBuilder:
-    """Builds models from rows, continues the last one and remembers its refits.
+    """Builds models from rows, extends the last model and remembers its refits.
 
     Args:
-        model_class: What builds a model from inputs, outcomes, ``kernel=``, ``noise=`` and, for
-            rows that are means, ``repeats=`` and ``within_sum_of_squares=``.
-        kernel: With its starting hyperparameters.
+        model_class: A callable that builds a model from inputs, outcomes, ``kernel=``, ``noise=``
+            and, for rows that are means, ``repeats=`` and ``within_sum_of_squares=``.
+        kernel: The kernel with its starting hyperparameters.
         noise: The noise variance, or its starting value.
-        refit_every: Rows between refits of the hyperparameters; None for never.
-        input_transform: What ``model_class`` applies to inputs.
-        seed: Seeds what a fit may draw when it retries.
-        collapses: Make one row of all observations of an input, for one output.
-        separates_outputs: Build one model for each output where there are several; ``"together"``
-            if they are to be drawn as one model.
+        refit_every: The number of rows between refits of the hyperparameters; None for never.
+        input_transform: The transform that ``model_class`` applies to inputs.
+        seed: The seed of the random numbers that a fit may draw when it retries.
+        collapses: Whether to merge all observations of an input into one row, for one output.
+        separates_outputs: Whether to build one model for each of several outputs; ``"together"`` if
+            they are to be drawn as one model.
     """
 
     def __init__(
@@ -739,7 +743,7 @@ class ModelBuilder:
 
     @property
     def latest_fit(self) -> tuple[Tensor, Tensor, Kernel, Tensor] | None:
-        """To which inputs and outcomes hyperparameters were last fitted; None before that."""
+        """The inputs and outcomes of the last fit of hyperparameters; None before any fit."""
         every = self._refit_every
         if every is None or not self._fitted or self._rows is None:
             return None
@@ -747,7 +751,7 @@ class ModelBuilder:
         return (X, Y, *self._fitted[-1])
 
     def take_fit(self, X: Tensor, Y: Tensor, parameters: dict[str, Tensor], noise: Tensor) -> None:
-        """Go on from a fit to these rows that another builder made."""
+        """Continue from a fit to these rows that another builder made."""
         build = self._build_collapsed if self._fits_collapsed else self._build
         kernel = build(X, Y, self._first_kernel, self._first_noise).covar_module
         for name, parameter in kernel.named_parameters():

@@ -1,8 +1,8 @@
-r"""Posteriors of independent replicates in closed form, each with data of its own.
+r"""Posteriors of independent replicates in closed form, each with its own data.
 
 All share a stationary kernel, a noise level and the number of rows; the formulas are those of
-``closed_form.py``. One row more in each of ``B`` replicates gives a new row of each inverse
-Cholesky factor, new weights and new information gain from what is there already:
+``closed_form.py``. One more row in each of ``B`` replicates yields a new row of each inverse
+Cholesky factor, new weights and a new information gain from the existing ones:
 
 .. math::
    \ell = L^{-1} k, \qquad s^2 = k_0 + \lambda - \|\ell\|^2, \qquad
@@ -35,14 +35,14 @@ FIRST_CAPACITY = 16
 
 
 class BatchedClosedForm:
-    """What is known of each replicate's reward function; :meth:`append` changes it.
+    """The posterior of each replicate's reward function; :meth:`append` changes it.
 
     Args:
-        kernel: Of all replicates.
+        kernel: The kernel of all replicates.
         noise: The noise variance ``lam``.
         num_replicates: ``B``.
-        center: ``d``, a point amid the inputs: distances from it lose few digits. Its dtype and
-            device are those of the posterior.
+        center: ``d``, a point in the middle of the inputs, so that distances from it lose few
+            digits. Its dtype and device are those of the posterior.
         prior_mean: The same at all points.
     """
 
@@ -92,7 +92,7 @@ class BatchedClosedForm:
         return self.kernel.matrix(scaled, scaled)
 
     def append(self, X: Tensor, y: Tensor) -> None:
-        """Take in one more row a replicate.
+        """Add one more row a replicate.
 
         Args:
             X: ``B x d`` inputs.
@@ -130,7 +130,7 @@ class BatchedClosedForm:
         self.num_rows = n + 1
 
     def select(self, replicates: Tensor) -> BatchedClosedForm:
-        """Return the present posterior of some replicates, given by their numbers."""
+        """Return the current posterior of some replicates, given by their numbers."""
         n, chosen = self.num_rows, copy.copy(self)
         chosen._gain = self._gain[replicates]
         chosen._points = self._points[:, :n][replicates]
@@ -152,7 +152,7 @@ class BatchedClosedForm:
 
         Returns:
             Mean (``B x r``), variance (``B x r``), gradient of the mean (``B x r x d``), gradient
-            of the variance (``B x r x d``). Where rounding makes the variance negative it is 0.
+            of the variance (``B x r x d``). A variance that rounding makes negative is set to 0.
         """
         found = [self._value_and_gradient(X[part], part) for part in self._parts(X.shape[1])]
         if len(found) == 1:
@@ -229,10 +229,10 @@ class BatchedClosedForm:
 
 
 class ReplicatesPriorSummary(RunningPriorSummary):
-    """Reads the posteriors of replicates on a box.
+    """A summary of the posteriors of replicates on a box.
 
     Args:
-        posterior: Of all replicates; the prior variance is that of its kernel.
+        posterior: The posterior of all replicates; the prior variance is that of its kernel.
     """
 
     def __init__(self, posterior: BatchedClosedForm) -> None:
@@ -247,7 +247,7 @@ class ReplicatesPriorSummary(RunningPriorSummary):
 
     @property
     def num_rows(self) -> int:
-        """How many rows each replicate has."""
+        """The number of rows of each replicate."""
         return self._posterior.num_rows
 
 

@@ -1,8 +1,8 @@
 """A list of priors on a finite set of arms: every group of entries is a batch index of the engine.
 
 The arithmetic is that of :mod:`botorch_bandits.models.arms`, where a batch index is a replicate
-with outcomes of its own; here it is a group of entries with a prior of its own. Entries that differ
-in their output scale alone are one group; see :mod:`botorch_bandits.models.candidates`.
+with its own outcomes; here it is a group of entries with its own prior. Entries that differ only in
+their output scale form one group; see :mod:`botorch_bandits.models.candidates`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class PriorsOfGroups(ArmsPrior):
 
     @property
     def num_arms(self) -> int:
-        """How many arms there are."""
+        """The number of arms."""
         return self.diagonal.shape[-1]
 
     def columns(self, index: Tensor) -> Tensor:
@@ -76,11 +76,12 @@ class CandidateArms(ArmsFactor):
     Args:
         recipe: The list.
         choices: ``num_arms x d`` points, float64.
-        priors: Of the same list on the same arms, to be shared; they are computed if omitted.
+        priors: The priors of the same list on the same arms, to be shared; they are computed if
+            omitted.
 
     Attributes:
         recipe: The list.
-        evidence: What the outcomes say of each prior.
+        evidence: What the outcomes say about each prior.
         domain: The arms.
         priors: The covariances under each prior.
 
@@ -134,16 +135,16 @@ class CandidateArms(ArmsFactor):
         return self._variance.clamp_min(0.0)
 
     def observe(self, arm: int, outcome: float) -> None:
-        """Take in an outcome.
+        """Add an outcome.
 
         Args:
             arm: The number of the arm.
             outcome: In raw units.
 
         Raises:
-            TypeError: If ``arm`` is not an integer. Nothing is changed then.
-            ValueError: If there is no such arm, or the outcome is not finite or too far from what a
-                prior expects. Nothing is changed then.
+            TypeError: If ``arm`` is not an integer. In this case, nothing is changed.
+            ValueError: If there is no such arm, or the outcome is not finite or too far from the
+                prediction of a prior. In this case, nothing is changed.
         """
         number = check_integer("arm", arm, minimum=0)
         if number >= self.num_arms:
@@ -164,14 +165,14 @@ class CandidateArms(ArmsFactor):
             self.refactorize()
 
     def observe_many(self, arms: Sequence[int], outcomes: Sequence[float]) -> None:
-        """Take in a record, one outcome after the other.
+        """Add a record, one outcome after the other.
 
         Args:
             arms: Arm numbers in the order in which outcomes arrived.
             outcomes: Their outcomes.
 
         Raises:
-            ValueError: If there are not as many outcomes as arms, or one cannot be taken in.
+            ValueError: If the numbers of outcomes and arms differ, or an outcome cannot be added.
         """
         if len(arms) != len(outcomes):
             raise ValueError(
@@ -182,7 +183,7 @@ class CandidateArms(ArmsFactor):
             self.observe(arm, outcome)
 
     def variances_given(self, pending: Sequence[int] | Tensor) -> Tensor:
-        """Return the variances if some arms were observed once more, whatever the outcomes.
+        """Return the variances if some arms were observed once more; the outcomes do not matter.
 
         Args:
             pending: Arm numbers, repeats allowed.
@@ -207,13 +208,13 @@ class CandidateArms(ArmsFactor):
         in_force: NDArray[np.bool_],
         pending: Sequence[int] | Tensor = (),
     ) -> tuple[Tensor, Tensor]:
-        """Return the least lower and the largest upper bound of some entries on all arms.
+        """Return the smallest lower and the largest upper bound of some entries on all arms.
 
         Args:
             widths: The width of each entry's band, or one for all.
             in_force: The entries whose bands count, such as the survivors.
-            pending: Arms that count as known at their posterior means. What comes with them is no
-                bound, for the outcomes have not arrived.
+            pending: Arms that count as known at their posterior means. The result is then not a
+                bound, because the outcomes have not arrived.
 
         Returns:
             ``num_arms`` each.
@@ -229,7 +230,7 @@ class CandidateArms(ArmsFactor):
         return torch.sub(means, half, out=half).amin(0), upper
 
     def least_noise_ratio(self, arm: int, in_force: NDArray[np.bool_]) -> float:
-        """Return the least noise variance over posterior variance at an arm.
+        """Return the smallest ratio of noise variance to posterior variance at an arm.
 
         Args:
             arm: Its number.

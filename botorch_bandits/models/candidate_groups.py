@@ -1,7 +1,7 @@
-"""Entries of a list of priors in groups that share a factor, and what follows from their moments.
+"""Groups of entries of a list of priors that share a factor, and what follows from their moments.
 
-Entries with one kernel up to the output scale, one noise ratio and one prior mean are one group:
-their means agree and their variances are multiples of each other.
+Entries with the same kernel up to the output scale, the same noise ratio and the same prior mean
+form one group: their means agree and their variances are multiples of each other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from botorch_bandits.models.kernels import StationaryKernel, fingerprint_kernel
 
 
 class Prior(Protocol):
-    """What an entry of a list has, as :class:`~botorch_bandits.BanditGPRecipe` has it."""
+    """The attributes of an entry of a list, as in :class:`~botorch_bandits.BanditGPRecipe`."""
 
     @property
     def kernel(self) -> Kernel:
@@ -40,7 +40,7 @@ class Prior(Protocol):
 
     @property
     def input_transform(self) -> InputTransform | None:
-        """Applied to inputs before the kernel."""
+        """The transform applied to inputs before the kernel."""
 
     def __call__(self, X: Tensor, Y: Tensor) -> Any:
         """Return the model of this entry alone."""
@@ -54,7 +54,7 @@ def split_scale(kernel: Kernel) -> tuple[Kernel, float]:
 
 
 class CandidateGroups:
-    """Entries of a list in groups that share a factor: kernel, noise ratio and prior mean agree.
+    """Groups of entries of a list that share a factor: kernel, noise ratio and prior mean agree.
 
     Args:
         priors: The entries.
@@ -106,7 +106,7 @@ class CandidateGroups:
     def factors(
         self, widths: float | NDArray[np.float64], in_force: NDArray[np.bool_]
     ) -> NDArray[np.float64]:
-        """Return what multiplies the unit deviation of each group in the widest of its bands.
+        """Return the factor on the unit deviation of each group in the widest of its bands.
 
         Args:
             widths: The width of each entry's band, or one for all, in its own deviations.
@@ -123,7 +123,7 @@ class CandidateGroups:
     def least_noise_ratio(
         self, variances: NDArray[np.float64], in_force: NDArray[np.bool_]
     ) -> float:
-        """Return the least noise variance over posterior variance of the entries that count.
+        """Return the smallest ratio of noise to posterior variance of the entries that count.
 
         Args:
             variances: The posterior variance of each group at a point, at output scale 1, in which
@@ -175,10 +175,10 @@ def one_each(name: str, value: float | Sequence[float], count: int) -> NDArray[n
     Args:
         name: The argument, for errors.
         value: One number for all, or one a prior.
-        count: How many priors there are.
+        count: The number of priors.
 
     Raises:
-        ValueError: If there is another number of entries, or one is not positive.
+        ValueError: If the number of entries differs, or one is not positive.
     """
     is_number = value.dim() == 0 if isinstance(value, Tensor) else hasattr(value, "__float__")
     values: list[Any] = [value] * count if is_number else list(cast(Any, value))

@@ -1,10 +1,10 @@
-r"""A list of priors in place of one: their posteriors, their evidence, and an ensemble for BoTorch.
+r"""A list of priors instead of one: their posteriors, their evidence, and an ensemble for BoTorch.
 
 The reward is a draw from one of the priors on a list; see
-:mod:`botorch_bandits.confidence.candidates` for what is proved of such lists. Two forms of the same
-thing are here:
+:mod:`botorch_bandits.confidence.candidates` for what is proved about such lists. There are two
+forms:
 
-* :class:`CandidatesModel`, on any inputs, a BoTorch model: an ensemble,
+* :class:`CandidatesModel`, a BoTorch ensemble on any inputs,
 * :class:`~botorch_bandits.models.candidate_arms.CandidateArms`, on a finite set of arms, where each
   group of entries is a batch index of the engine.
 
@@ -14,11 +14,11 @@ thing are here:
    \mu(x) = m + k_1(x)^\top (K_1 + \lambda I)^{-1} (y - m), \qquad
    \sigma^2(x) = s \, \bigl( k_1(x, x) - k_1(x)^\top (K_1 + \lambda I)^{-1} k_1(x) \bigr),
 
-so that entries of the list with one kernel :math:`k_1`, one noise ratio :math:`\lambda` and one
-prior mean :math:`m` share a factor, whatever their scales :math:`s`.
+so that entries of the list with the same kernel :math:`k_1`, noise ratio :math:`\lambda` and prior
+mean :math:`m` share a factor, regardless of their scales :math:`s`.
 
-**The evidence** counts one outcome at a time, in the order of the rows, each against what the rows
-before it predicted.
+**The evidence** counts one outcome at a time, in the order of the rows, each against the prediction
+from the rows before it.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class OwnModel:
         noise: Its noise variance.
         prior_mean: Its prior mean.
         input_transform: Its input transform.
-        learned: What was, or could have been, learned from the same data, in words.
+        learned: A description of what was, or could have been, learned from the same data.
     """
 
     model: Model
@@ -155,19 +155,19 @@ class OwnModel:
 class CandidatesRecipe:
     """A list of priors and their weights; calling it with data builds the model.
 
-    Made by :meth:`BanditGP.with_candidates`. Two recipes are equal if they build equal models.
+    :meth:`BanditGP.with_candidates` creates it. Two recipes are equal if they build equal models.
 
     Attributes:
         candidates: The priors, without refits, all with the same input transform.
         weights: One positive weight each; they are divided by their sum.
-        names: What the priors are called in tables.
-        num_skipped: How many first outcomes the evidence leaves out, because the list or its
-            weights were chosen by them. They stay in every posterior.
+        names: The names of the priors in tables.
+        num_skipped: How many of the first outcomes the evidence leaves out because the list or its
+            weights were chosen based on them. They remain in every posterior.
 
     Raises:
-        TypeError: If an entry is no recipe.
+        TypeError: If an entry is not a recipe.
         ValueError: If the list is empty, an entry refits, input transforms differ or learn from
-            data, or weights and names do not go with the entries.
+            data, or weights or names do not match the entries.
     """
 
     candidates: tuple[Any, ...]
@@ -206,12 +206,12 @@ class CandidatesRecipe:
 
     @property
     def num_candidates(self) -> int:
-        """How many priors are on the list."""
+        """The number of priors on the list."""
         return len(self.candidates)
 
     @property
     def input_transform(self) -> InputTransform | None:
-        """What is applied to inputs before the kernels."""
+        """The transform applied to inputs before the kernels."""
         transform: InputTransform | None = self.candidates[0].input_transform
         return transform
 
@@ -229,14 +229,14 @@ class CandidatesRecipe:
 
         Raises:
             TypeError: If a tensor is not float64.
-            ValueError: If shapes do not fit, or a covariance cannot be factorized.
+            ValueError: If shapes do not match, or a covariance cannot be factorized.
         """
         if Y.dim() == 2 and Y.shape[-1] > 1:
             return ModelList(*(CandidatesModel(self, X, column) for column in Y.split(1, -1)))
         return CandidatesModel(self, X, Y)
 
     def builder(self) -> CandidatesBuilder:
-        """Return what builds the models of a loop, one with more rows than the other."""
+        """Return a builder of the models of a loop, each with more rows than the previous one."""
         return CandidatesBuilder(self)
 
     def fingerprint(self) -> str:
@@ -280,7 +280,7 @@ def _check_entry(index: int, entry: Any, first: Any) -> None:
         )
     if _describe_transform(entry) != _describe_transform(first):
         raise ValueError(
-            f"candidates[{index}] has another input transform than candidates[0]; give all the "
+            f"the input transforms of candidates[{index}] and candidates[0] differ; give all the "
             "same one."
         )
 
@@ -317,10 +317,10 @@ def _distinct(names: list[str]) -> tuple[str, ...]:
 class CandidatesModel(Model):
     """The posteriors of a list of priors, as a BoTorch ensemble.
 
-    What BoTorch's own acquisition functions see are :data:`NUM_MEMBERS` members of equal weight:
-    BoTorch averages over the members of an ensemble with equal weights, so an entry is there as
-    many times as its posterior weight says, rounded to a multiple of 1/64. The package's own
-    acquisition functions use the weights as they are.
+    BoTorch's own acquisition functions see :data:`NUM_MEMBERS` members of equal weight: BoTorch
+    averages over the members of an ensemble with equal weights, so each entry is repeated in
+    proportion to its posterior weight, rounded to a multiple of 1/64. The acquisition functions of
+    this package use the exact weights.
 
     Args:
         recipe: The list.
@@ -329,13 +329,13 @@ class CandidatesModel(Model):
 
     Attributes:
         recipe: The list.
-        evidence: What the outcomes say of each prior.
+        evidence: What the outcomes say about each prior.
         train_inputs: The raw inputs, in a tuple as in BoTorch.
         train_targets: ``n`` outcomes.
 
     Raises:
         TypeError: If a tensor is not float64.
-        ValueError: If shapes do not fit, an entry is not finite or a covariance cannot be
+        ValueError: If shapes do not match, an entry is not finite or a covariance cannot be
             factorized.
 
     Example:
@@ -389,7 +389,7 @@ class CandidatesModel(Model):
 
     @property
     def num_rows(self) -> int:
-        """How many outcomes arrived; hallucinated rows are none."""
+        """The number of outcomes that have arrived; hallucinated rows do not count."""
         return len(self.train_targets)
 
     @property
@@ -409,7 +409,7 @@ class CandidatesModel(Model):
         return tuple(np.repeat(np.arange(len(counts)), counts).tolist())
 
     def has_rows(self, X: Tensor, Y: Tensor) -> bool:
-        """Return whether the rows of this model come first among others.
+        """Return whether the given rows begin with the rows of this model.
 
         Args:
             X: ``n x d`` inputs, at least as many as this model has.
@@ -440,7 +440,7 @@ class CandidatesModel(Model):
         return mean.mT.reshape(shape), variance.mT.reshape(shape)
 
     def least_noise_ratio(self, x: Tensor, in_force: NDArray[np.bool_]) -> float:
-        """Return the least noise variance over posterior variance at a point.
+        """Return the smallest ratio of noise variance to posterior variance at a point.
 
         Args:
             x: ``d``, raw.
@@ -476,7 +476,7 @@ class CandidatesModel(Model):
     def group_moments_one_by_one(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the moments of each group at each point given the points before it.
 
-        Means stay as they are, as with :meth:`hallucinated`.
+        Means are unchanged, as with :meth:`hallucinated`.
 
         Args:
             X: ``... x q x d`` raw points.
@@ -493,7 +493,7 @@ class CandidatesModel(Model):
     def bounds(
         self, X: Tensor, widths: float | NDArray[np.float64], in_force: NDArray[np.bool_]
     ) -> tuple[Tensor, Tensor]:
-        """Return the least lower and the largest upper bound of some entries.
+        """Return the smallest lower and the largest upper bound of some entries.
 
         Args:
             X: ``... x d`` raw points.
@@ -512,7 +512,7 @@ class CandidatesModel(Model):
         widths: float | NDArray[np.float64],
         in_force: NDArray[np.bool_],
     ) -> tuple[Tensor, Tensor]:
-        """Return the bounds that belong to the moments of the groups; see :meth:`bounds`.
+        """Return the bounds that follow from the moments of the groups; see :meth:`bounds`.
 
         Args:
             mean: ``... x G``.
@@ -535,7 +535,7 @@ class CandidatesModel(Model):
         return self.mixture_from(*self.group_moments(X))
 
     def mixture_from(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what belongs to the moments of the groups; see :meth:`mixture`.
+        """Return the mixture that follows from the moments of the groups; see :meth:`mixture`.
 
         Args:
             mean: ``... x G``.
@@ -594,17 +594,17 @@ class CandidatesModel(Model):
         return LeanMixture(mean, variance, covariance)
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> CandidatesModel:
-        """Return a new model with outcomes that arrived; they count in the evidence, too.
+        """Return a new model with additional outcomes, which also count in the evidence.
 
         Args:
             X: ``n' x d`` inputs in the order in which their outcomes arrived.
             Y: ``n' x 1`` outcomes.
-            kwargs: None is known.
+            kwargs: No options are supported.
 
         Raises:
             UnsupportedError: If this model has hallucinated rows, or there are options.
             TypeError: If a tensor is not float64.
-            ValueError: If shapes do not fit or an entry is not finite.
+            ValueError: If shapes do not match or an entry is not finite.
         """
         if self.num_hallucinated or kwargs:
             raise UnsupportedError(
@@ -627,7 +627,8 @@ class CandidatesModel(Model):
         """Return a new model without the first rows, in posteriors and in the evidence.
 
         Args:
-            num_rows: How many to leave out, fewer than there are; none is hallucinated.
+            num_rows: The number of rows to leave out, fewer than there are; none of them is
+                hallucinated.
         """
         new = self._copied()
         new.evidence = self.recipe.new_evidence()
@@ -642,8 +643,8 @@ class CandidatesModel(Model):
     def hallucinated(self, X: Tensor) -> CandidatesModel:
         """Return a new model in which pending points have their posterior means as outcomes.
 
-        Means stay as they are and variances shrink, under each prior. The evidence does not change:
-        nothing arrived.
+        Under each prior, means are unchanged and variances shrink. The evidence does not change,
+        because no outcome has arrived.
 
         Args:
             X: ``n' x d`` pending points.
@@ -657,7 +658,7 @@ class CandidatesModel(Model):
         return new
 
     def member(self, index: int) -> Any:
-        """Return the model of one entry alone, of the outcomes that arrived.
+        """Return the model of a single entry, given the outcomes that have arrived.
 
         Args:
             index: The entry, from 0.
@@ -681,14 +682,14 @@ class CandidatesModel(Model):
         """Return the ensemble of a list of your own models of the same rows.
 
         The rows must be in the order in which their outcomes arrived, and hyperparameters must have
-        been fixed before them: what was fitted to the same rows is no prior.
+        been fixed before them: hyperparameters fitted to the same rows do not define a prior.
 
         Args:
             models: Exact Gaussian processes of one output, such as ``SingleTaskGP`` with
                 ``outcome_transform=None``. They are not changed.
             weights: One positive weight a model, before the data; equal ones if omitted.
-            names: What the models are called in tables.
-            num_skipped: How many first outcomes the evidence leaves out; see
+            names: The names of the models in tables.
+            num_skipped: How many of the first outcomes the evidence leaves out; see
                 :meth:`BanditGP.with_candidates`.
 
         Raises:
@@ -707,8 +708,8 @@ class CandidatesModel(Model):
             first = rows if first is None else first
             if rows.shape != first.shape or not torch.equal(rows, first):
                 raise ValueError(
-                    f"models[{index}] has other rows than models[0]; give all the same rows in the "
-                    "same order."
+                    f"the rows of models[{index}] and models[0] differ; give all the same rows in "
+                    "the same order."
                 )
         assert first is not None
         recipe = CandidatesRecipe(
@@ -741,10 +742,10 @@ ROWS_AT_ONCE = 64
 
 
 class CandidatesBuilder:
-    """Builds models of rows that become more: from the last one, where its rows come first.
+    """Builds models from a growing set of rows, extending the last model if its rows come first.
 
-    What it returns is a function of the rows alone, to the last bit, whatever it built before: a
-    loop that is built again from its history goes on as it would have.
+    The result is a function of the rows alone, to the last bit, regardless of what was built
+    before: a loop rebuilt from its history continues exactly as the original would have.
 
     Args:
         recipe: The list of priors.

@@ -1,13 +1,13 @@
-"""How a model takes censored feedback: pending queries become rows at the known minimum.
+"""How a model handles censored feedback: pending queries become rows at the known minimum.
 
-What :class:`~botorch_bandits.CensoredUpperConfidenceBound` and
-:class:`~botorch_bandits.CensoredThompsonSampling` make of a user's model: the pseudo-values, the
-rows, the sum of deviations that enters the width, and a warning where the posterior rings. The
+This module contains what :class:`~botorch_bandits.CensoredUpperConfidenceBound` and
+:class:`~botorch_bandits.CensoredThompsonSampling` do with a user's model: the pseudo-values, the
+rows, the sum of deviations that enters the width, and a warning when the posterior rings. The
 options that they share with the loop are in :mod:`botorch_bandits.confidence.censored`.
 
-A model with little noise must pass through every pseudo-value. Where neighboring outcomes are
-high, it dives to the minimum and overshoots on the other side: its maximum rises because of values
-that nobody observed, and the next query is drawn there. :mod:`papers.ringing` measures it.
+A model with little noise must pass through every pseudo-value. If neighboring outcomes are high, it
+drops to the minimum and overshoots on the other side: its maximum rises because of values that were
+never observed, and the next query is drawn there. :mod:`papers.ringing` measures it.
 
 Source: Verma, Dai and Low, *Bayesian optimization under stochastic delayed feedback*, ICML 2022.
 """
@@ -55,7 +55,7 @@ from botorch_bandits.models.moments import has_moments, variances_of_outputs
 from botorch_bandits.models.pending import shape_of_batch
 
 STEPS = (0.0625, 0.125, 0.25, 0.5)
-"""Steps from a pending point, as shares of the range of all known points in that dimension."""
+"""Steps from a pending point, as fractions of the range of all known points in that dimension."""
 
 NUM_SPREAD = 1024
 """Points spread evenly over the range of all known points."""
@@ -93,11 +93,11 @@ class PosteriorRise:
 
 
 def probe_points(X_pending: Tensor, X_observed: Tensor | None) -> Tensor:
-    """Return where to look: all known points, points between them, a star around each pending one.
+    """Return the probes: all known points, points between them, a star around each pending point.
 
-    Evenly spread points (of a Sobol sequence) find what rings in few dimensions; the star, with
-    :data:`STEPS` along each dimension in both directions, is for many. Nothing lies beyond the
-    range of the known points, where the optimizer need not be allowed to go.
+    Evenly spread points (of a Sobol sequence) detect ringing in few dimensions; the star, with
+    :data:`STEPS` along each dimension in both directions, detects it in many. No probe lies beyond
+    the range of the known points, where the optimizer may not be allowed to go.
 
     Args:
         X_pending: ``p x d`` points, ``p >= 1``, oldest first.
@@ -142,15 +142,15 @@ def posterior_rise(
     It costs one posterior mean of each model at every probe.
 
     Args:
-        base_model: Without pseudo-values.
-        model: With them.
+        base_model: The model without pseudo-values.
+        model: The model with pseudo-values.
         probes: ``num_probes x d`` points at which both means are compared.
         minimum: The pseudo-value of the objective.
         posterior_transform: What makes several outputs one.
-        maximize: If False, the mirror image is looked at: does the smallest mean sink?
+        maximize: If False, the check is mirrored: does the smallest mean decrease?
 
     Returns:
-        Of the member with the largest rise, for an ensemble or a batch.
+        The rise; for an ensemble or a batch, that of the member with the largest rise.
     """
     sign = 1.0 if maximize else -1.0
     tops = []
@@ -173,13 +173,14 @@ to prior standard deviation and minimum."""
 
 @dataclass(frozen=True)
 class DropInCensoring(Censoring):
-    """How a drop-in fills pending queries in; see :class:`CensoredUpperConfidenceBound`.
+    """How a drop-in fills in pending queries; see :class:`CensoredUpperConfidenceBound`.
 
     Attributes:
-        pseudo_noise: Added to the noise variance of pseudo-rows.
-        units: Of ``pseudo_noise``: ``"outcome"`` (squared) or ``"prior"`` (prior variances).
-        ringing_tolerance: The relative rise of the maximum from which on to warn; None: never.
-        noise_bound: ``R`` in outcome units, one number or one an output; None if it is not stated.
+        pseudo_noise: A number added to the noise variance of pseudo-rows.
+        units: The units of ``pseudo_noise``: ``"outcome"`` (squared) or ``"prior"`` (prior
+            variances).
+        ringing_tolerance: The relative rise of the maximum above which to warn; None for never.
+        noise_bound: ``R`` in outcome units, one number or one an output; None if it is not known.
     """
 
     noise_bound: float | tuple[float, ...] | None = None
@@ -218,13 +219,14 @@ class DropInCensoring(Censoring):
         """Return the pseudo-value of each output, in raw units.
 
         Args:
-            model: The user's.
+            model: The user's model.
             signs: For each output 1 if more of it is better, -1 if less is, 0 if it has no weight.
             X_observed: ``n x d`` observed inputs for the proxy; the model's if None.
             Y_observed: ``n x m`` observed outcomes for the check; the model's if None.
 
         Returns:
-            None if the minimum is unknown and nothing was observed yet: pending points will do.
+            None if the minimum is unknown and nothing has been observed yet; pending points are
+            then used.
 
         Raises:
             ValueError: If an observed outcome is worse than the minimum, their numbers differ, or
@@ -259,7 +261,7 @@ class DropInCensoring(Censoring):
     def below(
         self, values: Sequence[float], signs: Sequence[float], outcomes: Sequence[Tensor]
     ) -> tuple[int, float]:
-        """Return how many outcomes are worse than the minimum, and by how much at most.
+        """Return how many outcomes are worse than the minimum, and the largest shortfall.
 
         Args:
             values: The minimum in use, one an output.
@@ -275,10 +277,10 @@ class DropInCensoring(Censoring):
         return len(worse), max(worse, default=0.0)
 
     def proxy(self, model: Model, signs: Sequence[float], X: Tensor) -> tuple[float, ...]:
-        """Return what stands in for an unknown minimum; see :func:`least_lower_bounds`.
+        """Return the proxy for an unknown minimum; see :func:`least_lower_bounds`.
 
         Args:
-            model: The user's.
+            model: The user's model.
             signs: See :meth:`pseudo_values`.
             X: ``n x d`` points.
         """
@@ -289,13 +291,13 @@ class DropInCensoring(Censoring):
     def fill_in(
         self, model: Model, X_pending: Tensor, minima: Sequence[float], signs: Sequence[float]
     ) -> tuple[Tensor, Tensor]:
-        r"""Return what pending queries are filled in with, and their shares of ``outcome_bound``.
+        r"""Return the values that fill in pending queries, and their shares of ``outcome_bound``.
 
-        They are taken to be in the order of issue: the last one was asked one round ago. Those that
-        are ``max_delay`` rounds old were given up, and are at the minimum.
+        The queries are assumed to be in the order of issue: the last one was issued one round ago.
+        Those that are ``max_delay`` rounds old were given up and are set to the minimum.
 
         Args:
-            model: The user's, of the outcomes that arrived.
+            model: The user's model, given the outcomes that have arrived.
             X_pending: ``p x d``.
             minima: From :meth:`pseudo_values`.
             signs: See :meth:`pseudo_values`.
@@ -333,10 +335,10 @@ class DropInCensoring(Censoring):
         values: Sequence[float] | Tensor,
         with_noise: bool = True,
     ) -> Model:
-        """Return the model with pending rows at their pseudo-values; ``model`` stays as it is.
+        """Return the model with pending rows at their pseudo-values; ``model`` is not changed.
 
         Args:
-            model: The user's.
+            model: The user's model.
             X_pending: ``p x d``.
             values: One an output, or ``batch_shape x p x m``.
             with_noise: Whether pseudo-rows get the extra noise.
@@ -360,14 +362,14 @@ class DropInCensoring(Censoring):
     ) -> tuple[Tensor, ...]:
         """Return the sums of current posterior standard deviations that enter the width.
 
-        ``X_pending`` is taken to be in the order of issue, behind the rows of the user's model.
+        ``X_pending`` is assumed to be in the order of issue, after the rows of the user's model.
 
         Args:
-            base_model: The user's.
+            base_model: The user's model.
             model: The censored model.
             X_pending: ``p x d``, or None.
-            shares: ``batch_shape x p x m``, from :meth:`fill_in`: by what deviations at pending
-                queries are multiplied; None if by 1.
+            shares: ``batch_shape x p x m``, from :meth:`fill_in`, the factors on the deviations at
+                pending queries; None for 1.
 
         Returns:
             One tensor an output, of the model's batch shape, in raw outcome units.
@@ -480,7 +482,7 @@ class DropInCensoring(Censoring):
                 )
             warnings.warn(  # the same text in each round, so that Python shows it once
                 f"outcomes are {side} the known {kind}, {stated:.6g}, by no more than noise "
-                "explains. They are taken as they are; pending queries stay at it.",
+                "explains. They are used unchanged; pending queries stay at it.",
                 BelowMinimumWarning,
                 stacklevel=level_of_users_line(),
             )
@@ -496,12 +498,13 @@ class DropInCensoring(Censoring):
 def least_lower_bounds(
     model: Model, factor: float, signs: Sequence[float], X: Tensor
 ) -> tuple[float, ...]:
-    """Return the least ``mean - factor * standard_deviation`` of each output over some points.
+    """Return the smallest ``mean - factor * standard_deviation`` of each output over some points.
 
     Args:
         model: Without pseudo-rows.
         factor: ``minimum_proxy``.
-        signs: For each output 1, or -1 where less is better: the largest upper bound then.
+        signs: For each output 1, or -1 if smaller is better, in which case it is the largest upper
+            bound.
         X: ``n x d`` points.
 
     Raises:

@@ -257,7 +257,7 @@ class ChangedRowsPosterior(RowsPosterior):
 
     Args:
         covariance: The prior.
-        rows: What was observed.
+        rows: The observed rows.
         outcomes: ``n`` mean outcomes of the rows, less the prior mean; or ``n x num_outputs``.
         factor: Returns the factor of the rows.
         lam: The noise variance of one outcome.

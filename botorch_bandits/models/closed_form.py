@@ -1,6 +1,6 @@
 r"""The posterior of a stationary Gaussian process in closed form, outside autograd.
 
-It rests on the inverse Cholesky factor of the data, which grows by a row in ``n^2`` operations.
+It is based on the inverse Cholesky factor of the data, which grows by a row in ``n^2`` operations.
 With the constant prior mean :math:`m`, :math:`a = (K + \lambda I)^{-1} (y - m)`,
 :math:`\ell(x) = L^{-1} k(x)` and :math:`b(x) = L^{-\top} \ell(x)`,
 
@@ -13,7 +13,7 @@ With the constant prior mean :math:`m`, :math:`a = (K + \lambda I)^{-1} (y - m)`
 costs ``2 n^2``.
 
 **The inverse factor.** With :math:`K + \lambda I = L L^\top` the inverse factor is
-:math:`L^{-1}`. New rows of the data are new rows of it; what is there already never changes:
+:math:`L^{-1}`. New rows of the data add new rows to it; existing rows never change:
 
 .. math::
    \ell = L^{-1} k, \qquad s^2 = k_0 + \lambda - \|\ell\|^2, \qquad
@@ -25,13 +25,13 @@ formed: its products lose twice as many digits.
 
 Storage is packed: slabs of 128 rows, each as wide as its last row. At ``n = 1000`` it is 0.59
 ``n^2`` doubles. Full slabs never change and are shared between all factors that continue them.
-The last slab is shared too: it has room for all its rows, each factor sees only its own rows of
-it, and whoever is not the newest copies it (at most 128 rows) before writing.
+The last slab is shared as well: it has room for all its rows, each factor sees only its own rows of
+it, and any factor but the newest copies it (at most 128 rows) before writing.
 
-**The same bits on every route.** Rows come in steps that depend on their number alone: every 16
-rows form one step, only what is left of them comes row by row. When a row completes such a group,
-its 16 rows are computed again as one step. So ``n`` rows added one by one, in blocks or all at once
-have gone through the same arithmetic.
+**The same bits on every route.** Rows are processed in steps that depend on their number alone:
+every 16 rows form one step, and only the remainder is processed row by row. When a row completes
+such a group, its 16 rows are computed again as one step. Thus ``n`` rows added one by one, in
+blocks or all at once go through the same arithmetic.
 
 Source: Rasmussen and Williams 2006, algorithm 2.1, with the gradients worked out.
 """
@@ -83,7 +83,7 @@ class _Slab:
 class InverseFactor:
     """The inverse Cholesky factor of the first ``num_rows`` rows; see the module.
 
-    It is a value: :meth:`extended` returns a new one and leaves this one as it was.
+    It is immutable: :meth:`extended` returns a new factor and does not change this one.
 
     Attributes:
         num_rows: ``n``.
@@ -103,10 +103,10 @@ class InverseFactor:
 
     @classmethod
     def of_matrix(cls, matrix: Tensor, noise: float) -> InverseFactor | None:
-        """Return the factor of a whole matrix, for a model that is not going to grow.
+        """Return the factor of a whole matrix, for a model that will not grow.
 
-        One factorization takes a small part of the time of adding the rows in steps, and has other
-        rounding errors.
+        One factorization takes a small fraction of the time of adding the rows in steps, and has
+        different rounding errors.
 
         Args:
             matrix: ``n x n``, ``n >= 1``, with the noise on its diagonal.
@@ -136,7 +136,7 @@ class InverseFactor:
     def extended(
         self, num_rows: int, covariance: CovarianceBlock, noise: float
     ) -> InverseFactor | None:
-        """Return the factor of ``num_rows`` rows, of which this one has the first.
+        """Return the factor of ``num_rows`` rows that begin with the rows of this one.
 
         Args:
             num_rows: At least this factor's number of rows.
@@ -289,10 +289,10 @@ def _smallest_pivot(pivots: Tensor, info: Tensor) -> Tensor:
 
 
 class ModuleStamp:
-    """Notices every change of a module's parameters, buffers and parts.
+    """Detects every change of a module's parameters, buffers and submodules.
 
-    Parameters are compared by value (GPyTorch sets them behind the back of torch's version
-    counters), everything else by identity and version.
+    Parameters are compared by value (GPyTorch sets them without updating torch's version counters),
+    everything else by identity and version.
 
     Args:
         module: A kernel, a likelihood or the like, with few parameters.
@@ -356,21 +356,22 @@ CHUNK_ENTRIES = 2**17
 
 @dataclass(frozen=True, eq=False)
 class ClosedForm:
-    """What is known of the reward function after ``n >= 1`` rows; a value, never changed.
+    """The immutable posterior of the reward function after ``n >= 1`` rows.
 
     Attributes:
-        kernel: With unit lengthscale: inputs are scaled first.
+        kernel: The kernel with unit lengthscale, because inputs are scaled first.
         lengthscale: ``d`` lengthscales, or one for all dimensions.
         noise: The noise variance ``lam``.
         outputscale: The prior variance.
         center: ``d``, the first input. Distances from it lose fewer digits than from the origin.
         points: ``n x (d + 2)``: scaled inputs, ones, squared norms.
-        outcomes: ``n``, less the prior mean.
+        outcomes: ``n`` outcomes minus the prior mean.
         factor: The inverse Cholesky factor of ``K + lam I``.
         weights: ``a``, ``n``.
-        full_weights: The part of ``a`` that later rows leave as it is.
+        full_weights: The part of ``a`` that later rows do not change.
         prior_mean: ``m``, the same at all points.
-        memo: What others compute of the first rows, by name; all that continue this one share it.
+        memo: Results that others compute from the first rows, by name; all forms that extend this
+            one share it.
         deleted: ``points`` of rows that have left since the factor was computed, in order.
     """
 
@@ -516,7 +517,7 @@ class ClosedForm:
 
         Returns:
             Mean (``b``), variance (``b``), gradient of the mean (``b x d``), gradient of the
-            variance (``b x d``). Where rounding makes the variance negative it is 0.
+            variance (``b x d``). A variance that rounding makes negative is set to 0.
         """
         X = X.detach()
         size = max(1, CHUNK_ENTRIES // self.num_rows)
@@ -549,11 +550,11 @@ class ClosedForm:
 
     @property
     def coefficients(self) -> Tensor:
-        """What the kernel values with the rows are multiplied with in the mean, ``n``."""
+        """The ``n`` coefficients of the kernel values with the rows in the mean."""
         return self.weights
 
     def with_coefficients(self, coefficients: Tensor) -> Self:
-        """Return the same with another mean; its variance is of no use.
+        """Return the same form with another mean; its variance must not be used.
 
         Args:
             coefficients: Those of the mean, ``n``.
@@ -617,7 +618,7 @@ class ClosedForm:
         return points.new_full((len(points),), self.outputscale)
 
     def shares_factor_with(self, other: ClosedForm) -> bool:
-        """Return whether another posterior differs from this one in its outcomes alone.
+        """Return whether another posterior differs from this one only in its outcomes.
 
         Args:
             other: Of any model.
@@ -700,15 +701,15 @@ class ClosedForm:
 
 @dataclass(frozen=True, eq=False)
 class CachedPosterior:
-    """A model's closed form and the state of the model that it belongs to.
+    """A model's closed form and the state of the model to which it belongs.
 
     Attributes:
         closed_form: None if the model has none.
         inputs: The model's inputs, as the kernel sees them.
         targets: The model's outcomes.
         versions: How often ``inputs`` and ``targets`` had been changed in place.
-        modules: Those of :func:`parts_of`; none while the model has no copies of its own, which
-            nobody can have changed then.
+        modules: The modules of :func:`parts_of`; none while the model has no copies of its own,
+            which therefore cannot have been changed.
         stamps: One for each module.
     """
 
@@ -769,15 +770,15 @@ def parts_of(model: SingleTaskGP) -> tuple[Module, ...]:
 
 
 class LeanPosterior(GPyTorchPosterior):
-    """BoTorch's posterior of one output, from marginals that are known already.
+    """BoTorch's posterior of one output, from marginals that are already known.
 
-    Analytic acquisition functions ask for nothing but mean and variance; building a GPyTorch
-    distribution would take longer than computing them. Sampling, quantiles and posterior transforms
-    work as with any ``GPyTorchPosterior``.
+    Analytic acquisition functions need only mean and variance; building a GPyTorch distribution
+    would take longer than computing them. Sampling, quantiles and posterior transforms work as with
+    any ``GPyTorchPosterior``.
 
     Args:
         mean: ``batch_shape x q``.
-        variance: ``batch_shape x q``, with the observation noise if that was asked for.
+        variance: ``batch_shape x q``, with the observation noise if that was requested.
         covariance: Computes the ``batch_shape x q x q`` covariance; not needed at ``q = 1``.
     """
 

@@ -1,7 +1,7 @@
-r"""The closed form of posteriors of composed kernels, and of noise that differs from row to row.
+r"""The closed form of posteriors with composed kernels, or with noise that differs between rows.
 
-A single stationary kernel with one noise variance is what :mod:`botorch_bandits.models.closed_form`
-is for; the formulas and the factor are the same.
+A single stationary kernel with one noise variance is handled by
+:mod:`botorch_bandits.models.closed_form`; the formulas and the factor are the same.
 
 **Noise of rows.** With the noise variance :math:`\lambda_i` of row ``i``, any :math:`\lambda` and
 :math:`w_i = \sqrt{\lambda / \lambda_i}`, the kernel :math:`w_i w_j k(x_i, x_j)`, the outcomes
@@ -29,7 +29,7 @@ from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood
 
 @dataclass(frozen=True, eq=False)
 class ComposedClosedForm(ClosedForm):
-    """A :class:`ClosedForm` of a composed kernel, with noise that may differ from row to row.
+    """A :class:`ClosedForm` with a composed kernel, and with noise that may differ between rows.
 
     Attributes:
         composed: The kernel. ``kernel`` only says how smooth it is and what its variance is, and

@@ -1,16 +1,15 @@
-r"""Sums and products of stationary kernels in closed form, each on columns of its own.
+r"""Sums and products of stationary kernels in closed form, each on its own columns.
 
 .. math:: k(x, z) = \sum_i \prod_j k_{ij}(x_{ij}, z_{ij})
 
-Sums and products may be nested, and a ``ScaleKernel`` may stand around any of them. With
-:math:`h_{ij}` the slope of a part (see :mod:`botorch_bandits.models.kernels`), its share of the
-gradient is
+Sums and products may be nested, and a ``ScaleKernel`` may wrap any of them. With :math:`h_{ij}` the
+slope of a part (see :mod:`botorch_bandits.models.kernels`), its share of the gradient is
 
 .. math::
    \frac{\partial k}{\partial k_{ij}} \, h_{ij} \, \frac{x_{ij} - z_{ij}}{\ell_{ij}^2},
 
-with the derivative that the rules of sum and product give. Squared exponentials of one product are
-one squared exponential: their squared distances add up.
+with the derivative that the rules of sum and product give. The squared exponentials of one product
+are combined into one, because their squared distances add up.
 
 Source: Rasmussen and Williams 2006, section 4.2.4, with the derivatives worked out.
 """
@@ -39,10 +38,10 @@ from botorch_bandits.models.kernels import StationaryKernel
 
 
 class FirstColumnDecay(Kernel):
-    """A kernel that is another one times ``exp(-|t - t'| / decay_length)`` in the first column.
+    """Another kernel times ``exp(-|t - t'| / decay_length)`` in the first column.
 
-    The other one, ``base_kernel``, sees the columns behind. :class:`ComposedKernel` knows how to
-    read it.
+    The other kernel, ``base_kernel``, sees the remaining columns. :class:`ComposedKernel` can read
+    it.
     """
 
     base_kernel: Kernel
@@ -58,8 +57,8 @@ class Part:
     """One stationary kernel on some columns.
 
     Attributes:
-        kernel: With unit lengthscale: inputs are scaled first.
-        columns: Which ones it sees.
+        kernel: The kernel with unit lengthscale, because inputs are scaled first.
+        columns: The columns that it sees.
         lengthscale: One for each of them.
         is_decay: Whether it is the decay of a :class:`FirstColumnDecay`.
         number: Its place among the parts.
@@ -120,12 +119,12 @@ class Combination:
 
 
 class QueryRows(NamedTuple):
-    """Points as one part sees them.
+    """Points as seen by one part.
 
     Attributes:
         scaled: ``... x n x d`` scaled points ``u``.
-        rows: ``... x n x (d + 2)`` rows ``(-2u, |u|^2, 1)``. A single row stands for all where all
-            are equal, as in a search with a fixed time or context.
+        rows: ``... x n x (d + 2)`` rows ``(-2u, |u|^2, 1)``. If all rows are equal, as in a search
+            with a fixed time or context, a single row represents them.
     """
 
     scaled: Tensor
@@ -134,7 +133,7 @@ class QueryRows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ComposedKernel:
-    """A kernel whose closed form this package knows, composed of stationary ones.
+    """A kernel composed of stationary kernels whose closed form this package knows.
 
     Attributes:
         root: The parts and how they are combined.

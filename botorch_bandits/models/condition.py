@@ -1,9 +1,9 @@
-"""What a model was given, and how each kind of BoTorch model takes pseudo-observations.
+"""The data of a model, and how each kind of BoTorch model is conditioned on pseudo-observations.
 
-Pending queries become rows at a minimum or at the posterior mean by conditioning, and BoTorch's
-models differ in the units, shapes and transforms that they expect then. This file is the only one
-that depends on these differences. The user's model is never changed: conditioning returns a new
-model with the same hyperparameters and outcome statistics.
+Conditioning turns pending queries into rows at a minimum or at the posterior mean, and BoTorch's
+models differ in the units, shapes and transforms that they expect. Only this module depends on
+these differences. The user's model is never changed: conditioning returns a new model with the same
+hyperparameters and outcome statistics.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def observed_outcomes(model: Model) -> tuple[Tensor, ...] | None:
 
 
 def check_transformable(name: str, model: Model, values: Sequence[float]) -> None:
-    """Raise unless the model's outcome transform maps outcomes to finite numbers.
+    """Raise an error unless the model's outcome transform maps outcomes to finite numbers.
 
     Args:
         name: The argument that the outcomes come from, for the error.
@@ -142,10 +142,11 @@ def check_transformable(name: str, model: Model, values: Sequence[float]) -> Non
 def condition(
     model: Model, X: Tensor, Y: Tensor, extra_noise: float = 0.0, noise_unit: str = "outcome"
 ) -> Model:
-    """Return ``model`` conditioned on outcomes ``Y`` at ``X``; ``model`` is left as it was.
+    """Return ``model`` conditioned on outcomes ``Y`` at ``X``; ``model`` is not changed.
 
-    Hyperparameters and the statistics of outcome transforms stay those of the model: they never
-    see the pseudo-observations. Under fixed noise levels the new rows get the rows' mean level.
+    The hyperparameters and the statistics of outcome transforms remain those of the model and never
+    depend on the pseudo-observations. With fixed noise levels, the new rows get the mean level of
+    the rows.
 
     Args:
         model: An exact Gaussian-process model, or a ``ModelListGP`` of such.
@@ -207,11 +208,11 @@ def condition(
 def hallucinate(model: Model, X: Tensor) -> Model:
     """Return ``model`` conditioned on its own posterior mean at ``X``.
 
-    The posterior mean stays as it is and the posterior variance shrinks as if the outcomes at
-    ``X`` were known: GP-BUCB's way with pending points (Desautels, Krause and Burdick 2014).
+    The posterior mean is unchanged and the posterior variance shrinks as if the outcomes at ``X``
+    were known, which is how GP-BUCB treats pending points (Desautels, Krause and Burdick 2014).
 
     An exact Gaussian process takes ``X`` as new rows, with the noise of its likelihood, or the mean
-    of ``train_Yvar``. Of every other model the joint posterior with ``X`` is conditioned instead,
+    of ``train_Yvar``. For every other model, the joint posterior with ``X`` is conditioned instead,
     which gives the same numbers; the noise at ``X`` is what ``observation_noise=True`` adds to the
     model's posterior there (of ``MultiTaskGP`` that of each task, and with ``train_Yvar`` the mean
     of each task's).
@@ -222,7 +223,7 @@ def hallucinate(model: Model, X: Tensor) -> Model:
         X: ``n x d`` pending points in raw inputs.
 
     Raises:
-        UnsupportedError: If the model is no exact Gaussian process and its posterior is not
+        UnsupportedError: If the model is not an exact Gaussian process and its posterior is not
             Gaussian (an outcome transform such as ``Log``), has no joint covariance or no noise.
     """
     if isinstance(model, ModelListGP):
@@ -266,7 +267,7 @@ def _mean_noise(model: ExactGP, Y: Tensor) -> Tensor:
 
 
 def _add_noise(model: ExactGP, num_rows: int, extra_noise: float, noise_unit: str) -> None:
-    """Give the last rows of a model, which nobody else holds, more noise than the others."""
+    """Give the last rows of a model that is not shared more noise than the others."""
     if noise_unit == "prior":
         with torch.no_grad():
             extra = extra_noise * prior_variance_of(model.covar_module, model.train_inputs[0])

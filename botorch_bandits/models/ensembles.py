@@ -1,7 +1,7 @@
-"""Posteriors of ensembles, as BoTorch's acquisition functions take them.
+"""Posteriors of ensembles, in the form that BoTorch's acquisition functions expect.
 
-Most of what asks for one wants means and variances. The covariances among many points, a matrix for
-each member, are computed when they are asked for.
+Most callers need only means and variances. The covariances among many points, a matrix for each
+member, are computed on request.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from botorch_bandits.docstrings import fill_in_docstrings
 
 
 class LeanMixture(GaussianMixturePosterior):
-    """BoTorch's posterior of an ensemble, from marginals that are known already.
+    """BoTorch's posterior of an ensemble, from marginals that are already known.
 
-    Where many points are looked at together, as BoTorch does with all rows to find the best, the
-    covariance of each member would be by far the largest part of the work, and is seldom wanted.
+    If many points are evaluated together, as BoTorch does with all rows to find the best, the
+    covariance of each member would be by far the largest part of the work, and it is rarely needed.
 
     Args:
         mean: ``... x members x q``.
         variance: Computes the ``... x members x q`` variances, with the observation noise if that
-            was asked for.
+            was requested.
         covariance: Computes the ``... x members x q x q`` covariances.
     """
 

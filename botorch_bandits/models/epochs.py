@@ -1,12 +1,12 @@
-r"""A model for each epoch of multipliers, with a kernel of its own.
+r"""A model for each epoch of multipliers, with its own kernel.
 
 Assumptions 3 and 5 of Shi and Eryilmaz 2022 ask that the penalized function of epoch ``l``,
 
 .. math:: F_l = f - \sum_j \kappa_j^l (\psi(g_j) - 1),
 
 has a bounded norm in the space of a kernel :math:`k_l`, which may differ from epoch to epoch
-because the multipliers do: where they grow, so does the scale of :math:`F_l`. Epochs that begin
-without data may each have a prior of their own, as long as it is chosen before their outcomes.
+because the multipliers do: as they grow, so does the scale of :math:`F_l`. Epochs that begin
+without data may each have their own prior, provided it is chosen before their outcomes.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class EpochModels:
-    """The model of a loop whose epochs have kernels of their own; see the module.
+    """The model of a loop whose epochs have their own kernels; see the module.
 
-    It goes with ``constraints=MultiplicativeEpochs(..., surrogate="fresh")`` or ``AdditiveEpochs``
-    likewise.
+    Use it with ``constraints=MultiplicativeEpochs(..., surrogate="fresh")``, or with
+    ``AdditiveEpochs`` in the same way.
 
     Attributes:
-        models: Recipes, those of epochs 1, 2, ..., the last of which serves all further epochs too;
-            or a function of the number of the epoch, from 1, and its multipliers that returns the
-            recipe. The function must return equal recipes for equal arguments.
+        models: The recipes of epochs 1, 2, ..., the last of which is also used for all further
+            epochs; or a function that returns the recipe, given the number of the epoch, from 1,
+            and its multipliers. The function must return equal recipes for equal arguments.
 
     Raises:
-        TypeError: If they are something else.
-        ValueError: If there are none.
+        TypeError: If ``models`` is neither.
+        ValueError: If ``models`` is empty.
 
     Example:
         >>> from gpytorch.kernels import MaternKernel
@@ -73,7 +73,7 @@ class EpochModels:
 
     @property
     def recipes(self) -> tuple[BanditGPRecipe, ...] | None:
-        """The recipes, one an epoch; None if a function makes them."""
+        """The recipes, one an epoch; None if a function returns them."""
         return None if callable(self.models) else tuple(self.models)
 
     def in_epoch(self, epoch: int, multipliers: Sequence[float]) -> BanditGPRecipe:
@@ -81,10 +81,10 @@ class EpochModels:
 
         Args:
             epoch: Its number, from 1.
-            multipliers: In force in it.
+            multipliers: The multipliers in that epoch.
 
         Raises:
-            TypeError: If the function returns something else than a recipe.
+            TypeError: If the function does not return a recipe.
         """
         epoch = check_integer("epoch", epoch, minimum=1)
         if not callable(self.models):
@@ -95,7 +95,7 @@ class EpochModels:
 
 def _check_recipe(name: str, recipe: BanditGPRecipe) -> BanditGPRecipe:
     if not isinstance(recipe, BanditGPRecipe):
-        raise TypeError(f"{name} is {recipe!r}, which is no recipe. {_REMEDY}")
+        raise TypeError(f"{name} is {recipe!r}, which is not a recipe. {_REMEDY}")
     return recipe
 
 

@@ -1,20 +1,20 @@
-"""The model of practitioners: scale, mean, lengthscales and noise learned from the data.
+"""The model that practitioners use: scale, mean, lengthscales and noise are learned from the data.
 
-It is BoTorch's ``SingleTaskGP`` on normalized inputs and standardized outcomes, fitted anew
-whenever the data change. Fit and posterior are computed in closed form. No theorem covers learned
+It is BoTorch's ``SingleTaskGP`` on normalized inputs and standardized outcomes, refitted whenever
+the data change. The fit and the posterior are computed in closed form. No theorem covers learned
 hyperparameters.
 
-**Priors.** Kernel and priors are those that measured best for a user who knows nothing
-(``docs/league.md``): Matern 5/2 with BoTorch's lengthscale prior, whose median grows with the
-square root of the dimension (Hvarfner, Hellsten and Nardi 2024); an output scale with a wide prior
-around 1, without which the few large outcomes of a first design hide what is near the optimum; and
-noise that may be as small as 1e-6 of the variance of the outcomes, where BoTorch's default stops at
-1e-4, if many outcomes say so.
+**Priors.** The kernel and priors are those that performed best in measurements for a user without
+prior knowledge (``docs/league.md``): Matern 5/2 with BoTorch's lengthscale prior, whose median
+grows with the square root of the dimension (Hvarfner, Hellsten and Nardi 2024); an output scale
+with a wide prior around 1, without which the few large outcomes of a first design hide the
+differences near the optimum; and noise that may be as small as 1e-6 of the variance of the outcomes
+if many outcomes support it, where BoTorch's default stops at 1e-4.
 
-**Low outcomes.** Outcomes far below the others set the scale to which everything else is small:
-where values reach from -1e6 to 0, noise of a thousandth of the standard deviation hides hundreds
-of units. A search for the best point need not know how bad a bad point is, so
-:func:`winsorized` raises them.
+**Low outcomes.** Outcomes far below the others determine the scale, relative to which everything
+else is small: if values range from -1e6 to 0, noise of a thousandth of the standard deviation hides
+hundreds of units. A search for the best point need not know how bad a bad point is, so
+:func:`winsorized` raises such outcomes.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class LearnedGP(IncrementalGP):
     def X_baseline(self) -> Tensor:
         """``n x d`` raw inputs, near which an acquisition function may be largest.
 
-        Learned lengthscales can be short, and then what is worth trying near the best points is too
-        small for random starting points to find.
+        Learned lengthscales can be short, and the promising regions near the best points are then
+        too small for random starting points to find.
         """
         raw = getattr(self, "_original_train_inputs", None)
         inputs: Tensor = self.train_inputs[0] if raw is None or self.training else raw
@@ -82,7 +82,7 @@ class LearnedGP(IncrementalGP):
     def repeats(self) -> Tensor | None:
         """``n`` weights; row ``i`` has the noise variance ``noise / repeats[i]``. None for all 1.
 
-        What is fitted is the likelihood of the rows as they are told: how single observations
+        The likelihood that is maximized is that of the rows as reported: how single observations
         scatter around their mean is not known.
         """
         return getattr(self._parts["likelihood"], "repeats", None)
@@ -93,7 +93,7 @@ class LearnedGP(IncrementalGP):
         Args:
             X: ``batch_shape x n' x d`` inputs, raw.
             Y: ``batch_shape' x n' x m`` outcomes; further leading dimensions are fantasies.
-            kwargs: Passed on to BoTorch; with any, nothing is reused.
+            kwargs: Passed on to BoTorch; if there are any, nothing is reused.
         """
         repeats = self.repeats
         if repeats is None or kwargs or not X.dim() == Y.dim() == 2 or Y.shape[-1] != 1:
@@ -107,7 +107,7 @@ class LearnedGP(IncrementalGP):
         """Fit the hyperparameters; BoTorch's ``fit_gpytorch_mll`` calls this.
 
         Args:
-            mll: What is maximized.
+            mll: The marginal log likelihood to maximize.
             **kwargs: The other arguments of ``fit_gpytorch_mll``.
 
         Returns:
@@ -140,14 +140,15 @@ REACH = 5.0
 
 
 def winsorized(Y: Tensor) -> Tensor:
-    """Return outcomes of which the far too low ones are raised to a fence.
+    """Return the outcomes, with those that are far too low raised to a fence.
 
-    The fence lies :data:`REACH` times as far below the median as the largest outcome lies above.
-    At least half of the outcomes stay as they are. So do all if the median is the largest, for then
-    nothing says what is far. Outcomes in another unit, or with an offset, have the same fence.
+    The fence lies :data:`REACH` times as far below the median as the largest outcome lies above it.
+    At least half of the outcomes are unchanged. All are unchanged if the median is the largest,
+    because the scale is then undetermined. Outcomes in another unit, or with an offset, have the
+    same fence.
 
     Args:
-        Y: ``n x m`` outcomes, ``n`` at least 1; each column has a fence of its own.
+        Y: ``n x m`` outcomes, ``n`` at least 1; each column has its own fence.
 
     Example:
         >>> winsorized(torch.tensor([[0.0], [1.0], [-3.0], [2.0], [-900.0]])).squeeze(-1)
@@ -163,7 +164,7 @@ def default_kernel(dim: int) -> ScaleKernel:
     """Return the kernel with its priors.
 
     Args:
-        dim: How many inputs it has, each with a lengthscale.
+        dim: The number of inputs, each with its own lengthscale.
     """
     with usual_dtype():
         base = get_covar_module_with_dim_scaled_prior(dim, use_rbf_kernel=False)
@@ -195,17 +196,18 @@ def default_likelihood(weights: Tensor | None = None) -> GaussianLikelihood:
 class FittedSingleTaskGP:
     """Builds BoTorch's ``SingleTaskGP`` on normalized inputs, fitted by marginal likelihood.
 
-    For a loop whose user knows neither the scale of the reward nor its smoothness. What is
-    learned from the data voids the theorems; :meth:`BanditLoop.guarantee` says so.
+    It is for a loop whose user knows neither the scale of the reward nor its smoothness.
+    Hyperparameters learned from the data void the theorems, as :meth:`BanditLoop.guarantee`
+    reports.
 
     Args:
-        bounds: What inputs are normalized with, as :class:`~botorch_bandits.Box` takes it: one
+        bounds: The bounds used to normalize inputs, as in :class:`~botorch_bandits.Box`: one
             ``(low, high)`` tuple a dimension, or a ``2 x d`` tensor, array or nested list.
-        input_transform: Takes the place of ``Normalize``; it must map each row to one row.
+        input_transform: A transform that replaces ``Normalize``; it must map each row to one row.
 
     Raises:
-        TypeError: If ``bounds`` is a tensor of another dtype than float64.
-        ValueError: If its shape is another, or a lower bound is not below its upper bound.
+        TypeError: If ``bounds`` is a tensor with a dtype other than float64.
+        ValueError: If its shape is wrong, or a lower bound is not below its upper bound.
 
     Example:
         >>> import torch
@@ -229,7 +231,7 @@ class FittedSingleTaskGP:
 
     @classmethod
     def for_domain(cls, domain: Domain) -> FittedSingleTaskGP:
-        """Return what builds models on a domain.
+        """Return a builder of models on a domain.
 
         Args:
             domain: Its ``bounds`` (``2 x d``) are taken, or those of the arms. A method
@@ -282,15 +284,15 @@ class FittedSingleTaskGP:
     def on_winsorized(
         self, X: Tensor, Y: Tensor, weights: Tensor | None = None
     ) -> LearnedGP | ModelListGP:
-        """Build and fit the model to :func:`winsorized` outcomes; only large ones are sought.
+        """Build the model and fit it to :func:`winsorized` outcomes, if only large outcomes matter.
 
         Args:
             X: ``n x d`` inputs.
-            Y: ``n x m`` outcomes as they were observed; they are not changed.
+            Y: ``n x m`` observed outcomes; they are not changed.
             weights: ``n`` positive numbers, in the ratio of the precision of the rows.
 
         Returns:
-            What a call returns.
+            The same as a call.
         """
         return self(X, winsorized(Y), *(() if weights is None else (weights,)))
 

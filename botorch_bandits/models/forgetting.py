@@ -1,16 +1,17 @@
 """Models of Gaussian-process bandits that forget, built from the settings of a loop.
 
-All are ordinary :class:`~botorch_bandits.BanditGP`: rows are left out, have weights, or have the
-round as a further input. With weights a model is built afresh in every round, at the cost of one
-factorization; with a time-varying kernel it grows row by row. Where the kernel has no closed form,
-GPyTorch, as BoTorch sets it, solves from 4096 rows on by conjugate gradients, which keep fewer
-digits. The settings, with their sources, are in :mod:`botorch_bandits.forgetting`.
+All are ordinary :class:`~botorch_bandits.BanditGP` models: rows are left out, have weights, or have
+the round as an additional input. With weights, a model is rebuilt in every round, at the cost of
+one factorization; with a time-varying kernel, it grows row by row. Where the kernel has no closed
+form, GPyTorch, as BoTorch sets it, solves from 4096 rows on by conjugate gradients, which keep
+fewer digits. The settings, with their sources, are in :mod:`botorch_bandits.forgetting`.
 
 **Windows.** In every 32nd round, by the round at which a window begins, the rows from there on are
-factorized. Until the next such round they grow row by row, and the model of a round is theirs
-without the first rows, those that have left (:mod:`botorch_bandits.models.row_deletion`): ``n^2``
-operations a row. So a model depends on rows and rounds alone, and not on the models before it: a
-loop that is built again from its history has the same one, to the last bit.
+factorized. Until the next such round, the factor grows row by row, and the model of a round is
+obtained from it by removing the first rows, those that have left
+(:mod:`botorch_bandits.models.row_deletion`): ``n^2`` operations a row. A model thus depends only on
+rows and rounds, and not on the models before it: a loop rebuilt from its history has the same
+model, to the last bit.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ NEGLIGIBLE_WEIGHT = 1e-18
 
 
 class TimeDecayKernel(FirstColumnDecay):
-    r"""``k(x, x') (1 - rate)^{|t - t'| / 2}`` on inputs ``(t, x)``: the time comes first.
+    r"""``k(x, x') (1 - rate)^{|t - t'| / 2}`` on inputs ``(t, x)``, where the time comes first.
 
     Args:
-        base_kernel: The kernel ``k`` of the other columns; copied.
+        base_kernel: The kernel ``k`` of the other columns; it is copied.
         rate: In (0, 1).
 
     Example:
@@ -75,12 +76,12 @@ class TimeDecayKernel(FirstColumnDecay):
 
     @property
     def decay_length(self) -> float:
-        """How many rounds apart two values of one function are whose correlation is ``1/e``."""
+        """The number of rounds after which the correlation of a function falls to ``1/e``."""
         return -2.0 / math.log1p(-self.rate)
 
     @property
     def is_stationary(self) -> bool:
-        """Whether the base kernel is."""
+        """Whether the base kernel is stationary."""
         return bool(self.base_kernel.is_stationary)
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
@@ -99,7 +100,7 @@ class BehindTime(InputTransform, torch.nn.Module):
     """Applies an input transform to all columns but the first, which is the time.
 
     Args:
-        transform: Copied. It must not learn from the data.
+        transform: The transform, which is copied. It must not learn from the data.
     """
 
     def __init__(self, transform: InputTransform) -> None:
@@ -116,7 +117,7 @@ class BehindTime(InputTransform, torch.nn.Module):
         return torch.cat([X[..., :1], self.inner.transform(X[..., 1:])], dim=-1)
 
     def units_of_columns(self, like: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return side and origin of each column; None if the other transform is no affine map.
+        """Return side and origin of each column; None if the other transform is not affine.
 
         Args:
             like: ``1 + d`` numbers.
@@ -137,13 +138,13 @@ STRIDE = 32
 
 
 class WindowModels:
-    """Builds the models of a window, with rows that come and rows that leave.
+    """Builds the models of a window, as rows enter and leave it.
 
     Args:
-        window: Which rows a model has.
-        new_builder: Returns what builds models from ``n x d`` inputs, ``n x m`` outcomes, and how
-            many of the rows are best taken in at once; it continues the last one where its rows
-            come first.
+        window: The window, which determines the rows of a model.
+        new_builder: A function that returns a builder of models from ``n x d`` inputs, ``n x m``
+            outcomes, and the number of rows that are best added at once; the builder extends its
+            last model if the rows of that model come first.
     """
 
     def __init__(
@@ -164,8 +165,8 @@ class WindowModels:
             X: ``n x d`` inputs, of all rows or of those from the round on that :meth:`first_round`
                 returns.
             Y: ``n x m`` outcomes.
-            rounds: ``n`` rounds in which they were asked.
-            round_number: The round that is chosen.
+            rounds: ``n`` rounds in which they were queried.
+            round_number: The round being chosen.
         """
         kept = self._window.keeps(rounds, round_number)
         first_round = self.first_round(round_number)
@@ -193,7 +194,7 @@ class WindowModels:
         """Return the first round whose rows are factorized for a round.
 
         Args:
-            round_number: The round that is chosen.
+            round_number: The round being chosen.
         """
         return (round_number - self._window.length) // STRIDE * STRIDE
 
@@ -219,7 +220,7 @@ def without_first_rows(model: Any, num_rows: int) -> Any:
 
     Args:
         model: A model, or a list of models of several outputs.
-        num_rows: How many to leave out.
+        num_rows: The number of rows to leave out.
     """
     if not isinstance(model, ModelList):
         leave_out = getattr(model, "without_first_rows", None)
@@ -239,11 +240,12 @@ class ForgettingModels:
     """Builds the models of a loop that forgets.
 
     Args:
-        recipe: Kernel and noise, with fixed hyperparameters.
-        forgetting: What becomes of old outcomes.
-        collapses: Make one row of all observations of an input (not where time is an input).
-        separates_outputs: Build one model for each output where there are several; ``"together"``
-            if they are to be drawn as one model.
+        recipe: The kernel and noise, with fixed hyperparameters.
+        forgetting: How old outcomes are forgotten.
+        collapses: Whether to merge all observations of an input into one row (unless time is an
+            input).
+        separates_outputs: Whether to build one model for each of several outputs; ``"together"`` if
+            they are to be drawn as one model.
 
     Raises:
         ValueError: If hyperparameters are to be learned, or an input transform learns its scale.
@@ -295,7 +297,7 @@ class ForgettingModels:
 
         Args:
             X: ``n x d`` inputs.
-            rounds: ``n`` rounds in which they were asked.
+            rounds: ``n`` rounds in which they were queried.
         """
         if not isinstance(self.forgetting, TimeVaryingKernel):
             return X
@@ -314,10 +316,10 @@ class ForgettingModels:
         Args:
             X: ``n x d`` inputs; ``n`` may be 0.
             Y: ``n x m`` outcomes.
-            rounds: ``n`` rounds in which they were asked, from 1.
-            round_number: The round that is chosen.
-            own_weights: ``n``; before it fades row ``i`` has the noise variance ``noise /
-                own_weights[i]``. All are 1 if omitted.
+            rounds: ``n`` rounds in which they were queried, from 1.
+            round_number: The round being chosen.
+            own_weights: ``n``; before fading, row ``i`` has the noise variance
+                ``noise / own_weights[i]``. All are 1 if omitted.
 
         Returns:
             A model of ``x``, or of ``(round, x)`` with a time-varying kernel; see :meth:`inputs`.
@@ -388,7 +390,7 @@ def _weights_then(
     Args:
         forgetting: How they fade.
         rounds: ``n`` rounds in which the rows were asked.
-        round_number: The round that is chosen.
+        round_number: The round being chosen.
         count: How many of the rows.
     """
     latest = int(rounds[:count].max())

@@ -1,4 +1,4 @@
-r"""Covariances between the arms of one round and rows that were observed under other circumstances.
+r"""Covariances between the arms of one round and rows that were observed behind other fronts.
 
 A row is an arm together with what stood in front of it: the round in which it was asked, the
 context that was given, or both. In the present round all arms have one front in common,
@@ -12,7 +12,7 @@ kernels with ``active_dims`` in front or behind alone.
 
 **Stationary kernels of all columns.** The scaled squared distance is one of the fronts plus one of
 the arms, and those of the arms are computed once for each arm that is played
-(:class:`JointStationary`). Every other kernel is evaluated as it is (:class:`AnyKernel`).
+(:class:`JointStationary`). Every other kernel is evaluated directly (:class:`AnyKernel`).
 
 With a time-varying kernel the first column is the round, and all of these are multiplied by
 :math:`(1 - \epsilon)^{|t - t'| / 2}`.
@@ -236,8 +236,8 @@ class FrontCovariance(ABC):
     """The prior covariances of rows and of the arms behind any front.
 
     Args:
-        num_arms: How many arms there are.
-        num_front: How many columns fronts have, the round included.
+        num_arms: The number of arms.
+        num_front: The number of columns of a front, including the round.
         rate: Of a time-varying kernel, whose round is the first of these columns; None without.
     """
 
@@ -336,7 +336,7 @@ class SumOfProducts(FrontCovariance):
     Args:
         products: From :func:`read_products`, for columns without the round.
         points: ``num_arms x d`` arms, as the kernels want them.
-        num_contexts: How many columns contexts have.
+        num_contexts: The number of context columns.
         rate: See :class:`FrontCovariance`.
     """
 
@@ -516,7 +516,7 @@ class JointStationary(FrontCovariance):
     Args:
         kernel: Its closed form.
         points: ``num_arms x d`` arms, as the kernel wants them.
-        num_contexts: How many columns contexts have.
+        num_contexts: The number of context columns.
         rate: See :class:`FrontCovariance`.
     """
 
@@ -652,7 +652,7 @@ class AnyKernel(FrontCovariance):
     Args:
         kernel: Without batch shape, float64.
         points: ``num_arms x d`` arms, as the kernel wants them.
-        num_contexts: How many columns contexts have.
+        num_contexts: The number of context columns.
         rate: See :class:`FrontCovariance`.
     """
 
@@ -722,7 +722,7 @@ def front_covariance(
     Args:
         kernel: Of contexts and arms, without batch shape, float64, on the CPU.
         points: ``num_arms x d`` arms, as the kernel wants them.
-        num_contexts: How many columns contexts have.
+        num_contexts: The number of context columns.
         rate: Of a time-varying kernel, or None.
 
     Example:

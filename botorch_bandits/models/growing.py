@@ -1,8 +1,8 @@
-"""What lets :class:`~botorch_bandits.BanditGP` grow row by row, and look at part of its rows.
+"""How :class:`~botorch_bandits.BanditGP` grows row by row and uses only some of its rows.
 
-It serves one output without batches, fixed inputs and a kernel that
-:class:`~botorch_bandits.models.composed_kernels.ComposedKernel` can read. BoTorch and GPyTorch do
-everything else as they do for any ``SingleTaskGP``, from the same data.
+This applies to one output without batches, fixed inputs and a kernel that
+:class:`~botorch_bandits.models.composed_kernels.ComposedKernel` can read. In all other cases,
+BoTorch and GPyTorch handle the same data as for any ``SingleTaskGP``.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def has_closed_posterior(model: SingleTaskGP) -> bool:
 
 
 class Standardization(NamedTuple):
-    """Raw outcomes are ``mean + unit *`` the model's.
+    """The affine map from the model's outcomes to raw ones: ``mean + unit * outcome``.
 
     Attributes:
         mean: 0 where outcomes are not transformed.
@@ -239,8 +239,8 @@ class TransformedClosedForm:
     """A posterior as a function of inputs before a transform, such as an encoding of categories.
 
     Args:
-        closed_form: Of transformed inputs.
-        transform: Maps each row to one row.
+        closed_form: The closed form in transformed inputs.
+        transform: The transform, which maps each row to one row.
     """
 
     most_steps: int  # of a local search, where the posterior limits them
@@ -276,7 +276,7 @@ _LOCK = threading.RLock()
 
 
 class _Origin:
-    """The parts of a model from which models that continue it get theirs; nobody changes them.
+    """The immutable parts of a model that are shared with the models that extend it.
 
     Args:
         modules: By name.
@@ -299,10 +299,10 @@ class _Origin:
 class IncrementalGP(SingleTaskGP):
     """Exact Gaussian process whose posterior grows by one row in ``n^2`` operations.
 
-    The closed form is computed at the first posterior and again whenever the data or a
-    hyperparameter have changed since. Its values have gradients in the inputs, once; gradients in
-    hyperparameters need ``train()`` mode, as with any BoTorch model. Its posteriors are numbers for
-    the hyperparameters and data that the model had when it was asked.
+    The closed form is computed with the first posterior, and again whenever the data or a
+    hyperparameter has changed since. Its values have first-order gradients with respect to the
+    inputs; gradients with respect to hyperparameters need ``train()`` mode, as with any BoTorch
+    model. A posterior reflects the hyperparameters and data of the model at the time of the call.
     """
 
     learn_hyperparameters: bool
@@ -509,7 +509,7 @@ class IncrementalGP(SingleTaskGP):
 
     @property
     def factored(self) -> ClosedForm | None:
-        """The closed form of inputs as the kernel sees them, whatever the input transform is."""
+        """The closed form in the inputs of the kernel, regardless of the input transform."""
         return self._closed_form()
 
     @property
@@ -666,15 +666,15 @@ def _noisy_covariance(closed_form: ClosedForm, X: Tensor, noise: float) -> Tenso
 
 
 class DataViews(IncrementalGP):
-    """A model that can be had with pending rows censored, and without its oldest rows.
+    """A model that provides views with pending rows censored, or without its oldest rows.
 
-    Views have the kernel, noise and prior mean of the model, which stays as it was.
+    Views have the kernel, noise and prior mean of the model, which is not changed.
     """
 
     def censored(self, X: Tensor, minimum: float) -> Model:
         """Return a view: the model with pending queries at the known minimum.
 
-        This one is left as it was. Plain rows cost ``n^2`` operations each, where the kernel's
+        This model is not changed. Plain rows cost ``n^2`` operations each, where the kernel's
         closed form is known. When a value arrives, :meth:`with_outcomes` replaces the pseudo-value
         and keeps the factor of the kernel matrix; a query that is lost keeps the minimum.
 

@@ -1,4 +1,4 @@
-r"""The hyperparameters that the outcomes do not refute, in a continuum: where likelihood is high.
+r"""The hyperparameters in a continuum that the outcomes do not refute: those of high likelihood.
 
 Let a forecaster give a density to each outcome from those before it and the point that was asked
 for, by any rule that was fixed beforehand. Its **prequential score** :math:`\ln q(D_t)` is the sum
@@ -15,15 +15,14 @@ D_{t-1})` in round ``t``. Given the past and :math:`x_t` the denominator is the 
 supermartingale that starts at 1, which by Ville's inequality reaches :math:`1 / \delta_1` with
 probability :math:`\delta_1` at most. :math:`\square`
 
-Nothing is added up over :math:`\theta`, so that there may be a continuum of them, and the
-forecaster need not know anything: a bad one makes a large region. Two are at hand: the mixture over
-a list of priors, whose score is ``model.evidence.log_marginal_likelihood`` of a
-:class:`.CandidatesModel`, and :func:`refitted_scores`, a member of the family that is fitted to the
-outcomes before each outcome.
+There is no union bound over :math:`\theta`, so a continuum is possible, and the forecaster need not
+be good: a bad one only makes the region large. Two are at hand: the mixture over a list of priors,
+whose score is ``model.evidence.log_marginal_likelihood`` of a :class:`.CandidatesModel`, and
+:func:`refitted_scores`, a member of the family that is fitted to the outcomes before each outcome.
 
 The likelihood has a closed form, with gradients, by which extremes over the region are searched:
-the largest lengthscale in it, or the largest upper bound at a point. The search is numerical. What
-it finds is in the region; that nothing in the region is larger is not proved.
+the largest lengthscale in it, or the largest upper bound at a point. The search is numerical. Its
+result is in the region, but it is not proved to be the extreme.
 
 Sources: Ville 1939; Wasserman, Ramdas and Balakrishnan 2020 for regions from predictive densities;
 Dawid 1984 for prequential scores.
@@ -83,13 +82,16 @@ class HyperparameterRegion:
         X: ``n x d`` inputs in the order in which their outcomes arrived, float64.
         y: ``n`` outcomes, float64.
         score: The prequential score of the outcomes behind the skipped ones, in nats.
-        level: ``delta_1``: the true hyperparameters are ever outside with at most this probability.
-        num_skipped: How many first outcomes the score leaves out; likelihoods are given these.
-        seed: Of the quasi-random members that a search begins with.
+        level: ``delta_1``: the true hyperparameters are ever outside the region with at most this
+            probability.
+        num_skipped: How many of the first outcomes the score leaves out; likelihoods are
+            conditional on these.
+        seed: The seed of the quasi-random members with which a search begins.
 
     Raises:
         TypeError: If a tensor is not float64.
-        ValueError: If shapes do not fit, a number is not finite, or the level is no probability.
+        ValueError: If shapes do not match, a number is not finite, or the level is not a
+            probability.
 
     Example:
         >>> family = PriorFamily((0.05, 2.0), scales=(0.1, 10.0), noises=(0.001, 1.0))
@@ -207,7 +209,7 @@ class HyperparameterRegion:
         return torch.cat([self.likeliest.unsqueeze(0), extremes, border[counts]])
 
     def range_of(self, name: str) -> tuple[float, float]:
-        """Return the least and the largest value of a hyperparameter in the region.
+        """Return the smallest and the largest value of a hyperparameter in the region.
 
         Args:
             name: One of the family's ``names``, such as ``"lengthscale"``.
@@ -376,7 +378,7 @@ def refitted_scores(
 
     Raises:
         TypeError: If a tensor is not float64.
-        ValueError: If shapes do not fit or a number is not finite.
+        ValueError: If shapes do not match or a number is not finite.
     """
     X, y = _check_rows(family, X, y)
     box = family.box

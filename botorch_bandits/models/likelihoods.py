@@ -1,11 +1,11 @@
-r"""The likelihood of repeated inputs: several observations of one input as one of their mean.
+r"""The likelihood of repeated inputs: observations of one input count as one of their mean.
 
 :math:`n_i` observations of an input are replaced by
 
 .. math:: \bar y_i = f(x_i) + \text{noise of variance } \lambda / n_i ,
 
-which gives the very posterior of all raw observations. Their marginal likelihood differs by a term
-that depends on the noise alone, through the sum of squared deviations from the means.
+which gives exactly the posterior of all raw observations. Their marginal likelihood differs by a
+term that depends only on the noise, through the sum of squared deviations from the means.
 """
 
 from __future__ import annotations

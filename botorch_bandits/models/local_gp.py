@@ -1,4 +1,4 @@
-r"""A Gaussian process for many distinct rows: each point looks at its nearest rows only.
+r"""A Gaussian process for many distinct rows, where each point uses only its nearest rows.
 
 The posterior at ``x`` is the exact one given the ``k`` rows ``N`` nearest to ``x`` (in
 lengthscales, so that they are those with the largest prior correlation):
@@ -7,14 +7,15 @@ lengthscales, so that they are those with the largest prior correlation):
    \mu(x) = m + k_N(x)^\top (K_N + \Lambda_N)^{-1} (y_N - m), \qquad
    \sigma^2(x) = k(x, x) - k_N(x)^\top (K_N + \Lambda_N)^{-1} k_N(x)
 
-Rows at one place are merged first: their mean counts as one observation with the noise variance
-``noise / count``, which is exact. With ``k`` at least the number of places all of it is exact. With
-fewer it is an approximation: the variance is never below the exact one, since less is known, but
-nothing bounds how far the mean is off, and both jump where the set of nearest rows changes. No
-theorem on confidence or regret covers it, and none is claimed.
+Rows with the same input are merged first: their mean counts as one observation with the noise
+variance ``noise / count``, which is exact. If ``k`` is at least the number of distinct inputs, the
+whole posterior is exact. Otherwise it is an approximation: the variance is never below the exact
+one, because less is known, but the error of the mean is unbounded, and both jump where the set of
+nearest rows changes. No theorem on confidence or regret covers it, and none is claimed.
 
-There is no factor of all rows: a model costs a pass over the rows, and a point ``n d`` operations
-for its neighbors and ``k^3 / 3`` for their Cholesky factor, which are not kept.
+There is no factor of all rows: building a model takes one pass over the rows, and evaluating a
+point takes ``n d`` operations for its neighbors and ``k^3 / 3`` for their Cholesky factor, which
+are not kept.
 
 Source: Urtasun and Darrell 2008 (local Gaussian processes by nearest neighbors).
 """
@@ -76,19 +77,19 @@ class LocalForm:
     """Posterior mean and variance at points, with gradients, from their nearest rows.
 
     Args:
-        module: The kernel, stationary.
+        module: The stationary kernel.
         noise: The noise variance of one observation.
         points: ``n x d`` distinct rows, as the kernel sees them.
         outcomes: ``n`` means of outcomes.
-        counts: ``n``; of how many observations.
+        counts: ``n``; the number of observations in each mean.
         prior_mean: The same at all points.
-        num_neighbors: How many rows a point looks at.
+        num_neighbors: The number of rows that a point uses.
 
     Attributes:
-        kernel: With unit lengthscale.
+        kernel: The kernel with unit lengthscale.
         outputscale: The prior variance.
         num_rows: ``n``.
-        most_steps: How many steps a local search may make.
+        most_steps: The maximal number of steps of a local search.
     """
 
     most_steps = MOST_STEPS
@@ -161,7 +162,7 @@ class LocalForm:
                 raise UnsupportedError(
                     f"the joint posterior of {len(X)} points rests on {len(nearest)} rows, more "
                     f"than the {MOST_JOINT} that a LocalGP takes. Ask for fewer points, or for "
-                    "points by themselves with X.unsqueeze(-2)."
+                    "separate points with X.unsqueeze(-2)."
                 )
             factor = self._factor(self._rows[nearest], nearest)
         cross = self._module(self._points[nearest], X).to_dense()  # r x q
@@ -212,10 +213,11 @@ class LocalForm:
 class LocalGP(Model):
     r"""Approximate Gaussian process: the exact posterior given the rows nearest to each point.
 
-    For loops with many thousand distinct rows, where an exact model takes seconds a round; see
-    the module. Hyperparameters are fixed. Without data (``n = 0``) it is the prior. It goes with
-    upper confidence bounds of a given width and with improvement. Thompson sampling refuses it,
-    for a draw is one function, and the posteriors of two points rest on different rows.
+    It is for loops with many thousands of distinct rows, where an exact model takes seconds a
+    round; see the module. The hyperparameters are fixed. Without data (``n = 0``), the model is the
+    prior. It works with upper confidence bounds of a given width and with improvement. Thompson
+    sampling does not accept it, because a draw is one function, and the posteriors at two points
+    are based on different rows.
 
     Args:
         train_X: ``n x d`` inputs, float64; ``n`` may be 0.
@@ -224,17 +226,18 @@ class LocalGP(Model):
             It is copied.
         noise: The modeled noise variance, in squared outcome units; above 1e-10 times the kernel's
             output scale.
-        num_neighbors: How many of the nearest rows a point looks at, at least 1.
-        input_transform: Applied to inputs before the kernel, one row to one row. Copied.
+        num_neighbors: How many of the nearest rows a point uses, at least 1.
+        input_transform: A transform applied to inputs before the kernel, which maps each row to one
+            row. It is copied.
         prior_mean: A constant, in outcome units.
-        repeats: ``n``, float64: each row of ``train_Y`` is the mean of so many observations.
+        repeats: ``n``, float64: the number of observations whose mean each row of ``train_Y`` is.
 
     Attributes:
-        approximation: What is approximate, in words.
+        approximation: A description of what is approximate.
 
     Raises:
-        TypeError: If a tensor is not float64 or ``kernel`` is no GPyTorch kernel.
-        ValueError: If shapes disagree, an entry is not finite, the kernel is another one, or a
+        TypeError: If a tensor is not float64 or ``kernel`` is not a GPyTorch kernel.
+        ValueError: If shapes disagree, an entry is not finite, the kernel is not supported, or a
             number is infeasible.
 
     Example:
@@ -313,13 +316,13 @@ class LocalGP(Model):
             kernel: ``RBFKernel`` or ``MaternKernel``, alone or in a ``ScaleKernel``; copied.
             noise: The modeled noise variance.
             lengthscale: Set on the kernel (or its base kernel) in double precision.
-            num_neighbors: How many of the nearest rows a point looks at, at least 1.
+            num_neighbors: How many of the nearest rows a point uses, at least 1.
             input_transform: Applied to inputs before the kernel; copied.
             prior_mean: A constant.
 
         Raises:
-            TypeError: If a number is not one.
-            ValueError: If a number is infeasible, or the kernel is another one.
+            TypeError: If a numeric argument is not a number.
+            ValueError: If a number is infeasible, or the kernel is not supported.
 
         Example:
             >>> from gpytorch.kernels import MaternKernel
@@ -332,7 +335,7 @@ class LocalGP(Model):
 
     @property
     def approximation(self) -> str:
-        """What is approximate, in words."""
+        """A description of what is approximate."""
         return approximation_of(self.num_neighbors)
 
     @property
@@ -402,7 +405,7 @@ class LocalGP(Model):
         return posterior if posterior_transform is None else posterior_transform(posterior, X)
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> LocalGP:
-        """Return a new model with the rows ``(X, Y)`` added; this one is left as it was.
+        """Return a new model with the rows ``(X, Y)`` added; this model is not changed.
 
         Args:
             X: ``n' x d`` inputs, raw.
@@ -434,7 +437,7 @@ def approximation_of(num_neighbors: int) -> str:
     """Say what is approximate.
 
     Args:
-        num_neighbors: How many rows a point looks at.
+        num_neighbors: The number of rows that a point uses.
     """
     return (
         f"LocalGP is an approximate model (each point looks at its {num_neighbors} nearest rows "
@@ -443,7 +446,7 @@ def approximation_of(num_neighbors: int) -> str:
 
 
 def check_drawable(name: str, model: Any) -> None:
-    """Raise if a model, or a recipe, is one of which no function can be drawn.
+    """Raise if no function can be drawn from a model or a recipe.
 
     Args:
         name: What wants to draw, for the error.
@@ -499,18 +502,18 @@ def _check_transform(transform: InputTransform | None) -> None:
 
 @dataclass(frozen=True, eq=False)
 class LocalGPRecipe:
-    """Everything a :class:`LocalGP` needs but its data; made by :meth:`LocalGP.with_kernel`.
+    """Everything that a :class:`LocalGP` needs except its data; see :meth:`LocalGP.with_kernel`.
 
     Attributes:
         kernel: The kernel, float64.
         noise: The modeled noise variance.
-        num_neighbors: How many of the nearest rows a point looks at.
+        num_neighbors: How many of the nearest rows a point uses.
         input_transform: Applied to inputs before the kernel.
         prior_mean: A constant.
 
     Raises:
-        TypeError: If a number is not one.
-        ValueError: If a number is infeasible, or the kernel is another one.
+        TypeError: If a numeric argument is not a number.
+        ValueError: If a number is infeasible, or the kernel is not supported.
     """
 
     kernel: Kernel

@@ -1,4 +1,4 @@
-r"""One stream on so many arms that no matrix of all of them is kept.
+r"""A single stream on so many arms that no matrix of all arms is kept.
 
 Of the posterior covariance only the columns of the ``p`` arms that were played are kept,
 :math:`C = S_{P, \cdot}`, as it was before the last few rounds. Their rows ``R`` are folded into it
@@ -41,7 +41,7 @@ class _Columns:
     """Columns of a matrix of all arms, in memory that grows without being copied.
 
     Args:
-        num_arms: How many arms there are.
+        num_arms: The number of arms.
     """
 
     def __init__(self, num_arms: int) -> None:
@@ -79,7 +79,7 @@ class _Columns:
 
 
 class ManyArmsPosterior(ArmsPosterior):
-    """What :class:`ArmsPosterior` is for one stream, on the CPU.
+    """The counterpart of :class:`ArmsPosterior` for a single stream on the CPU.
 
     Args:
         prior: The prior covariance of the arms.

@@ -92,10 +92,10 @@ class MarginalLikelihood:
         y: ``n`` outcomes; means of the observations at each input if ``repeats`` is given.
         smoothness: ``nu`` of a Matern kernel (0.5, 1.5, 2.5), infinity for squared exponential.
         num_lengthscales: One for all dimensions, or ``d``.
-        repeats: ``n`` positive whole numbers: how many observations each row is the mean of.
+        repeats: ``n`` positive whole numbers: the number of observations whose mean each row is.
         within_sum_of_squares: Squared deviations of the observations from the mean of their
-            row, summed over all rows; in squared outcome units. None where nothing is known of
-            them: it is the likelihood of the means alone then, each with the noise variance
+            row, summed over all rows; in squared outcome units. With None, they are unknown, and
+            the likelihood is that of the means alone, each with the noise variance
             ``noise / repeats``, and ``repeats`` may be fractions.
 
     Raises:
@@ -373,10 +373,10 @@ def has_closed_form(model: SingleTaskGP) -> bool:
 
 
 class MarginalLikelihoodObjective:
-    """What ``fit_gpytorch_mll`` minimizes, and its gradient, as a function of raw parameters.
+    """The objective that ``fit_gpytorch_mll`` minimizes, and its gradient, in raw parameters.
 
     The value is that of ``ExactMarginalLogLikelihood``, negated: the log densities of the priors
-    are added, and all is divided by the number of observations.
+    are added, and the sum is divided by the number of observations.
 
     Args:
         mll: An ``ExactMarginalLogLikelihood`` in training mode, of a model that
@@ -389,7 +389,7 @@ class MarginalLikelihoodObjective:
     Attributes:
         start: Raw values of the free parameters at the time of construction.
         bounds: Their lower and upper ends, ``p x 2``, as BoTorch sets them; None if there are none.
-        num_evaluations: How often the objective was called.
+        num_evaluations: The number of calls of the objective.
     """
 
     def __init__(

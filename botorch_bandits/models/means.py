@@ -1,6 +1,6 @@
-"""Constant prior means: one that is given and never learned, and what can be read of any.
+"""Constant prior means: a fixed one that is never learned, and reading the constant of any mean.
 
-GPyTorch's constant mean is a parameter, which a fit would move; the one here is a buffer.
+GPyTorch's constant mean is a parameter, which a fit would change; the mean here is a buffer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from botorch_bandits.docstrings import fill_in_docstrings
 
 
 class FixedMean(Mean):
-    """The same prior mean at all points; a buffer, so that no fit moves it.
+    """The same prior mean at all points, stored as a buffer so that no fit changes it.
 
     Args:
         constant: The prior mean, in the units of the model's outcomes.

@@ -1,17 +1,17 @@
-r"""Boxes whose rows take few distinct places: one row a place, exactly.
+r"""Exact merging of rows on boxes where the inputs take few distinct values.
 
 Observations :math:`y_1, \dots, y_c` at one place are one observation of their mean with the noise
 variance :math:`\lambda / c`: posterior, realized information gain and, with the squared deviations
-from the means, the marginal likelihood are those of all rows. So a loop that returns to ``m``
-places pays for ``m`` rows, however many outcomes arrived.
+from the means, the marginal likelihood are those of all rows. A loop that returns to ``m`` places
+therefore pays for only ``m`` rows, regardless of the number of outcomes.
 
 **When rows are merged** depends on the inputs and their order alone, so that a loop which is
 rebuilt from its history computes the same bits. From :data:`FEWEST_ROWS` rows on there are
 checkpoints; see :func:`next_checkpoint`. At the first one with at most half as many places as rows
 merging begins, and it goes on from there. The rows up to the last checkpoint are merged and
-factorized at once; those that came since are rows of their own, each of which costs ``m^2``
-operations. There are so few of them that a factorization, spread over the rounds up to the next
-one, costs ``m^2`` a round as well.
+factorized at once; later ones remain separate rows, each of which costs ``m^2`` operations. There
+are so few of them that a factorization, spread over the rounds up to the next one, costs ``m^2`` a
+round as well.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Places:
         """Take in the rows and return how many of them are to be merged; 0 for none.
 
         Args:
-            X: ``n x d``: those of the last call and further ones; anything else begins anew.
+            X: ``n x d``: those of the last call and further ones; anything else starts over.
         """
         known = self._rows
         if known is not None and not (
@@ -125,7 +125,7 @@ class MergedModel:
     """A model with merged rows and what it was built from.
 
     Attributes:
-        num_merged: How many rows were merged.
+        num_merged: The number of rows that were merged.
         Y: ``n x 1`` outcomes, before merging.
         kernel: Where its hyperparameters came from; the same object means the same ones.
         base: The posterior of the merged rows alone; None if it has no closed form.
@@ -144,7 +144,7 @@ class MergedModel:
 class MergingBuilder(ModelBuilder):
     """A :class:`ModelBuilder` that merges rows where they take few distinct places.
 
-    Where they do not it builds the models of its base class, bit by bit.
+    Otherwise it builds the same models as its base class, to the last bit.
 
     Args:
         *args: As for the base class.

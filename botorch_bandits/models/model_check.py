@@ -1,4 +1,4 @@
-r"""Whether outcomes are what a model expected of them: residuals, coverage and one plain verdict.
+r"""Check whether outcomes match the predictions of a model: residuals, coverage and a verdict.
 
 If the outcomes were drawn from the model, ``y ~ N(m, A)`` with ``A = K + N``, then each one, less
 what the model with the rows before it predicts and over the predicted standard deviation (noise
@@ -44,17 +44,17 @@ LEVEL = 0.01
 
 @dataclass(frozen=True, eq=False)
 class ModelCheck:
-    """What a model expected of its outcomes; see :func:`check_model`. One entry an outcome.
+    """The predictions of a model for its outcomes; see :func:`check_model`. One entry an outcome.
 
     Attributes:
         outcomes: As the model has them, in raw outcome units.
         one_step: One-step-ahead residuals in predicted standard deviations, in the order of the
             rows.
-        left_out_means: What all other rows predict, in raw outcome units.
-        left_out_deviations: Standard deviations of that, noise included.
-        learned: What can have been learned from the same outcomes, in words; residuals are smaller
-            for it than those of the rounds themselves were.
-        cautions: What else of the model the check passes over, in words.
+        left_out_means: The predictions from all other rows, in raw outcome units.
+        left_out_deviations: The standard deviations of these predictions, noise included.
+        learned: A description of what may have been learned from the same outcomes; this makes the
+            residuals smaller than those in the rounds themselves.
+        cautions: A description of other aspects of the model that the check ignores.
     """
 
     outcomes: Tensor
@@ -195,7 +195,7 @@ def check_model(
         else:
             if prior.row_noise is not None:
                 raise UnreadablePriorError(
-                    "model has a noise variance for each of its rows, so that of others is not "
+                    "model has a noise variance for each of its rows, so that of other rows is not "
                     "known. Leave X and Y out."
                 )
             Z = inputs_of_kernel(model, check_matrix("X", X))

@@ -1,13 +1,12 @@
-"""What is known of any model: prior means, posterior variances, which moments, and its columns.
+"""What can be read from any model: prior means, posterior variances, moments and columns.
 
-GPyTorch takes every variance below 1e-10 for that; here it is so many prior variances, so that
-outcomes of a small unit keep their variances.
+GPyTorch raises every variance to at least 1e-10; here, the limit is that many prior variances, so
+that outcomes in a small unit keep their variances.
 
 A BoTorch model with an outcome transform answers in raw outcomes. Behind ``Standardize`` they are
 Gaussian; behind ``Log`` they are log-normal, with mean and variance in closed form; behind
-``Power`` and ``Bilog`` BoTorch has samples only. An acquisition function that needs what the
-outcomes of its model do not have is refused when it is built, so that no value is wrong or not a
-number.
+``Power`` and ``Bilog`` BoTorch has samples only. An acquisition function that needs moments that
+its model does not provide is rejected at construction, so that no value is wrong or not a number.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ SMALLEST_ORDINARY_VARIANCE = 1e-3
 def variance_of(posterior: Posterior, prior_variance: float | Tensor) -> Tensor:
     """Return posterior variances, with GPyTorch's floor taken in prior variances.
 
-    GPyTorch's smallest variance is 1e-10 whatever the unit of the outcomes; where the prior
+    GPyTorch's smallest variance is 1e-10 regardless of the unit of the outcomes; where the prior
     variance is 1, that is what this returns.
 
     Args:
@@ -396,7 +395,8 @@ def check_outcomes(
         posterior_transform: The user's.
 
     Raises:
-        UnsupportedError: If they have not, or the model takes no posterior transform.
+        UnsupportedError: If they do not have these moments, or the model does not support a
+            posterior transform.
     """
     check_takes_transform(name, model, posterior_transform)
     has, needed, why = {

@@ -1,8 +1,8 @@
-"""How small the modeled noise may be, and in which range the scale of outcomes on boxes.
+"""The smallest modeled noise, and the range of the scale of outcomes on boxes.
 
-What float64 can factorize depends on the ratio of the noise variance to the kernel's output scale
-alone, so outcomes of any scale have the same floor. Recipes and models, on arms and on boxes, all
-decide by it.
+Whether float64 can factorize a matrix depends only on the ratio of the noise variance to the
+kernel's output scale, so outcomes of any scale have the same floor. Recipes and models, on arms and
+on boxes, all use it.
 """
 
 from __future__ import annotations

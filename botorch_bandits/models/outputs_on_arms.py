@@ -1,4 +1,4 @@
-r"""Several outputs on a finite set of arms: one factor, and a column of outcomes for each.
+r"""Several outputs on a finite set of arms, with one factor and a column of outcomes for each.
 
 A reward and its constraints are observed at the same arms. Where they have the same prior and
 noise, their posterior covariance is the same too, so that all of them share rows and variances of
@@ -27,7 +27,7 @@ from botorch_bandits.models.prior_on_arms import ArmsPrior
 
 
 class OutputsPosterior(ArmsPosterior):
-    """The posteriors of several outputs of one stream, with prior, noise and arms in common.
+    """The posteriors of several outputs of one stream that share prior, noise and arms.
 
     What :class:`ArmsPosterior` has of outcomes (``mean``, ``sums``, ``squares``) is of the first
     output; variances, counts and information gain are those of each.
@@ -35,7 +35,7 @@ class OutputsPosterior(ArmsPosterior):
     Args:
         prior: The prior covariance of the arms, the same for each output.
         lam: The regularization (modeled noise variance), likewise.
-        num_outputs: How many there are.
+        num_outputs: The number of outputs.
 
     Example:
         >>> posterior = OutputsPosterior(torch.eye(2, dtype=torch.float64), 1.0, num_outputs=2)

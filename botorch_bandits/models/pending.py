@@ -5,11 +5,11 @@ of the observation variances there, both in posterior units,
 
 .. math:: \operatorname{var}(x \mid P) = S_{xx} - S_{xP} (S_{PP} + N)^{-1} S_{Px}.
 
-That is what conditioning on outcomes at the posterior mean gives, and it needs no conditioning: a
-posterior of several points at once is enough. So it works for models of several tasks, variational
-models, deterministic ensembles and models of one's own. Several outputs are conditioned on all
-outputs at ``P``, before anything makes one of them. The members of a mixture are conditioned one
-by one.
+This equals the result of conditioning on outcomes at the posterior mean, but needs no conditioning:
+a joint posterior of several points is enough. It therefore works for models of several tasks,
+variational models, deterministic ensembles and user-defined models. Several outputs are conditioned
+on all outputs at ``P`` before they are combined into one. The members of a mixture are conditioned
+one by one.
 
 The same algebra gives the posterior of each of ``q`` points given those before it: with the
 Cholesky factor :math:`L L^\top = S + N` of the points, blocks of one row and column an output,
@@ -350,7 +350,7 @@ def read_noise(model: Model, X: Tensor) -> Tensor:
 class PendingModel(Model):
     """A model with pending points, whose outcomes count as known to equal the posterior mean.
 
-    The mean stays as it is and the covariance shrinks; see the module. The model itself is not
+    The mean is unchanged and the covariance shrinks; see the module. The model itself is not
     conditioned, and never changed.
 
     Args:
@@ -414,7 +414,7 @@ class OneByOneModel(Model):
     """The posteriors of ``q`` points, each given the points before it, as of ``q`` single points.
 
     Args:
-        model: Any model whose posterior has Gaussian moments; pending points are in it already.
+        model: Any model whose posterior has Gaussian moments; it already includes pending points.
         X: ``batch_shape x q x d`` points in raw inputs.
         noise: ``batch_shape x q x m`` observation variances there; those of the model if omitted.
         values: ``m`` outcomes that each point has for those after it; the posterior mean if
@@ -424,7 +424,7 @@ class OneByOneModel(Model):
         points: ``batch_shape x q x 1 x d``, what its posterior is of; a batched model has its own
             batch dimensions behind ``q``.
         num_points: ``q``.
-        inputs: ``batch_shape x q x d``, the points as they are for the model.
+        inputs: ``batch_shape x q x d``, the points as seen by the model.
         moments: The joint moments.
         noise: The observation variances.
 

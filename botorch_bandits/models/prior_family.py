@@ -1,4 +1,4 @@
-r"""A family of Gaussian-process priors with continuous hyperparameters, evaluated many at once.
+r"""A family of Gaussian-process priors with continuous hyperparameters, evaluated in batches.
 
 A member is :math:`\theta = (\ln \ell_1, \dots, \ln s, \ln v)`: lengthscales, output scale and noise
 variance of a stationary kernel. With :math:`L L^\top = s K_\ell(X, X) + v I` and
@@ -8,7 +8,8 @@ variance of a stationary kernel. With :math:`L L^\top = s K_\ell(X, X) + v I` an
    \ln p_\theta(y_i | y_1, \dots, y_{i-1})
    = -\tfrac12 z_i^2 - \ln L_{ii} - \tfrac12 \ln 2\pi,
 
-whose sum is the log marginal likelihood. All is differentiable, in hyperparameters and points.
+whose sum is the log marginal likelihood. Everything is differentiable with respect to
+hyperparameters and points.
 
 Source: Rasmussen and Williams 2006, algorithm 2.1 and equation 5.8.
 """
@@ -42,17 +43,17 @@ class PriorFamily:
     """The priors of one kernel with all hyperparameters in a box.
 
     Attributes:
-        lengthscales: The least and the largest lengthscale, in units of the raw inputs.
-        scales: The least and the largest output scale, a variance in squared outcome units.
-        noises: The least and the largest noise variance, likewise.
+        lengthscales: The smallest and the largest lengthscale, in units of the raw inputs.
+        scales: The smallest and the largest output scale, a variance in squared outcome units.
+        noises: The smallest and the largest noise variance, likewise.
         smoothness: ``nu`` of a Matern kernel (0.5, 1.5 or 2.5), or infinity for the squared
             exponential one.
         num_lengthscales: One for all columns of the inputs, or one for each of them.
-        prior_mean: The same for all members and points.
+        prior_mean: The prior mean, the same for all members and points.
 
     Raises:
-        TypeError: If a number is not one.
-        ValueError: If a range is not one of positive numbers, or the smoothness is not known.
+        TypeError: If a numeric argument is not a number.
+        ValueError: If a range does not consist of positive numbers, or the smoothness is unknown.
 
     Example:
         >>> family = PriorFamily((0.05, 2.0), scales=(0.1, 10.0), noises=(0.001, 1.0))

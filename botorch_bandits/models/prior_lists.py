@@ -1,6 +1,6 @@
 """Lists of priors for :meth:`BanditGP.with_candidates`: ladders, grids and quasi-random draws.
 
-A guarantee needs a list that was fixed before the data. What is here depends on nothing but its
+A guarantee needs a list that was fixed before the data. The lists here depend only on the
 arguments; quasi-random draws have a fixed seed.
 """
 
@@ -106,15 +106,15 @@ def candidate_grid(
 
     Args:
         lengthscales: One number for all dimensions each, or one number a dimension.
-        noise_ratios: Noise variance over output scale.
+        noise_ratios: The ratios of noise variance to output scale.
         scales: Output scales: prior variances, in squared outcome units.
         smoothness: ``nu`` of a Matern kernel (0.5, 1.5 or 2.5), or infinity for the squared
             exponential kernel.
         prior_means: Constants, in outcome units.
 
     Raises:
-        TypeError: If a number is not one.
-        ValueError: If one is infeasible.
+        TypeError: If a numeric argument is not a number.
+        ValueError: If a number is infeasible.
 
     Example:
         >>> priors = candidate_grid([0.1, 0.3], noise_ratios=[0.01, 0.1], scales=[0.1, 1.0, 10.0])
@@ -172,29 +172,29 @@ DEFAULT_RATIOS = (1e-4, 1e-3, 1e-2, 1e-1)
 
 @dataclass(frozen=True)
 class DefaultCandidates:
-    """A list of priors for a box and outcomes of unknown scale, as the model of a loop.
+    """A list of priors for a box and outcomes of unknown scale, for use as the model of a loop.
 
     Inputs are normalized to the unit cube. Lengthscales are the isotropic ladder and quasi-random
-    draws from BoTorch's prior. Output scales are on the fixed grid ``10^(k/2)``, ``k`` whole: the
-    first outcomes choose which ``k`` are on the list, those around their variance. The evidence
-    starts behind them, and what is claimed is conditional on them: begin with as many uniform
-    rounds, ``num_initial`` of the loop.
+    draws from BoTorch's prior. Output scales are on the fixed grid ``10^(k/2)`` with integer ``k``:
+    the first outcomes determine which ``k`` are on the list, those around their variance. The
+    evidence starts after these outcomes, and all claims are conditional on them: begin with the
+    same number of uniform rounds, ``num_initial`` of the loop.
 
     Args:
-        bounds: What inputs are normalized with, one ``(low, high)`` tuple a dimension, or a
-            ``2 x d`` tensor, lower bounds first. Two lists of two numbers could be either, and
-            are refused.
-        num_draws: Quasi-random draws of lengthscales.
-        noise_ratios: Noise variance over output scale.
+        bounds: The bounds used to normalize inputs: one ``(low, high)`` tuple a dimension, or a
+            ``2 x d`` tensor, lower bounds first. Two lists of two numbers could be either and are
+            rejected.
+        num_draws: The number of quasi-random draws of lengthscales.
+        noise_ratios: The ratios of noise variance to output scale.
         smoothness: ``nu`` of the Matern kernels (0.5, 1.5 or 2.5), or infinity for the squared
             exponential kernel.
         prior_mean: A constant, in outcome units.
-        num_first: How many outcomes choose the scales.
-        seed: Of the draws.
+        num_first: The number of outcomes that determine the scales.
+        seed: The seed of the draws.
 
     Raises:
-        TypeError: If a number is not one.
-        ValueError: If one is infeasible.
+        TypeError: If a numeric argument is not a number.
+        ValueError: If a number is infeasible.
 
     Example:
         >>> X = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)

@@ -3,7 +3,7 @@
 A prior belongs to kernel and arms, not to a loop: it never changes, costs most of what an engine on
 arms keeps, and is the same for loops that run side by side, for the segments between resets and for
 replicates. :meth:`ArmsPrior.from_kernel` returns the one that is in use anywhere, if there is one.
-Nobody keeps it alive but those who use it.
+Only its users keep it alive.
 
 **Memory.** Up to :data:`LARGEST_MATRIX` arms the covariance matrix is kept; beyond, the columns of
 the arms that were asked for are, each in memory of its own, so that one more copies none.
@@ -172,7 +172,7 @@ class ArmsPrior:
 
     @property
     def num_arms(self) -> int:
-        """How many arms there are."""
+        """The number of arms."""
         return len(self.diagonal)
 
     @property
@@ -214,7 +214,8 @@ class ArmsPrior:
     def _keep(self, arms: Iterable[int]) -> None:
         for arm in arms:
             if arm not in self._kept:
-                # one by one: the same numbers to the last bit, whatever is asked for together
+                # one by one: the same numbers to the last bit, regardless of what is requested
+                # together
                 column = self.column_once(arm)
                 with _lock:
                     self._kept.setdefault(arm, column)
@@ -257,12 +258,12 @@ def _check_covariance(kernel: Kernel, matrix: Tensor, diagonal: Tensor) -> None:
     if difference > ROUNDING * size:
         raise ValueError(
             f"{name} are not symmetric: k(x, z) and k(z, x) differ by up to {difference:.3g}, "
-            "where a prior covariance is the same. Pass a kernel that is symmetric."
+            "but a prior covariance is symmetric. Pass a kernel that is symmetric."
         )
     if (smallest := _negative_eigenvalue(matrix, ROUNDING * size)) is not None:
         raise ValueError(
             f"{name} are not positive semi-definite: an eigenvalue is {smallest:.3g}, so that they "
-            "are no prior covariance, and some combination of arms would have a negative variance. "
+            "are not a prior covariance; some combination of arms would have a negative variance. "
             "Pass a kernel that is, such as MaternKernel, or a sum or product of such kernels."
         )
 

@@ -1,8 +1,8 @@
-"""Fits of hyperparameters as plain values, and how a builder of models takes them up again.
+"""Fits of hyperparameters as plain values, and how a builder of models resumes from them.
 
-The fits of a loop are a chain: each starts from the one before it. A loop that is opened again from
-its journal goes on from the last one on record, which is believed if a digest says that it is of
-these very rows and unchanged. Otherwise all fits are made again.
+The fits of a loop are a chain: each starts from the one before it. A loop that is reopened from its
+journal continues from the last recorded fit, which is trusted if a digest confirms that it is
+unchanged and belongs to exactly these rows. Otherwise all fits are repeated.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Independent outputs of the same rows as one model each, and how a loop builds these models.
+"""Independent outputs of the same rows as separate models, and how a loop builds these models.
 
-Outputs with equal hyperparameters differ in their outcomes alone: all but the first continue the
-first one's model with other outcomes, and share its factor of the kernel matrix.
-:class:`JointOutputs` is drawn as one model of all outputs is drawn, with the same random numbers.
+Outputs with equal hyperparameters differ only in their outcomes: all but the first reuse the model
+of the first with other outcomes and share its factor of the kernel matrix. :class:`JointOutputs` is
+drawn as one model of all outputs is drawn, with the same random numbers.
 """
 
 from __future__ import annotations

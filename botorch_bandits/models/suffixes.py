@@ -1,9 +1,9 @@
-r"""Posteriors of the suffixes of one stream, each asked at the newest input only.
+r"""Posteriors of the suffixes of one stream, each evaluated only at the newest input.
 
 A stream of inputs and outcomes has many suffixes: all rows since its beginning, and all rows since
-some later start. Each suffix has a Gaussian-process posterior of its own. Before a row joins, every
-one of them predicts its outcome; nothing else is ever asked of them. Several priors can look at
-the same rows, and those of one kernel share what does not depend on outcomes.
+some later start. Each suffix has its own Gaussian-process posterior. Before a row is added, every
+suffix predicts its outcome; they are used for nothing else. Several priors can look at the same
+rows, and those of one kernel share what does not depend on outcomes.
 
 **On points that repeat** (arms) a suffix keeps, for the ``P`` distinct points that it has seen,
 :math:`G = (K + \Lambda)^{-1}`, where :math:`\Lambda` has the noise variance of the mean outcome of

@@ -47,7 +47,7 @@ class TellingRows:
         arms: ``n`` arms of the rows.
         fronts: ``n x num_front``; what stood in front of them.
         noise: ``n`` noise variances.
-        front: ``num_front``; what stands in front of the arms now.
+        front: ``num_front``; the current front of the arms.
         prior_variances: ``num_arms``, behind the front.
         columns: From ``k`` rows and ``m`` arms, or None for all arms, to their covariances.
 

@@ -258,7 +258,7 @@ def test_lists_of_priors_of_reward_and_constraints_are_put_in_order():
         ([0.0, 1.0, 1.0], [0.0, 0.0, 1.0], 0.0),  # of a sum,
         ([0.0, 0.0, 1.0], [0.0, 0.0, 1.0], 0.0),  # or independent of itself
     ):
-        with pytest.raises(UnsupportedError, match=r"a list of priors for each metric as it is"):
+        with pytest.raises(UnsupportedError, match=r"a list of priors for each raw metric"):
             build(
                 cls,
                 model,

@@ -426,7 +426,7 @@ def test_what_of_several_tasks_is_not_read_says_why() -> None:
             MultiTaskGP(data, Y, task_feature=-1, output_tasks=[0], outcome_transform=strata),
             "StratifiedStandardize gives each task a unit of its own",
         ),
-        (linear, "no product of a stationary one and one of the tasks"),
+        (linear, "not a product of a stationary kernel and a task kernel"),
     ):
         with pytest.raises(UnreadablePriorError, match=reason):
             read_prior(model)
