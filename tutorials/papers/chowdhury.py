@@ -195,9 +195,7 @@ def estimate_norms(kernel_matrix: Tensor, values: Tensor, ridge: float | Tensor)
     return (values * solution).sum(-1).clamp_min(0.0).sqrt()
 
 
-def functions(
-    num_trials: int = 25, num_rounds: int = 30000, seed: int = 0
-) -> list[ArmsExperiment]:
+def functions(num_trials: int = 25, num_rounds: int = 30000, seed: int = 0) -> list[ArmsExperiment]:
     """Figure 3: Rosenbrock and Hartmann on ``100 d`` random points.
 
     Rewards are rescaled to mean 0 and range 1 over the arms, inputs to the unit cube. ``R^2`` is

@@ -311,8 +311,14 @@ def _function_factors() -> list[Factor]:
             methods=_stand_in("B^2 = f' K f", TS, UCB),
         ),
         make(f"{SHORT}norm", "largest reward", methods=_stand_in("B = largest reward", TS, UCB)),
-        make(f"{SHORT}information gain", "water-filling", methods=_stand_in("water-filling gain", TS, UCB)),
-        make(f"{SHORT}information gain of GP-TS", "realized", methods=_stand_in("realized gain", TS)),
+        make(
+            f"{SHORT}information gain",
+            "water-filling",
+            methods=_stand_in("water-filling gain", TS, UCB),
+        ),
+        make(
+            f"{SHORT}information gain of GP-TS", "realized", methods=_stand_in("realized gain", TS)
+        ),
         make(f"{SHORT}scale of GP-TS", "v_t = B", methods=_stand_in("v = B", TS)),
         make(f"{SHORT}scale of GP-TS", "v_t without B", methods=_stand_in("v without B", TS)),
         make(f"{SHORT}scale of GP-TS", "v = 1", methods=_stand_in("v = 1", TS)),
