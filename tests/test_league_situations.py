@@ -442,7 +442,7 @@ def test_sentences_have_the_numbers_of_the_rows():
         for quantity, numbers in re.findall(
             r"\b(regret|mean cost|simple|seconds): (`[^);]+)", bullet
         ):
-            for method, number in re.findall(r"`([a-z-]+)`\s(-?[\d.e-]*\d)", numbers):
+            for method, number in re.findall(r"`([a-z-]+)`\s(-?[\d.e+-]*\d)", numbers):
                 shown = float(f"{QUANTITIES[quantity](lines[method]):.3g}")
                 assert float(number) == shown, (problem, quantity, method)
                 checked += 1
