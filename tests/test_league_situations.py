@@ -259,10 +259,12 @@ def test_methods_play_with_seeds(name, data):
     method = METHODS[name]
     number = NUM_INITIAL + (3 if name in ("random", "optuna-tpe") else 1)
     for kind in method.makes:
+        if (name, kind) == ("botorch", "changes"):
+            continue  # as botorch-window does
         names = [n for n, s in SITUATIONS.items() if s.kind == kind]
         for problem in names if kind == "contexts" else names[:1]:
             first = play(SITUATIONS[problem], method, 7, data, number)
-            if kind != "budget" or name in ("ours", "random", "optuna-tpe"):  # the others are slow
+            if name in ("ours-best", "botorch-ucb", "optuna-gp", "optuna-tpe", "random"):
                 again = play(SITUATIONS[problem], method, 7, data, number)
                 assert (first.curve, first.signed) == (again.curve, again.signed)
             assert len(first.curve) == number // STEP
@@ -337,6 +339,11 @@ def test_verdicts_by_hand(tmp_path):
     assert late.simple == pytest.approx(100.0)
     assert late.best.verdict == "ahead"
     assert Difference.of({0: 1.0}, {1: 1.0}) is None
+    few = SituationRows(tmp_path / "few.csv")
+    for seed in range(2):
+        few.add(make_row("ours", seed, 1.0, "budget-svr", 0.1))
+        few.add(make_row("random", seed, 5.0, "budget-svr", 0.1))
+    assert "| budget-svr | open |" in page(few)  # two seeds are too few
     text = page(rows)
     assert "| budget-svr |  | ahead |" in text  # nothing against the one for the best point
     assert "| budget-svr | behind |" in text
@@ -346,20 +353,6 @@ def test_verdicts_by_hand(tmp_path):
 def test_the_page_has_the_rows_that_are_committed():
     rows = SituationRows(TABLE)
     assert TABLE.with_suffix(".md").read_text(encoding="utf-8") == page(rows)
-
-
-def test_the_page_says_which_seeds_were_played():
-    said = {}
-    header = "| Problems | Methods | Seeds |"
-    for problems, methods, seeds in table_after("league-situations.md", header):
-        named = SITUATIONS if problems == "all" else re.findall(r"`(.+?)`", problems)
-        for problem, method in itertools.product(named, re.findall(r"`(.+?)`", methods)):
-            if method == AX or SITUATIONS[problem].kind in METHODS[method].makes:
-                said[problem, method] = list(range(int(seeds)))
-    played: dict[tuple[str, str], list[int]] = {}
-    for row in SituationRows(TABLE):
-        played.setdefault((row.problem, row.method), []).append(row.seed)
-    assert said == played
 
 
 def test_the_page_lists_problems_and_methods():
@@ -427,3 +420,30 @@ def test_bad_arguments_are_one_line(arguments, message, tmp_path, capsys):
     *left_out, error = capsys.readouterr().err.splitlines()
     assert message in error
     assert all("is left out" in line for line in left_out)
+
+
+# ----------------------------------------------------------------------------------- the sentences
+
+# what a bracket of the page is about, and how a line of the tables says it
+QUANTITIES = {
+    "regret": lambda line: line.cumulative[0],
+    "mean cost": lambda line: line.signed[0],
+    "simple": lambda line: line.simple,
+    "seconds": lambda line: line.seconds,
+}
+
+
+def test_sentences_have_the_numbers_of_the_rows():
+    text = (TABLE.parents[1] / "league-situations.md").read_text(encoding="utf-8")
+    rows, checked = SituationRows(TABLE), 0
+    for bullet in re.findall(r"^\* \*\*`.*?(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL):
+        problem = re.match(r"\* \*\*`(.+?)`", bullet)[1]
+        lines = {line.method: line for line in lines_of(SITUATIONS[problem], rows)}
+        for quantity, numbers in re.findall(
+            r"\b(regret|mean cost|simple|seconds): (`[^);]+)", bullet
+        ):
+            for method, number in re.findall(r"`([a-z-]+)`\s(-?[\d.e+-]*\d)", numbers):
+                shown = float(f"{QUANTITIES[quantity](lines[method]):.3g}")
+                assert float(number) == shown, (problem, quantity, method)
+                checked += 1
+    assert checked > 20

@@ -22,6 +22,7 @@ STYLES: dict[str, tuple[str, str | tuple[int, tuple[float, ...]]]] = {
     "ours-window": ("#0072B2", (0, (6, 1.5))),
     "ours-still": ("#56B4E9", (0, (2, 1))),
     "ours-separate": ("#0072B2", (0, (6, 1.5))),
+    "ours-short": ("#56B4E9", (0, (2, 1))),
     "botorch": ("#D55E00", (0, (4, 1, 1, 1))),
     "botorch-window": ("#E69F00", (0, (8, 2, 2, 2))),
     "botorch-ucb": ("#E69F00", (0, (8, 2, 2, 2))),
@@ -36,43 +37,38 @@ WIDTH, HEIGHT = 7.2, 3.8
 """Inches; the page shows a picture as wide as its text."""
 
 
-def draw(situation: Situation, rows: SituationRows, path: Path) -> None:
-    """Draw cumulative regret against rounds, and what was spent under a budget.
+def draw(situation: Situation, rows: SituationRows, quantity: str, path: Path) -> None:
+    """Draw what became of a quantity over the rounds, by method.
 
     Args:
         situation: The problem.
         rows: All of them.
+        quantity: A key of :data:`QUANTITIES`.
         path: Of the picture.
     """
     methods = in_order({row.method for row in rows if row.problem == situation.name})
-    quantities = ["curve", *(["violations"] if situation.has_budget else [])]
-    titles = {"curve": "cumulative regret", "violations": "mean cost less budget"}
+    last = situation.num_rounds
     with plt.rc_context({"font.size": 10.0, "axes.titlesize": 10.0}):
-        figure, axes = plt.subplots(
-            len(quantities),
-            1,
-            figsize=(WIDTH, HEIGHT * len(quantities)),
-            layout="constrained",
-            squeeze=False,
-        )
-        for quantity, ax in zip(quantities, axes[:, 0], strict=True):
-            ends = {}
-            for method in methods:
-                runs = list(rows.of(situation.name, method).values())
-                ends[method] = _draw_curve(ax, method, runs, quantity)
-            if quantity == "violations":
-                ax.axhline(0.0, color="0.6", lw=0.8, zorder=0)
-            ax.set_xlabel("round")
-            ax.set_ylabel(titles[quantity])
-            ax.set_xlim(0, situation.num_rounds * 1.27)
-            ax.set_xticks(range(0, situation.num_rounds + 1, 2 * STEP))
-            ax.spines[["top", "right"]].set_visible(False)
-            _label(ax, ends, situation.num_rounds)
-        axes[0, 0].set_title(
-            f"{situation.name}: mean over seeds, with its standard error at the end"
-        )
+        figure, ax = plt.subplots(figsize=(WIDTH, HEIGHT), layout="constrained")
+        ends = {}
+        for method in methods:
+            runs = list(rows.of(situation.name, method).values())
+            ends[method] = _draw_curve(ax, method, runs, quantity)
+        if quantity == "violations":
+            ax.axhline(0.0, color="0.6", lw=0.8, zorder=0)
+        ax.set_xlabel("round")
+        ax.set_ylabel(QUANTITIES[quantity])
+        ax.set_xlim(0, last * 1.27)
+        ax.set_xticks(range(0, last + 1, 2 * STEP))
+        ax.spines[["top", "right"]].set_visible(False)
+        _label(ax, ends, last)
+        ax.set_title(f"{situation.name}: mean over seeds, with its standard error at the end")
         figure.savefig(path, dpi=130)
         plt.close(figure)
+
+
+QUANTITIES = {"curve": "cumulative regret", "violations": "mean cost less budget"}
+"""What is drawn: attributes of rows, and what they are in words."""
 
 
 def _draw_curve(ax: Axes, method: str, runs: list[SituationRow], quantity: str) -> float:
@@ -118,11 +114,11 @@ def _label(ax: Axes, ends: dict[str, float], last: int) -> None:
 
 
 def draw_all(rows: SituationRows, folder: Path) -> list[Path]:
-    """Draw a picture for each problem that has rows.
+    """Draw a picture for each problem that has rows, and of what was spent under a budget.
 
     Args:
         rows: All of them.
-        folder: Gets ``league-situations-PROBLEM.png``.
+        folder: Gets ``league-situations-PROBLEM.png``, and ``league-situations-PROBLEM-cost.png``.
 
     Returns:
         The pictures.
@@ -131,6 +127,11 @@ def draw_all(rows: SituationRows, folder: Path) -> list[Path]:
     paths = []
     for situation in SITUATIONS.values():
         if any(row.problem == situation.name for row in rows):
-            paths.append(folder / f"league-situations-{situation.name}.png")
-            draw(situation, rows, paths[-1])
+            stem = f"league-situations-{situation.name}"
+            pictures = {"curve": f"{stem}.png"}
+            if situation.has_budget:
+                pictures["violations"] = f"{stem}-cost.png"
+            for quantity, name in pictures.items():
+                draw(situation, rows, quantity, folder / name)
+                paths.append(folder / name)
     return paths

@@ -430,9 +430,11 @@ def restarting(situation: Situation, seed: int) -> BanditLoop:
     return loop(situation, seed, restart=EvidenceRestart(candidates=DefaultCandidates(sides)))
 
 
-def within_budget(situation: Situation, seed: int, surrogate: str) -> BanditLoop:
+def within_budget(
+    situation: Situation, seed: int, surrogate: str = "relabeled", epoch_length: int = EPOCH
+) -> BanditLoop:
     """Return a loop with a multiplier for the budget."""
-    rule = AdditiveEpochs(num_constraints=1, epoch_length=EPOCH, surrogate=surrogate)
+    rule = AdditiveEpochs(num_constraints=1, epoch_length=epoch_length, surrogate=surrogate)
     return loop(situation, seed, constraints=rule)
 
 
@@ -509,7 +511,7 @@ METHODS: dict[str, SituationMethod] = {
                 ),
                 "budget": (
                     f"{EARNED} with `AdditiveEpochs(1, epoch_length=5)`",
-                    of_loop(partial(within_budget, surrogate="relabeled")),
+                    of_loop(within_budget),
                 ),
                 "contexts": (f"{EARNED} with `context_dim=`", of_loop(loop)),
             },
@@ -556,6 +558,16 @@ METHODS: dict[str, SituationMethod] = {
                 "budget": (
                     f'{EARNED} with `AdditiveEpochs(1, epoch_length=5, surrogate="separate")`',
                     of_loop(partial(within_budget, surrogate="separate")),
+                )
+            },
+        ),
+        _method(
+            "ours-short",
+            "botorch_bandits",
+            {
+                "budget": (
+                    f"{EARNED} with `AdditiveEpochs(1, epoch_length=1)`",
+                    of_loop(partial(within_budget, epoch_length=1)),
                 )
             },
         ),

@@ -23,8 +23,11 @@ OURS = "ours"
 BEST = "ours-best"
 """The method whose simple regret the others are compared with."""
 
-SMALLEST = 1e-8
-"""Regrets below this count as this, so that they have logarithms."""
+FEWEST = 3
+"""Verdicts need this many common seeds."""
+
+OPEN = "open"
+"""What is said where there are fewer."""
 
 
 @dataclass(frozen=True)
@@ -115,13 +118,15 @@ def lines_of(situation: Situation, rows: SituationRows) -> list[Line]:
         if method != OURS and situation.has_budget:
             regret = Difference.of(_each(ours, "cumulative"), _each(runs, "cumulative"))
         elif method != OURS:
-            regret = Comparison.of(_positive(ours, "cumulative"), _positive(runs, "cumulative"))
+            regret = Comparison.of(
+                _positive(situation, ours, "cumulative"), _positive(situation, runs, "cumulative")
+            )
         simple, compared = None, None
         if situation.has_delays:
-            found = _positive(runs, "simple")
+            found = _positive(situation, runs, "simple")
             simple = median(found.values())
             if method != BEST:
-                compared = Comparison.of(_positive(best, "simple"), found)
+                compared = Comparison.of(_positive(situation, best, "simple"), found)
         violation: Verdict | None = None
         if situation.has_budget and method != OURS:
             violation = Difference.of(_each(ours, "violation"), _each(runs, "violation"))
@@ -146,8 +151,9 @@ def _each(rows: dict[int, SituationRow], name: str) -> dict[int, float]:
     return {seed: float(getattr(row, name)) for seed, row in rows.items()}
 
 
-def _positive(rows: dict[int, SituationRow], name: str) -> dict[int, float]:
-    return {seed: max(number, SMALLEST) for seed, number in _each(rows, name).items()}
+def _positive(situation: Situation, rows: dict[int, SituationRow], name: str) -> dict[int, float]:
+    least = situation.smallest_regret
+    return {seed: max(number, least) for seed, number in _each(rows, name).items()}
 
 
 def _mean(rows: dict[int, SituationRow], name: str) -> tuple[float, float]:
@@ -194,7 +200,11 @@ def cells_of(situation: Situation, line: Line) -> list[str]:
 
 
 def _verdict(found: Verdict | None) -> str:
-    return "" if found is None else str(found)
+    if found is None:
+        return ""
+    if found.num_seeds < FEWEST:
+        return str(found).replace(found.verdict, OPEN, 1)
+    return str(found)
 
 
 def _pair(numbers: tuple[float, float] | None) -> str:
@@ -283,7 +293,7 @@ def _verdicts(
     parts = [title, "", _markdown(["against", *others]), _markdown(["---"] * (len(others) + 1))]
     for situation in situations:
         verdicts = [compared.get((situation.name, method)) for method in others]
-        cells = ["" if each is None else each.verdict for each in verdicts]
+        cells = ["" if each is None else _verdict(each).split()[0] for each in verdicts]
         parts.append(_markdown([situation.name, *cells]))
     return [*parts, ""]
 

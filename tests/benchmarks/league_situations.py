@@ -26,6 +26,7 @@ from torch.quasirandom import SobolEngine
 from benchmarks.league_problems import (
     NUM_INITIAL,
     PROBLEMS,
+    SMALLEST_REGRET,
     Coordinates,
     LeagueProblem,
     Parameter,
@@ -96,6 +97,7 @@ class Situation:
         contexts: What is known before each choice.
         data: The file in the folder of ``--data`` that it needs.
         least: A reward below which there is none, where methods ask for it.
+        smallest_regret: Regrets below this count as this, so that they have logarithms.
     """
 
     name: str
@@ -108,6 +110,7 @@ class Situation:
     contexts: tuple[Parameter, ...] = ()
     data: str = ""
     least: float | None = None
+    smallest_regret: float = SMALLEST_REGRET
 
     @property
     def has_delays(self) -> bool:
@@ -229,6 +232,7 @@ def late(name: str, least: float) -> Situation:
         problem.parameters,
         lambda seed, data: StillWorld(problem),
         least=least,
+        smallest_regret=problem.smallest_regret,
     )
 
 
