@@ -139,7 +139,7 @@ def check_matrix(
     name: str,
     value: Any,
     num_columns: int | None = None,
-    rows: str = "one point a row",
+    rows: str = "one point per row",
     remedy: str = "A single point x becomes one row with x.unsqueeze(0).",
 ) -> Tensor:
     """Return ``value`` as a finite float64 matrix.

@@ -218,7 +218,7 @@ class Domain(ABC):
 
 
 def evaluate(function: Callable[[Tensor], Tensor], points: Tensor) -> Tensor:
-    """Return a function's values at points, one finite value a point."""
+    """Return a function's values at points, one finite value per point."""
     values = function(points)
     if values.shape != points.shape[:1]:
         raise ValueError(

@@ -64,7 +64,7 @@ def check_contexts(
     """Return the contexts of a run if they fit the loop.
 
     Args:
-        contexts: A matrix with one row a round, a function from the round to its context, or None.
+        contexts: A matrix with a row per round, a function from the round to its context, or None.
         context_dim: The loop's.
         num_asked: How many rounds the loop has been asked for.
         num_rounds: How many rounds are to be played.
@@ -95,7 +95,7 @@ def check_contexts(
     if num_asked + num_rounds > len(rows):
         raise ValueError(
             f"contexts has {len(rows)} rows, but rounds up to {num_asked + num_rounds} are to be "
-            "played; give one row a round, counted from the loop's first."
+            "played; give one row per round, counted from the loop's first."
         )
     return rows
 
@@ -219,7 +219,7 @@ def read_told(loop: BanditLoop, returned: Any) -> Told:
 
 
 def check_direction(loop: BanditLoop, problem: Any) -> None:
-    """Raise if a problem is to be maximized and the loop minimizes, or the other way round.
+    """Raise if a problem is to be maximized and the loop minimizes, or the other way around.
 
     Args:
         loop: The loop.
@@ -262,7 +262,7 @@ def observe_constraints(loop: BanditLoop, problem: Problem, query: Query) -> Ten
 
 
 def true_constraints(problem: Problem, X: Tensor, rounds: list[int]) -> Tensor | None:
-    """Return noiseless constraint values, one row a round, if the problem knows them."""
+    """Return noiseless constraint values, one row per round, if the problem knows them."""
     if isinstance(problem, ConstrainedBaseTestProblem):
         with torch.no_grad():
             return -problem.evaluate_slack_true(X)

@@ -111,7 +111,7 @@ class Censored(Censoring, Feedback):
         outcome_bound: ``B_y``: no outcome exceeds the minimum by more. In units of the reward, or,
             like the other bounds, in prior standard deviations where the acquisition has
             ``units="prior"``. None, with a constant width only: the width has no sum.
-        max_delay: ``m``: for how long a query is waited for; None waits for ever.
+        max_delay: ``m``: for how long a query is waited for; None waits forever.
         unit: What ``max_delay`` counts: ``"rounds"`` or ``"seconds"`` of the loop's clock.
         window: Which queries the width's sum is over: ``"pending"``, or ``"all"`` of the last
             ``m``, as the paper has it.
@@ -447,7 +447,7 @@ class CensoredView:
     """What a censored model sees of the queries so far.
 
     Attributes:
-        rewards: One entry a query in asking order: its reward, or None where it is censored.
+        rewards: One entry per query in asking order: its reward, or None where it is censored.
         pending: Ids of censored queries that are waited for.
         lost: Ids of censored queries that were given up, or failed.
         late: Ids of lost queries whose outcome arrived too late.

@@ -400,7 +400,7 @@ def flatten_records(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
     ...; a name that another column already has gets the prefix ``parameter_``.
 
     Args:
-        records: One a row.
+        records: One per row.
 
     Example:
         >>> record = {"id": 0, "x": [-1.0], "parameters": {"C": 0.1, "id": "a"}, "reward": 2.0}
@@ -416,7 +416,7 @@ def frame_of_records(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Return the rows of :func:`flatten_records` as a pandas DataFrame.
 
     Args:
-        records: One a row.
+        records: One per row.
 
     Raises:
         ImportError: If pandas is not installed.

@@ -197,7 +197,7 @@ class RandomBlocks:
         self._length = max(1, min(256, 2**17 // max(1, math.prod(shape))))
         self._number = -1
         self._block = torch.empty(0, dtype=torch.float64)
-        self._numbers: tuple[int, list[float]] = (-1, [])  # of a block, where there is one a round
+        self._numbers: tuple[int, list[float]] = (-1, [])  # of a block, if one per round
 
     def at(self, round_number: int) -> Tensor:
         """Return the numbers of a round, ``num_streams x shape`` unless transformed.

@@ -495,7 +495,7 @@ def _in_single(outcome: Outcome) -> str:
 
 
 def model_table(root: Path) -> str:
-    """Return the table of the tests of ``SingleTaskGP``, one column a class."""
+    """Return the table of the tests of ``SingleTaskGP``, one column per class."""
     tests = load("botorch_model_tests", root / MODEL_TESTS)
     groups = {"TestSingleTaskGP": "", "TestSingleTaskGPFixedNoise": ", `train_Yvar`"}
     rows = []

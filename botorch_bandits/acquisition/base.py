@@ -93,13 +93,13 @@ FLOAT_OPTIONS = frozenset(
         "width_constant",
     }
 )
-"""Options that are a number, or one number an output in a tuple."""
+"""Options that are a number, or one number per output in a tuple."""
 
 INTEGER_OPTIONS = frozenset({"dim", "horizon", "max_delay", "max_draws", "num_arms", "num_ridges"})
 """Options that are a whole number."""
 
 ONE_A_PRIOR = ("rkhs_bound", "smoothness_a", "smoothness_b")
-"""Options that may be sequences of one number a prior on a list."""
+"""Options that may be sequences of one number per prior on a list."""
 
 
 class Options(Mapping[str, Any]):
@@ -296,7 +296,7 @@ class BanditAcquisition(AcquisitionFunction):
 
     @property
     def width_rules(self) -> tuple[WidthRule, ...]:
-        """The rules of the widths in use: one, or one an output; empty if there are none."""
+        """The rules of the widths in use: one, or one per output; empty if there are none."""
         rule = getattr(self, "rule", None)
         return (rule,) if isinstance(rule, WidthRule) else ()
 

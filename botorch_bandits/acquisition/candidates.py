@@ -106,7 +106,7 @@ class CandidateWidths:
 
     Args:
         num_arms: ``|D|`` of Theorem 1.
-        smoothness_a: ``a`` of Theorem 2, one number or one a prior.
+        smoothness_a: ``a`` of Theorem 2, one number or one per prior.
         smoothness_b: ``b`` of Theorem 2, in raw outcome units per unit of input, likewise.
         dim: ``d`` of Theorem 2.
         side_length: ``r`` of Theorem 2.
@@ -392,7 +392,7 @@ class CandidatesUpperConfidenceBound(BoundOfList):
             prior, half for its band.
         num_arms: ``|D|`` of Theorem 1; in a loop on arms it may be omitted.
         smoothness_a: ``a`` of Theorem 2: partial derivatives of a draw from a prior exceed ``L``
-            with probability at most ``a exp(-(L/b)^2)``; one number, or one a prior.
+            with probability at most ``a exp(-(L/b)^2)``; one number, or one per prior.
         smoothness_b: ``b`` of Theorem 2, in raw outcome units per unit of input, likewise.
         dim: ``d`` of Theorem 2; in a loop on a box it may be omitted.
         side_length: ``r`` of Theorem 2, the longest side; in a loop on a box it may be omitted.

@@ -93,7 +93,7 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
             arguments.
         delta: The bounds of all outputs together fail with at most this probability.
         num_arms: ``|D|`` of Theorem 1.
-        smoothness_a: ``a`` of Theorem 2, one number, or one a prior; the same for all outputs.
+        smoothness_a: ``a`` of Theorem 2, one number, or one per prior; the same for all outputs.
         smoothness_b: ``b`` of Theorem 2, in raw outcome units per unit of input, likewise.
         dim: ``d`` of Theorem 2.
         side_length: ``r`` of Theorem 2.

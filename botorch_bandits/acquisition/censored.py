@@ -153,7 +153,7 @@ class CensorsPending(BanditAcquisition):
 
     @property
     def pseudo_values(self) -> tuple[float, ...] | None:
-        """The value used as the minimum: one number an output, in raw units.
+        """The value used as the minimum: one number per output, in raw units.
 
         None before there is a proxy for an unknown minimum.
         """
@@ -373,7 +373,7 @@ class CensorsPending(BanditAcquisition):
 
     @property
     def _outcomes(self) -> tuple[Tensor, ...] | None:
-        """The observed outcomes, one tensor an output; None if they are not known."""
+        """The observed outcomes, one tensor per output; None if they are not known."""
         if self._Y_observed is not None:
             return self._Y_observed.unbind(-1)
         return observed_outcomes(self.base_model)
@@ -427,11 +427,11 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         model: A fitted BoTorch model in float64, conditioned on the outcomes that have arrived.
         minimum: The smallest possible outcome, in raw outcome units. Where smaller is better
             (``maximize=False``, or an output with a negative weight), the LARGEST possible outcome.
-            One number for all outputs, or one an output.
+            One number for all outputs, or one per output.
         minimum_proxy: For an unknown minimum: the factor ``w`` of the proxy ``min(mean - w * sd)``
             over observed points (over pending points if there are no observed ones), recomputed
             from each model. Not covered by the theorem.
-        outcome_bound: ``B_y``, with ``|y - minimum| <= B_y``. One number, or one an output.
+        outcome_bound: ``B_y``, with ``|y - minimum| <= B_y``. One number, or one per output.
             Required if ``rkhs_bound`` is given; otherwise, if it is omitted, the width lacks the
             terms that depend on it.
         rkhs_bound: ``B``, a bound on the norm of ``f - minimum`` in the unit-variance kernel. If
@@ -480,7 +480,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
             they are set to the minimum as soon as they are ``max_delay`` rounds old.
         delay_distribution: For ``fill="soft"``: the probabilities of delays 0, 1, 2, ... in
             rounds, or a cumulative distribution function. Pending points are assumed to be in the
-            order of issue, one a round.
+            order of issue, one per round.
         X_observed: ``n x d`` observed inputs; the model's if omitted.
         Y_observed: ``n x m`` observed outcomes, used to check the minimum; the model's if omitted.
         posterior_transform: See :class:`WidthUpperConfidenceBound`.

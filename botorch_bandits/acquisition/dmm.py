@@ -122,7 +122,7 @@ class DMMArmsRule(ArmsRule):
     """The upper bound by DMM, or minus the lower one when minimizing.
 
     Attributes:
-        rkhs_bound: ``B``; a number, or one a replicate.
+        rkhs_bound: ``B``; a number, or one per replicate.
         noise_bound: ``R`` of R-sub-Gaussian noise; ``"model"`` for the root of the modeled noise
             variance.
         delta: The bounds fail with at most this probability.
@@ -389,7 +389,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
             type(self).__name__, rkhs_bound, noise_bound, units
         )
         delta, num_ridges = _check_ingredients(known, noise, delta, num_ridges, on_refuted)
-        # a tensor with one number a replicate is for replicates on arms
+        # a tensor with one number per replicate is for replicates on arms
         rkhs_bound = check_positive("rkhs_bound", known)
         noise_bound = noise if isinstance(noise, str) else check_nonnegative("noise_bound", noise)
         self._units = units
@@ -782,7 +782,7 @@ def _check_ingredients(
 ) -> tuple[float, int]:
     check_bounds(rkhs_bound=rkhs_bound)
     check_noise_bound(noise_bound)
-    if not isinstance(rkhs_bound, Tensor):  # one a replicate, on arms
+    if not isinstance(rkhs_bound, Tensor):  # one per replicate, on arms
         check_positive("rkhs_bound", rkhs_bound)
     check_one_of("on_refuted", on_refuted, ("warn", "raise"))
     return check_probability("delta", delta), check_integer("num_ridges", num_ridges, minimum=1)

@@ -199,7 +199,7 @@ def draw_path(model: Model) -> GenericDeterministicModel:
     if isinstance(model, ModelList) and len(model.models) != model.num_outputs:
         raise UnsupportedError(
             f"a list of {len(model.models)} models has {model.num_outputs} outputs, and a pathwise "
-            "draw needs one a model. Pass choices=, or one model an output."
+            "draw needs one per model. Pass choices=, or one model per output."
         )
     if isinstance(model, JointOutputs):
         path: Any = draw_joint_paths(model)

@@ -66,7 +66,7 @@ class ArmsEngine:
         lam: The regularization of the posterior.
         prior_variance: The unit of bounds on the norm; see
             :class:`~botorch_bandits.confidence.PriorSummary`.
-        seeds: One a replicate; an ``int`` for a single stream.
+        seeds: One per replicate; an ``int`` for a single stream.
         prior_mean: A constant, in outcome units.
         num_outputs: How many outputs a single stream has; see
             :class:`~botorch_bandits.models.outputs_on_arms.OutputsPosterior`.
@@ -361,7 +361,7 @@ class BoxEngine:
         rule: The rule that provides the width and its sign.
         posterior: The posterior of all replicates, without rows. Values are computed on its device.
         box: A box on the CPU without integer dimensions.
-        seeds: One a replicate.
+        seeds: One per replicate.
     """
 
     def __init__(
@@ -420,7 +420,7 @@ class BoxEngine:
         return chosen.to(bounds), values.gather(1, best).squeeze(1).to(bounds)
 
     def observe(self, points: Tensor, outcomes: Tensor) -> None:
-        """Add the outcome of one point a replicate.
+        """Add the outcome of one point per replicate.
 
         Args:
             points: ``B x d`` points of the box.
@@ -486,7 +486,7 @@ def build_box_engine(
         model: Kernel and noise.
         acquisition: The acquisition function to play.
         box: Its device is where values are computed.
-        seeds: One a replicate.
+        seeds: One per replicate.
 
     Returns:
         None if the acquisition function is not an upper confidence bound with a width rule, the
@@ -517,7 +517,7 @@ def build_box_engine(
     if len(kernel.lengthscale) not in (1, box.dim):
         raise ValueError(
             f"the kernel has {len(kernel.lengthscale)} lengthscales, but the box has {box.dim} "
-            "dimensions. Give one lengthscale, or one a dimension."
+            "dimensions. Give one lengthscale, or one per dimension."
         )
     posterior = BatchedClosedForm(
         kernel, model.noise, len(seeds), box.bounds.mean(0), model.prior_mean

@@ -258,17 +258,17 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         multipliers: ``kappa``, one number at least 0 for each constraint. In a loop, they come from
             the multiplier rule in use.
         penalty: The penalty for a violation; see :mod:`botorch_bandits.penalties`.
-        rkhs_bound: ``B``; one number, or one an output. See
+        rkhs_bound: ``B``; one number, or one per output. See
             :class:`~botorch_bandits.ImprovedUpperConfidenceBound`, also for the defaults of omitted
             bounds.
-        noise_bound: ``R`` of R-sub-Gaussian noise; one number, or one an output. ``"model"``: see
+        noise_bound: ``R`` of R-sub-Gaussian noise; one number, or one per output. ``"model"``: see
             :class:`~botorch_bandits.ImprovedUpperConfidenceBound`.
         delta: All bounds together fail with at most this probability.
         any_lambda: Use the form of the width that holds for every ``lam``.
         information_gain: An explicit gain for each output instead of the realized one.
         units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
             prior standard deviation of the model.
-        width: A constant width instead of all this; one number, or one an output.
+        width: A constant width instead of all this; one number, or one per output.
         scale: A factor on every width.
         separate_bounds: Use the plug-in bound for the linear penalty as well.
         reward_bound: Clip the upper bound on ``f`` to plus and minus this number (for per-round
@@ -569,7 +569,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         any_lambda: See there.
         information_gain: See there.
         units: See there.
-        width: A constant scale; one number, or one an output. 1 is plain Thompson sampling.
+        width: A constant scale; one number, or one per output. 1 is plain Thompson sampling.
         scale: A factor on every scale.
         choices: ``num_points x d`` points for exact draws; only these points can then be evaluated.
             In a loop on arms, they are the arms. Without choices, the draw is pathwise.

@@ -98,7 +98,7 @@ class LagrangianRowsEngine(PenalizedEngine):
         Args:
             round_number: From 1.
             front: ``num_front``; the current front of the arms.
-            record: The record of observations, with ``num_outputs`` outcomes a row.
+            record: The record of observations, with ``num_outputs`` outcomes per row.
             pending: The arms whose outcomes have not arrived, or None. Draws ignore it.
             draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
             rule: The weights in use; the initial ones if omitted.

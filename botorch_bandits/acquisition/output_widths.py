@@ -76,7 +76,7 @@ def check_num_outputs(name: str, found: int, wanted: int) -> None:
 
 
 PER_OUTPUT = ("rkhs_bound", "noise_bound", "width")
-"""Options that may be tuples with one entry an output."""
+"""Options that may be tuples with one entry per output."""
 
 
 def output_rules(name: str, num_outputs: int, options: Mapping[str, Any]) -> tuple[WidthRule, ...]:

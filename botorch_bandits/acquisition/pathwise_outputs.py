@@ -87,7 +87,7 @@ class ClosedFormOfDraws:
     """Values and gradients of a function of the draws of several outputs.
 
     Args:
-        draws: One an output.
+        draws: One per output.
         function: A differentiable function from the draws to values.
     """
 
@@ -140,7 +140,7 @@ def weighted_draw(draws: Sequence[ClosedFormDraw], weights: Sequence[float]) -> 
     """Return a weighted sum of draws, as one draw if they share rows and hyperparameters.
 
     Args:
-        draws: One an output.
+        draws: One per output.
         weights: One each.
     """
     first, *others = (draw.posterior for draw in draws)

@@ -90,7 +90,7 @@ def score_and_slope(
 
 
 def along_arms(values: Tensor) -> Tensor:
-    """Return one number a replicate so that it broadcasts against ``batch_shape x num_arms``."""
+    """Return one number per replicate so that it broadcasts against ``batch_shape x num_arms``."""
     return values.unsqueeze(-1) if values.dim() else values
 
 

@@ -545,8 +545,8 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
 
     Args:
         model: A fitted BoTorch model in float64.
-        rkhs_bound: ``B``. One number, or one an output. 1 prior standard deviation if omitted.
-        noise_bound: ``R``, a standard deviation for Gaussian noise. One number, or one an output.
+        rkhs_bound: ``B``. One number, or one per output. 1 prior standard deviation if omitted.
+        noise_bound: ``R``, a standard deviation for Gaussian noise. One number, or one per output.
             The standard deviation of the model's noise if omitted. With ``"model"`` instead of a
             number, the noise of each row is bounded by the square root of its noise variance in the
             model (``train_Yvar``). These numbers must be known before each outcome; standard errors
@@ -651,8 +651,8 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
 
     Args:
         model: A fitted BoTorch model in float64 whose prior can be read.
-        rkhs_bound: ``B``. One number, or one an output. 1 prior standard deviation if omitted.
-        noise_bound: ``R``, a standard deviation for Gaussian noise. One number, or one an output.
+        rkhs_bound: ``B``. One number, or one per output. 1 prior standard deviation if omitted.
+        noise_bound: ``R``, a standard deviation for Gaussian noise. One number, or one per output.
             ``"model"``: see :class:`ImprovedUpperConfidenceBound`; in that case, ``c`` is 1. This
             is the default.
         delta: The bound fails with at most this probability.

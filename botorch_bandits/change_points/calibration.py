@@ -129,7 +129,7 @@ def fit_to_data(
 
 
 Functions = Tensor | Sequence[Callable[[Tensor], Tensor]]
-"""Function values on arms, one function a row, or functions of ``n x d`` points."""
+"""Function values on arms, one function per row, or functions of ``n x d`` points."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +166,7 @@ class NullStreams:
         if functions is not None and not isinstance(functions, Tensor | list | tuple):
             raise TypeError(
                 f"functions is {functions!r}; pass a list of functions of n x d points, such as "
-                "[function], or on arms a matrix with one function's values a row."
+                "[function], or on arms a matrix with one function's values per row."
             )
         if functions is not None and len(functions) == 0:
             raise ValueError("functions is empty; give at least one, or None for prior draws.")
@@ -304,7 +304,7 @@ def calibrate_threshold(
         horizon: Uniform samples between resets, at least 2.
         false_alarm_rate: In (0, 1).
         noise_std: Standard deviation of Gaussian noise, in outcome units.
-        functions: The functions without change: values on arms (one a row) or functions of
+        functions: The functions without change: values on arms (one per row) or functions of
             ``n x d`` points. If None, draws from the Gaussian-process prior of the detector.
         data: ``N x d`` inputs and ``N`` outcomes without a change, instead of ``noise_std`` and
             ``functions``: the function is a fit whose ridge is cross-validated, and noise is drawn

@@ -98,8 +98,8 @@ def deciding_tail(statistics: Tensor, thresholds: Tensor) -> tuple[int, bool]:
     """Return the position of the tail that is reported, and whether it is an alarm.
 
     Args:
-        statistics: One a tail, at least one, shortest tail first.
-        thresholds: One a tail, positive; infinity never alarms.
+        statistics: One per tail, at least one, shortest tail first.
+        thresholds: One per tail, positive; infinity never alarms.
     """
     alarms = statistics > thresholds
     if bool(alarms.any()):

@@ -438,7 +438,7 @@ class MeansInContexts(NamedTuple):
     """Mean squares of all tails.
 
     Attributes:
-        means: One a tail.
+        means: One per tail.
         means_by_rule: The same by each rule of the measure, ``num_tails x num_rules``.
         prior_variance: Of the kernel, read at the samples.
     """

@@ -379,7 +379,7 @@ def compare(
         seeds: The seeds; there is one trial per seed and method.
         num_rounds: Rounds of each trial.
         num_initial: Uniform rounds at the start of each trial.
-        folder: One file a trial, and ``compare.csv``.
+        folder: One file per trial, and ``compare.csv``.
         settings: Trials on file with other settings are run again.
         progress: Show a progress bar.
         on_error: What is done about evaluations that fail; see :func:`~botorch_bandits.run`.

@@ -134,7 +134,7 @@ class EvidenceTable:
     """What the outcomes say about each prior on a list; ``print`` shows it.
 
     Attributes:
-        rows: One a prior, in the order of the list.
+        rows: One per prior, in the order of the list.
         level: The survivors' level.
         num_outcomes: The number of outcomes that were counted.
         refuted_after: The number of outcomes after which the last prior was discarded; None if some
@@ -214,7 +214,7 @@ class CandidateEvidence:
     """The evidence of each prior on a list, updated one outcome at a time in order of arrival.
 
     Args:
-        weights: One positive weight a prior; they are divided by their sum.
+        weights: One positive weight per prior; they are divided by their sum.
         names: The names of the priors; numbers if omitted.
 
     Raises:
@@ -310,13 +310,13 @@ class CandidateEvidence:
                 given the outcomes that arrived before it and nothing else.
 
         Raises:
-            ValueError: If there is not one finite number a prior. In this case, nothing is changed.
+            ValueError: If there is not one finite number per prior. Nothing changes then.
         """
         new = np.asarray(densities, dtype=np.float64).reshape(-1)
         if len(new) != self.num_candidates:
             raise ValueError(
                 f"densities has {len(new)} entries, but {self.num_candidates} priors are on the "
-                "list; give one number a prior."
+                "list; give one number per prior."
             )
         if not np.isfinite(new).all():
             index = int(np.argmin(np.isfinite(new)))

@@ -102,10 +102,10 @@ class Censoring(Filling):
     """The options of censored feedback, the same for a drop-in, for a loop and on arms.
 
     Attributes:
-        minimum: A lower bound on the noise-free reward. One number, or one an output. With None, it
+        minimum: A lower bound on the noise-free reward: one number, or one per output. With None it
             is unknown, and ``minimum_proxy`` is used instead.
         outcome_bound: ``B_y``, the largest distance of an outcome from the minimum. One number, or
-            one an output. None is possible with a constant width only, which then has no sum.
+            one per output. None is possible with a constant width only, which then has no sum.
         max_delay: ``m``, how long to wait for the outcome of a query; None waits forever.
         unit: What ``max_delay`` counts: ``"rounds"`` or ``"seconds"``.
         window: The queries over which the width sums: ``"pending"``, or ``"all"`` of the last
@@ -244,13 +244,13 @@ class Censoring(Filling):
         """Report why the theorem does not cover a use, in addition to what the width rule knows.
 
         Args:
-            values: The minimum in use, one an output; empty if there is none to check.
-            prior_means: The model's prior means, one tensor an output; None if they cannot be
+            values: The minimum in use, one per output; empty if there is none to check.
+            prior_means: The model's prior means, one tensor per output; None if they cannot be
                 read.
-            outcomes: The observed outcomes, one tensor an output; None if they are not known.
+            outcomes: The observed outcomes, one tensor per output; None if they are not known.
             units: Of ``outcome_bound``; one in prior standard deviations is not compared with
                 outcomes.
-            signs: One an output, 0 where it has no weight; None if all have one.
+            signs: One per output, 0 where it has no weight; None if all have one.
         """
         if self.predictive:
             yield "standard deviations include the noise"
@@ -437,7 +437,7 @@ def _check_lam(lam: float | Tensor) -> Tensor:
 
 DELAYS_ALIKE = (
     "delays depend neither on the noise nor on the inputs, and have the same distribution in all "
-    "rounds; outcomes that fail, are retracted or never arrive count as delayed for ever"
+    "rounds; outcomes that fail, are retracted or never arrive count as delayed forever"
 )
 """What censored feedback assumes of delays."""
 
@@ -485,7 +485,7 @@ class CensoredWidth(WidthRule):
 
     Attributes:
         rkhs_bound: ``B``, a bound on the norm of each output less its minimum in its unit-variance
-            kernel, in raw outcome units. One number for all outputs or one an output.
+            kernel, in raw outcome units. One number for all outputs or one per output.
         noise_bound: ``R`` of R-sub-Gaussian noise, in raw outcome units. Likewise; not used with
             ``bounded_outcomes``.
         outcome_bound: ``B_y``, a bound on ``|y - minimum|``, in raw outcome units. Likewise.

@@ -565,7 +565,7 @@ def report_refutation(
 
     Args:
         delta: The level at which they do.
-        rkhs_bound: ``B``; a number, or one a replicate.
+        rkhs_bound: ``B``; a number, or one per replicate.
         noise_bound: ``R``, likewise; or ``"model"``.
         smallest_rkhs_bound: The value that ``B`` would have to exceed, in the same units.
         on_refuted: ``"warn"`` or ``"raise"``.

@@ -151,7 +151,7 @@ class Filling:
             ages: Of the queries that are waited for.
             arrived: From delays to the number of outcomes that had them, where they are estimated.
             num_longer: How many delays are known to be longer than any that counts.
-            max_delay: For how long a query is waited for; None if for ever.
+            max_delay: For how long a query is waited for; None if forever.
         """
         expected: Survival
         if self.delay_distribution is None:

@@ -127,7 +127,7 @@ def gp_ucb_compact_width(
             f"smoothness_a is {a}, so ln(4 d a / delta) is {inner:.4g}; Theorem 2 needs it "
             "positive. A larger smoothness_a is a weaker assumption and always allowed."
         )
-    # the discretization behind the second term has at least one point a side
+    # the discretization behind the second term has at least one point per side
     side = max(t**2 * dim * b * side_length * math.sqrt(inner), 1.0)
     beta = 2.0 * math.log(2.0 * math.pi**2 * t**2 / (3.0 * delta)) + 2.0 * dim * math.log(side)
     return torch.tensor(math.sqrt(beta), dtype=DTYPE)

@@ -324,7 +324,7 @@ def check_not_given(names: tuple[str, ...]) -> None:
 
 
 def check_noise_bound(bound: NoiseBound) -> NoiseBound:
-    """Return a noise bound: one number, one an output or one a replicate, or ``"model"``.
+    """Return a noise bound: one number, one per output or one per replicate, or ``"model"``.
 
     Args:
         bound: A tuple can have ``"model"`` for some outputs.
@@ -481,7 +481,7 @@ class KernelizedWidth(WidthRule):
 
     Attributes:
         rkhs_bound: ``B``, a bound on the norm of each output in its unit-variance kernel, in raw
-            outcome units. One number for all outputs or one an output; a float64 tensor has one
+            outcome units. One number for all outputs or one per output; a float64 tensor has one
             number a replicate.
         noise_bound: ``R`` of R-sub-Gaussian noise, in raw outcome units. Likewise. With ``"model"``
             instead of a number, the noise of each row is bounded by the square root of its noise
@@ -794,8 +794,8 @@ class AMMWidth(WidthRule):
     """AMM at the model's own regularization: Flynn and Reeb 2024.
 
     Attributes:
-        rkhs_bound: ``B``; one number, or one an output. See ``KernelizedWidth``.
-        noise_bound: ``R`` of R-sub-Gaussian noise; one number, one an output, or ``"model"``.
+        rkhs_bound: ``B``; one number, or one per output. See ``KernelizedWidth``.
+        noise_bound: ``R`` of R-sub-Gaussian noise; one number, one per output, or ``"model"``.
             Likewise.
         delta: The bound fails with at most this probability.
         units: ``"outcome"`` or ``"prior"``. Likewise.

@@ -175,12 +175,12 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
         model: In training or evaluation mode; it is not changed.
 
     Returns:
-        One entry an output. For a batched model or an ensemble each tensor has the model's
+        One entry per output. For a batched model or an ensemble each tensor has the model's
         batch shape.
 
     Raises:
         UnreadablePriorError: If the model is not an exact Gaussian process with one noise level
-            or one a row (``train_Yvar``), a plain kernel and no other outcome transform than
+            or one per row (``train_Yvar``), a plain kernel and no other outcome transform than
             ``Standardize``.
         ValueError: If the noise variance of a row is unknown.
     """
@@ -358,7 +358,7 @@ def _noise_variance(model: ExactGP) -> tuple[Tensor, Tensor | None, list[str]]:
 def read_outcome_scale(model: Model) -> tuple[Tensor, list[str]]:
     """Return raw outcome units in one transformed unit, and what was learned for that.
 
-    The scale has the model's batch shape, then one entry an output if there are several.
+    The scale has the model's batch shape, then one entry per output if there are several.
 
     Raises:
         UnreadablePriorError: If there is another transform than ``Standardize`` or a chain of them.
@@ -371,7 +371,7 @@ def read_outcome_scale(model: Model) -> tuple[Tensor, list[str]]:
 def outcome_units(model: Model) -> tuple[Tensor, Tensor]:
     """Return scale and shift of a model's outcomes: raw ones are ``shift + scale * own``.
 
-    Both have the model's batch shape, then one entry an output if there are several; they are a
+    Both have the model's batch shape, then one entry per output if there are several; they are a
     scalar 1 and 0 without an outcome transform.
 
     Args:
@@ -591,7 +591,7 @@ class RunningPriorSummary(PriorSummary, ABC):
     @property
     @abstractmethod
     def num_rows(self) -> int | Tensor:  # type: ignore[override]
-        """How many observations there are: a number, or one a replicate where they differ."""
+        """How many observations there are: a number, or one per replicate where they differ."""
 
     @property
     def num_outputs(self) -> int:
@@ -788,14 +788,14 @@ WIDTH = "the width (from rkhs_bound= and noise_bound=)"
 """What a width is called in errors."""
 
 Bound = float | tuple[float, ...] | Tensor
-"""One number for all outputs, one an output (a tuple), or one a replicate (a float64 tensor)."""
+"""One number for all outputs, one per output (a tuple), or one per replicate (a float64 tensor)."""
 
 NoiseBound = Bound | str | tuple[float | str, ...]
 """Likewise, with ``"model"`` in place of a number; see :class:`KernelizedWidth`."""
 
 
 def check_bounds(**bounds: Bound) -> dict[str, Bound]:
-    """Return bounds that are one number, one an output or one a replicate, by name.
+    """Return bounds that are one number, one per output or one per replicate, by name.
 
     Args:
         **bounds: By name. A tensor without dimensions is one number.
@@ -821,7 +821,7 @@ def check_bound(name: str, bound: Bound) -> Bound:
 
 
 def fit_to_batch(name: str, value: Tensor, batch_shape: torch.Size) -> Tensor:
-    """Return ``value`` if it is one number or one a replicate; a single entry becomes a scalar.
+    """Return ``value`` if it is one number or one per replicate; a single entry becomes a scalar.
 
     Args:
         name: What it is, for the error.
@@ -842,7 +842,7 @@ def fit_to_batch(name: str, value: Tensor, batch_shape: torch.Size) -> Tensor:
     if not fits:
         raise ValueError(
             f"{name} has shape {tuple(value.shape)}, but the batch shape is {tuple(batch_shape)}. "
-            "A tensor of bounds has one number a replicate; pass a plain number without replicates."
+            "A tensor of bounds has one number per replicate; without replicates pass a number."
         )
     return value
 
@@ -861,7 +861,7 @@ def pick_bound(name: str, bound: NoiseBound, output: int, num_outputs: int) -> f
     """Return the bound of one output.
 
     Raises:
-        ValueError: If there is not one number, nor one an output.
+        ValueError: If there is not one number, nor one per output.
     """
     if not isinstance(bound, tuple):
         return bound

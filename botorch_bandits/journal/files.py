@@ -249,7 +249,7 @@ class HandlersOnHold:
             try:
                 for number, _ in self._kept:
                     _signal.signal(number, self._waiting)
-            except BaseException:  # an interrupt must not leave some on hold for ever
+            except BaseException:  # an interrupt must not leave some on hold forever
                 self._take_back()
                 raise
         return self

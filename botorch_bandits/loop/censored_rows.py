@@ -116,7 +116,7 @@ def build_censored(
     Args:
         feedback: Says what the pseudo-value is; not one with a ``fill``, see :func:`build_filled`.
         minimum: That value, or None where the model says it.
-        rewards: One a query in asking order, None where it is censored.
+        rewards: One per query in asking order, None where it is censored.
         history: Of these queries.
         rows: The queries that count.
     """
@@ -242,7 +242,7 @@ class CensoredRound:
         """Return the width rules of reward and constraints with the terms that censoring adds.
 
         Args:
-            rules: One an output, for outcomes without delay.
+            rules: One per output, for outcomes without delay.
         """
         sums = self._deviations().sum(dim=(0, 1))
         bounds, found = self.feedback.outcome_bounds(len(rules) - 1), []
@@ -428,7 +428,7 @@ class BuildsCensored(ABC):
         """Return rules for reward and constraints with what pending queries add in the next round.
 
         Args:
-            rules: One an output, for outcomes without delay.
+            rules: One per output, for outcomes without delay.
             now: Clock time in seconds.
         """
         if not self._num_separate:

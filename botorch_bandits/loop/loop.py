@@ -632,7 +632,7 @@ class BanditLoop(AttachesPoints):
 
     @property
     def multipliers(self) -> tuple[float, ...]:
-        """The multipliers in force, one a constraint; empty without constraints."""
+        """The multipliers in force, one per constraint; empty without constraints."""
         with HandlersOnHold(), self._lock:
             multipliers = self._chooser.multipliers
             return () if multipliers is None else tuple(multipliers.values.tolist())

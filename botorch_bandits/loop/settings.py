@@ -639,7 +639,7 @@ def check_list_of_priors(
         if isinstance(given, tuple) and len(given) != model.num_candidates:
             raise ValueError(
                 f"{name} has {len(given)} entries, but {model.num_candidates} priors are on the "
-                "list; give one number for all, or one a prior."
+                "list; give one number for all, or one per prior."
             )
     if isinstance(feedback, Censored):
         raise ValueError(

@@ -1,7 +1,7 @@
 """Whoever calls a loop takes turns: threads, forked children and signal handlers.
 
 A thread waits for its turn. A child that was forked gets a lock of its own, for that of the parent
-may be held for ever, and cannot write. A signal handler interrupts its own thread, which cannot
+may be held forever, and cannot write. A signal handler interrupts its own thread, which cannot
 wait for itself: handlers are called behind what the loop is doing. The default of ``SIGINT``, which
 calls nothing, interrupts at once.
 """

@@ -456,7 +456,7 @@ class ArmsPosterior(ArmsFactor):
             lam = check_positive("lam", lam)
         self.lam = lam
         levels = torch.as_tensor(lam, dtype=diagonal.dtype, device=diagonal.device)
-        # one row a replicate, so that it broadcasts over arms
+        # one row per replicate, so that it broadcasts over arms
         super().__init__(prior, levels.expand(num_replicates).unsqueeze(-1).clone())
         # chosen so that a fresh factorization costs less than the rounds between two of them
         self._rounds, self._rounds_between = 0, max(1024, 4 * self.num_arms)
@@ -803,7 +803,7 @@ class ArmsPriorSummary(RunningPriorSummary):
 
     @property
     def num_rows(self) -> int | Tensor:  # type: ignore[override]
-        """How many observations there are: a number, or one a replicate where they differ."""
+        """How many observations there are: a number, or one per replicate where they differ."""
         total = self._posterior.counts.sum(-1)
         first = total.reshape(-1)[0]
         return int(first) if bool((total == first).all()) else total

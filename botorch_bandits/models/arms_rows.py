@@ -241,7 +241,7 @@ class GrowingRows:
 
 
 def along_rows(values: NDArray[Any], like: Array) -> NDArray[Any]:
-    """Return one number a row so that it broadcasts against rows of one or of several numbers.
+    """Return one number per row so that it broadcasts against rows of one or of several numbers.
 
     Args:
         values: ``n``.
@@ -546,7 +546,7 @@ class RowsPosterior:
         All share one factorization.
 
         Args:
-            simulations: ``k x ...``, from :meth:`simulate_prior`; one an output.
+            simulations: ``k x ...``, from :meth:`simulate_prior`; one per output.
             normals: For each of them what gives so many standard normal numbers of this round.
         """
         covariance = self.covariance

@@ -255,7 +255,7 @@ class BanditGP(DataViews):
 
         Args:
             candidates: Recipes from :meth:`with_kernel`, without refits.
-            weights: One positive weight an entry; equal ones if omitted.
+            weights: One positive weight per entry; equal ones if omitted.
             names: The names of the entries in tables.
             num_skipped: How many of the first outcomes the evidence leaves out because the list or
                 its weights were chosen based on them. They remain in every posterior.
@@ -321,7 +321,7 @@ class BanditGP(DataViews):
         if Y.dim() > 1 and Y.shape[-1] != self.num_outputs:
             raise ValueError(
                 f"Y has shape {tuple(Y.shape)}, but the model's outputs are {self.num_outputs}; "
-                "the last dimension of Y has one entry an output."
+                "the last dimension of Y has one entry per output."
             )
         if self.num_rows == 0:
             return self._with_data(X, Y)

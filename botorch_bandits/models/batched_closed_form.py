@@ -10,7 +10,7 @@ Cholesky factor, new weights and a new information gain from the existing ones:
    a \leftarrow (a, 0) + (u^\top y) \, u, \qquad
    \gamma \leftarrow \gamma + \ln \frac{s}{\sqrt\lambda}
 
-``n`` rows: a further row costs ``2 B n^2`` operations, values at ``r`` points a replicate ``B r
+``n`` rows: a further row costs ``2 B n^2`` operations, values at ``r`` points per replicate ``B r
 n^2`` and their gradients as much again, all in batched matrix products.
 """
 
@@ -92,7 +92,7 @@ class BatchedClosedForm:
         return self.kernel.matrix(scaled, scaled)
 
     def append(self, X: Tensor, y: Tensor) -> None:
-        """Add one more row a replicate.
+        """Add one more row per replicate.
 
         Args:
             X: ``B x d`` inputs.

@@ -33,10 +33,10 @@ class PriorsOfGroups(ArmsPrior):
     """The priors of all groups on the same arms, at output scale 1.
 
     Args:
-        priors: One a group.
+        priors: One per group.
 
     Attributes:
-        priors: One a group.
+        priors: One per group.
     """
 
     def __init__(self, priors: Sequence[ArmsPrior]) -> None:

@@ -61,8 +61,8 @@ class CandidateGroups:
 
     Attributes:
         kernels: The kernel of each group, without its output scale.
-        lam: Noise variance over output scale, one a group.
-        prior_means: One a group.
+        lam: Noise variance over output scale, one per group.
+        prior_means: One per group.
         group_of: The group of each entry.
         scales: The output scale of each entry.
         first_of: The first entry of each group.
@@ -113,7 +113,7 @@ class CandidateGroups:
             in_force: The entries whose bands count.
 
         Returns:
-            One number a group; minus infinity where no entry counts.
+            One number per group; minus infinity where no entry counts.
         """
         each = np.where(in_force, widths * np.sqrt(self.scales), -np.inf)
         largest = np.full(len(self), -np.inf)
@@ -174,7 +174,7 @@ def one_each(name: str, value: float | Sequence[float], count: int) -> NDArray[n
 
     Args:
         name: The argument, for errors.
-        value: One number for all, or one a prior.
+        value: One number for all, or one per prior.
         count: The number of priors.
 
     Raises:
@@ -185,7 +185,7 @@ def one_each(name: str, value: float | Sequence[float], count: int) -> NDArray[n
     if len(values) != count:
         raise ValueError(
             f"{name} has {len(values)} entries, but {count} priors are on the list; give one "
-            "number for all, or one a prior."
+            "number for all, or one per prior."
         )
     return np.array([check_positive(name, each) for each in values])
 

@@ -687,7 +687,7 @@ class CandidatesModel(Model):
         Args:
             models: Exact Gaussian processes of one output, such as ``SingleTaskGP`` with
                 ``outcome_transform=None``. They are not changed.
-            weights: One positive weight a model, before the data; equal ones if omitted.
+            weights: One positive weight per model, before the data; equal ones if omitted.
             names: The names of the models in tables.
             num_skipped: How many of the first outcomes the evidence leaves out; see
                 :meth:`BanditGP.with_candidates`.

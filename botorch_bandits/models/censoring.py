@@ -180,7 +180,7 @@ class DropInCensoring(Censoring):
         units: The units of ``pseudo_noise``: ``"outcome"`` (squared) or ``"prior"`` (prior
             variances).
         ringing_tolerance: The relative rise of the maximum above which to warn; None for never.
-        noise_bound: ``R`` in outcome units, one number or one an output; None if it is not known.
+        noise_bound: ``R`` in outcome units, one number or one per output; None if it is not known.
     """
 
     noise_bound: float | tuple[float, ...] | None = None
@@ -244,7 +244,7 @@ class DropInCensoring(Censoring):
         if len(stated) != len(signs):
             raise ValueError(
                 f"minimum has {len(stated)} entries for {len(signs)} outputs; give one number, or "
-                "one an output."
+                "one per output."
             )
         check_transformable("minimum", model, tuple(map(float, stated)))
         outcomes = _columns(model, Y_observed)
@@ -264,9 +264,9 @@ class DropInCensoring(Censoring):
         """Return how many outcomes are worse than the minimum, and the largest shortfall.
 
         Args:
-            values: The minimum in use, one an output.
+            values: The minimum in use, one per output.
             signs: See :meth:`pseudo_values`.
-            outcomes: The observed outcomes, one tensor an output.
+            outcomes: The observed outcomes, one tensor per output.
         """
         each = [
             sign * (value - column.reshape(-1))
@@ -340,7 +340,7 @@ class DropInCensoring(Censoring):
         Args:
             model: The user's model.
             X_pending: ``p x d``.
-            values: One an output, or ``batch_shape x p x m``.
+            values: One per output, or ``batch_shape x p x m``.
             with_noise: Whether pseudo-rows get the extra noise.
 
         Raises:
@@ -372,7 +372,7 @@ class DropInCensoring(Censoring):
                 pending queries; None for 1.
 
         Returns:
-            One tensor an output, of the model's batch shape, in raw outcome units.
+            One tensor per output, of the model's batch shape, in raw outcome units.
         """
         if isinstance(base_model, ModelListGP):
             sizes = [int(sub.num_outputs) for sub in base_model.models]
@@ -533,7 +533,7 @@ def output_signs(
     if len(weights) != model.num_outputs:
         raise ValueError(
             f"posterior_transform has {len(weights)} weights, but model "
-            f"({type(model).__name__}) has {model.num_outputs} outputs; give one weight an output."
+            f"({type(model).__name__}) has {model.num_outputs} outputs; give one weight per output."
         )
     return tuple(sign * weight for weight in weights)
 

@@ -291,7 +291,7 @@ class ComposedKernel:
         """Return the kernel values, and those of the parts.
 
         Args:
-            queries: From :meth:`queries`, one entry a part.
+            queries: From :meth:`queries`, one entry per part.
             points: ``p x width``, from :meth:`augment`.
             num_queries: ``n``.
 
@@ -310,12 +310,12 @@ class ComposedKernel:
         """Return the kernel values, and what stands before ``(x - z) / l^2`` of each part.
 
         Args:
-            queries: From :meth:`queries`, one entry a part.
+            queries: From :meth:`queries`, one entry per part.
             points: ``p x width``, from :meth:`augment`.
             num_queries: ``n``.
 
         Returns:
-            A contiguous ``n x p`` tensor, and one such tensor a part, or with a single row for all.
+            A contiguous ``n x p`` tensor, and one such tensor per part, or a single row for all.
         """
         values, slopes = [], []
         for part, query in zip(self.parts, queries, strict=True):

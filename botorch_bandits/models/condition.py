@@ -70,7 +70,7 @@ def observed_inputs(model: Model) -> Tensor | None:
 
 
 def observed_outcomes(model: Model) -> tuple[Tensor, ...] | None:
-    """Return the outcomes that a model holds, in raw units: one vector an output.
+    """Return the outcomes that a model holds, in raw units: one vector per output.
 
     Returns:
         None if the model does not show them or its outcome transform cannot be inverted. Members
@@ -247,7 +247,7 @@ def hallucinate(model: Model, X: Tensor) -> Model:
 
 
 def _takes_rows(model: Model) -> bool:
-    """Whether pseudo-observations at points can become rows of a model: one row a point."""
+    """Whether pseudo-observations at points can become rows of a model: one row per point."""
     if isinstance(model, LocalGP):
         return True
     is_exact = isinstance(model, ExactGP) and isinstance(model, GPyTorchModel)

@@ -73,7 +73,7 @@ class EpochModels:
 
     @property
     def recipes(self) -> tuple[BanditGPRecipe, ...] | None:
-        """The recipes, one an epoch; None if a function returns them."""
+        """The recipes, one per epoch; None if a function returns them."""
         return None if callable(self.models) else tuple(self.models)
 
     def in_epoch(self, epoch: int, multipliers: Sequence[float]) -> BanditGPRecipe:

@@ -218,7 +218,7 @@ def units_of_columns(transform: InputTransform, like: Tensor) -> tuple[Tensor, T
 
     Args:
         transform: BoTorch's ``Normalize``, or one with a method ``units_of_columns(like)``.
-        like: ``d`` numbers, one a column.
+        like: ``d`` numbers, one per column.
 
     Returns:
         None if it is no such map.

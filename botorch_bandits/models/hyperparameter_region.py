@@ -423,7 +423,7 @@ def _check_rows(family: PriorFamily, X: Tensor, y: Tensor) -> tuple[Tensor, Tens
     if family.num_lengthscales not in (1, X.shape[-1]):
         raise ValueError(
             f"num_lengthscales is {family.num_lengthscales}, but X has {X.shape[-1]} columns; give "
-            "the family one lengthscale, or one a column."
+            "the family one lengthscale, or one per column."
         )
     return X, y
 

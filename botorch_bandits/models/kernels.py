@@ -277,7 +277,7 @@ def fingerprint_kernel(kernel: Kernel) -> str:
 
 
 def describe_module(module: Module) -> str:
-    """Return classes, settings and parameters of a module and its parts, one a line."""
+    """Return classes, settings and parameters of a module and its parts, one per line."""
     lines = []
     for name, part in module.named_modules():
         lines.append(f"{name}: {type(part).__module__}.{type(part).__qualname__}")
@@ -328,7 +328,7 @@ def kernel_of_outputs(kernel: Kernel, index: int | list[int], num_batch_dims: in
     """Return a copy of a kernel with the parameters of some outputs, in every batch of the model.
 
     Args:
-        kernel: Each part of it has the batch shape of the model and then one entry an output.
+        kernel: Each part of it has the batch shape of the model and then one entry per output.
         index: Which outputs, from 0; a number instead of a list leaves their dimension out.
         num_batch_dims: How many dimensions the batch shape of the model has.
     """

@@ -116,7 +116,7 @@ def check_weights(name: str, weights: Tensor, Y: Tensor, name_of_outcomes: str =
     if Y.shape[-1] != 1 or weights.shape != Y.shape[:-1]:
         raise ValueError(
             f"{name} has shape {tuple(weights.shape)} and {name_of_outcomes} {tuple(Y.shape)}; "
-            f"{name} are one number a row, of a single output."
+            f"{name} are one number per row, of a single output."
         )
     if bool((weights <= 0).any()):
         raise ValueError(f"{name} has the entry {float(weights.min())}; each must be positive.")

@@ -99,7 +99,7 @@ class Places:
 
 
 def merge(X: Tensor, Y: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
-    """Return one row a place in place of one an observation.
+    """Return one row per place in place of one per observation.
 
     Args:
         X: ``N x d`` inputs.
@@ -260,7 +260,7 @@ class MergingBuilder(ModelBuilder):
         return build
 
     def _refit(self, X: Tensor, Y: Tensor) -> tuple[Kernel, Tensor]:
-        """Fit to one row a place where rows to be fitted to are few places."""
+        """Fit to one row per place where rows to be fitted to are few places."""
         self._fits_collapsed = (
             self._can_merge
             and Y.shape[-1] == 1

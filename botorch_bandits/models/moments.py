@@ -58,7 +58,7 @@ def variance_of(posterior: Posterior, prior_variance: float | Tensor) -> Tensor:
 
     Args:
         posterior: Of any model.
-        prior_variance: Of the scalar, or one an output; broadcasts against the variances.
+        prior_variance: Of the scalar, or one per output; broadcasts against the variances.
     """
     if isinstance(posterior, LeanPosterior) or not isinstance(posterior, GPyTorchPosterior):
         return posterior.variance
@@ -83,7 +83,7 @@ def variances_of_outputs(posterior: Posterior, model: Model) -> Tensor:
     """Return the posterior variances of all outputs of a model; see :func:`variance_of`.
 
     Args:
-        posterior: ``batch_shape x q`` points, one column an output.
+        posterior: ``batch_shape x q`` points, one column per output.
         model: Whose posterior it is; its prior is read.
     """
     try:
@@ -147,7 +147,7 @@ def prior_means(model: Model) -> tuple[Tensor, ...] | None:
         model: Any model; it is not changed.
 
     Returns:
-        One vector an output; None if the model has no mean function that can be read.
+        One vector per output; None if the model has no mean function that can be read.
     """
     if isinstance(model, ModelListGP):
         parts = [prior_means(submodel) for submodel in model.models]
@@ -246,7 +246,7 @@ def check_model(model: Model) -> Model:
         if isinstance(each, HigherOrderGP):
             raise UnsupportedError(
                 f"model is a {name}, whose outcomes are tensors; acquisition functions of this "
-                "package need one column an output. Use a ModelListGP of SingleTaskGPs, one for "
+                "package need one column per output. Use a ModelListGP of SingleTaskGPs, one for "
                 "each number that matters."
             )
         _check_targets(each)

@@ -107,7 +107,7 @@ class OutputsPosterior(ArmsPosterior):
         """Return by how much draws of outputs are above their means, ``k x num_arms``.
 
         Args:
-            simulations: ``k x 2 x num_arms``, from :meth:`simulate_prior`; one an output.
+            simulations: ``k x 2 x num_arms``, from :meth:`simulate_prior`; one per output.
         """
         functions = simulations[:, 0]
         noise = (self._lam / ones_for_none(self._counts)).sqrt_()
@@ -134,7 +134,7 @@ class OutputsPosterior(ArmsPosterior):
         for each in outcomes:
             if len(each) != self.num_outputs:
                 raise ValueError(
-                    f"outcomes has {len(each)} numbers a round, but there are {self.num_outputs} "
+                    f"outcomes has {len(each)} numbers per round, but there are {self.num_outputs} "
                     "outputs; give one for each."
                 )
             if not all(map(math.isfinite, each)):

@@ -296,7 +296,7 @@ def read_moments(model: Model, X: Tensor) -> JointMoments:
         X: ``batch_shape x n x d`` points in raw inputs.
 
     Raises:
-        UnsupportedError: If its posterior has none, or has other than one row a point.
+        UnsupportedError: If its posterior has none, or has other than one row per point.
     """
     name = type(model).__name__
     moments = JointMoments.of(model.posterior(X), name)

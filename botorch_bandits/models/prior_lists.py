@@ -60,7 +60,7 @@ def lengthscale_ladder(dim: int, rungs: Sequence[float] = LADDER) -> tuple[float
 
 
 def draw_lengthscales(dim: int, num_draws: int, seed: int = 0) -> tuple[tuple[float, ...], ...]:
-    """Return quasi-random draws from BoTorch's prior of lengthscales, one a dimension.
+    """Return quasi-random draws from BoTorch's prior of lengthscales, one per dimension.
 
     That prior is log-normal; its median grows with the square root of the dimension. The draws are
     the quantiles at the points of a scrambled Sobol sequence, at least BoTorch's smallest
@@ -105,7 +105,7 @@ def candidate_grid(
     The scales cost nothing: all of them share the factor of a lengthscale and a noise ratio.
 
     Args:
-        lengthscales: One number for all dimensions each, or one number a dimension.
+        lengthscales: One number for all dimensions each, or one number per dimension.
         noise_ratios: The ratios of noise variance to output scale.
         scales: Output scales: prior variances, in squared outcome units.
         smoothness: ``nu`` of a Matern kernel (0.5, 1.5 or 2.5), or infinity for the squared

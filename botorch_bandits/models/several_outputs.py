@@ -27,7 +27,7 @@ class JointOutputs(ModelListGP):
     """A list of models of the same rows that is drawn as one model of all outputs would be.
 
     Args:
-        *models: One an output, with kernels that :meth:`can_join`.
+        *models: One per output, with kernels that :meth:`can_join`.
     """
 
     @staticmethod
@@ -83,7 +83,7 @@ class OutputsBuilder:
         Args:
             X: ``n x d``.
             Y: ``n x m``.
-            kernel: Of all outputs, or with one entry an output.
+            kernel: Of all outputs, or with one entry per output.
             noise: Likewise.
 
         Returns:
@@ -112,7 +112,7 @@ class OutputsBuilder:
         """Return the kernel of each output; the same objects as long as they come from one.
 
         Args:
-            kernel: Of all outputs, or with one entry an output.
+            kernel: Of all outputs, or with one entry per output.
             num_outputs: ``m``.
         """
         if kernel is not self._kernel_of_all or num_outputs != len(self._kernels):

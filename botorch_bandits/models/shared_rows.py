@@ -49,7 +49,7 @@ class UnitKernels:
     """The kernels of all groups, evaluated together where their closed form is known.
 
     Args:
-        kernels: Without output scale, one a group.
+        kernels: Without output scale, one per group.
     """
 
     def __init__(self, kernels: Sequence[Kernel]) -> None:
@@ -125,7 +125,7 @@ class SharedRows:
     """The posteriors of all groups given the same rows; a value, never changed.
 
     Attributes:
-        kernels: One a group.
+        kernels: One per group.
         lam: ``G`` noise ratios.
         prior_means: ``G``.
         inputs: ``n x d``, as the kernels see them.

@@ -135,7 +135,7 @@ class SuffixPosteriors(ABC):
     @property
     @abstractmethod
     def _num_fields(self) -> int:
-        """How many numbers an entry of a suffix has; its weights, one a prior, come first."""
+        """How many numbers an entry of a suffix has; its weights, one per prior, come first."""
 
     @property
     def num_suffixes(self) -> int:
@@ -205,7 +205,7 @@ class SuffixPosteriors(ABC):
         """Return posterior means, ``g x num_suffixes``.
 
         Args:
-            values: Covariances with the newest input, one row a distinct prior, for the entries of
+            values: Covariances with the newest input, a row per distinct prior, for the entries of
                 all of these suffixes.
             parts: Where each suffix has its own.
         """
@@ -216,7 +216,7 @@ class SuffixPosteriors(ABC):
         """Add a multiple of a direction to the weights of each suffix.
 
         Args:
-            direction: One row a distinct prior, of all entries.
+            direction: One row per distinct prior, of all entries.
             steps: ``g x num_suffixes``.
             parts: Where each suffix has its own.
         """
@@ -322,7 +322,7 @@ class RowsSuffixes(SuffixPosteriors):
     def __init__(self, priors: Sequence[SuffixPrior]) -> None:
         """See the class."""
         super().__init__(priors)
-        self._points: list[Tensor] = []  # one a distinct prior, with room
+        self._points: list[Tensor] = []  # one per distinct prior, with room
         self._num_rows = 0
 
     @property

@@ -169,7 +169,7 @@ def label_points(
     Args:
         ax: Axes on which the points are drawn.
         points: In the units of the axes.
-        names: One a point.
+        names: One per point.
         fontsize: In points.
 
     Returns:

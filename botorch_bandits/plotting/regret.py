@@ -55,7 +55,7 @@ def plot_regret(
         kind: ``"cumulative"``, the sum up to each round; ``"average"``, that divided by the round;
             or ``"simple"``, the smallest so far (for results of ``run`` among the outcomes that
             have arrived; nothing is drawn before the first has in every replicate).
-        labels: One a method, where ``results`` is a list.
+        labels: One per method, where ``results`` is a list.
         band: ``"standard_error"`` draws the mean with one standard error on either side. A pair of
             probabilities, such as ``(0.25, 0.75)``, draws the median between these quantiles. None
             draws the mean alone. One replicate has no band.

@@ -371,7 +371,7 @@ def plot_pending(history: History, title: str = "", max_delay: float | None = No
 
     Returns:
         An array of two axes: the number of pending queries when each round's query was chosen,
-        with their share of all queries; below, one line a query from asking to arrival (open at
+        with their share of all queries; below, one line per query from asking to arrival (open at
         the end while it is pending, a cross where it failed) at the height of its delay.
 
     Raises:
@@ -500,7 +500,7 @@ def plot_ledger(ledger: Any, names: Sequence[str] = (), title: str = "") -> Any:
 
     Args:
         ledger: Of one run, such as ``loop.ledger()``.
-        names: One a constraint; their numbers if omitted.
+        names: One per constraint; their numbers if omitted.
         title: A title for the figure.
 
     Returns:

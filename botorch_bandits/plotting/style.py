@@ -254,7 +254,7 @@ def break_at(
 
     Args:
         rounds: After which (or of which) each value is, in order.
-        values: One a round.
+        values: One per round.
         resets: See :func:`after_round`.
     """
     ends = sorted(after_round(reset) for reset in resets)

@@ -173,7 +173,7 @@ class SwitchingProblem(ChangingProblem):
     """A piecewise-constant sequence of reward functions.
 
     Args:
-        problems: One a period, to be maximized, all on the same arms or box with the same noise.
+        problems: One per period, to be maximized, all on the same arms or box with the same noise.
         change_points: The last round of each period but the last one, increasing; the function
             changes in the round behind it.
         constraints: See :class:`ChangingProblem`; they have change points of their own.
@@ -203,7 +203,7 @@ class SwitchingProblem(ChangingProblem):
         """See the class."""
         self.problems = tuple(problems)
         if not self.problems:
-            raise ValueError("problems is empty; give one problem a period.")
+            raise ValueError("problems is empty; give one problem per period.")
         for i, problem in enumerate(self.problems):
             check_reward(f"problems[{i}]", problem)
         super().__init__(self.problems[0], constraints)
@@ -739,7 +739,7 @@ def gp_draws_of_periods(
         kernel: Any GPyTorch kernel with one output and no batch shape. Copied.
         domain: The arms.
         num_periods: How many functions a replicate has.
-        seeds: One a replicate.
+        seeds: One per replicate.
 
     Returns:
         ``num_replicates x num_periods x num_arms`` rewards.

@@ -78,7 +78,7 @@ def check_labeled_data(inputs: Any, labels: Any) -> tuple[NDArray[np.float64], N
         labels: ``n`` classes.
 
     Raises:
-        ValueError: If they are not two-dimensional and finite with one label a row.
+        ValueError: If they are not two-dimensional and finite with one label per row.
     """
     inputs, labels = np.asarray(inputs, dtype=np.float64), np.asarray(labels)
     if inputs.ndim != 2 or labels.shape != (len(inputs),):
@@ -354,7 +354,7 @@ def _only_member(packed: io.BytesIO) -> Any:
 def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArray[Any]]:
     """Return features and labels of a CSV file with a header.
 
-    Text columns become one indicator a category; rows with missing values are refused.
+    Text columns become one indicator per category; rows with missing values are refused.
 
     Args:
         path: The file.
@@ -398,7 +398,7 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
     num_columns = table.shape[1] + sum(texts[name].nunique() for name in texts)
     if table.shape[0] * num_columns > MOST_CSV_ENTRIES:
         raise ValueError(
-            f"{path} has {table.shape[0]} rows, and with one indicator a category {num_columns} "
+            f"{path} has {table.shape[0]} rows, and with one indicator per category {num_columns} "
             f"columns: more than {MOST_CSV_ENTRIES} entries. Leave columns out that name each row."
         )
     features = pd.get_dummies(table.drop(columns=[target]), dtype=float)

@@ -195,7 +195,7 @@ def best_fixed_arm(
         meets: ``"every round"``: all constraints in each of them. ``"on average"``: their sums.
 
     Returns:
-        Its number, the first of equals, and its noiseless rewards, one a round.
+        Its number, the first of equals, and its noiseless rewards, one per round.
 
     Raises:
         ValueError: On a box, without rounds, or if no arm meets the constraints.

@@ -1,6 +1,6 @@
 """Replicates on arms: the rules of the loop, on tensors with one more dimension.
 
-:func:`play_arms` lets an engine play one reward function a replicate, with noise, initial rounds
+:func:`play_arms` lets an engine play one reward function per replicate, with noise, initial rounds
 and resets of their own, and collects what came of it.
 """
 
@@ -31,17 +31,17 @@ def play_arms(
     segments: ReplicateSegments | None = None,
     bounded_noise: bool = False,
 ) -> SimulationResult:
-    """Let an engine play reward functions, one a replicate.
+    """Let an engine play reward functions, one per replicate.
 
     Args:
-        engine: With one seed a replicate, and with the rule of the segments, if there are any; see
+        engine: With a seed per replicate, and with the rule of the segments, if there are any; see
             :meth:`ReplicateSegments.rule`.
         values: ``num_replicates x num_arms`` noiseless rewards, on the engine's device; or rewards
             that depend on the round, such as :class:`~botorch_bandits.simulation.PeriodRewards`.
             The regret of a round is then against the largest reward of that round.
-        noise_std: Standard deviation of the Gaussian noise, one number or one a replicate.
+        noise_std: Standard deviation of the Gaussian noise, one number or one per replicate.
         num_rounds: How long.
-        seeds: Seed the noise, one a replicate.
+        seeds: Seed the noise, one per replicate.
         num_initial: Rounds at the start that choose uniformly at random; ``segments`` has its own.
         with_bounds: Compute ``covered`` and ``mean_width``.
         on_round: Called with the number of each finished round.
@@ -158,7 +158,7 @@ def _regret(values: Tensor, arms: Sequence[Tensor | int]) -> Tensor:
 
 
 def _columns(rounds: Sequence[Tensor | int | float], empty: Tensor) -> Tensor:
-    """Rounds of one number a replicate, or of plain numbers, to ``num_replicates x num_rounds``."""
+    """Rounds of a number per replicate, or of plain numbers, to ``num_replicates x num_rounds``."""
     if rounds and isinstance(rounds[0], Tensor):
         return torch.stack(rounds, -1)  # type: ignore[arg-type]
     return torch.tensor([rounds], dtype=empty.dtype) if rounds else empty

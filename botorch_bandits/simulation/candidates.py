@@ -30,7 +30,7 @@ class ReplicatesRound:
     """What is known in a round, of each replicate.
 
     Attributes:
-        rounds: One a replicate.
+        rounds: One per replicate.
     """
 
     rounds: tuple[CandidatesRound, ...]
@@ -57,7 +57,7 @@ class MixtureOfReplicates:
     """The posterior mixtures of all replicates.
 
     Attributes:
-        engines: One a replicate.
+        engines: One per replicate.
     """
 
     engines: tuple[CandidatesEngine, ...]
@@ -76,7 +76,7 @@ class CandidatesReplicates:
         acquisition: What is played, with an engine on arms; see
             :func:`~botorch_bandits.acquisition.build_candidates_engine`.
         arms: The arms.
-        seeds: One a replicate.
+        seeds: One per replicate.
 
     Raises:
         ValueError: If the acquisition needs the model.

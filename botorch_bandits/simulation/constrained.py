@@ -38,7 +38,7 @@ def check_constrained(policy: Policy, problems: Sequence[object]) -> None:
 
     Args:
         policy: With ``constraints``.
-        problems: One a replicate, or one for all.
+        problems: One per replicate, or one for all.
 
     Raises:
         TypeError: If the constraints are no rule for multipliers.
@@ -78,7 +78,7 @@ def is_played_in_step(policy: Policy, problems: Sequence[object], arms: Arms) ->
 
     Args:
         policy: With ``constraints``.
-        problems: One a replicate, or one for all.
+        problems: One per replicate, or one for all.
         arms: The arms.
     """
     rule, acquisition = policy.constraints, policy.acquisition
@@ -104,15 +104,15 @@ def play_constrained_arms(
     with_bounds: bool = True,
     on_round: Callable[[int], None] | None = None,
 ) -> SimulationResult:
-    """Let an engine play problems with constraints, one a replicate.
+    """Let an engine play problems with constraints, one per replicate.
 
     Args:
-        engine: With one seed a replicate; in every epoch it plays by another rule.
+        engine: With one seed per replicate; in every epoch it plays by another rule.
         policy: What is played, from :func:`check_constrained`.
         arms: The arms, on the engine's device.
-        problems: One a replicate, or one for all.
+        problems: One per replicate, or one for all.
         num_rounds: How long.
-        seeds: Seed the noise, one a replicate.
+        seeds: Seed the noise, one per replicate.
         with_bounds: Compute ``covered`` and ``mean_width``, of the penalized reward.
         on_round: Called with the number of each finished round.
     """
@@ -233,7 +233,7 @@ class ReplicateWidth(WidthRule):
     """A width rule for each replicate.
 
     Args:
-        rules: One a replicate; equal ones should be the same object, which is evaluated once.
+        rules: One per replicate; equal ones should be the same object, which is evaluated once.
     """
 
     def __init__(self, rules: Sequence[WidthRule]) -> None:

@@ -49,10 +49,10 @@ def play_in_processes(
 
     Args:
         play: Plays them; a function of a module.
-        problems: One, or one a replicate.
+        problems: One, or one per replicate.
         policy: What is played.
         num_rounds: How long.
-        seeds: One a replicate.
+        seeds: One per replicate.
         with_bounds: As for ``simulate``.
         num_processes: At most so many.
         progress: Show a progress bar of the rounds of all parts.

@@ -40,10 +40,10 @@ def play_loops(
     """Run a loop a replicate: ``run(policy.loop(domain, seed=seed), problem, num_rounds)``.
 
     Args:
-        problems: One a replicate, or one for all.
+        problems: One per replicate, or one for all.
         policy: What is played.
         num_rounds: How long.
-        seeds: Seed the loops, one a replicate.
+        seeds: Seed the loops, one per replicate.
         on_round: Called as often as there are rounds, when so many times the number of replicates
             have been played: replicates take turns run by run.
 

@@ -98,7 +98,7 @@ class SimulationResult:
         arms: ``num_replicates x num_rounds`` arm numbers; None on a box.
         outcomes: ``num_replicates x num_rounds`` noisy outcomes.
         regret: ``num_replicates x num_rounds``; regret of each round, from noiseless rewards.
-        seeds: One a replicate.
+        seeds: One per replicate.
         covered: ``num_replicates``; whether the confidence bounds held at all arms in all rounds.
             None on a box, for a policy without bounds and where loops are played. With restarts,
             rounds that explore uniformly do not count.
@@ -143,7 +143,7 @@ class SimulationResult:
             share = float(self.covered.to(self.regret.dtype).mean())
             facts["bounds held throughout"] = f"in {share:.1%} of the replicates"
         if self.resets is not None:
-            facts["restarts a replicate"] = f"{sum(map(len, self.resets)) / num_replicates:.3g}"
+            facts["restarts per replicate"] = f"{sum(map(len, self.resets)) / num_replicates:.3g}"
         return display("SimulationResult", facts)
 
     @property
@@ -179,7 +179,7 @@ Problem: TypeAlias = BaseTestProblem | ChangingProblem
 
 
 def evaluate(problems: list[Problem], points: Tensor, round_number: int) -> Tensor:
-    """Return the noiseless rewards of one point a replicate in a round, on the CPU."""
+    """Return the noiseless rewards of one point per replicate in a round, on the CPU."""
     shares = [points] if len(problems) == 1 else points.split(1)
     with torch.no_grad():
         values = [
@@ -291,7 +291,7 @@ def optimal_value_of(problem: Problem, round_number: int) -> float:
 
 
 class ArmRewards(ABC):
-    """The reward functions of replicates, one a replicate and round."""
+    """The reward functions of replicates, one per replicate and round."""
 
     @abstractmethod
     def at(self, round_number: int) -> Tensor:
@@ -372,7 +372,7 @@ class PeriodRewards(ArmRewards):
 
 
 class EnvironmentRewards(ArmRewards):
-    """Rewards of environments on arms, one a replicate or one for all.
+    """Rewards of environments on arms, one per replicate or one for all.
 
     Args:
         environments: Environments and fixed problems, all on the same arms.
@@ -415,7 +415,7 @@ def rewards_of(
     """Return the rewards of problems on arms: a matrix where none of them changes.
 
     Args:
-        problems: One a replicate, or one for all.
+        problems: One per replicate, or one for all.
         num_replicates: How many.
         device: Where the rewards go.
     """

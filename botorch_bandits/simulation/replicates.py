@@ -66,18 +66,18 @@ def play_box(
     num_initial: int = 0,
     on_round: Callable[[int], None] | None = None,
 ) -> SimulationResult:
-    """Let an engine play reward functions on a box, one a replicate.
+    """Let an engine play reward functions on a box, one per replicate.
 
     Args:
-        engine: With one seed a replicate; None plays uniformly at random.
+        engine: With one seed per replicate; None plays uniformly at random.
         box: On the CPU.
-        evaluate: Maps one point a replicate, ``num_replicates x d`` on the CPU, and the round (from
+        evaluate: Maps a point per replicate, ``num_replicates x d`` on the CPU, and the round (from
             1) to the noiseless rewards, ``num_replicates``.
         optimal_values: ``num_replicates x num_rounds``; the largest rewards. One column will do
             where they do not depend on the round.
         noise_std: Standard deviation of the Gaussian noise.
         num_rounds: How long.
-        seeds: Seed the noise and the initial rounds, one a replicate.
+        seeds: Seed the noise and the initial rounds, one per replicate.
         num_initial: Rounds at the start that choose uniformly at random.
         on_round: Called with the number of each finished round.
 
@@ -143,7 +143,7 @@ def simulate(
     ``policy.loop(Box(problem.bounds), seed=result.seeds[b])``; later ones start from other raw
     samples, and the noise is drawn as on arms. Batching pays most with few rounds.
 
-    **Any other policy** is played by loops, one a replicate: ``run(policy.loop(domain,
+    **Any other policy** is played by loops, one per replicate: ``run(policy.loop(domain,
     seed=result.seeds[b]), problem, num_rounds)``, with the noise of that run. These are forgetting,
     models of epochs, restarts together with constraints or a list of priors, separate models of
     constraints, learned hyperparameters, acquisition functions without such a rule, and, on a box,
@@ -209,7 +209,7 @@ def simulate(
     if len(problems) not in (1, count):
         raise ValueError(
             f"num_replicates is {count}, but there are {len(problems)} problems; give one problem, "
-            "or one a replicate."
+            "or one per replicate."
         )
     num_rounds = check_integer("num_rounds", num_rounds, minimum=0)
     seeds = tuple(derive_seed(seed, b, "replicate") for b in range(count))

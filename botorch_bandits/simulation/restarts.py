@@ -165,7 +165,7 @@ class ReplicateSegments:
         num_history: ``num_replicates``, float64; queries since the last reset.
         num_uniform: Likewise; how many of them were drawn uniformly.
         numbers: ``num_replicates``, int64; each replicate's segment, from 0.
-        resets: All resets so far, one list a replicate.
+        resets: All resets so far, one list per replicate.
 
     Example:
         >>> from botorch_bandits import NeverRestart
@@ -272,8 +272,8 @@ class ReplicateSegments:
         Args:
             round_number: Of the whole run, from 1.
             explored: From :meth:`explores`.
-            arms: One a replicate.
-            outcomes: One a replicate.
+            arms: One per replicate.
+            outcomes: One per replicate.
 
         Returns:
             Which replicates started over, ``num_replicates``, or None if none did.

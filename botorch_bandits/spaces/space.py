@@ -165,7 +165,7 @@ class Space(Box):
             'kernel': Categorical(['rbf', 'poly'])})
         """
         if isinstance(texts, str):
-            raise TypeError(f"texts is {texts!r}; pass a list of texts, one a parameter.")
+            raise TypeError(f"texts is {texts!r}; pass a list of texts, one per parameter.")
         parameters: dict[str, Parameter] = {}
         for text in texts:
             name, parameter = parse_parameter(check_text("a parameter", text))

@@ -75,7 +75,7 @@ class PageFacts:
         best: What is best now and its outcome, if there is one.
         resets: After which rounds the loop started over, and why.
         guarantee: What is promised, or why the page does not have it.
-        multipliers: Those in force, one a constraint.
+        multipliers: Those in force, one per constraint.
         constraint_names: What the constraints are called; by number where names are missing.
         given_up: Ids of pending queries that are not waited for any more.
         wanted: How many rounds the run is to have, if that is known.

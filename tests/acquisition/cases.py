@@ -135,7 +135,7 @@ class ModelCase:
         offset: Likewise.
         bounds: The box to optimize in.
         kind: ``"single"``, ``"ensemble"`` (values are averaged over members) or ``"batch"``
-            (one value a member: can be evaluated, but BoTorch's optimizers want one value).
+            (one value per member: can be evaluated, but BoTorch's optimizers want one value).
     """
 
     name: str
@@ -692,7 +692,7 @@ class OptimizerCase:
             case to candidates (``q x d``) and their values.
         searches: ``"box"``, ``"choices"`` or ``"mixed"``.
         values_together: Whether several candidates come with one value together.
-        takes_list: Whether it takes one acquisition function a point.
+        takes_list: Whether it takes one acquisition function per point.
         value_of_last_only: The other values were computed before later candidates moved.
         restores_pending: Whether BoTorch puts ``X_pending`` back.
     """
@@ -797,7 +797,7 @@ def optimizer_combinations(
         if model.kind in acquisition.refuses:
             refusal = "it works with kernel and data of one model, not of a batch"
         elif model.kind == "batch":
-            refusal = "a batched model has one value a member, an optimizer wants one"
+            refusal = "a batched model has one value per member, an optimizer wants one"
         elif acquisition.on_choices and optimizer.searches != "choices":
             refusal = "a draw on choices exists only there; leave choices= out for a box"
         yield Combination(acquisition, model, optimizer, q, refusal)

@@ -285,7 +285,7 @@ class Reference:
         return (mean if maximize else -mean) + np.asarray(width).reshape(-1, 1) * sd
 
     def log_expected_improvement(self, x: Array, best: Array, maximize: bool = True) -> Array:
-        """``log E[max(f - best, 0)]`` of each member; ``best`` is one number a member."""
+        """``log E[max(f - best, 0)]`` of each member; ``best`` is one number per member."""
         mean, sd = self.mean_and_sd(x)
         u = (mean - np.asarray(best).reshape(-1, 1)) / sd * (1.0 if maximize else -1.0)
         return np.log(sd) + _log_h(u)

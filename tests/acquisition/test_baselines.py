@@ -89,7 +89,7 @@ def test_a_weight_of_minus_one_turns_observed_outcomes_too() -> None:
 @pytest.mark.parametrize("maximize", [True, False])
 def test_pending_points_raise_the_incumbent(maximize: bool) -> None:
     # Their outcomes are taken to be the posterior mean. Were the incumbent not raised to that, a
-    # pending point that promises an improvement would promise it for ever.
+    # pending point that promises an improvement would promise it forever.
     reference = bandit_gp_reference()
     sign = 1.0 if maximize else -1.0
     best = sign * max(

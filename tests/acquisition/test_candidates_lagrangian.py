@@ -66,7 +66,7 @@ def bands(
 
 
 def widths(t: int, delta: float, on_box: bool, num_arms: int = 12) -> Tensor:
-    """Of Theorem 1 or 2 at a level, one a prior."""
+    """Of Theorem 1 or 2 at a level, one per prior."""
     if not on_box:
         beta = 2.0 * math.log(num_arms * t**2 * math.pi**2 / (6.0 * delta))
         return torch.full((len(PRIORS),), math.sqrt(beta), dtype=torch.float64)

@@ -65,7 +65,7 @@ def mean_tail(excesses: Sequence[float]) -> float:
     """Return the p-value of a one-sided t-test that the mean is at most 0.
 
     Args:
-        excesses: One number a run.
+        excesses: One number per run.
     """
     values = np.asarray(excesses)
     error = float(values.std(ddof=1)) / math.sqrt(len(values))

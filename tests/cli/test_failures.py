@@ -106,7 +106,7 @@ def states_of(folder: Path) -> list[str]:
 def test_a_run_whose_function_crashed_goes_on_with_the_next_command(
     folder: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
 ) -> None:
-    """It used to evaluate the same point again, and crash there for ever."""
+    """It used to evaluate the same point again, and crash there forever."""
     arguments = command("crashing_above", *more)
     assert main(arguments) == 1
     note = capsys.readouterr().err
@@ -131,7 +131,7 @@ def plays_until_done(arguments: list[str]) -> list[int | None]:
     """Run a command until it ends by itself; return the exit codes."""
     codes: list[int | None] = []
     while (codes or [None])[-1] != 0:
-        assert len(codes) < 20, "it goes on for ever"
+        assert len(codes) < 20, "it goes on forever"
         try:
             codes.append(main(arguments))
         except SystemExit as ending:

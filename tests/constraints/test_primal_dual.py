@@ -29,7 +29,7 @@ def test_batch_against_a_loop(bound):
         np.testing.assert_allclose(rule.multipliers(state), phi, rtol=1e-10, atol=1e-12)
     assert 0.0 in hit  # it met its lower end
     assert bound is not None or 1.5 in hit
-    assert state.epochs.tolist() == plays.sum(0).tolist()  # one update a round
+    assert state.epochs.tolist() == plays.sum(0).tolist()  # one update per round
 
 
 def test_constants_and_what_is_promised():

@@ -101,7 +101,7 @@ def test_an_error_ends_the_run_and_its_query_stays_pending(way: str) -> None:
 
 @both
 def test_what_fails_again_is_recorded_and_the_run_goes_on(way: str) -> None:
-    """A run whose function crashes at a point for ever goes on with the next command."""
+    """A run whose function crashes at a point forever goes on with the next command."""
     loop, function = random_loop(), Flaky(3, 4)
     with pytest.raises(OSError, match="no such machine"):
         play(loop, function, 6, way, on_error="raise")
@@ -116,7 +116,7 @@ def test_what_fails_again_is_recorded_and_the_run_goes_on(way: str) -> None:
 
 @both
 def test_one_query_a_run_is_given_up_where_every_evaluation_fails(way: str) -> None:
-    """A function that is broken costs no more than one pending query a run."""
+    """A function that is broken costs no more than one pending query per run."""
     loop = random_loop()
     queries = [loop.ask() for _ in range(3)]
     with pytest.raises(OSError, match="no such") as caught, pytest.warns(EvaluationFailedWarning):
@@ -333,7 +333,7 @@ def test_the_acquisition_keeps_away_from_points_that_failed(kind: str) -> None:
 
 @FAILED
 def test_arms_that_failed_are_not_asked_again_at_once() -> None:
-    """Left out, the arm that failed is chosen for ever; avoided, another one is."""
+    """Left out, the arm that failed is chosen forever; avoided, another one is."""
     left_out = arms_loop()
     for _ in range(8):
         query = left_out.ask()

@@ -35,7 +35,7 @@ def gram(A: Tensor, B: Tensor) -> Tensor:
 
 
 def reward_of_norm(norm: float, seed: int) -> Tensor:
-    """One value an arm of a function of exactly this norm."""
+    """One value per arm of a function of exactly this norm."""
     generator = torch.Generator().manual_seed(seed)
     centers = torch.rand(6, 1, dtype=torch.float64, generator=generator)
     weights = torch.randn(6, dtype=torch.float64, generator=generator)

@@ -93,7 +93,7 @@ KERNELS: dict[str, tuple[Callable[[], Kernel], KernelFunction]] = {
         lambda: scaled(RBFKernel(), 4.0, 0.3),
         squared_exponential(0.3, 4.0),
     ),
-    "one lengthscale a dimension": (
+    "one lengthscale per dimension": (
         lambda: scaled(RBFKernel(ard_num_dims=2), 1.0, [[0.2, 0.9]]),
         squared_exponential(double([0.2, 0.9])),
     ),

@@ -48,7 +48,7 @@ def posterior(
 ) -> tuple[Tensor, Tensor]:
     """Mean and covariance at ``points`` given ``y`` at ``X``, all of one output.
 
-    ``noise`` is one variance or one a row.
+    ``noise`` is one variance or one per row.
     """
     levels = torch.as_tensor(noise, dtype=torch.float64).expand(len(X))
     system = kernel(X, X) + torch.diag(levels)

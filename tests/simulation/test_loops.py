@@ -1,4 +1,4 @@
-"""Policies that no engine plays as one tensor program are played by loops, one a replicate."""
+"""Policies that no engine plays as one tensor program are played by loops, one per replicate."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_values_on_a_grid_are_found_as_people_type_them() -> None:
 
 
 def test_optuna_and_the_space_have_the_same_values() -> None:
-    """Every value that Optuna draws is one of the space, and the other way round."""
+    """Every value that Optuna draws is one of the space, and the other way around."""
     space = Space.from_optuna(DISTRIBUTIONS)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))

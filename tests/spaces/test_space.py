@@ -259,7 +259,7 @@ def test_a_space_without_categories_and_logarithms_of_whole_numbers_draws_as_its
 
 
 def peak(center: dict[str, Any], space: Space) -> Value:
-    """Smooth in numbers, one value a category; the largest value is 1, at the center."""
+    """Smooth in numbers, one value per category; the largest value is 1, at the center."""
     at = space.encode(center)
     unordered = space.unordered_dims
     sides = space.bounds[1] - space.bounds[0]
