@@ -1,4 +1,7 @@
-"""The second half of the league's command: ``python tests/benchmarks league --situations``."""
+"""The second half of the league's command: ``python tests/benchmarks league --situations``.
+
+It plays what is not in the table yet, prints what the table says, and draws it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.league_methods import AX, MissingMethodError
+from benchmarks.league_situation_figures import draw_all
 from benchmarks.league_situation_methods import METHODS, situation_method_of
 from benchmarks.league_situation_rows import TABLE, SituationRows, listed, play_all
 from benchmarks.league_situation_table import page, summary
@@ -77,8 +81,6 @@ def run_situations(
     if options.page:
         write_atomically(Path(options.page), page(rows))
     if options.figures:
-        from benchmarks.league_situation_figures import draw_all
-
         for path in draw_all(rows, Path(options.figures)):
             print(path)
     for each in failed:

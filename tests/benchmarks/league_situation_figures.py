@@ -1,18 +1,23 @@
-"""The pictures of the league in situations: one file a problem."""
+"""The pictures of the league in situations.
+
+There is one file a problem, with a line a method, and one more of what was spent under a budget.
+Matplotlib is imported when something is drawn.
+"""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
 from statistics import fmean, stdev
-
-import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
+from typing import TYPE_CHECKING
 
 from benchmarks.league_methods import AX
 from benchmarks.league_situation_rows import STEP, SituationRow, SituationRows
 from benchmarks.league_situation_table import in_order
 from benchmarks.league_situations import SITUATIONS, Situation
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # The palette of Okabe and Ito (2008), which is safe for color blindness; dashes tell in gray.
 STYLES: dict[str, tuple[str, str | tuple[int, tuple[float, ...]]]] = {
@@ -46,6 +51,8 @@ def draw(situation: Situation, rows: SituationRows, quantity: str, path: Path) -
         quantity: A key of :data:`QUANTITIES`.
         path: Of the picture.
     """
+    import matplotlib.pyplot as plt
+
     methods = in_order({row.method for row in rows if row.problem == situation.name})
     last = situation.num_rounds
     with plt.rc_context({"font.size": 10.0, "axes.titlesize": 10.0}):

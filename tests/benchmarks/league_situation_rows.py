@@ -1,4 +1,7 @@
-"""Runs of the league in situations: one is played round by round, and is a row of a CSV file."""
+"""Runs of the league in situations.
+
+A run is played round by round, and is a row of a CSV file. The file always holds all that are done.
+"""
 
 from __future__ import annotations
 
