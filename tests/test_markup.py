@@ -122,7 +122,7 @@ def test_a_simulation_has_means_with_their_errors() -> None:
     assert "cumulative regret2.5 ± 1" in page.text
     assert "simple regret0.5 ± 0" in page.text
     assert "bounds held throughoutin 50.0% of the replicates" in page.text
-    assert "restarts a replicate0" in page.text
+    assert "restarts per replicate0" in page.text
     one = SimulationResult(None, -regret[:1], regret[:1], (0,))
     assert "1.5 (one replicate)" in Reader(one._repr_html_()).text
     none = SimulationResult(None, regret[:, :0], regret[:, :0], (0, 1))
