@@ -47,8 +47,10 @@ def interrupts_on_hold() -> Iterator[None]:
 
 def end_with_parent() -> None:
     """In a worker: leave interrupts to the parent, and end when it has ended, even if killed."""
-    # a terminal interrupts all processes; it is the first one that stops the others
+    # a terminal interrupts all processes; it is the first one that stops the others, by a
+    # signal that a forked worker must not pass to a handler which it has from its parent
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_wait_and_end, daemon=True).start()
