@@ -48,6 +48,7 @@ def label_lines(ax: Axes, fontsize: float = SMALL) -> list[Any]:
         The annotations, in the order of the lines.
 
     Example:
+        >>> from botorch_bandits.plotting import new_figure
         >>> ax = new_figure()[1][0, 0]
         >>> line = ax.plot([0, 1], [0, 1], label="a method")
         >>> label_lines(ax)[0].get_text()
