@@ -171,7 +171,7 @@ def _rkhs_factors() -> list[Factor]:
     return rows
 
 
-_FEWER = f"{SHORT}"
+_FEWER = f"{IN_SHORT}"
 _NORM: dict[str, Any] = {"source": PRINTED, "methods": {IGP: f"{IGP}, B^2 = f' K f"}}
 # the end of the panel's name, the factor, its setting, and what else a row has
 _EI_CHANGES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
@@ -214,7 +214,7 @@ _PI_CHANGES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
 
 HARTMANN, ROSENBROCK = "chowdhury-hartmann3", "chowdhury-rosenbrock"
 RATE = RateGain("rbf", 3)
-SHORT = "two changes: 1000 rounds, "
+IN_SHORT = "two changes: 1000 rounds, "
 """Of the settings that are looked at in 1000 rounds, a thirtieth of the judged ones."""
 
 
@@ -277,7 +277,7 @@ def _stand_in(words: str, *names: str) -> dict[str, str]:
 _INCUMBENTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("rounds", "1000, best posterior mean", {}),
     (
-        f"{SHORT}incumbent of EI and PI",
+        f"{IN_SHORT}incumbent of EI and PI",
         "best noisy outcome",
         {"methods": {name: f"{name}, best outcome" for name in (EI, PI)}},
     ),
@@ -302,24 +302,28 @@ def _function_factors() -> list[Factor]:
         ),
         *rounds,
         make(
-            f"{SHORT}norm",
+            f"{IN_SHORT}norm",
             "B^2 = f' K f as printed",
             source=PRINTED,
             methods=_stand_in("B^2 = f' K f", TS, UCB),
         ),
-        make(f"{SHORT}norm", "largest reward", methods=_stand_in("B = largest reward", TS, UCB)),
+        make(f"{IN_SHORT}norm", "largest reward", methods=_stand_in("B = largest reward", TS, UCB)),
         make(
-            f"{SHORT}information gain",
+            f"{IN_SHORT}information gain",
             "water-filling",
             methods=_stand_in("water-filling gain", TS, UCB),
         ),
         make(
-            f"{SHORT}information gain of GP-TS", "realized", methods=_stand_in("realized gain", TS)
+            f"{IN_SHORT}information gain of GP-TS",
+            "realized",
+            methods=_stand_in("realized gain", TS),
         ),
-        make(f"{SHORT}scale of GP-TS", "v_t = B", methods=_stand_in("v = B", TS)),
-        make(f"{SHORT}scale of GP-TS", "v_t without B", methods=_stand_in("v without B", TS)),
-        make(f"{SHORT}scale of GP-TS", "v = 1", methods=_stand_in("v = 1", TS)),
-        replace(make(f"{SHORT}noise", "R is 1% of the range, not R^2"), panel=f"{HARTMANN}-quiet"),
+        make(f"{IN_SHORT}scale of GP-TS", "v_t = B", methods=_stand_in("v = B", TS)),
+        make(f"{IN_SHORT}scale of GP-TS", "v_t without B", methods=_stand_in("v without B", TS)),
+        make(f"{IN_SHORT}scale of GP-TS", "v = 1", methods=_stand_in("v = 1", TS)),
+        replace(
+            make(f"{IN_SHORT}noise", "R is 1% of the range, not R^2"), panel=f"{HARTMANN}-quiet"
+        ),
         *(
             Factor(
                 "chowdhury-3",
