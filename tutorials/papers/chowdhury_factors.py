@@ -171,7 +171,7 @@ def _rkhs_factors() -> list[Factor]:
     return rows
 
 
-_FEWER = f"{IN_SHORT}"
+_FEWER = f"{SHORT}"
 _NORM: dict[str, Any] = {"source": PRINTED, "methods": {IGP: f"{IGP}, B^2 = f' K f"}}
 # the end of the panel's name, the factor, its setting, and what else a row has
 _EI_CHANGES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
