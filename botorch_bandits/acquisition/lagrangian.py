@@ -239,11 +239,11 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
     BoTorch, ``g_j <= 0`` is feasible. Two forms:
 
     * Linear penalty: the exact scalarization with weights ``(1, -kappa)``. Its variance accounts
-    for the correlations between outputs. Its width is ``sqrt(w_0^2 + sum of w_j^2)`` over the
+      for the correlations between outputs. Its width is ``sqrt(w_0^2 + sum of w_j^2)`` over the
       constraints with ``kappa_j > 0``, which suffices for independent outputs (Cauchy-Schwarz).
     * Other penalties, ``separate_bounds=True`` or clipping: the optimistic plug-in bound
 
-    .. math:: \mu_0 + w_0 \sigma_0 - \sum_j \kappa_j (\psi(\mu_j - w_j \sigma_j) - 1).
+      .. math:: \mu_0 + w_0 \sigma_0 - \sum_j \kappa_j (\psi(\mu_j - w_j \sigma_j) - 1).
 
       It is a valid bound whenever the bounds on all outputs are valid, because ``psi`` never
       decreases.

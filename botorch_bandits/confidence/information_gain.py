@@ -415,10 +415,9 @@ class TruncatedSpectralGain(GainBoundOfPoints):
               \qquad n = \sum_i l_i, \quad B(T_*) = \sum_{i > T_*} l_i
 
     Source: Srinivas et al. 2010, Theorem 4 with the constants of Lemma 7.8. As printed, the lemma
-        has ``log(r n_T / sigma^2)``, which can be smaller than the quantity it bounds; ``1 +`` is
-        meant. The bound shows how the gain grows if a few eigenvalues account for most of the sum.
-        It is never tighter than
-    :class:`SpectralGain`, which needs no ``T_*``.
+    has ``log(r n_T / sigma^2)``, which can be smaller than the quantity it bounds; ``1 +`` is
+    meant. The bound shows how the gain grows if a few eigenvalues account for most of the sum. It
+    is never tighter than :class:`SpectralGain`, which needs no ``T_*``.
 
     Args:
         kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
