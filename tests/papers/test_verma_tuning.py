@@ -131,6 +131,8 @@ def test_pieces_are_one_run_where_nothing_is_learned(
     method = LearnedMethod(name="", acquisition=TS, lam=0.01, delays=delays, feedback=feedback)
     played = LearnedPlayer(choices, lambda trial: values).play_one(values, method, 7, 34)
     start = Hyperparameters()
+    if isinstance(feedback, Censored):
+        feedback = replace(feedback, **Censored.as_published)
     loop = BanditLoop(
         Arms(choices),
         BanditGP.with_kernel(start.kernel(), noise=start.noise),
@@ -176,7 +178,7 @@ def test_censored_choices_against_dense_posteriors(pseudo: bool) -> None:
         cross = covariance(choices.numpy(), X[: t - 1], learned)
         mean = cross @ np.linalg.solve(K, censored)
         variance = learned.prior_variance - (cross * np.linalg.solve(K, cross.T).T).sum(-1)
-        deviation = np.sqrt(np.maximum(variance, 0.0))
+        deviation = np.sqrt(np.maximum(variance, 0.0) + learned.noise)  # as published
         played = Arms(choices).index_of(history.inputs()).numpy()
         width = 1.0 + deviation[played[max(0, t - 7) : t - 1]].sum()
         scores = mean + width * deviation
