@@ -106,6 +106,11 @@ def test_other_problems(panels: list[FactorPanel], files: dict[str, Path]) -> No
         problem = StratifiedSupportVectorTuning(inputs, labels, **options)
         c, gamma = (0.1, 10**-1.5) if options["logarithmic"] else (50.00005, 5.00005)
         assert decoded[key] == problem.accuracy(C=c, gamma=gamma)
+    # points of the box have the accuracies of the box, with the same split
+    player = by_name["verma-tuning-svm-ucb-poisson-points"].player
+    box: Any = by_name["verma-tuning-svm-ucb-poisson"].player
+    point = player.domain.choices[7]
+    assert player.make(3).reward(point) == box.make(0).reward(point)
     grids = [
         by_name[f"verma-growing-ucb-poisson{key}"].settings["grid"]  # type: ignore[index]
         for key in decoded

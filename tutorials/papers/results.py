@@ -111,9 +111,10 @@ def format_table(rows: list[dict[str, Any]]) -> str:
 
 
 def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write rows as a CSV file, replaced as a whole."""
+    """Write rows as a CSV file, replaced as a whole; what a row lacks is empty."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    columns = dict.fromkeys(column for row in rows for column in row)
+    writer = csv.DictWriter(text, list(columns), restval="", lineterminator="\n")
     writer.writeheader()
     for row in rows:
         writer.writerow({k: f"{v:.10g}" if isinstance(v, float) else v for k, v in row.items()})

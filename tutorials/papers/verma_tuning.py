@@ -93,7 +93,8 @@ class Task:
         load: Returns features and labels.
         letters: Of the figure, for both families and delays.
         num_trials: How many are played.
-        in_box: Play the box and not points of it; there is one split for all trials.
+        in_box: Play the box and not points of it.
+        one_split: All trials have the same split of the rows.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Task:
     figure: str
     num_trials: int
     in_box: bool = False
+    one_split: bool = False
     options: Mapping[str, bool] = field(default_factory=lambda: PUBLISHED)
 
     def player(self, seed: int) -> TuningPlayer:
@@ -118,9 +120,9 @@ class Task:
         box = problem(*data).box
         points = points_of(box, NUM_TUNING_ARMS, seed)
         unit = (points - box.bounds[0]) / (box.bounds[1] - box.bounds[0])
-        return TuningPlayer(
-            Arms(unit), partial(function_of_trial, problem, data, points, unit, seed)
-        )
+        split = None if self.one_split else seed
+        make = partial(function_of_trial, problem, data, points, unit, split)
+        return TuningPlayer(Arms(unit), make)
 
 
 def tuning(
@@ -263,7 +265,7 @@ def function_of_trial(
     data: tuple[NDArray[Any], NDArray[Any]],
     points: Tensor,
     unit: Tensor,
-    seed: int,
+    seed: int | None,
     trial: int,
 ) -> TunedFunction:
     """Return the accuracies of a trial as a function on points of the unit cube.
@@ -273,10 +275,11 @@ def function_of_trial(
         data: Features and labels.
         points: ``n x d`` points of its box.
         unit: The same points in the unit cube.
-        seed: Of the experiment.
+        seed: Of the experiment; None for one split of all trials.
         trial: Has a split of its own.
     """
-    problem = problem_class(*data, seed=derive_seed(seed, trial, "tuning"))
+    own = 0 if seed is None else derive_seed(seed, trial, "tuning")
+    problem = problem_class(*data, seed=own)
     numbers = {tuple(x): i for i, x in enumerate(unit.tolist())}
     reward = remembered(lambda x: problem(points[numbers[x]]))
     return TunedFunction(reward, best=1.0, worst=0.0)
@@ -353,6 +356,7 @@ def support_vector_machine(diabetes: Path, **others: Any) -> Task:
         "figure": "2abcd",
         "num_trials": 10,
         "in_box": True,
+        "one_split": True,
     }
     return Task(**{**given, **others})
 

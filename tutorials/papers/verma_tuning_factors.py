@@ -141,6 +141,8 @@ def _own_factors(family: str, setting: Any) -> tuple[list[Any], list[Setting]]:
     theorem = replace(censored("poisson"), sum_form="theorem")
     judged = setting("none", "as judged", f"{PAPER} and {CODE}", family)
     if family == "TS":
+        # draws never include the noise
+        theorem = replace(theorem, predictive=False)
         scaled = method(f"{waiting}, scaled", family, "poisson", theorem)
         words = "1 plus the sum over the prior variance"
         one = setting("scale of the draws", words, "Theorem 3", family, scaled.name)
