@@ -95,7 +95,7 @@ class DesignGain(WaterFillingGain):
     Args:
         kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
         lam: The regularization (noise variance), in the same units.
-        points: ``num_arms x d``, the arms; see :class:`GainBoundOfPoints`.
+        points: See :class:`GainBoundOfPoints`.
 
     Example:
         >>> bound = DesignGain(torch.eye(3, dtype=torch.float64), lam=1.0)

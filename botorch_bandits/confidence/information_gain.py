@@ -304,7 +304,7 @@ class GreedyGain(GainBoundOfPoints):
     Args:
         kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
         lam: The regularization (noise variance), in the same units.
-        points: ``num_arms x d``, the arms; see :class:`GainBoundOfPoints`.
+        points: See :class:`GainBoundOfPoints`.
 
     Example:
         >>> bound = GreedyGain(torch.eye(3, dtype=torch.float64), lam=1.0)
@@ -351,7 +351,7 @@ class WaterFillingGain(GainBoundOfPoints):
     Args:
         kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
         lam: The regularization (noise variance), in the same units.
-        points: ``num_arms x d``, the arms; see :class:`GainBoundOfPoints`.
+        points: See :class:`GainBoundOfPoints`.
     """
 
     def __init__(self, kernel_matrix: Tensor, lam: float, points: Tensor | None = None) -> None:
@@ -385,7 +385,7 @@ class SpectralGain(GainBoundOfPoints):
     Args:
         kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
         lam: The regularization (noise variance), in the same units.
-        points: ``num_arms x d``, the arms; see :class:`GainBoundOfPoints`.
+        points: See :class:`GainBoundOfPoints`.
     """
 
     def __init__(self, kernel_matrix: Tensor, lam: float, points: Tensor | None = None) -> None:
@@ -422,7 +422,7 @@ class TruncatedSpectralGain(GainBoundOfPoints):
     Args:
         kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
         lam: The regularization (noise variance), in the same units.
-        points: ``num_arms x d``, the arms; see :class:`GainBoundOfPoints`.
+        points: See :class:`GainBoundOfPoints`.
         num_leading: ``T_*``, at least 1; with None, the value with the smallest bound is used.
     """
 
