@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import torch
-from botorch.models.transforms.input import Normalize
+from botorch.models.transforms.input import InputTransform, Normalize
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.priors import LogNormalPrior
@@ -123,6 +123,18 @@ def candidate_grid(
         >>> round(priors[-1].noise, 9)
         1.0
     """
+    return _grid(lengthscales, noise_ratios, scales, smoothness, prior_means, None)
+
+
+def _grid(
+    lengthscales: Sequence[float | Sequence[float]],
+    noise_ratios: Sequence[float],
+    scales: Sequence[float],
+    smoothness: Sequence[float],
+    prior_means: Sequence[float],
+    input_transform: InputTransform | None,
+) -> list[BanditGPRecipe]:
+    """Return every combination, all with the same input transform."""
     recipes = []
     for nu in smoothness:
         check_one_of("smoothness", nu, SMOOTHNESS)
@@ -136,6 +148,7 @@ def candidate_grid(
                                 _kernel(nu, lengthscale, variance),
                                 noise=check_positive("noise_ratios", ratio) * variance,
                                 prior_mean=check_number("prior_means", mean),
+                                input_transform=input_transform,
                             )
                         )
     return recipes
@@ -249,18 +262,15 @@ class DefaultCandidates:
         lengthscales: list[float | Sequence[float]] = [*lengthscale_ladder(dim)]
         if self.num_draws:
             lengthscales += draw_lengthscales(dim, self.num_draws, self.seed)
-        entries = candidate_grid(
+        entries = _grid(
             lengthscales,
             self.noise_ratios,
             scales,
-            smoothness=(self.smoothness,),
-            prior_means=(self.prior_mean,),
+            (self.smoothness,),
+            (self.prior_mean,),
+            Normalize(dim, bounds=bounds),
         )
-        transform = Normalize(dim, bounds=bounds)
-        return BanditGP.with_candidates(
-            [replace(entry, input_transform=transform) for entry in entries],
-            num_skipped=self.num_first,
-        )
+        return BanditGP.with_candidates(entries, num_skipped=self.num_first)
 
     def list_of(self, outcomes: Tensor) -> CandidatesRecipe:
         """Return the list that the first outcomes choose.

@@ -3,7 +3,9 @@ r"""Posteriors of the suffixes of one stream, each evaluated only at the newest 
 A stream of inputs and outcomes has many suffixes: all rows since its beginning, and all rows since
 some later start. Each suffix has its own Gaussian-process posterior. Before a row is added, every
 suffix predicts its outcome; they are used for nothing else. Several priors can look at the same
-rows, and those of one kernel share what does not depend on outcomes.
+rows. Those whose kernels differ only in the output scale, and whose ratio of noise variance to
+output scale is the same, share all matrices: matrices are those of output scale 1, where weights
+and means are the same and the variance has to be multiplied by the scale.
 
 **On points that repeat** (arms) a suffix keeps, for the ``P`` distinct points that it has seen,
 :math:`G = (K + \Lambda)^{-1}`, where :math:`\Lambda` has the noise variance of the mean outcome of
@@ -43,18 +45,20 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.input import InputTransform, Normalize
 from gpytorch.kernels import Kernel
 from numpy.typing import NDArray
 from scipy.linalg.blas import dspmv, dspr, dtpmv
 from torch import Tensor
 
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.models.kernels import StationaryKernel
+from botorch_bandits.models.candidate_groups import split_scale
+from botorch_bandits.models.forgetting import BehindTime
+from botorch_bandits.models.kernels import StationaryKernel, describe_module
 from botorch_bandits.models.prior_on_arms import ArmsPrior
 
 Array = NDArray[np.float64]
@@ -64,6 +68,9 @@ FIRST_ROOM = 16
 
 REFRESHED_EVERY = 1024
 """Rows after which matrices that grow by rank-one updates are computed afresh."""
+
+DESCRIBED = (Normalize, BehindTime)
+"""Input transforms whose numbers say all that they do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +97,19 @@ class SuffixPrior:
             transformed: Tensor = self.input_transform(X)
         return transformed
 
+    def with_unit_scale(self) -> tuple[SuffixPrior, float, object]:
+        """Return the prior divided by its output scale, the scale, and what the kernel is told by.
+
+        A kernel whose closed form is unknown is told by its identity and left as it is, with a
+        scale of 1.
+        """
+        read = StationaryKernel.read(self.kernel)
+        if read is None:
+            return self, 1.0, id(self.kernel)
+        kernel, scale = split_scale(self.kernel)
+        told = (read.smoothness, *read.lengthscale.tolist())
+        return replace(self, kernel=kernel, noise=self.noise / scale), scale, told
+
     def values(self, x: Tensor, points: Tensor) -> Array:
         """Return the ``n`` covariances of one point (``d``) with ``n x d`` others."""
         stationary = StationaryKernel.read(self.kernel)
@@ -113,23 +133,38 @@ class SuffixPosteriors(ABC):
     that are observed for it.
 
     Args:
-        priors: One for each column of outcomes. Those of one kernel share its matrices.
+        priors: One for each column of outcomes. Those with the same kernel up to the output scale
+            and the same noise ratio share their matrices.
     """
 
     def __init__(self, priors: Sequence[SuffixPrior]) -> None:
         """See the class."""
         self.priors = tuple(priors)
         self._means = np.array([prior.prior_mean for prior in priors])
-        kinds = [(id(p.kernel), p.noise, id(p.input_transform)) for p in self.priors]
-        first = [kinds.index(kind) for kind in dict.fromkeys(kinds)]
-        self._distinct = [self.priors[i] for i in first]
-        self._noise = np.array([prior.noise for prior in self._distinct])
-        self._kind = np.array([[kinds[i] for i in first].index(kind) for kind in kinds])
+        kernels: dict[object, int] = {}
+        kinds: dict[tuple[int, str], int] = {}
+        self._kernels: list[SuffixPrior] = []  # the distinct ones, with output scale 1
+        kernel_of: list[int] = []  # of each kind
+        noise: list[float] = []
+        kind_of, scales = [], []
+        for prior in self.priors:
+            unit, scale, told = prior.with_unit_scale()
+            kernel = kernels.setdefault((told, _told_by(prior.input_transform)), len(kernels))
+            if kernel == len(self._kernels):
+                self._kernels.append(unit)
+            kind = kinds.setdefault((kernel, f"{unit.noise:.11e}"), len(kinds))
+            if kind == len(noise):
+                kernel_of.append(kernel)
+                noise.append(unit.noise)
+            kind_of.append(kind)
+            scales.append(scale)
+        self._kernel_of, self._noise = np.array(kernel_of), np.array(noise)
+        self._kind, self._scales = np.array(kind_of), np.array(scales)
         # what all suffixes have, one behind the other
         self._index = np.zeros(0, dtype=np.int64)
         self._table = np.zeros((self._num_fields, 0))
         self._sizes: list[int] = []
-        self._matrices: list[list[Array]] = []  # packed, one for each distinct prior
+        self._matrices: list[list[Array]] = []  # packed, one for each kind
         self.open()
 
     @property
@@ -145,7 +180,7 @@ class SuffixPosteriors(ABC):
     def open(self) -> None:
         """Begin one more suffix, without any rows."""
         self._sizes.append(0)
-        self._matrices.append([np.zeros(_packed(FIRST_ROOM)) for _ in self._distinct])
+        self._matrices.append([np.zeros(_packed(FIRST_ROOM)) for _ in self._noise])
 
     def drop(self, position: int) -> None:
         """Forget the suffix at a position; those behind it move up."""
@@ -205,8 +240,8 @@ class SuffixPosteriors(ABC):
         """Return posterior means, ``g x num_suffixes``.
 
         Args:
-            values: Covariances with the newest input, a row per distinct prior, for the entries of
-                all of these suffixes.
+            values: Covariances with the newest input at output scale 1, a row per kind, for the
+                entries of all of these suffixes.
             parts: Where each suffix has its own.
         """
         weighted = values[self._kind] * self._table[: len(self.priors), : values.shape[-1]]
@@ -216,13 +251,21 @@ class SuffixPosteriors(ABC):
         """Add a multiple of a direction to the weights of each suffix.
 
         Args:
-            direction: One row per distinct prior, of all entries.
+            direction: One row per kind, of all entries.
             steps: ``g x num_suffixes``.
             parts: Where each suffix has its own.
         """
         sizes = self._sizes[: len(parts)]
         moved = direction[self._kind] * np.repeat(steps, sizes, axis=1)
         self._table[: len(self.priors), : moved.shape[-1]] += moved
+
+
+def _told_by(transform: InputTransform | None) -> object:
+    """Return what is equal only for transforms that do the same."""
+    if transform is None:
+        return None
+    known = all(type(part) in DESCRIBED for part in transform.modules())
+    return describe_module(transform) if known else id(transform)
 
 
 def _packed(num_rows: int) -> int:
@@ -247,7 +290,7 @@ class ArmsSuffixes(SuffixPosteriors):
         """See the class."""
         super().__init__(priors)
         self._tables = [
-            ArmsPrior.from_kernel(prior.kernel, prior.inputs(choices)) for prior in self._distinct
+            ArmsPrior.from_kernel(prior.kernel, prior.inputs(choices)) for prior in self._kernels
         ]
         self._num_rows = 0
 
@@ -262,13 +305,14 @@ class ArmsSuffixes(SuffixPosteriors):
         at = self._entries_of(arm, num_suffixes)
         parts = self._parts(num_suffixes)
         columns = np.stack([table.column(arm).cpu().numpy() for table in self._tables])
-        values = columns[:, self._index[: parts[-1].stop]]
+        values = columns[:, self._index[: parts[-1].stop]][self._kernel_of]
         direction = np.empty_like(values)
         for part, size, matrices in zip(parts, self._sizes, self._matrices, strict=False):
             for kind, matrix in enumerate(matrices):
                 direction[kind, part] = dspmv(size, -1.0, matrix, values[kind, part])
         means = self._predict(values, parts)
-        variances = np.maximum(columns[:, arm, None] + _sums(values * direction, parts), 0.0)
+        own = columns[self._kernel_of, arm, None]
+        variances = np.maximum(own + _sums(values * direction, parts), 0.0)
         scales = variances + self._noise[:, None]
         direction[:, at] += 1.0
         self._move_weights(direction, (outcomes[:, None] - means) / scales[self._kind], parts)
@@ -282,7 +326,7 @@ class ArmsSuffixes(SuffixPosteriors):
         self._num_rows += 1
         if self._num_rows % REFRESHED_EVERY == 0:
             self._refresh()
-        return means.T, variances[self._kind].T
+        return means.T, (variances[self._kind] * self._scales[:, None]).T
 
     def _entries_of(self, arm: int, num_suffixes: int) -> NDArray[np.int64]:
         """Where the first suffixes have an arm; those that have not seen it get an entry."""
@@ -302,7 +346,8 @@ class ArmsSuffixes(SuffixPosteriors):
             arms, counts = self._index[part], self._table[2 * g, part]
             means = self._table[g : 2 * g, part] / counts - self._means[:, None]
             index, size = torch.as_tensor(arms), len(arms)
-            for kind, table in enumerate(self._tables):
+            for kind, kernel in enumerate(self._kernel_of):
+                table = self._tables[kernel]
                 all_values = table.columns(index.to(table.diagonal.device)).cpu().numpy()
                 noisy = all_values[:, arms] + np.diag(self._noise[kind] / counts)
                 factor = np.linalg.inv(np.linalg.cholesky(noisy))
@@ -322,8 +367,25 @@ class RowsSuffixes(SuffixPosteriors):
     def __init__(self, priors: Sequence[SuffixPrior]) -> None:
         """See the class."""
         super().__init__(priors)
-        self._points: list[Tensor] = []  # one per distinct prior, with room
+        self._points: list[Tensor] = []  # one per input transform, with room
         self._num_rows = 0
+        transforms: dict[object, int] = {}
+        self._transformed_by: list[SuffixPrior] = []
+        self._points_of: list[int] = []  # of each kernel: which points it takes
+        # kernels of closed form with the same smoothness and points are evaluated at once
+        self._families: dict[tuple[float, int], list[int]] = {}
+        self._others: list[int] = []
+        for position, prior in enumerate(self._kernels):
+            points = transforms.setdefault(_told_by(prior.input_transform), len(transforms))
+            if points == len(self._transformed_by):
+                self._transformed_by.append(prior)
+            self._points_of.append(points)
+            read = StationaryKernel.read(prior.kernel)
+            if read is None:
+                self._others.append(position)
+            else:
+                self._families.setdefault((read.smoothness, points), []).append(position)
+        self._precisions: dict[tuple[float, int], Tensor] = {}  # d x members, once d is known
 
     @property
     def _num_fields(self) -> int:
@@ -340,17 +402,11 @@ class RowsSuffixes(SuffixPosteriors):
 
     def observe(self, x: Tensor, outcomes: Array, num_suffixes: int) -> tuple[Array, Array]:
         """See the base class."""
-        inputs = [prior.inputs(x.unsqueeze(0))[0] for prior in self._distinct]
-        covariances = np.zeros((len(inputs), self._num_rows + 1))  # 0 with itself
-        prior_variance = np.empty((len(inputs), 1))
-        for kind, (prior, point) in enumerate(zip(self._distinct, inputs, strict=True)):
-            prior_variance[kind] = prior.variance(point)
-            if self._num_rows:
-                points = self._points[kind][: self._num_rows]
-                covariances[kind, :-1] = prior.values(point, points)
+        inputs = [prior.inputs(x.unsqueeze(0))[0] for prior in self._transformed_by]
+        covariances, prior_variance = self._covariances(inputs)
         self._append(np.arange(num_suffixes), self._num_rows)
         parts = self._parts(num_suffixes)
-        values = covariances[:, self._index[: parts[-1].stop]]
+        values = covariances[:, self._index[: parts[-1].stop]][self._kernel_of]
         solved = np.zeros_like(values)
         for part, matrices in zip(parts, self._matrices, strict=False):
             old = slice(part.start, part.stop - 1)
@@ -359,14 +415,55 @@ class RowsSuffixes(SuffixPosteriors):
                     size = old.stop - old.start
                     solved[kind, old] = dtpmv(size, matrix, values[kind, old], trans=1)
         means = self._predict(values, parts)
-        variances = np.maximum(prior_variance - _sums(np.square(solved), parts), 0.0)
+        own = prior_variance[self._kernel_of, None]
+        variances = np.maximum(own - _sums(np.square(solved), parts), 0.0)
         scales = variances + self._noise[:, None]
         pivots = np.sqrt(scales)
         rows = self._new_rows(solved, pivots, parts)
         steps = (outcomes[:, None] - means) / pivots[self._kind]
         self._move_weights(rows, steps, parts)
         self._add_point(inputs)
-        return means.T, variances[self._kind].T
+        return means.T, (variances[self._kind] * self._scales[:, None]).T
+
+    def _covariances(self, inputs: Sequence[Tensor]) -> tuple[Array, Array]:
+        """Return what each kernel says of a point, at output scale 1.
+
+        Args:
+            inputs: The point, once per input transform.
+
+        Returns:
+            The covariances with all earlier points, and a column of zeros for the point itself,
+            ``num_kernels x (n + 1)``; the prior variance at the point, ``num_kernels``.
+        """
+        n = self._num_rows
+        covariances = np.zeros((len(self._kernels), n + 1))
+        variances = np.ones(len(self._kernels))
+        for position in self._others:
+            prior, points = self._kernels[position], self._points_of[position]
+            variances[position] = prior.variance(inputs[points])
+            if n:
+                covariances[position, :-1] = prior.values(inputs[points], self._points[points][:n])
+        if n:
+            for family, members in self._families.items():
+                smoothness, points = family
+                # differences before squares: near points keep their distance
+                squared = (self._points[points][:n] - inputs[points]).square()
+                scaled = squared @ self._precision(family, squared.shape[-1])
+                unit = StationaryKernel(smoothness, scaled.new_ones(1), scaled.new_ones(()))
+                found = unit.of_squared_distance(scaled, with_slope=False)[0]
+                covariances[members, :-1] = found.mT.cpu().numpy()
+        return covariances, variances
+
+    def _precision(self, family: tuple[float, int], dim: int) -> Tensor:
+        """Return the inverse squared lengthscales of kernels that are evaluated at once."""
+        if family not in self._precisions:
+            lengthscales = []
+            for position in self._families[family]:
+                read = StationaryKernel.read(self._kernels[position].kernel)
+                assert read is not None
+                lengthscales.append(read.lengthscale.expand(dim))
+            self._precisions[family] = torch.stack(lengthscales, dim=-1).pow(-2.0)
+        return self._precisions[family]
 
     def _new_rows(self, solved: Array, pivots: Array, parts: Sequence[slice]) -> Array:
         """Give each factor its next row; return the rows of all suffixes."""

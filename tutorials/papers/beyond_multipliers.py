@@ -34,6 +34,10 @@ MAX_MULTIPLIER = 20.0
 FAMILIES = {"every round": "o", "epochs, separate": "s", "epochs, relabeled": "^"}
 """How names of methods begin, and the marker in the figure."""
 
+LARGEST_MULTIPLIER = 1e40
+"""Where multipliers stop. In short epochs on one model they grow until penalized outcomes exceed the
+1e50 that a loop accepts."""
+
 
 def multipliers(
     num_trials: int = 20,
@@ -96,7 +100,9 @@ def _methods(setting: Setting, exact: bool) -> list[ConstrainedMethod]:
 
 def _epochs(exact: bool, length: int, surrogate: str) -> MultiplicativeEpochs | AdditiveEpochs:
     if exact:
-        return MultiplicativeEpochs(1, length, surrogate=surrogate)
+        return MultiplicativeEpochs(
+            1, length, surrogate=surrogate, max_multiplier=LARGEST_MULTIPLIER
+        )
     return AdditiveEpochs(1, length, step_size=STEP_SIZE, surrogate=surrogate)
 
 
