@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,6 +33,9 @@ NAME_HEIGHT = 0.17
 
 TEXT = 9
 """The smallest font size, in points."""
+
+TITLE_LETTERS = 70
+"""Letters of a title that fit in one line above the axes."""
 
 UNITS = {
     "cumulative regret": "units of the reward",
@@ -252,7 +256,7 @@ def save_picture(picture: Picture, path: Path) -> None:
     figure, axes = new_figure(width=WIDTH, height=picture.height)
     ax = axes[0, 0]
     picture.draw(ax)
-    ax.set_title(picture.title, fontsize=TEXT + 1, loc="left")
+    ax.set_title(textwrap.fill(picture.title, TITLE_LETTERS), fontsize=TEXT + 1, loc="left")
     ax.tick_params(labelsize=TEXT)
     ax.xaxis.label.set_size(TEXT)
     ax.yaxis.label.set_size(TEXT)
