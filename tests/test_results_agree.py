@@ -29,8 +29,8 @@ def published_order(other: str) -> dict[str, tuple[str, ...]]:
 
 # how the paragraph before a table begins, and what the table shows
 TABLES = [
-    ("What became of the published figures", results.verdicts),
-    ("The processor does.", "names of experiments and their data, no results"),
+    ("This page lists the experiments", results.verdicts),
+    ("The processor, however", "names of experiments and their data, no results"),
     ("Functions of norm 2 (`rkhs_bound` 2", results.coverage("coverage-rkhs")),
     ("Draws of the Gaussian process:", results.coverage("coverage-gp")),
     ("Draws of the Gaussian process, rules", results.coverage("coverage-gp-random")),
@@ -48,11 +48,11 @@ TABLES = [
         )
     ),
     (
-        "What decides the claims on EI, one",
+        "The following table shows what decides the claims on EI",
         results.factors("chowdhury", published_order("GP-EI")),
     ),
     (
-        "The same for PI, whose margin",
+        "The next table shows the same for PI",
         results.factors("chowdhury", published_order("GP-PI")),
     ),
     (
@@ -81,22 +81,22 @@ TABLES = [
         results.factors("chowdhury", {"chowdhury-4b": (TS_BEST, "IGP-UCB ahead of GP-EI")}),
     ),
     (
-        "What decides, one changed setting at a time; the difference is the regret of EI or MPI",
+        "The next table shows what decides these claims by changing one setting at a time.",
         results.factors("srinivas", {"srinivas-5a": ON_PAR}, trials=True),
     ),
     (
-        "The margin of MPI decides less here",
+        "The margin of MPI matters less here",
         results.factors(
             "srinivas",
             {"srinivas-5b": tuple(f"{m} ahead of MPI" for m in ("GP-UCB (beta / 5)", "EI"))},
         ),
     ),
-    ("30 functions, 1000 rounds", results.means("srinivas-synthetic", "srinivas-synthetic")),
+    ("The experiment plays 30 functions for 1000 rounds", results.means("srinivas-synthetic", "srinivas-synthetic")),
     ("Rosenbrock on", results.means("chowdhury-functions", "chowdhury-rosenbrock")),
     ("Hartmann on", results.means("chowdhury-functions", "chowdhury-hartmann3")),
-    ("2000 reward functions, 46", results.means("srinivas-sensors", "srinivas-sensors")),
-    ("900 reward functions, 325", results.means("srinivas-traffic", "srinivas-traffic")),
-    ("200 rounds; the paper", results.means("chowdhury-sensors", "chowdhury-temperature")),
+    ("The experiment plays 2000 reward functions", results.means("srinivas-sensors", "srinivas-sensors")),
+    ("This experiment plays 900 reward functions", results.means("srinivas-traffic", "srinivas-traffic")),
+    ("The experiment has 200 rounds (the paper", results.means("chowdhury-sensors", "chowdhury-temperature")),
     ("Light, 192 reward", results.means("chowdhury-sensors", "chowdhury-light")),
     ("The figures are played as published", "settings and their sources, no results"),
     ("Delays of several means", lambda: results.verma_synthetic("mean")),
@@ -321,13 +321,13 @@ def regrets(figure: str, factor: str, setting: str, claim: str) -> list[float]:
 
 # sentences of the page, with holes for numbers, and what these are
 SENTENCES = {
-    "IGP-UCB has {} after 3000 rounds, EI {}. So": lambda: regrets(
+    "IGP-UCB has a regret of {} after 3000 rounds and EI has {}.": lambda: regrets(
         "chowdhury-1",
         "two changes: rounds, norm",
         "3000",
         "IGP-UCB ahead of GP-EI, squared exponential",
     ),
-    "PI without a margin hardly explores: it has {} there": lambda: regrets(
+    "PI without a margin hardly explores and has a regret of {} there": lambda: regrets(
         "chowdhury-1",
         "two changes: rounds, margin of PI",
         "3000, 0",
@@ -342,11 +342,11 @@ SENTENCES = {
             )
         ]
     ),
-    "leaves that part out, {}. Without `B` it has {}, so": lambda: [
+    "omits that part, {}. Without `B` it has {}, so": lambda: [
         regrets("chowdhury-3", f"{SHORT}scale of GP-TS", setting, FAR)[0]
         for setting in ("v_t = B", "v_t without B")
     ],
-    "`R` being 1% of the range, it has {}.": lambda: regrets(
+    "`R` is 1% of the range, it has {}.": lambda: regrets(
         "chowdhury-3", f"{SHORT}noise", "R is", FAR
     )[:1],
     "EI is ahead of IGP-UCB with the Matern kernel by {} ({}), and": lambda: [
@@ -358,7 +358,7 @@ SENTENCES = {
             "IGP-UCB ahead of GP-EI, Matern 5/2",
         )
     ],
-    "EI has {} on Hartmann, IGP-UCB {}. So": lambda: regrets(
+    "EI has {} on Hartmann, and IGP-UCB has {}.": lambda: regrets(
         "chowdhury-3", f"{SHORT}incumbent of EI and PI", "best", "GP-EI ahead of IGP-UCB, Hartmann3"
     ),
     "({} ahead, standard error {}) and ahead of all": lambda: change(
@@ -378,7 +378,7 @@ SENTENCES = {
     "IGP-UCB is ahead of EI on light by {} ({}). The": lambda: change(
         "chowdhury-4b", "two changes: rewards, norm", "not", "IGP-UCB ahead of GP-EI"
     ),
-    "({} apart of {}, standard error {}), for": lambda: [
+    "({} apart at {}, standard error {}), because": lambda: [
         change("chowdhury-4a", "two changes: units, norm", "as", SAME)[0],
         regrets("chowdhury-4a", "two changes: units, norm", "as", SAME)[0],
         change("chowdhury-4a", "two changes: units, norm", "as", SAME)[1],
@@ -391,7 +391,7 @@ SENTENCES = {
         for margin in ("0.01", "0.03")
         for number in change("srinivas-5a", "margin of MPI", margin, ON_PAR[1])
     ],
-    "its mean is {} beside GP-UCB's {}, and the difference of {} ({}) still": lambda: [
+    "its mean is {} compared with GP-UCB's {}, and the difference of {} ({}) still": lambda: [
         *reversed(regrets("srinivas-5a", "number of functions", "100", ON_PAR[0])),
         *change("srinivas-5a", "number of functions", "100", ON_PAR[0]),
     ],
@@ -401,7 +401,7 @@ SENTENCES = {
         "100, 0.01",
         ON_PAR[1],
     ),
-    "takes EI off par, by {} ({}).": lambda: change(
+    "EI is no longer on par either and has {} ({}) more regret.": lambda: change(
         "srinivas-5a", "incumbent of EI and MPI", "best", ON_PAR[0]
     ),
     (
