@@ -37,7 +37,7 @@ TABLES = [
     ("Functions of norm 2, with a Matern", results.coverage("coverage-rkhs-matern")),
     ("Functions of norm 2, with noise", results.coverage("coverage-rkhs-noise")),
     ("Functions of norm 2 that are stated", results.coverage("coverage-rkhs-overstated")),
-    ("50 functions of norm 2 on each", results.identification),
+    ("The experiment plays 50 functions of norm 2 on each", results.identification),
     *(
         (words, results.means("chowdhury-rkhs", f"chowdhury-rkhs-{kind}", "covered"))
         for words, kind in (
@@ -124,9 +124,9 @@ TABLES = [
         lambda: results.detections("avanesov-periods-", "avanesov-periods"),
     ),
     ("Powers, fitted by", lambda: results.powers("avanesov-powers", with_published=True)),
-    ("Four periods of 300", results.means("avanesov-compare", "avanesov-compare")),
+    ("The comparison has four periods of 300", results.means("avanesov-compare", "avanesov-compare")),
     (
-        "The effect of what is unsaid",
+        "The effect of what is unspecified",
         lambda: results.detections("", "avanesov-constants"),
     ),
     (
@@ -135,7 +135,7 @@ TABLES = [
     ),
     ("False alarms with one factor changed", results.factors_of_figure("avanesov", "avanesov-3")),
     (
-        "The ridge decides both.",
+        "The ridge decides both claims.",
         lambda: results.powers("avanesov-powers-ridge-0.3", with_published=False),
     ),
     ("SVM tasks (Figures 4a", lambda: results.verma_contextual("tasks")),
@@ -548,7 +548,7 @@ SENTENCES = {
     "Algorithm 3's regret does not fall: {} and {}.": lambda: both(
         "shi-rates-noisy", "regret_mean"
     ),
-    "With Algorithm 2 shocks cost {} regret a round (standard error {}), with {} ({}) less": (
+    "With Algorithm 2 shocks cost {} regret per round (standard error {}), with {} ({}) less": (
         lambda: [
             number
             for quantity in ("regret", "violation")
