@@ -91,12 +91,24 @@ TABLES = [
             {"srinivas-5b": tuple(f"{m} ahead of MPI" for m in ("GP-UCB (beta / 5)", "EI"))},
         ),
     ),
-    ("The experiment plays 30 functions for 1000 rounds", results.means("srinivas-synthetic", "srinivas-synthetic")),
+    (
+        "The experiment plays 30 functions for 1000 rounds",
+        results.means("srinivas-synthetic", "srinivas-synthetic"),
+    ),
     ("Rosenbrock on", results.means("chowdhury-functions", "chowdhury-rosenbrock")),
     ("Hartmann on", results.means("chowdhury-functions", "chowdhury-hartmann3")),
-    ("The experiment plays 2000 reward functions", results.means("srinivas-sensors", "srinivas-sensors")),
-    ("This experiment plays 900 reward functions", results.means("srinivas-traffic", "srinivas-traffic")),
-    ("The experiment has 200 rounds (the paper", results.means("chowdhury-sensors", "chowdhury-temperature")),
+    (
+        "The experiment plays 2000 reward functions",
+        results.means("srinivas-sensors", "srinivas-sensors"),
+    ),
+    (
+        "This experiment plays 900 reward functions",
+        results.means("srinivas-traffic", "srinivas-traffic"),
+    ),
+    (
+        "The experiment has 200 rounds (the paper",
+        results.means("chowdhury-sensors", "chowdhury-temperature"),
+    ),
     ("Light, 192 reward", results.means("chowdhury-sensors", "chowdhury-light")),
     ("The figures are played as published", "settings and their sources, no results"),
     ("Delays of several means", lambda: results.verma_synthetic("mean")),
@@ -124,7 +136,10 @@ TABLES = [
         lambda: results.detections("avanesov-periods-", "avanesov-periods"),
     ),
     ("Powers, fitted by", lambda: results.powers("avanesov-powers", with_published=True)),
-    ("The comparison has four periods of 300", results.means("avanesov-compare", "avanesov-compare")),
+    (
+        "The comparison has four periods of 300",
+        results.means("avanesov-compare", "avanesov-compare"),
+    ),
     (
         "The effect of what is unspecified",
         lambda: results.detections("", "avanesov-constants"),
@@ -168,11 +183,11 @@ TABLES = [
     ("Small feasible region:", results.multipliers("gardner")),
     ("Data rates:", results.multipliers("rates")),
     ("20 environments of each kind", results.varying),
-    ("100 arms in [0, 5]", results.forgetting),
-    ("The setting of Figure 3 of Avanesov", results.changes),
+    ("The experiment has 100 arms in [0, 5]", results.forgetting),
+    ("The experiment has the setting of Figure 3 of Avanesov", results.changes),
     ("All methods play two deviations above the mean.", results.hard),
     ("Rounds between a change and its detection", results.hard_detections),
-    ("24 runs of 1500 rounds without a change", results.misspecified),
+    ("This experiment plays 24 runs of 1500 rounds", results.misspecified),
     ("*Soft* estimates the delays from those that it saw", results.fills),
     ("The full policy is `BanditLoop`", results.combined),
 ]
@@ -421,7 +436,7 @@ SENTENCES = {
         ("ucb-limit", "GP-UCB-SDF, m = 20", "GP-UCB-SDF, m = 40"),
     ),
     (
-        "Delays of mean 20 are worse than those of mean 10, by {} ({}) at the end. Those "
+        "Delays of mean 20 are worse than those of mean 10, by {} ({}) at the end. Delays "
         "of mean 10 and of mean 5 cannot be told apart: the latter have {} ({}) more."
     ): lambda: synthetic(
         ("ucb-mean", "GP-UCB-SDF, mean 20", "GP-UCB-SDF, mean 10"),
@@ -450,14 +465,14 @@ SENTENCES = {
     ),
     (
         "GP-UCB-SDF has {} ({}) more cumulative regret than GP-BUCB with Poisson delays "
-        "and {} ({}) more with fixed ones."
+        "and {} ({}) more with fixed ones, which"
     ): lambda: synthetic(
         ("ucb-poisson", "GP-UCB-SDF", "GP-BUCB", "regret"),
         ("ucb-fixed", "GP-UCB-SDF", "GP-BUCB", "regret"),
     ),
     (
-        "With those of the functions GP-BUCB has {} ({}) more simple regret with Poisson "
-        "delays and {} ({}) more with fixed ones, and GP-UCB-SDF {} ({}) and {} ({}) "
+        "With the hyperparameters of the functions, GP-BUCB has {} ({}) more simple regret "
+        "with Poisson delays and {} ({}) more with fixed ones, and GP-UCB-SDF {} ({}) and {} ({}) "
         "more cumulative regret."
     ): lambda: synthetic(
         ("ucb-poisson-given", "GP-BUCB", "GP-UCB-SDF"),
@@ -466,7 +481,7 @@ SENTENCES = {
         ("ucb-fixed-given", "GP-UCB-SDF", "GP-BUCB", "regret"),
     ),
     (
-        "To learn costs GP-BUCB {} ({}) of simple regret with Poisson delays, and "
+        "Learning costs GP-BUCB {} ({}) of simple regret with Poisson delays, and "
         "GP-UCB-SDF {} ({})."
     ): lambda: synthetic(
         ("ucb-poisson-given", "GP-BUCB, learned", "GP-BUCB"),
@@ -494,7 +509,7 @@ SENTENCES = {
             for number in tuned("svm", "ucb", delay, "GP-UCB", "35")
         ]
     ),
-    "With the common start GP-BUCB ends {} ({}) above GP-UCB-SDF.": lambda: tuned(
+    "With the common start, GP-BUCB ends {} ({}) above GP-UCB-SDF.": lambda: tuned(
         "svm", "ucb", "poisson", "GP-BUCB, common start"
     ),
     "in the released code, the difference is {} ({}): here": lambda: tuned(
@@ -512,7 +527,7 @@ SENTENCES = {
         for delay in ("poisson", "fixed")
         for number in tuned("logistic", "ucb", delay, "GP-BUCB")
     ],
-    "ahead of GP-UCB at the end, by {} ({}) with Poisson delays and by {} ({}) with fixed ones.": (
+    "at the end, by {} ({}) with Poisson delays and by {} ({}) with fixed ones; five": (
         lambda: [
             number
             for delay in ("poisson", "fixed")
