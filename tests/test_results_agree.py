@@ -608,11 +608,11 @@ SENTENCES = {
         first("beyond-combined", "beyond-combined", method, "violation_mean")[0]
         for method in ("no constraint rule", "all components")
     ],
-    "It is worth {} regret a round (standard error {}), and {} ({}) violation": lambda: [
+    "It is worth {} regret per round (standard error {}), and {} ({}) violation": lambda: [
         *combined("context withheld", "regret"),
         *combined("context withheld", "violation"),
     ],
-    "That is worth {} ({}) regret a round": lambda: combined("never restarts", "regret"),
+    "That is worth {} ({}) regret per round": lambda: combined("never restarts", "regret"),
     "told of the change would have been worth {} ({}) more": lambda: [
         abs(combined("told of the change", "regret")[0]),
         combined("told of the change", "regret")[1],
@@ -626,7 +626,7 @@ SENTENCES = {
     "restarted in {}% of the runs, and its": lambda: [
         100 * first("beyond-combined", "beyond-combined", "half-samples", "resets_after_mean")[0]
     ],
-    "change all the time: {} restarts a run": lambda: [
+    "change all the time: {} restarts per run": lambda: [
         sum(
             first("beyond-combined", "beyond-combined", "context withheld", f"resets_{side}_mean")[
                 0
