@@ -1,7 +1,7 @@
-"""The command line of the experiments: ``experiment`` runs one, ``reproduce`` runs all of them.
+"""The command line of the experiments: ``experiment`` runs one, and ``reproduce`` runs all.
 
-``python tutorials/papers experiment NAME`` writes a folder of tables and figures, ``python
-tutorials/papers reproduce`` one page with a verdict on each published figure.
+``python tutorials/papers experiment NAME`` writes a folder of tables and figures, and ``python
+tutorials/papers reproduce`` writes one page with a verdict on each published figure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        arguments: Command-line arguments; those of the process if omitted.
+        arguments: The command-line arguments; those of the process if omitted.
 
     Returns:
         The exit code: 0, 1 if an experiment of several failed, 2 for bad arguments, 130 if the
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of both commands."""
+    """Return the parser for both commands."""
     parser = CommandParser(
         prog="python tutorials/papers",
         description="The published experiments: run one of them, or all with one page at the end.",
@@ -127,7 +127,7 @@ def run_experiment(options: argparse.Namespace) -> int:
 
 
 def draw_without_screen() -> None:
-    """Let matplotlib draw files only; whoever draws says so if it is not installed."""
+    """Let matplotlib draw to files only; code that draws reports if it is not installed."""
     with suppress(ImportError):
         import matplotlib
 

@@ -1,6 +1,6 @@
 r"""Bandits with contexts and delays on a finite set of actions: data, posterior and rounds.
 
-A task is a table of rewards, one row a context, and the order in which contexts come. The rules are
+A task is a table of rewards, one row per context, and the order in which contexts come. The rules are
 those of the loop: mean plus width times standard deviation, or a draw with its deviation from the
 mean multiplied by the width, over the actions in the context of the round. The width of censored
 feedback is that of the authors' released code unless a method says otherwise. The loop builds a
@@ -560,13 +560,13 @@ class ContextualPlayer:
 def play_task(
     task: ContextualTask, method: ContextualMethod, given: Hyperparameters, seed: int
 ) -> list[int]:
-    """Return the arms that a method plays, one a round.
+    """Return the arms that a method plays, one per round.
 
     Args:
         task: What is played.
-        method: How.
+        method: The method that plays it.
         given: Hyperparameters until the first refit.
-        seed: Of the trial.
+        seed: The seed of the trial.
     """
     state = _State(task, method, given)
     arms = []

@@ -55,7 +55,7 @@ def coverage(num_trials: int = 200, num_rounds: int = 100, seed: int = 0) -> lis
     """Return studies of functions of known norm, and of draws of the Gaussian process.
 
     Args:
-        num_trials: Functions a panel.
+        num_trials: Functions per panel.
         num_rounds: How long each is played.
         seed: Seeds functions, noise and draws.
     """

@@ -72,7 +72,7 @@ def shown_rounds(num_rounds: int, logarithmic: bool = False, most: int = MOST_RO
 def tabulate_curves(
     experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]]
 ) -> list[dict[str, Any]]:
-    """Return one row a panel, method, quantity and round: mean, standard error and median.
+    """Return one row per panel, method, quantity and round: mean, standard error and median.
 
     They are of the runs that have not stopped before, while these are at least half of all. The
     standard error is empty with a single run.

@@ -69,7 +69,7 @@ class CurveMethod:
     """How functions are played.
 
     Attributes:
-        name: As the figure's legend has it.
+        name: The name in the figure's legend.
         way: ``"censored"``, ``"ignored"`` or ``"hallucinated"``: what pending queries are.
         delays: After how many rounds outcomes arrive.
         draws: Play the maximizer of a posterior draw, not of an upper confidence bound.
@@ -170,7 +170,7 @@ class Rows:
         """Return the posterior mean of each arm; the prior mean is 0.
 
         Args:
-            outcomes: One a row.
+            outcomes: One per row.
         """
         n = len(self.arms)
         if n == 0:
@@ -226,7 +226,7 @@ def learn(arms: list[int], outcomes: Array, start: Learned, num_arms: int) -> Le
 
     Args:
         arms: Of the rows; they may repeat.
-        outcomes: One a row, with prior mean 0.
+        outcomes: One per row, with prior mean 0.
         start: Has the bounds of the lengthscale.
         num_arms: Of the domain.
     """
@@ -270,7 +270,7 @@ def negative_evidence(logarithms: Array, squares: Array, outcomes: Array) -> tup
     Args:
         logarithms: Of lengthscale, prior variance and noise variance.
         squares: Squared distances of the rows.
-        outcomes: One a row.
+        outcomes: One per row.
     """
     lengthscale, variance, noise = np.exp(logarithms)
     scaled = squares / lengthscale**2
@@ -294,8 +294,8 @@ def draw_delays(delays: Delays, seed: int, num_rounds: int) -> tuple[float, ...]
 
     Args:
         delays: What they are drawn from; they do not depend on the point.
-        seed: Of the trial.
-        num_rounds: How many.
+        seed: The seed of the trial.
+        num_rounds: The number of rounds.
     """
     nowhere = torch.zeros(1, dtype=torch.float64)
     return tuple(delays.of_query(nowhere, seed, t) for t in range(1, num_rounds + 1))
@@ -325,10 +325,10 @@ def play_curve(values: Array, method: CurveMethod, seed: int, num_rounds: int) -
     """Play one function.
 
     Args:
-        values: Its rewards, one an arm; the smallest possible is 0.
-        method: How.
+        values: Its rewards, one per arm; the smallest possible is 0.
+        method: The method that plays it.
         seed: Seeds initial arms, delays, uniform arms and draws.
-        num_rounds: For how long.
+        num_rounds: The number of rounds.
     """
     num_arms, bound = len(values), method.max_delay
     initial = torch.randint(num_arms, (NUM_INITIAL,), generator=generator(seed, 0, "initial arms"))
@@ -382,7 +382,7 @@ class _State:
         """Return an arm and the width that it was chosen with.
 
         Args:
-            values: The rewards, one an arm.
+            values: The rewards, one per arm.
             arms: What was played.
             told: The queries whose outcomes are known, by number.
             seed: Of the draw.
@@ -426,7 +426,7 @@ class CurvePlayer:
     """Plays functions one after the other; what two panels have in common is played once.
 
     Attributes:
-        draw: From the number of a trial to its rewards, one an arm.
+        draw: From the number of a trial to its rewards, one per arm.
         rewards: What was drawn, by trial.
         played: What was played, by trial, rounds and method without its name.
     """
@@ -441,8 +441,8 @@ class CurvePlayer:
         """Play a study; only the number of its functions counts, not their values.
 
         Args:
-            study: What is played.
-            method: How.
+            study: The study to play.
+            method: The method that plays it.
             on_round: Called as often as a round of all functions has been played.
 
         Returns:

@@ -67,8 +67,8 @@ class DelayedPlayer:
         """Play a study.
 
         Args:
-            study: What is played.
-            method: How.
+            study: The study to play.
+            method: The method that plays it.
             on_round: Called with the numbers of rounds, as often as a round of all functions has
                 been played; they are played one after the other.
 
@@ -206,8 +206,8 @@ class LearnedPlayer:
         """Play a study; only the number of its functions counts, not their values.
 
         Args:
-            study: What is played.
-            method: How.
+            study: The study to play.
+            method: The method that plays it.
             on_round: Called as often as a round of all functions has been played.
 
         Returns:
@@ -239,9 +239,9 @@ class LearnedPlayer:
 
         Args:
             values: Its rewards, ``num_arms``.
-            method: How it is played.
+            method: The method that plays it.
             seed: Seeds initial queries, delays and draws.
-            num_rounds: For how long.
+            num_rounds: The number of rounds.
         """
         domain, problem = Arms(self.choices), ArmsProblem(self.choices, values)
         history = History(domain.dim)

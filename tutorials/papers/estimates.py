@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 ERRORS = 2.0
-"""A difference counts from so many of its standard errors."""
+"""A difference counts from this many of its standard errors."""
 
 ALIKE_WITHIN = 0.1
 """Means count as alike, too, if they differ by less than this share of the larger one."""
@@ -35,7 +35,7 @@ class Estimate:
 
     @classmethod
     def of(cls, values: Tensor) -> Estimate:
-        """Return the mean of one number a trial.
+        """Return the mean of one number per trial.
 
         Args:
             values: ``num_trials`` numbers.

@@ -64,7 +64,7 @@ class Factor:
         factor: What is changed, in words.
         setting: Its value, in words.
         panel: The experiment that has it.
-        claims: What is looked at.
+        claims: The claims to check.
         source: Where the setting is from: a section of the paper, or ``"ours"``.
         methods: Which of the panel's methods stand for those of the claims; themselves if left out.
         num_rounds: Only so many of the panel's rounds count; all if omitted.
@@ -87,7 +87,7 @@ def check_claim(claim: Claim, factor: Factor, panel: ArmsExperiment, curves: Any
     trials; with several others it is that to the least of them.
 
     Args:
-        claim: What is checked.
+        claim: The claim to check.
         factor: The setting.
         panel: The experiment that has it.
         curves: Its results by method.
@@ -131,11 +131,11 @@ def tabulate_factors(
     panels: Sequence[ArmsExperiment],
     curves: Sequence[Mapping[str, Curves]],
 ) -> list[dict[str, Any]]:
-    """Return one row a setting and claim, of the panels that were played.
+    """Return one row per setting and claim, of the panels that were played.
 
     Args:
         factors: The settings, in the order of the table.
-        panels: What was played.
+        panels: The panels that were played.
         curves: The results of each, by method.
     """
     known = {panel.name: (panel, found) for panel, found in zip(panels, curves, strict=True)}
@@ -163,9 +163,9 @@ def report_factors(
 
     Args:
         factors: The settings, in the order of the table.
-        panels: What was played.
+        panels: The panels that were played.
         curves: The results of each, by method.
-        folder: Of the experiment.
+        folder: The folder of the experiment.
     """
     rows = tabulate_factors(factors, panels, curves)
     write_csv(folder / FACTORS_FILE, rows)

@@ -80,7 +80,7 @@ def identification(num_trials: int = 50, seed: int = 0) -> list[dict[str, Any]]:
     """Return a row for each problem and method.
 
     Args:
-        num_trials: Functions a problem; the same for each method.
+        num_trials: Functions per problem; the same for each method.
         seed: Seeds functions, noise and draws.
     """
     rows = []

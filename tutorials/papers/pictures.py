@@ -106,7 +106,7 @@ def no_pictures(written: Written) -> list[Picture]:
 
 
 Lines = Mapping[str, Sequence[Row]]
-"""The rows of each method, by its name, one a round."""
+"""The rows of each method, by its name, one per round."""
 
 
 def curves_of(written: Written, panels: Sequence[str]) -> dict[str, dict[str, list[Row]]]:
@@ -155,9 +155,9 @@ def curve_picture(
     """Return a picture of curves; changes of the reward are vertical lines.
 
     Args:
-        name: Of the picture.
+        name: The name of the picture.
         panels: What it shows.
-        title: In words.
+        title: A title in words.
         quantity: What the curves are.
         lines: The curves.
         written: Whose settings say whether axes are logarithmic, and where the reward changes.

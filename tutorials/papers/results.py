@@ -1,6 +1,6 @@
 """Tables of experiments on arms, and the files they are written to.
 
-A table has means, standard errors and medians over trials, one row a method. Files are replaced as
+A table has means, standard errors and medians over trials, one row per method. Files are replaced as
 a whole.
 """
 
@@ -40,7 +40,7 @@ SIMPLE_COLUMNS = (
 
 
 def tabulate(experiment: ArmsExperiment, curves: Mapping[str, Curves]) -> list[dict[str, Any]]:
-    """Return one row a method: mean, standard error and median of the final regret."""
+    """Return one row per method: mean, standard error and median of the final regret."""
     rows = []
     for name, curve in curves.items():
         row: dict[str, Any] = {

@@ -47,7 +47,7 @@ def middle_round(num_rounds: int) -> int:
 
 
 def quantities(experiment: ArmsExperiment, curve: Curves) -> dict[str, Tensor]:
-    """Return what methods are compared by: one number a trial, by name.
+    """Return what methods are compared by: one number per trial, by name.
 
     The cumulative regret is ``regret``, a mean over rounds where the experiment has it so; what the
     experiment tabulates further is beside it. Where outcomes wait, ``simple regret`` is that of the
@@ -78,7 +78,7 @@ def quantities(experiment: ArmsExperiment, curve: Curves) -> dict[str, Tensor]:
 def tabulate_differences(
     experiment: ArmsExperiment, curves: Mapping[str, Curves]
 ) -> list[dict[str, Any]]:
-    """Return one row a quantity and pair of methods: the first method's less the second's.
+    """Return one row per quantity and pair of methods: the first method's less the second's.
 
     The standard error is empty with a single trial, which has none.
     """
@@ -141,8 +141,8 @@ def run_experiment(
         num_trials: The paper's number if omitted.
         num_rounds: The paper's number if omitted.
         seed: Seeds everything that is drawn.
-        num_workers: Play trials in so many processes.
-        progress: Show a progress bar.
+        num_workers: The number of processes that play trials.
+        progress: Whether to show a progress bar.
         options: Further settings of some experiments, such as ``center`` and ``ridge``.
 
     Raises:
@@ -189,7 +189,7 @@ def draw_pictures(name: str, folder: Path) -> list[Path]:
     """Draw the pictures of an experiment, one a panel, from the tables in its folder.
 
     Args:
-        name: Of the experiment.
+        name: The name of the experiment.
         folder: What :func:`run_experiment` wrote; pictures go to its folder ``images``.
 
     Returns:
@@ -206,7 +206,7 @@ def pictures_of(name: str, written: Written) -> list[Picture]:
     """Return the pictures of an experiment; an experiment that is a table has none.
 
     Args:
-        name: Of the experiment.
+        name: The name of the experiment.
         written: Its tables.
     """
     return EXPERIMENTS[name].pictures(written) if name in EXPERIMENTS else []
@@ -216,7 +216,7 @@ def read_written(folder: Path) -> Written:
     """Return the tables and settings that an experiment has written.
 
     Args:
-        folder: Of the experiment.
+        folder: The folder of the experiment.
     """
     tables = {path.stem: read_rows(path) for path in sorted(folder.glob("*.csv"))}
     return Written(tables, read_settings(folder))
@@ -299,7 +299,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     """Return what an experiment's folder says of its settings; empty if there is nothing whole.
 
     Args:
-        folder: Of one experiment.
+        folder: The folder of one experiment.
     """
     try:
         known = json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8"))

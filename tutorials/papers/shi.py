@@ -100,9 +100,9 @@ class Setting:
     """A problem with and without noise on its constraint.
 
     Attributes:
-        name: For files.
+        name: A name for files.
         box: The problem on its box.
-        num_points: Of the grid, a dimension.
+        num_points: The number of grid points per dimension.
         admm_steps: Queries of ADMMBO's subproblems, as its authors have them.
         bounds: ``B``, ``G`` and Slater gap of the rule that updates every round.
         num_rounds: The horizon, which IGP-UCB's share of ``delta`` and some constants need.
@@ -223,7 +223,7 @@ def _prior(box: GardnerProblem | RatesProblem, num_points: int) -> ArmsPrior:
 
 
 NUM_RESAMPLES = 2000
-"""Of the bootstrap."""
+"""The number of resamples of the bootstrap."""
 
 NUM_BOXES = 10
 BOXES_TABLE = "boxes"
@@ -339,7 +339,7 @@ def fit_growth(sizes: Sequence[int], totals: Tensor, seed: int = 0) -> Growth | 
 def tabulate_violation(
     experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]]
 ) -> list[dict[str, Any]]:
-    """Return two rows a panel and method: half way, and at the end."""
+    """Return two rows per panel and method: halfway, and at the end."""
     rows = []
     for experiment, results in zip(experiments, curves, strict=True):
         for name, curve in results.items():
@@ -420,7 +420,7 @@ def report(
     Args:
         experiments: The panels of ``shi-gardner`` or ``shi-rates``.
         curves: Their results.
-        folder: Where files go.
+        folder: The folder for the files.
     """
     rows = tabulate_violation(experiments, curves)
     write_csv(folder / "violation.csv", rows)
@@ -501,7 +501,7 @@ def gardner(
         num_trials: Runs; further panels have fewer.
         num_rounds: The horizon; four times that for the fitted powers.
         seed: Seeds noise, initial points and draws; a trial's are the same for every method.
-        num_points: Of the grid, a dimension.
+        num_points: The number of grid points per dimension.
     """
     steps = ((10, 5), (50, 5))
     exact = Setting(
@@ -551,7 +551,7 @@ def rates(
 ) -> list[ArmsExperiment]:
     """Figures 6 to 9: data rates of four servers, with SUBSTITUTE constants, on a grid of arms.
 
-    The paper's constants could not be had; see :class:`~botorch_bandits.problems.RatesProblem`.
+    The paper's constants could not be obtained; see :class:`~botorch_bandits.problems.RatesProblem`.
     Arguments are those of :func:`gardner`.
     """
     steps = ((20, 2), (20, 2))
@@ -640,7 +640,7 @@ def panel(
         setting: The problem; it says how panels begin their names.
         kind: How the name ends.
         title: What is shown, in words.
-        published: What the paper states.
+        published: The statement of the paper.
         methods: What is played, on the box of the setting or its grid.
         num_trials: Runs of each method.
         seed: Seeds everything.

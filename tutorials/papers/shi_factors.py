@@ -419,7 +419,7 @@ def report(
     Args:
         experiments: The panels of :func:`factors`.
         curves: Their results.
-        folder: Where files go.
+        folder: The folder for the files.
     """
     write_csv(folder / "violation.csv", tabulate_violation(experiments, curves))
     write_factors(folder, tabulate_factors(experiments, curves))

@@ -58,7 +58,7 @@ class VaryingMethod:
     """A method in an environment.
 
     Attributes:
-        name: As the figure's legend has it.
+        name: The name in the figure's legend.
         kind: How functions vary.
         algorithm: 2 or 3, those of the paper.
         surrogate: What the model is fitted to.
@@ -198,7 +198,7 @@ def binding_seed(seed: int, trial: int) -> int:
     Where it does not, violation says nothing of a method. It must violate it by :data:`BINDS_BY`.
 
     Args:
-        seed: Of the experiment.
+        seed: The seed of the experiment.
         trial: The number of the trial.
     """
     for attempt in itertools.count():
@@ -221,7 +221,7 @@ def play_in_environment(
 
     Args:
         method: What is played, and where.
-        num_rounds: How long.
+        num_rounds: The number of rounds.
         seed: Seeds environment, noise and method.
 
     Returns:
@@ -276,7 +276,7 @@ def values_of_rounds(problem: VaryingProblem, num_rounds: int) -> tuple[Tensor, 
 
     Args:
         problem: With one constraint, on arms.
-        num_rounds: How many rounds.
+        num_rounds: The number of rounds.
     """
     (constraint,) = problem.constraints
     assert isinstance(constraint, VaryingProblem)
@@ -295,6 +295,6 @@ def report(
     Args:
         experiments: The panels of :func:`varying`.
         curves: Their results.
-        folder: Where files go.
+        folder: The folder for the files.
     """
     write_csv(folder / "violation.csv", tabulate_violation(experiments, curves))

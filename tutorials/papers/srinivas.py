@@ -39,7 +39,7 @@ def figure_methods(noise_variance: float, margin: float, study: ArmsStudy) -> li
     Args:
         noise_variance: The regularization of every posterior.
         margin: Of MPI, in outcome units; without one it never explores.
-        study: What is played.
+        study: The study to play.
     """
     acquisitions = {
         "GP-UCB (beta / 5)": GPUpperConfidenceBound.with_options(

@@ -65,7 +65,7 @@ class ArmsStudy:
 
     @cached_property
     def seeds(self) -> tuple[int, ...]:
-        """One a function."""
+        """One per function."""
         trials = range(self.first_trial, self.first_trial + len(self.values))
         return tuple(derive_seed(self.seed, trial, "replicate") for trial in trials)
 
@@ -80,7 +80,7 @@ class Method:
     """An acquisition with its name and the regularization of its posterior.
 
     Attributes:
-        name: As the figure's legend has it.
+        name: The name in the figure's legend.
         acquisition: What is played.
         lam: The regularization.
         bounded_noise: Whether it is played with noise of plus or minus the study's ``noise_std``,
@@ -101,8 +101,8 @@ def play(
     Where a method has bounded noise, it is the sign of that of the others, times ``noise_std``.
 
     Args:
-        study: What is played.
-        method: How.
+        study: The study to play.
+        method: The method that plays it.
         on_round: Called with the number of each finished round.
 
     Raises:
@@ -140,7 +140,7 @@ class ArmsExperiment:
     Attributes:
         name: A short name for files.
         title: What is shown, in words.
-        published: What the paper states.
+        published: The statement of the paper.
         num_trials: How many functions.
         num_rounds: How many rounds each.
         make_study: From first trial and number of trials to the study of those.
@@ -205,7 +205,7 @@ def run_arms_experiment(
     Args:
         experiment: What to run.
         folder: Where results are kept.
-        progress: Show a progress bar.
+        progress: Whether to show a progress bar.
         only: Just the chunk that begins with this trial.
     """
     trials = folder / "trials"
@@ -303,8 +303,8 @@ def run_pieces(build: Build, folder: Path, num_workers: int, progress: bool = Tr
         build: Makes the panels; it goes to other processes, so it must be picklable:
             ``functools.partial`` of a function that can be imported.
         folder: Where results are kept.
-        num_workers: How many processes, each with one thread.
-        progress: Show a progress bar.
+        num_workers: The number of processes, each with one thread.
+        progress: Whether to show a progress bar.
 
     Raises:
         Exception: What a piece raised, after the pieces that were under way.

@@ -113,9 +113,9 @@ class TuningPlayer:
 
         Args:
             tuned: The function.
-            method: How it is played.
+            method: The method that plays it.
             seed: Seeds initial queries, delays and draws.
-            num_rounds: For how long.
+            num_rounds: The number of rounds.
         """
         history = History(self.domain.dim)
         start = learned = replace(self.start, noise=float(method.lam))

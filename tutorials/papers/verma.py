@@ -2,7 +2,7 @@
 
 The reward is a draw of a Gaussian process with squared exponential kernel and lengthscale 0.02 on
 1000 equally spaced points of [0, 1], scaled to [0, 1]. Outcomes arrive after Poisson distributed or
-fixed delays, and have no noise. ``m`` is twice the mean delay where nothing else is said.
+fixed delays, and have no noise. ``m`` is twice the mean delay unless stated otherwise.
 
 The panels of the figures are played as published. From the paper (appendix C): squared exponential
 kernel, ``beta_t = 1``, hyperparameters that maximize the marginal likelihood, anew every 10 rounds;
@@ -16,7 +16,7 @@ censored feedback to the zeros of pending queries, too. ``verma-factors`` change
 time.
 
 Panels whose name ends with ``-given`` have the right hyperparameters. One with ``-theory`` has
-``lam = 1.1``, as the theorem wants it.
+``lam = 1.1``, as the theorem requires.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def synthetic(
         num_rounds: Rounds each, the initial ones among them.
         seed: Seeds functions, initial points, delays and draws; a trial's are the same for every
             method and panel.
-        chunk: Trials in one file; results do not depend on it.
+        chunk: Trials per file; results do not depend on it.
     """
     player = curve_player(seed)
     return [
@@ -161,7 +161,7 @@ def curve_player(seed: int) -> CurvePlayer:
     """Return what plays the functions; a process plays what its panels share once.
 
     Args:
-        seed: Of the experiment.
+        seed: The seed of the experiment.
     """
     return CurvePlayer(partial(_one_draw, seed))
 
@@ -180,13 +180,13 @@ def curve_panel(
     """Return a panel.
 
     Args:
-        name: For files.
+        name: A name for files.
         title: What is shown.
-        published: What the paper states.
-        methods: What is played.
+        published: The statement of the paper.
+        methods: The methods that are played.
         player: By what.
         size: Trials, rounds and seed.
-        chunk: Trials in one file.
+        chunk: Trials per file.
         kind: The class of the panel.
         **more: Its further fields.
     """
@@ -248,9 +248,9 @@ def draw_rewards(seed: int, first: int, count: int) -> Tensor:
     """Return draws of the process, each scaled to [0, 1], ``count x num_arms``.
 
     Args:
-        seed: Of the experiment.
+        seed: The seed of the experiment.
         first: The number of the first trial.
-        count: How many trials.
+        count: The number of trials.
     """
     root = _process()[2]
     rows = []

@@ -79,7 +79,7 @@ def contextual(
         num_trials: Orders of the tasks, or of the rows of the data.
         num_rounds: Rounds each; 30 a context if omitted.
         seed: Seeds orders, delays and draws; a trial's are the same for every method.
-        chunk: Trials in one file; results do not depend on it.
+        chunk: Trials per file; results do not depend on it.
         logarithmic: Of the growing data: see :func:`~papers.contextual_studies.growing_accuracies`.
         standardizes: Likewise.
 

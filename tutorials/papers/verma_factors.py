@@ -36,7 +36,7 @@ from papers.verma import (
 )
 
 ERRORS = 2.0
-"""A difference counts from so many of its standard errors, as in the judged figures."""
+"""A difference counts from this many of its standard errors, as in the judged figures."""
 
 REPORTED_ROUND = 80
 """The middle of the curves of simple regret, as in the judged figures."""
@@ -71,7 +71,7 @@ class Setting:
         factor: What is changed, in words; ``"none"`` for the settings as judged.
         setting: Its value, in words.
         source: Section or equation of the paper, ``"released code"``, or ``"ours"``.
-        claims: What is compared.
+        claims: The claims to check.
     """
 
     figure: str
@@ -109,7 +109,7 @@ def factors(
     Args:
         diabetes: The Pima Indians diabetes data; what needs it is left out without it.
         tasks: The table of tasks; likewise.
-        num_trials: Functions a panel.
+        num_trials: Functions per panel.
         num_rounds: Rounds each; those of the judged figure if omitted.
         seed: That of the judged experiments, whose first functions these are.
     """
@@ -280,7 +280,7 @@ def check_claim(claim: Claim, curves: Mapping[str, Curves]) -> tuple[float, floa
     at the end for simple regret.
 
     Args:
-        claim: What is compared.
+        claim: The claim to check.
         curves: Results by method.
     """
     better, worse = curves[claim.better], curves[claim.worse]
@@ -314,10 +314,10 @@ def _estimate(values: Tensor) -> tuple[float, float]:
 def tabulate_factors(
     panels: Sequence[FactorPanel], curves: Sequence[Mapping[str, Curves]]
 ) -> list[dict[str, Any]]:
-    """Return one row a setting and claim, figure by figure, the settings as judged first.
+    """Return one row per setting and claim, figure by figure, the settings as judged first.
 
     Args:
-        panels: What was played.
+        panels: The panels that were played.
         curves: The results of each, by method.
     """
     rows: list[tuple[str, int, int, dict[str, Any]]] = []
@@ -349,9 +349,9 @@ def report(
     """Print the claims under each setting, and write them as ``factors.csv``.
 
     Args:
-        panels: What was played.
+        panels: The panels that were played.
         curves: The results of each, by method.
-        folder: Of the experiment.
+        folder: The folder of the experiment.
     """
     rows = tabulate_factors(panels, curves)
     write_csv(folder / "factors.csv", rows)

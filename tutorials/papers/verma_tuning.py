@@ -87,8 +87,8 @@ class Task:
     """What is tuned, and where the paper shows it.
 
     Attributes:
-        name: For files.
-        title: In words.
+        name: A name for files.
+        title: A title in words.
         problem: From features, labels and seed to the problem.
         load: Returns features and labels.
         letters: Of the figure, for both families and delays.
@@ -111,7 +111,7 @@ class Task:
         """Return what plays the task; its functions are made when they are needed.
 
         Args:
-            seed: Of the experiment.
+            seed: The seed of the experiment.
         """
         data = self.load()
         problem = partial(self.problem, **self.options)
@@ -177,9 +177,9 @@ def report(
     """Write ``rounds.csv``, and print what is not in the table.
 
     Args:
-        panels: What was played.
+        panels: The panels that were played.
         curves: The results of each, by method.
-        folder: Of the experiment.
+        folder: The folder of the experiment.
     """
     rows = tabulate_rounds(panels, curves)
     write_csv(folder / "rounds.csv", rows)
@@ -194,7 +194,7 @@ def tabulate_rounds(
     """Return simple regrets at some rounds, and how much more they are than the first method's.
 
     Args:
-        panels: What was played.
+        panels: The panels that were played.
         curves: The results of each, by method.
     """
     rows = []
@@ -229,7 +229,7 @@ def points_of(box: Box, num_points: int, seed: int) -> Tensor:
 
     Args:
         box: Its integer dimensions get whole numbers.
-        num_points: How many.
+        num_points: The number of points.
         seed: Seeds the scrambling.
     """
     engine = SobolEngine(box.dim, scramble=True, seed=derive_seed(seed, 0, "arms") % 2**31)
@@ -253,7 +253,7 @@ def tabulate_accuracies(
         problem_class: What is tuned.
         data: Features and labels.
         points: ``n x d`` points of its box.
-        seed: Of the experiment.
+        seed: The seed of the experiment.
         trial: Has a split of its own.
     """
     problem = problem_class(*data, seed=derive_seed(seed, trial, "tuning"))
@@ -374,14 +374,14 @@ def panel(
     """Return a panel.
 
     Args:
-        name: For files.
+        name: A name for files.
         title: What is shown, in words.
-        published: What the paper states.
+        published: The statement of the paper.
         player: Plays the task.
         methods: Are compared.
-        num_trials: How many.
+        num_trials: The number of trials.
         num_rounds: Rounds each.
-        seed: Of the experiment.
+        seed: The seed of the experiment.
     """
 
     def make_study(first: int, count: int) -> ArmsStudy:
@@ -421,7 +421,7 @@ def censored(delays: str) -> Censored:
     """Return the feedback of the released code, with which draws have no sum.
 
     Args:
-        delays: Their name.
+        delays: The name of the delays.
     """
     m = DELAYS[delays][1]
     return Censored(minimum=0.0, outcome_bound=1.0, max_delay=m, **Censored.as_published)
@@ -431,7 +431,7 @@ def method(name: str, family: str, delays: str, feedback: Feedback, **options: A
     """Return a method.
 
     Args:
-        name: As the legend has it.
+        name: The name in the legend.
         family: Of its acquisition.
         delays: Which it meets, by name.
         feedback: What it makes of pending queries.
@@ -447,7 +447,7 @@ def compared(family: str, delays: str, **options: Any) -> list[TuningMethod]:
 
     Args:
         family: Of the acquisition.
-        delays: Their name.
+        delays: The name of the delays.
         options: See :func:`method`.
     """
     waiting, ignoring, hallucinating = FAMILIES[family][1]
@@ -464,7 +464,7 @@ def variants(family: str, delays: str) -> list[TuningMethod]:
 
     Args:
         family: Of the acquisition.
-        delays: Their name.
+        delays: The name of the delays.
     """
     published = compared(family, delays)
     waiting, ignoring, hallucinating = FAMILIES[family][1]

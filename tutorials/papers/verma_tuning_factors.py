@@ -48,7 +48,7 @@ def factors(
     Args:
         diabetes: The Pima Indians diabetes data; what needs it is left out without it.
         tasks: The table of tasks; likewise.
-        num_trials: Trials a panel, at most.
+        num_trials: Trials per panel, at most.
         num_rounds: Rounds each; those of the judged figure if omitted.
         seed: That of the judged experiments, whose first trials these are.
     """
