@@ -187,8 +187,8 @@ def estimate_norms(kernel_matrix: Tensor, values: Tensor, ridge: float | Tensor)
     Args:
         kernel_matrix: ``num_arms x num_arms``.
         values: ``num_functions x num_arms``.
-        ridge: Greater than 0, one number or one per row; without it the solution is numerically
-            hopeless.
+        ridge: Greater than 0, one number or one per row; without it, the solution is numerically
+            unstable.
     """
     identity = torch.eye(len(kernel_matrix), dtype=kernel_matrix.dtype)
     ridges = torch.as_tensor(ridge, dtype=values.dtype).expand(len(values))

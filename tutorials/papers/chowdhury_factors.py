@@ -62,7 +62,7 @@ def _noise(study: ArmsStudy) -> Tensor:
 def _with_widths(
     study: ArmsStudy, words: str, bound: Tensor, gain: GainBound | None, names: Sequence[str]
 ) -> list[Method]:
-    """Return methods whose width has another norm or gain; the gain is the realized one if omitted."""
+    """Return methods whose width has another norm or gain, the realized gain if omitted."""
     noise = _noise(study)
     known: dict[str, Any] = {"rkhs_bound": bound, "delta": DELTA}
     known |= {} if gain is None else {"information_gain": gain}

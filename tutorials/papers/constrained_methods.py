@@ -405,7 +405,7 @@ class Splitting:
         return 0.5 * len(self.z) * self.penalty * (points - center).square().sum(-1)
 
     def feasibility_penalty(self, points: Tensor, j: int) -> Tensor:
-        """Return the term that the subproblem of constraint ``j`` adds to the indicator of a violation.
+        """Return what the subproblem of constraint ``j`` adds to the indicator of a violation.
 
         Args:
             points: ``n x d``.
@@ -418,7 +418,7 @@ class Splitting:
         return 0.5 * self.penalty / self.weight * (points - center).square().sum(-1)
 
     def with_feasible_point(self, j: int, z: Tensor) -> Splitting:
-        """Return the variables after the subproblem of constraint ``j``, with its multiplier updated.
+        """Return the variables after the subproblem of constraint ``j``, with a new multiplier.
 
         Args:
             j: From 0.
