@@ -190,10 +190,10 @@ CALIBRATED: tuple[tuple[Statistic, float], ...] = (
 """The statistic and the ridge of each row of the calibration."""
 
 CALM_SAMPLES = 30
-"""The uniform samples in the first 300 rounds without a reset, at the published exploration."""
+"""The number of uniform samples in 300 rounds without a reset, at the published exploration."""
 
 SAMPLES_AFTER = 12
-"""The uniform samples in the next 300 rounds."""
+"""The number of uniform samples in the next 300 rounds."""
 
 ALARM_RATE = 0.05
 

@@ -45,7 +45,7 @@ LENGTHSCALES, RATIOS, SCALES = (0.05, 0.1, 0.2, 0.4), (0.001, 0.01, 0.1), (0.25,
 DELTA, WIDTH = 0.1, 2.0
 
 TRIALS_ON_BOX, ROUNDS_ON_BOX = 8, 30
-"""The largest number of trials on a box, where a round takes a hundred times as long."""
+"""The largest numbers of trials and rounds on a box, where rounds take a hundred times as long."""
 
 FITTED_LENGTHSCALES = torch.logspace(math.log10(0.02), 0.0, 24, dtype=torch.float64)
 FITTED_RATIOS = torch.logspace(-4.0, 0.0, 9, dtype=torch.float64)
@@ -312,7 +312,7 @@ def _play_learned(study: ArmsStudy, form: str, on_round: Callable[[int], None]) 
 
 
 FIRST = 3
-"""The uniform points before the first sampling, because one or two outcomes have no spread."""
+"""The number of uniform points before the first sampling; one or two outcomes have no spread."""
 
 
 def priors(

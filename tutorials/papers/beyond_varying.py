@@ -63,7 +63,7 @@ class Kind:
 
     @property
     def noise_bound(self) -> float:
-        """The noise of outcomes, which includes shocks as noise that all points share."""
+        """The bound on the noise of outcomes, where shocks are noise that all points share."""
         shock = max(self.reward, self.constraint) if self.kind == "shocks" else 0.0
         return math.hypot(NOISE_STD, shock)
 

@@ -215,7 +215,7 @@ _PI_CHANGES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
 HARTMANN, ROSENBROCK = "chowdhury-hartmann3", "chowdhury-rosenbrock"
 RATE = RateGain("rbf", 3)
 IN_SHORT = "two changes: 1000 rounds, "
-"""The rounds of settings that are played for a thirtieth of the judged rounds."""
+"""Prefix of settings that are played for 1000 rounds, a thirtieth of the judged ones."""
 
 
 def _function_panels(

@@ -127,7 +127,7 @@ def run_experiment(options: argparse.Namespace) -> int:
 
 
 def draw_without_screen() -> None:
-    """Let matplotlib draw to files only; code that draws reports if it is not installed."""
+    """Let matplotlib draw to files only; if it is not installed, drawing reports that."""
     with suppress(ImportError):
         import matplotlib
 

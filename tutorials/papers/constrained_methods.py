@@ -368,7 +368,7 @@ class BanditSaddlePoint:
 
 ABSOLUTE_TOLERANCE = RELATIVE_TOLERANCE = 0.05
 RELAXATION = 1.5
-"""The tolerance of the rule that stops the iterations."""
+"""Constants of the rule that stops the iterations."""
 
 RESIDUAL_RATIO, PENALTY_FACTOR = 10.0, 2.0
 """The penalty is changed by this factor when the residuals differ by more than this ratio."""

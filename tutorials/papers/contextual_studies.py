@@ -297,7 +297,7 @@ class ContextPosterior:
         self._weights[number:n] += change * self._inverse[number:n, number]
 
     def deviations(self, first: int) -> NDArray[np.float64]:
-        """Return the posterior standard deviations at all rows from a given one on, in any contexts.
+        """Return the posterior standard deviations at all rows from one on, in any contexts.
 
         The covariance of the rows is ``lam I - lam^2 (K + lam I)^-1``.
         """
@@ -306,7 +306,7 @@ class ContextPosterior:
         return np.sqrt(np.maximum(lam - lam**2 * diagonal, 0.0))
 
     def shrinkage(self, inputs: Tensor) -> NDArray[np.float64]:
-        """Return ``k x num_arms`` numbers ``R`` such that further rows lower the covariance by ``R' R``.
+        """Return ``R``, ``k x num_arms``, such that further rows lower the covariance by ``R' R``.
 
         Args:
             inputs: ``k x D`` inputs of the further rows; their labels do not matter.

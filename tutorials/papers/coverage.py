@@ -173,7 +173,7 @@ def _process_methods(setting: _Setting, study: ArmsStudy) -> list[Method]:
 
 
 def _random_methods(setting: _Setting, study: ArmsStudy) -> list[Method]:
-    """Return rules that guarantee the expected regret of a draw and have no bounds to cover."""
+    """Return rules with a guarantee on the expected regret, which have no bounds to cover."""
     lam = setting.noise_std**2
     return [
         Method("IRGP-UCB", RandomizedUpperConfidenceBound.with_options(), lam),

@@ -209,7 +209,7 @@ class Rows:
         return self._both_sides[first : first + self._num_arms]
 
     def _draw_prior(self, stream: np.random.Generator) -> Array:
-        """Draw on a circle that is large enough for both ends of the domain to be independent across it."""
+        """Draw on a circle large enough for the ends of the domain to be independent across it."""
         if self._spectrum is None:
             reach = max(1.0, 5.0 * self._learned.lengthscale)  # half of the circle
             size = 1 << math.ceil(math.log2(2.0 * reach / self._step))

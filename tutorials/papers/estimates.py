@@ -54,7 +54,7 @@ class Estimate:
 
     @property
     def signed(self) -> str:
-        """The same for a difference, with its sign."""
+        """The mean, with its sign, and its standard error, for differences."""
         return f"{self}" if self.mean < 0.0 else f"+{self}"
 
     def __sub__(self, other: Estimate) -> Estimate:

@@ -149,7 +149,7 @@ def tabulate_factors(
 
 
 def _concerns(factor: Factor, claim: Claim) -> bool:
-    """Whether a setting changes a method of the claim; otherwise, the row would repeat the judged one."""
+    """Whether a setting changes a method of the claim, so that its row is not the judged one."""
     return not factor.methods or not factor.methods.keys().isdisjoint((claim.method, *claim.others))
 
 

@@ -95,7 +95,7 @@ def find_switched_off(evidence: Evidence) -> list[str]:
 
 
 def find_coverage(evidence: Evidence) -> list[str]:
-    """Return regret and coverage of all widths, as differences from DMM over the same trials."""
+    """Return the coverage of all widths and how much more regret they have than DMM."""
     panel = "coverage-rkhs"
     delta = float(evidence.settings["settings"][panel]["delta"])
     found = []

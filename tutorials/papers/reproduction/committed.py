@@ -113,7 +113,7 @@ def read_evidence(name: str, docs: Path) -> Evidence:
 
 
 def _kind(rows: Sequence[Row]) -> str:
-    """Return the kind of a table that is not in its name; time averages come with a constraint."""
+    """Return the kind of an experiment's main table: time averages if there is a constraint."""
     is_violation = bool(rows) and {"violation_mean", "round"} <= rows[0].keys()
     return "violation" if is_violation else "table"
 
