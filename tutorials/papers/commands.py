@@ -74,7 +74,9 @@ def add_experiment_parser(commands: Any) -> None:
     experiment.add_argument("--rounds", type=int, help="default: the paper's number")
     experiment.add_argument("--data", metavar="FILE", nargs="+", help="data files, where needed")
     experiment.add_argument(
-        "--ridge", type=float, help="added to an empirical covariance; avanesov-*: of the detector"
+        "--ridge",
+        type=float,
+        help="added to an empirical covariance; avanesov-*: that of the detector",
     )
     experiment.add_argument("--no-center", action="store_true", help="keep the sensors' means")
     experiment.add_argument("--seed", type=int, default=0, help="default 0")
@@ -154,23 +156,23 @@ def add_reproduce_parser(commands: Any) -> None:
         "--from-results",
         action="store_true",
         help="play nothing: write the pages of the documentation from its committed results, and "
-        "with --out the page that stands alone, too",
+        "with --out also the self-contained page",
     )
     parser.add_argument(
         "--docs",
         metavar="FOLDER",
         default="docs",
-        help="the documentation that --from-results and --commit concern (default docs)",
+        help="the folder of the documentation for --from-results and --commit (default docs)",
     )
     parser.add_argument(
         "--redraw",
         action="store_true",
-        help="with --from-results: draw the pictures of the documentation anew, too",
+        help="with --from-results: also redraw the pictures of the documentation",
     )
     parser.add_argument(
         "--commit",
         action="store_true",
-        help="with --full: put results and pictures into the documentation at the end",
+        help="with --full: copy results and pictures into the documentation at the end",
     )
     parser.add_argument("--out", metavar="FOLDER", help="default runs/reproduce-quick or -full")
     parser.add_argument("--only", metavar="NAME", nargs="+", default=[], help="only these")

@@ -73,7 +73,7 @@ _SENSORS_UNSAID = (
     "the printed B least of all."
 )
 _NOT_CENTERED = (
-    "rewards that are not centered, together with B = 2, make it best, but this B is not in the "
+    "rewards that are not centered, together with B = 2, make it best, but no such B is in the "
     "paper."
 )
 

@@ -185,10 +185,10 @@ def _file_name(paper: str) -> str:
 
 def _first_page(state: State, judged: Sequence[Judged]) -> Iterator[Block]:
     yield paragraph(
-        "These pages show each figure of five papers on Gaussian-process bandits as published and "
-        "as this package draws it, and say how far the two agree. Regret is what is lost relative "
-        "to the best choice, so less is better. The bands around curves are one standard error of "
-        "the mean on either side."
+        "For each figure of five papers on Gaussian-process bandits, these pages say what the "
+        "paper states, show what this package draws, and say how far the two agree. Regret is what "
+        "is lost relative to the best choice, so less is better. The bands around curves are one "
+        "standard error of the mean on either side."
     )
     yield from _notices(state, judged)
     yield from _overview(judged)
@@ -353,7 +353,7 @@ def _experiment(state: State, name: str) -> Iterator[Block]:
     known = evidence.settings
     used = ", ".join(f"{key} {value}" for key, value in known["versions"].items())
     words = f"Tabulated with {used}; " if used else "Versions were not recorded; "
-    yield paragraph(f"Seed {known['seed']}. {words}{known['threads']} thread(s) a process.")
+    yield paragraph(f"Seed {known['seed']}. {words}{known['threads']} thread(s) per process.")
     yield Details("All settings", [Code(json.dumps(known["settings"], indent=1))])
 
 
