@@ -411,5 +411,5 @@ def report(
     power = detection_power(experiment.num_rounds)
     write_csv(folder / "power.csv", power)
     for row in power:
-        print(f"{row['samples_after']} uniform samples behind the change: ", end="")
+        print(f"{row['samples_after']} uniform samples after the change: ", end="")
         print(f"seen in {row['detected']:.0%} of {row['streams']} streams")

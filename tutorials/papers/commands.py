@@ -206,7 +206,7 @@ def run_reproduce(options: argparse.Namespace) -> int:
     if options.from_results:
         return write_pages(options)
     if options.redraw:
-        raise ValueError("--redraw is given without --from-results, which it is for.")
+        raise ValueError("--redraw is given without --from-results, which it needs.")
     if options.commit and not options.full:
         raise ValueError("--commit is given without --full; only full runs go into documentation.")
     if not (options.quick or options.full):

@@ -668,7 +668,9 @@ class ADMMBO:
 
 def _check_steps(name: str, steps: tuple[int, int]) -> tuple[int, int]:
     if len(steps) != 2:
-        raise ValueError(f"{name} is {steps!r}; it must be two numbers: at first, and later.")
+        raise ValueError(
+            f"{name} is {steps!r}; it must be two numbers, for the first and for later iterations."
+        )
     return (
         check_integer(f"{name}[0]", steps[0], minimum=1),
         check_integer(f"{name}[1]", steps[1], minimum=1),

@@ -95,7 +95,7 @@ def contextual(
         if kind is None or kind in given:
             raise ValueError(
                 f"--data has {', '.join(map(str, files))}; give an .npz file with the SVM tasks, a "
-                "CSV file with the data that grow, or one of each."
+                "CSV file with the growing data, or one of each."
             )
         given[kind] = file
     experiments = []

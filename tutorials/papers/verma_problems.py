@@ -248,7 +248,7 @@ class LogisticRegressionTuning(HoldOutTuning):
 
         Args:
             batch_size: Rows of a mini-batch; the last one of an epoch may be smaller.
-            learning_rate: Of the first step.
+            learning_rate: The learning rate of the first step.
             decay: How fast the learning rate falls.
         """
         weights = self.train(batch_size, learning_rate, decay)
@@ -318,7 +318,7 @@ class ConvolutionalNetworkTuning(HoldOutTuning):
 
         Args:
             batch_size: Images of a mini-batch; the last one of an epoch may be smaller.
-            learning_rate: Of the first step.
+            learning_rate: The learning rate of the first step.
             decay: How fast the learning rate falls.
         """
         batch_size, learning_rate, decay = _check_sgd(batch_size, learning_rate, decay)

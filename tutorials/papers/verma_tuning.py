@@ -447,7 +447,7 @@ def compared(family: str, delays: str, **options: Any) -> list[TuningMethod]:
     """Return the paper's three methods, all with the same options.
 
     Args:
-        family: Of the acquisition.
+        family: The family of the acquisition.
         delays: The name of the delays.
         options: See :func:`method`.
     """
@@ -464,7 +464,7 @@ def variants(family: str, delays: str) -> list[TuningMethod]:
     """Return these methods, censoring that also learns from pseudo-values, and the common start.
 
     Args:
-        family: Of the acquisition.
+        family: The family of the acquisition.
         delays: The name of the delays.
     """
     published = compared(family, delays)

@@ -56,7 +56,7 @@ def reproduce(settings: Reproduction) -> State:
         check_one_of("only", name, NAMES)
     for kind, path in settings.files.items():
         if not path.is_file():
-            raise ValueError(f"{kind} is {path}, which is no file; give the file itself.")
+            raise ValueError(f"{kind} is {path}, which is not a file; give the path of a file.")
     _claim(settings)
     state = State(settings)
     names = [name for name in NAMES if not settings.only or name in settings.only]
