@@ -130,7 +130,7 @@ SENTENCES: dict[str, dict[str, Callable[[], list[float]]]] = {
         ],
         "in any of the {} runs**": lambda: hard("hidden", PLAIN, "missed"),
         "saw all of them, {} ({}) rounds later": lambda: delay("hidden", EXPLORES),
-        "That takes {} rounds of a run": lambda: hard("hidden", EXPLORES, "explored_per_run"),
+        "That takes {} rounds of each run": lambda: hard("hidden", EXPLORES, "explored_per_run"),
         "Probing missed {} of them": lambda: hard("hidden", PROBES, "missed"),
         "saw the others after {} ({}) rounds": lambda: delay("hidden", PROBES),
         "within the error, {} ({}) more": lambda: less(*HIDDEN, PROBES, EXPLORES, "regret"),
@@ -138,14 +138,14 @@ SENTENCES: dict[str, dict[str, Callable[[], list[float]]]] = {
             median("hidden", TOLD),
             mean("hidden", TOLD),
         ],
-        "restarted {} times a run, the robust one {} times": lambda: [
+        "restarted {} times per run, and the robust one {} times": lambda: [
             *hard("drift", PLAIN, "false_alarms_per_run"),
             *hard("drift", ROBUST, "false_alarms_per_run"),
         ],
         "no alarm in any of the {} runs": lambda: [
             sum(misspecified(kind, ROBUST)[0] for kind in WRONG)
         ],
-        "for nothing: {} times a run at twice": lambda: misspecified("noise-2", PLAIN)[2:],
+        "for nothing: {} times per run at twice": lambda: misspecified("noise-2", PLAIN)[2:],
     },
     "change-points": {
         "the regret was {} with this default, {} with a policy that is told about the changes, "

@@ -29,15 +29,15 @@ def published_order(other: str) -> dict[str, tuple[str, ...]]:
 
 # how the paragraph before a table begins, and what the table shows
 TABLES = [
-    ("What became of the published figures", results.verdicts),
-    ("The processor does.", "names of experiments and their data, no results"),
+    ("This page lists the experiments", results.verdicts),
+    ("The processor, however", "names of experiments and their data, no results"),
     ("Functions of norm 2 (`rkhs_bound` 2", results.coverage("coverage-rkhs")),
     ("Draws of the Gaussian process:", results.coverage("coverage-gp")),
     ("Draws of the Gaussian process, rules", results.coverage("coverage-gp-random")),
     ("Functions of norm 2, with a Matern", results.coverage("coverage-rkhs-matern")),
     ("Functions of norm 2, with noise", results.coverage("coverage-rkhs-noise")),
     ("Functions of norm 2 that are stated", results.coverage("coverage-rkhs-overstated")),
-    ("50 functions of norm 2 on each", results.identification),
+    ("The experiment plays 50 functions of norm 2 on each", results.identification),
     *(
         (words, results.means("chowdhury-rkhs", f"chowdhury-rkhs-{kind}", "covered"))
         for words, kind in (
@@ -48,11 +48,11 @@ TABLES = [
         )
     ),
     (
-        "What decides the claims on EI, one",
+        "The following table shows what decides the claims on EI",
         results.factors("chowdhury", published_order("GP-EI")),
     ),
     (
-        "The same for PI, whose margin",
+        "The next table shows the same for PI",
         results.factors("chowdhury", published_order("GP-PI")),
     ),
     (
@@ -81,22 +81,34 @@ TABLES = [
         results.factors("chowdhury", {"chowdhury-4b": (TS_BEST, "IGP-UCB ahead of GP-EI")}),
     ),
     (
-        "What decides, one changed setting at a time; the difference is the regret of EI or MPI",
+        "The next table shows what decides these claims by changing one setting at a time.",
         results.factors("srinivas", {"srinivas-5a": ON_PAR}, trials=True),
     ),
     (
-        "The margin of MPI decides less here",
+        "The margin of MPI matters less here",
         results.factors(
             "srinivas",
             {"srinivas-5b": tuple(f"{m} ahead of MPI" for m in ("GP-UCB (beta / 5)", "EI"))},
         ),
     ),
-    ("30 functions, 1000 rounds", results.means("srinivas-synthetic", "srinivas-synthetic")),
+    (
+        "The experiment plays 30 functions for 1000 rounds",
+        results.means("srinivas-synthetic", "srinivas-synthetic"),
+    ),
     ("Rosenbrock on", results.means("chowdhury-functions", "chowdhury-rosenbrock")),
     ("Hartmann on", results.means("chowdhury-functions", "chowdhury-hartmann3")),
-    ("2000 reward functions, 46", results.means("srinivas-sensors", "srinivas-sensors")),
-    ("900 reward functions, 325", results.means("srinivas-traffic", "srinivas-traffic")),
-    ("200 rounds; the paper", results.means("chowdhury-sensors", "chowdhury-temperature")),
+    (
+        "The experiment plays 2000 reward functions",
+        results.means("srinivas-sensors", "srinivas-sensors"),
+    ),
+    (
+        "This experiment plays 900 reward functions",
+        results.means("srinivas-traffic", "srinivas-traffic"),
+    ),
+    (
+        "The experiment has 200 rounds (the paper",
+        results.means("chowdhury-sensors", "chowdhury-temperature"),
+    ),
     ("Light, 192 reward", results.means("chowdhury-sensors", "chowdhury-light")),
     ("The figures are played as published", "settings and their sources, no results"),
     ("Delays of several means", lambda: results.verma_synthetic("mean")),
@@ -124,9 +136,12 @@ TABLES = [
         lambda: results.detections("avanesov-periods-", "avanesov-periods"),
     ),
     ("Powers, fitted by", lambda: results.powers("avanesov-powers", with_published=True)),
-    ("Four periods of 300", results.means("avanesov-compare", "avanesov-compare")),
     (
-        "The effect of what is unsaid",
+        "The comparison has four periods of 300",
+        results.means("avanesov-compare", "avanesov-compare"),
+    ),
+    (
+        "The effect of what is unspecified",
         lambda: results.detections("", "avanesov-constants"),
     ),
     (
@@ -135,7 +150,7 @@ TABLES = [
     ),
     ("False alarms with one factor changed", results.factors_of_figure("avanesov", "avanesov-3")),
     (
-        "The ridge decides both.",
+        "The ridge decides both claims.",
         lambda: results.powers("avanesov-powers-ridge-0.3", with_published=False),
     ),
     ("SVM tasks (Figures 4a", lambda: results.verma_contextual("tasks")),
@@ -168,11 +183,11 @@ TABLES = [
     ("Small feasible region:", results.multipliers("gardner")),
     ("Data rates:", results.multipliers("rates")),
     ("20 environments of each kind", results.varying),
-    ("100 arms in [0, 5]", results.forgetting),
-    ("The setting of Figure 3 of Avanesov", results.changes),
+    ("The experiment has 100 arms in [0, 5]", results.forgetting),
+    ("The experiment has the setting of Figure 3 of Avanesov", results.changes),
     ("All methods play two deviations above the mean.", results.hard),
     ("Rounds between a change and its detection", results.hard_detections),
-    ("24 runs of 1500 rounds without a change", results.misspecified),
+    ("This experiment plays 24 runs of 1500 rounds", results.misspecified),
     ("*Soft* estimates the delays from those that it saw", results.fills),
     ("The full policy is `BanditLoop`", results.combined),
 ]
@@ -321,13 +336,13 @@ def regrets(figure: str, factor: str, setting: str, claim: str) -> list[float]:
 
 # sentences of the page, with holes for numbers, and what these are
 SENTENCES = {
-    "IGP-UCB has {} after 3000 rounds, EI {}. So": lambda: regrets(
+    "IGP-UCB has a regret of {} after 3000 rounds and EI has {}.": lambda: regrets(
         "chowdhury-1",
         "two changes: rounds, norm",
         "3000",
         "IGP-UCB ahead of GP-EI, squared exponential",
     ),
-    "PI without a margin hardly explores: it has {} there": lambda: regrets(
+    "PI without a margin hardly explores and has a regret of {} there": lambda: regrets(
         "chowdhury-1",
         "two changes: rounds, margin of PI",
         "3000, 0",
@@ -342,11 +357,11 @@ SENTENCES = {
             )
         ]
     ),
-    "leaves that part out, {}. Without `B` it has {}, so": lambda: [
+    "omits that part, {}. Without `B` it has {}, so": lambda: [
         regrets("chowdhury-3", f"{SHORT}scale of GP-TS", setting, FAR)[0]
         for setting in ("v_t = B", "v_t without B")
     ],
-    "`R` being 1% of the range, it has {}.": lambda: regrets(
+    "`R` is 1% of the range, it has {}.": lambda: regrets(
         "chowdhury-3", f"{SHORT}noise", "R is", FAR
     )[:1],
     "EI is ahead of IGP-UCB with the Matern kernel by {} ({}), and": lambda: [
@@ -358,7 +373,7 @@ SENTENCES = {
             "IGP-UCB ahead of GP-EI, Matern 5/2",
         )
     ],
-    "EI has {} on Hartmann, IGP-UCB {}. So": lambda: regrets(
+    "EI has {} on Hartmann, and IGP-UCB has {}.": lambda: regrets(
         "chowdhury-3", f"{SHORT}incumbent of EI and PI", "best", "GP-EI ahead of IGP-UCB, Hartmann3"
     ),
     "({} ahead, standard error {}) and ahead of all": lambda: change(
@@ -378,7 +393,7 @@ SENTENCES = {
     "IGP-UCB is ahead of EI on light by {} ({}). The": lambda: change(
         "chowdhury-4b", "two changes: rewards, norm", "not", "IGP-UCB ahead of GP-EI"
     ),
-    "({} apart of {}, standard error {}), for": lambda: [
+    "({} apart at {}, standard error {}), because": lambda: [
         change("chowdhury-4a", "two changes: units, norm", "as", SAME)[0],
         regrets("chowdhury-4a", "two changes: units, norm", "as", SAME)[0],
         change("chowdhury-4a", "two changes: units, norm", "as", SAME)[1],
@@ -391,7 +406,7 @@ SENTENCES = {
         for margin in ("0.01", "0.03")
         for number in change("srinivas-5a", "margin of MPI", margin, ON_PAR[1])
     ],
-    "its mean is {} beside GP-UCB's {}, and the difference of {} ({}) still": lambda: [
+    "its mean is {} compared with GP-UCB's {}, and the difference of {} ({}) still": lambda: [
         *reversed(regrets("srinivas-5a", "number of functions", "100", ON_PAR[0])),
         *change("srinivas-5a", "number of functions", "100", ON_PAR[0]),
     ],
@@ -401,7 +416,7 @@ SENTENCES = {
         "100, 0.01",
         ON_PAR[1],
     ),
-    "takes EI off par, by {} ({}).": lambda: change(
+    "EI is no longer on par either and has {} ({}) more regret.": lambda: change(
         "srinivas-5a", "incumbent of EI and MPI", "best", ON_PAR[0]
     ),
     (
@@ -421,7 +436,7 @@ SENTENCES = {
         ("ucb-limit", "GP-UCB-SDF, m = 20", "GP-UCB-SDF, m = 40"),
     ),
     (
-        "Delays of mean 20 are worse than those of mean 10, by {} ({}) at the end. Those "
+        "Delays of mean 20 are worse than those of mean 10, by {} ({}) at the end. Delays "
         "of mean 10 and of mean 5 cannot be told apart: the latter have {} ({}) more."
     ): lambda: synthetic(
         ("ucb-mean", "GP-UCB-SDF, mean 20", "GP-UCB-SDF, mean 10"),
@@ -450,14 +465,14 @@ SENTENCES = {
     ),
     (
         "GP-UCB-SDF has {} ({}) more cumulative regret than GP-BUCB with Poisson delays "
-        "and {} ({}) more with fixed ones."
+        "and {} ({}) more with fixed ones, which"
     ): lambda: synthetic(
         ("ucb-poisson", "GP-UCB-SDF", "GP-BUCB", "regret"),
         ("ucb-fixed", "GP-UCB-SDF", "GP-BUCB", "regret"),
     ),
     (
-        "With those of the functions GP-BUCB has {} ({}) more simple regret with Poisson "
-        "delays and {} ({}) more with fixed ones, and GP-UCB-SDF {} ({}) and {} ({}) "
+        "With the hyperparameters of the functions, GP-BUCB has {} ({}) more simple regret "
+        "with Poisson delays and {} ({}) more with fixed ones, and GP-UCB-SDF {} ({}) and {} ({}) "
         "more cumulative regret."
     ): lambda: synthetic(
         ("ucb-poisson-given", "GP-BUCB", "GP-UCB-SDF"),
@@ -466,7 +481,7 @@ SENTENCES = {
         ("ucb-fixed-given", "GP-UCB-SDF", "GP-BUCB", "regret"),
     ),
     (
-        "To learn costs GP-BUCB {} ({}) of simple regret with Poisson delays, and "
+        "Learning costs GP-BUCB {} ({}) of simple regret with Poisson delays, and "
         "GP-UCB-SDF {} ({})."
     ): lambda: synthetic(
         ("ucb-poisson-given", "GP-BUCB, learned", "GP-BUCB"),
@@ -494,7 +509,7 @@ SENTENCES = {
             for number in tuned("svm", "ucb", delay, "GP-UCB", "35")
         ]
     ),
-    "With the common start GP-BUCB ends {} ({}) above GP-UCB-SDF.": lambda: tuned(
+    "With the common start, GP-BUCB ends {} ({}) above GP-UCB-SDF.": lambda: tuned(
         "svm", "ucb", "poisson", "GP-BUCB, common start"
     ),
     "in the released code, the difference is {} ({}): here": lambda: tuned(
@@ -512,7 +527,7 @@ SENTENCES = {
         for delay in ("poisson", "fixed")
         for number in tuned("logistic", "ucb", delay, "GP-BUCB")
     ],
-    "ahead of GP-UCB at the end, by {} ({}) with Poisson delays and by {} ({}) with fixed ones.": (
+    "at the end, by {} ({}) with Poisson delays and by {} ({}) with fixed ones; five": (
         lambda: [
             number
             for delay in ("poisson", "fixed")
@@ -548,7 +563,7 @@ SENTENCES = {
     "Algorithm 3's regret does not fall: {} and {}.": lambda: both(
         "shi-rates-noisy", "regret_mean"
     ),
-    "With Algorithm 2 shocks cost {} regret a round (standard error {}), with {} ({}) less": (
+    "With Algorithm 2 shocks cost {} regret per round (standard error {}), with {} ({}) less": (
         lambda: [
             number
             for quantity in ("regret", "violation")
@@ -593,11 +608,11 @@ SENTENCES = {
         first("beyond-combined", "beyond-combined", method, "violation_mean")[0]
         for method in ("no constraint rule", "all components")
     ],
-    "It is worth {} regret a round (standard error {}), and {} ({}) violation": lambda: [
+    "It is worth {} regret per round (standard error {}), and {} ({}) violation": lambda: [
         *combined("context withheld", "regret"),
         *combined("context withheld", "violation"),
     ],
-    "That is worth {} ({}) regret a round": lambda: combined("never restarts", "regret"),
+    "That is worth {} ({}) regret per round": lambda: combined("never restarts", "regret"),
     "told of the change would have been worth {} ({}) more": lambda: [
         abs(combined("told of the change", "regret")[0]),
         combined("told of the change", "regret")[1],
@@ -611,7 +626,7 @@ SENTENCES = {
     "restarted in {}% of the runs, and its": lambda: [
         100 * first("beyond-combined", "beyond-combined", "half-samples", "resets_after_mean")[0]
     ],
-    "change all the time: {} restarts a run": lambda: [
+    "change all the time: {} restarts per run": lambda: [
         sum(
             first("beyond-combined", "beyond-combined", "context withheld", f"resets_{side}_mean")[
                 0

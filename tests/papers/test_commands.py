@@ -74,7 +74,7 @@ def test_exit_codes(
     ("arguments", "expected"),
     [
         (["--only", "fly"], "only is 'fly'"),
-        (["--light", "nowhere.npz"], "light is nowhere.npz, which is no file"),
+        (["--light", "nowhere.npz"], "light is nowhere.npz, which is not a file"),
         (["--quick", "--full"], "not allowed with argument"),
         (["--seed", "-1"], "seed is -1"),
     ],

@@ -1,7 +1,7 @@
 """Run the command line of the experiments with ``python tutorials/papers``.
 
-Started as a folder, it puts the folder above on the path, so that ``papers`` is found from
-anywhere; processes that it starts inherit the path.
+When started as a folder, it adds the parent folder to the path, so that ``papers`` can be imported
+from anywhere. Processes that it starts inherit the path.
 """
 
 import sys
@@ -10,7 +10,7 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent
 
 if not __package__:
-    # Python put the folder itself on the path: its modules are those of a package, not of their own
+    # Python puts the folder itself on the path, but its modules belong to the package
     sys.path[:] = [
         str(FOLDER.parent),
         *(entry for entry in sys.path if not entry or Path(entry).resolve() != FOLDER),

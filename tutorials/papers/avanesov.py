@@ -1,8 +1,8 @@
 """Experiments of Avanesov 2020, section 4 (Figures 1 to 3): restarts where rewards change.
 
-GP-UCB-CPD restarts when a detector sees a change, beside an oracle that is told the changes and
-policies that never restart. The file has the setting, the methods, the tables of detections and the
-fitted powers of regret.
+GP-UCB-CPD, which restarts when a detector sees a change, is compared with an oracle that is told
+the changes and with policies that never restart. This file contains the setting, the methods, the
+tables of detections and the fitted powers of regret.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ def calibrated_restart(
     false_alarm_rate: float,
     num_simulations: int,
 ) -> ChangePointRestart:
-    """Return restarts by a detector with a threshold for as many samples as a run explores.
+    """Return restarts by a detector with a threshold calibrated for the samples of a run.
 
     With the published exploration ``xi``, a run of ``T`` rounds draws at most
     ``xi sqrt(T) + 1`` queries uniformly.
 
     Args:
-        detector: Its own threshold does not matter.
-        domain: Where uniform samples are drawn.
+        detector: The detector; its own threshold is not used.
+        domain: The domain of the uniform samples.
         num_rounds: ``T``.
         noise_std: Standard deviation of the noise, in outcome units.
         false_alarm_rate: The probability of any alarm without a change, in (0, 1).
@@ -92,12 +92,12 @@ NUM_ARMS = 1000
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChangingStudy(ArmsStudy):
-    """Environments on the same arms that change at the same times.
+    """Environments on the same arms whose rewards change at the same times.
 
     Attributes:
         periods: ``num_functions x num_periods x num_arms`` noiseless rewards, in place of
             ``values``.
-        change_points: The last round of each period but the last one.
+        change_points: The last round of each period except the last one.
     """
 
     periods: Tensor
@@ -121,10 +121,10 @@ class ChangingStudy(ArmsStudy):
 
 @dataclass(frozen=True, kw_only=True)
 class RestartMethod(Method):
-    """A method that begins anew.
+    """A method that restarts.
 
     Attributes:
-        restart: From the change points, which only an oracle looks at, to the rule.
+        restart: Maps the change points, which only an oracle uses, to the restart rule.
     """
 
     restart: Callable[[tuple[int, ...]], Restart]
@@ -138,12 +138,12 @@ def arms_of(num_arms: int) -> Arms:
 
 @cache
 def prior_of(num_arms: int) -> ArmsPrior:
-    """Return their prior."""
+    """Return the prior of the points."""
     return ArmsPrior.from_kernel(kernel(), arms_of(num_arms).choices)
 
 
 def kernel() -> MaternKernel:
-    """Return the kernel of the functions and of every model: Matern 5/2, lengthscale 1."""
+    """Return the kernel of the functions and of every model, Matern 5/2 with lengthscale 1."""
     made = double_kernel(MaternKernel(nu=SMOOTHNESS), lengthscale=LENGTHSCALE)
     assert isinstance(made, MaternKernel)
     return made
@@ -166,17 +166,17 @@ def make_study(
     first: int,
     count: int,
 ) -> ChangingStudy:
-    """Return the study of some trials; a trial's functions do not depend on the others.
+    """Return the study of some trials, whose functions do not depend on the other trials.
 
     Args:
-        name: Of the panel: panels have independent functions.
+        name: The name of the panel; panels have independent functions.
         num_rounds: The horizon.
-        num_periods: Of equal length.
-        num_arms: How many.
-        num_trials: Of the whole experiment.
+        num_periods: The number of periods, all of the same length.
+        num_arms: The number of arms.
+        num_trials: The number of trials of the whole experiment.
         seed: Seeds functions and noise.
-        first: The first trial.
-        count: How many.
+        first: The number of the first trial.
+        count: The number of trials.
     """
     own = derive_seed(seed, 0, name)
     periods = _functions(own, num_arms, num_periods, max(num_trials, first + count))
@@ -206,7 +206,7 @@ def play_changing(
 
     Returns:
         ``num_functions x num_rounds`` arrays: ``regret`` against the best arm of the round,
-        ``resets`` (whether the method began anew behind a round) and ``explored`` (whether it drew
+        ``resets`` (whether the method restarted after the round) and ``explored`` (whether it drew
         its arm uniformly).
     """
     assert isinstance(study, ChangingStudy)
@@ -239,18 +239,18 @@ def play_changing(
 
 
 NUM_RESAMPLES = 10000
-"""Of the bootstrap."""
+"""The number of resamples of the bootstrap."""
 
 
 @dataclass(frozen=True)
 class Power:
-    """A curve ``constant * size ** power``, and where it comes from.
+    """A curve ``constant * size ** power`` with a 95% interval of the power.
 
     Attributes:
         constant: The factor.
         power: The power.
         lower: Lower end of the 95% interval of the power.
-        upper: Its upper end.
+        upper: Upper end of the interval.
     """
 
     constant: float
@@ -263,22 +263,22 @@ PUBLISHED = {
     "horizon": ("T", Power(1.86, 0.74, 0.64, 0.84)),
     "periods": ("K", Power(502.0, 0.282, 0.21, 0.35)),
 }
-"""Figures 1 and 2; the constants have no intervals."""
+"""The published fits of Figures 1 and 2; the paper gives no intervals for the constants."""
 
 
 @dataclass(frozen=True, eq=False)
 class Detections:
-    """What a policy did about changes.
+    """How a policy responded to changes.
 
     A reset is a detection if a change lies within the segment that it ends, and a false alarm
     otherwise. The delay is the number of rounds since the latest of these changes, which need not
-    be the one that was seen. A change is missed if nothing is detected before the next one (or the
-    end), unless the segment began with it, so that there was nothing to detect.
+    be the one that was detected. A change is missed if nothing is detected before the next one (or
+    the end), unless the segment began at the change, so that there was nothing to detect.
 
     Attributes:
-        delays: Of all detections of all runs.
-        missed: ``num_runs``; how many changes were missed.
-        false_alarms: ``num_runs``.
+        delays: The delays of all detections in all runs.
+        missed: ``num_runs``; the number of missed changes.
+        false_alarms: ``num_runs``; the number of false alarms.
     """
 
     delays: Tensor
@@ -289,17 +289,19 @@ class Detections:
 def fit_power(sizes: Sequence[int], totals: Sequence[Tensor], seed: int = 0) -> Power:
     """Fit ``log(mean total) = log(constant) + power * log(size)`` by least squares.
 
-    The interval is that of the percentile bootstrap: runs are drawn again, with replacement, for
-    each size by itself.
+    The interval is from the percentile bootstrap, in which the runs of each size are resampled
+    independently.
 
     Args:
         sizes: At least two different ones.
-        totals: One vector a size: the cumulative regrets of its runs.
+        totals: One vector per size with the cumulative regrets of its runs.
         seed: Seeds the bootstrap.
     """
     logs = torch.tensor(sizes, dtype=DTYPE).log()
     centered = logs - logs.mean()
-    weights = centered / centered.square().sum()  # of the slope, in the logarithms of the means
+    weights = (
+        centered / centered.square().sum()
+    )  # weights of the slope in the logarithms of the means
     means = torch.stack([total.mean() for total in totals]).log()
     power = float(weights @ means)
     drawn = []
@@ -317,11 +319,11 @@ def fit_power(sizes: Sequence[int], totals: Sequence[Tensor], seed: int = 0) -> 
 
 
 def count_detections(resets: Tensor, change_points: Sequence[int]) -> Detections:
-    """Tell detections from false alarms.
+    """Classify resets as detections or false alarms.
 
     Args:
-        resets: ``num_runs x num_rounds``, bool; whether a run began anew behind a round.
-        change_points: The last round of each period but the last one.
+        resets: ``num_runs x num_rounds``, bool; whether a run restarted after a round.
+        change_points: The last round of each period except the last one.
     """
     num_rounds = resets.shape[-1]
     ends = [*change_points, num_rounds][1:]
@@ -356,7 +358,7 @@ def count_detections(resets: Tensor, change_points: Sequence[int]) -> Detections
 def tabulate_detections(
     experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]]
 ) -> list[dict[str, Any]]:
-    """Return one row a panel and method with a detector."""
+    """Return one row for each panel and method with a detector."""
     rows = []
     for experiment, results in zip(experiments, curves, strict=True):
         change_points = _change_points(experiment)
@@ -394,14 +396,14 @@ def tabulate_detections(
 def report_power(
     experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]], folder: Path
 ) -> None:
-    """Print the fitted power beside the published one, and the detections.
+    """Print the fitted and the published power, and the detections.
 
     Writes ``power.csv`` and ``detections.csv``.
 
     Args:
         experiments: The panels of ``avanesov-horizon`` or ``avanesov-periods``.
         curves: Their results.
-        folder: Where files go.
+        folder: The folder for the files.
     """
     kind = experiments[0].name.split("-")[1]
     letter, published = PUBLISHED[kind]
@@ -428,7 +430,7 @@ def report_comparison(
     Args:
         experiments: The panels.
         curves: Their results.
-        folder: Where files go.
+        folder: The folder for the files.
     """
     _print_detections(experiments, curves, folder)
 
@@ -468,8 +470,9 @@ def detector(ridge: float = 1.0, statistic: Statistic = "mean") -> ChangePointDe
     """Return the paper's detector, threshold ``2.6 n^(-6/7)``.
 
     Args:
-        ridge: ``c``, on which the paper is silent.
-        statistic: The ``"integral"`` is the paper's text, the ``"mean"`` reproduces its figures.
+        ridge: ``c``, which the paper does not specify.
+        statistic: ``"integral"``, as in the paper's text, or ``"mean"``, which reproduces its
+            figures.
     """
     volume = LENGTH if statistic == "integral" else None
     return ChangePointDetector(kernel(), ridge=ridge, statistic=statistic, volume=volume)
@@ -479,8 +482,8 @@ def model_noise(noise_variance: float | str, num_rounds: int) -> float:
     """Return the regularization of the upper confidence bound.
 
     Args:
-        noise_variance: A number; ``"noise"``, the variance of the noise, which the figures need; or
-            ``"theorem"``, ``6 g^2 ln T``.
+        noise_variance: A number; ``"noise"`` for the variance of the noise, which the figures need;
+            or ``"theorem"`` for ``6 g^2 ln T``.
         num_rounds: ``T``.
     """
     if isinstance(noise_variance, str):
@@ -500,17 +503,17 @@ def horizon(
     num_arms: int = NUM_ARMS,
     chunk: int = 16,
 ) -> list[ArmsExperiment]:
-    """Figure 1: how the regret of three periods grows with the horizon.
+    """Return Figure 1: how the regret of three periods grows with the horizon.
 
     Args:
-        num_trials: Environments a horizon.
+        num_trials: The number of environments per horizon.
         num_rounds: The longest horizon; the others keep their ratio to it.
         seed: Seeds functions, noise and draws.
         ridge: See :func:`detector`.
         statistic: See :func:`detector`.
         noise_variance: See :func:`model_noise`.
         num_arms: Evenly spaced points of [0, 5].
-        chunk: Trials in one file.
+        chunk: Trials per file.
     """
     return [
         _panel(
@@ -537,7 +540,7 @@ def periods(
     num_arms: int = NUM_ARMS,
     chunk: int = 16,
 ) -> list[ArmsExperiment]:
-    """Figure 2: how the regret grows with the number of periods; arguments as for ``horizon``."""
+    """Return Figure 2: how the regret grows with the periods; arguments as for ``horizon``."""
     return [
         _panel(
             f"avanesov-periods-{K}",
@@ -563,7 +566,7 @@ def compare(
     num_arms: int = NUM_ARMS,
     chunk: int = 16,
 ) -> list[ArmsExperiment]:
-    """Figure 3: four periods with and without a detector; arguments as for ``horizon``.
+    """Return Figure 3: four periods with and without a detector; arguments as for ``horizon``.
 
     The plain GP-UCB is Algorithm 2 with ``xi = 0``, which explores in the first round only.
     """
@@ -595,7 +598,7 @@ def constants(
     num_arms: int = NUM_ARMS,
     chunk: int = 16,
 ) -> list[ArmsExperiment]:
-    """What the paper leaves unsaid, in the setting of Figure 3; arguments as for ``horizon``.
+    """Return panels on unspecified constants, as for Figure 3; arguments as for ``horizon``.
 
     The functions and the noise are those of ``compare``.
     """
@@ -633,13 +636,13 @@ def changed_panel(
     """Return a panel of GP-UCB-CPD with other constants.
 
     Args:
-        name: Of the panel.
-        title: In words.
+        name: The name of the panel.
+        title: A title in words.
         num_rounds: The horizon.
-        num_periods: Of equal length.
+        num_periods: The number of periods, all of the same length.
         variants: Ridge, statistic and noise variance of each method, by its name.
-        size: Trials, seed, arms, and trials in one file.
-        functions: The panel whose functions and noise are met.
+        size: Trials, seed, arms, and trials per file.
+        functions: The panel whose functions and noise are used.
     """
     return _panel(
         name,

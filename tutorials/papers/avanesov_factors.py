@@ -1,10 +1,10 @@
 """Avanesov 2020 with one factor changed, for the claims of Figures 2 and 3 that fail.
 
-The paper prints ``c`` nowhere. Settings that its text names, or that its Remark 3.1 leads to, are
-played beside the judged ones: the integral in place of the mean (2.4), the noise variance of (3.4),
-other ridges, the one that cross-validation chooses among them, and a calibrated threshold. The file
-also has the calibration of the published threshold on streams without a change, from which the
-ridge of the judged experiments is argued.
+The paper does not give ``c``. In addition to the judged settings, this experiment plays settings
+that its text names or that follow from its Remark 3.1: the integral in place of the mean (2.4), the
+noise variance of (3.4), other ridges, the one that cross-validation chooses among them, and a
+calibrated threshold. The file also contains the calibration of the published threshold on streams
+without a change, which motivates the ridge of the judged experiments.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from papers.changed_factors import Changed, FactorRow, mean_of, write_factors
 from papers.trials import ArmsExperiment, Curves
 
 FEW_ALARMS = 0.5
-"""Few false alarms: less than so many a run."""
+"""Fewer false alarms per run than this count as few."""
 
 POWER_CLAIM = "regret grows with the power 0.282, interval 0.21 to 0.35, of K"
 ALARMS_CLAIM = f"few false alarms of the detector (here: less than {FEW_ALARMS:g} a run)"
@@ -63,7 +63,7 @@ VARIANTS: dict[Changed, tuple[float, Statistic, float | str]] = {
 """Ridge, statistic and noise variance of each setting."""
 
 OF_POWERS = 3
-"""So many of the settings are played in the setting of Figure 2, which takes longer."""
+"""The number of these settings that are also played for Figure 2, which takes longer."""
 
 
 def factors(
@@ -75,14 +75,14 @@ def factors(
 ) -> list[ArmsExperiment]:
     """Return a panel for each number of periods of Figure 2, and one for Figure 3.
 
-    The functions and the noise are those of the judged experiments' first trials.
+    The functions and the noise are those of the first trials of the judged experiments.
 
     Args:
-        num_trials: Runs a setting.
-        num_rounds: The horizon of Figure 2; that of Figure 3 keeps its ratio to it.
+        num_trials: Runs per setting.
+        num_rounds: The horizon of Figure 2, to which that of Figure 3 keeps its ratio.
         seed: Seeds functions, noise and draws.
         num_arms: Evenly spaced points of [0, 5].
-        chunk: Trials in one file.
+        chunk: Trials per file.
     """
     size = (num_trials, seed, num_arms, chunk)
     powers = dict(list(VARIANTS.items())[:OF_POWERS])
@@ -177,7 +177,7 @@ def report(
     Args:
         experiments: The panels of :func:`factors`.
         curves: Their results.
-        folder: Where files go.
+        folder: The folder for the files.
     """
     write_factors(folder, tabulate_factors(experiments, curves))
     report_comparison(experiments, curves, folder)
@@ -187,34 +187,34 @@ CALIBRATED: tuple[tuple[Statistic, float], ...] = (
     *(("mean", c) for c in (0.0025, 0.1, 0.3, 1.0, 2.0, 3.0, 10.0)),
     *(("integral", c) for c in (1.0, 10.0, 30.0)),
 )
-"""Statistic and ridge of the rows of the calibration."""
+"""The statistic and the ridge of each row of the calibration."""
 
 CALM_SAMPLES = 30
-"""Uniform samples of the first 300 rounds, without a reset, at the published exploration."""
+"""The number of uniform samples in 300 rounds without a reset, at the published exploration."""
 
 SAMPLES_AFTER = 12
-"""Uniform samples of the next 300 rounds."""
+"""The number of uniform samples in the next 300 rounds."""
 
 ALARM_RATE = 0.05
 
 CANDIDATES = (1e-4, 3e-4, 1e-3, 2.5e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0)
-"""Ridges among which cross-validation chooses."""
+"""The ridges among which cross-validation chooses."""
 
 
 def calibration(num_trials: int = 200, seed: int = 0) -> list[dict[str, Any]]:
-    """Return how the published threshold does with several ridges, a row each.
+    """Return how the published threshold performs with several ridges, one row each.
 
     Nothing is played. Streams of uniform samples are drawn with the functions, the domain and the
-    noise of the experiments: as many as the policy explores in 300 rounds without a change, and
-    then those of 300 rounds after one. Columns: the share of streams with an alarm before the
-    change, its Clopper-Pearson bounds, the share with an alarm at the samples after the change, the
-    threshold's scale for which :data:`ALARM_RATE` of the streams without a change would alarm, with
-    the share of alarms after the change then, and the share of streams for which cross-validation
-    before the change chooses a ridge of this size at most.
+    noise of the experiments: as many samples as the policy explores in 300 rounds without a change,
+    followed by those of 300 rounds after one. The columns are the share of streams with an alarm
+    before the change, its Clopper-Pearson bounds, the share with an alarm at the samples after the
+    change, the threshold's scale for which :data:`ALARM_RATE` of the streams without a change would
+    alarm, with the share of alarms after the change then, and the share of streams for which
+    cross-validation before the change chooses a ridge of this size at most.
 
     Args:
-        num_trials: Streams of either kind.
-        seed: Seeds them.
+        num_trials: The number of streams of either kind.
+        seed: The seed of the streams.
     """
     arms = arms_of(NUM_ARMS)
     seeds = [derive_seed(seed, i, "environment") for i in range(num_trials)]
@@ -273,7 +273,7 @@ def calibration(num_trials: int = 200, seed: int = 0) -> list[dict[str, Any]]:
 
 
 def _chosen_ridges(num_trials: int, seed: int) -> list[float]:
-    """Return the ridge that cross-validation chooses from 30 uniform samples, one a stream."""
+    """Return the ridge that cross-validation chooses from 30 uniform samples, for each stream."""
     arms = arms_of(NUM_ARMS)
     seeds = [derive_seed(seed, i, "environment") for i in range(num_trials)]
     functions = gp_draws_of_periods(kernel(), arms, 1, seeds)[:, 0]

@@ -1,9 +1,9 @@
-"""Beyond the papers: the evidence of all outcomes against half-samples, windows and a time kernel.
+"""Beyond the papers: the evidence of all outcomes, half-samples, windows and a time kernel.
 
-The setting is that of Avanesov's third figure: four periods of 300 rounds, with his functions,
-noise and upper confidence bound. Policies that forget have a window of half a period, or a kernel
-in time whose covariance halves in 138 rounds. They play two deviations above the mean: with
-Avanesov's width, which is 7 to 20, a model whose deviation does not vanish would explore for ever.
+The setting is that of Avanesov's Figure 3: four periods of 300 rounds, with its functions, noise
+and upper confidence bound. Policies that forget have a window of half a period, or a kernel in time
+whose covariance halves in 138 rounds. They play two deviations above the mean, because with
+Avanesov's width of 7 to 20, a model whose deviation does not vanish would explore forever.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class ForgettingMethod(Method):
     """An upper confidence bound on a model that forgets.
 
     Attributes:
-        forgetting: What becomes of old outcomes.
-        width: How many deviations it is above the mean.
+        forgetting: How old outcomes are forgotten.
+        width: The number of deviations above the mean.
     """
 
     forgetting: SlidingWindow | TimeVaryingKernel
@@ -64,15 +64,16 @@ class ForgettingMethod(Method):
 class DriftingPosterior:
     """The posterior of a process that drifts, on arms, from round to round.
 
-    The process with the time kernel is a Markov chain: in each round the function is ``root`` times
-    the one before, plus an independent draw. So mean and covariance of all arms are enough, and a
-    round costs the square of the number of arms, however long the run is.
+    The process with the time kernel is a Markov chain: in each round, the function is ``root``
+    times the previous one plus an independent draw. The mean and covariance of all arms are
+    therefore sufficient, and a round costs the square of the number of arms, however long the run
+    is.
 
     Args:
         kernel_matrix: ``num_arms x num_arms``.
         lam: The noise variance.
-        rate: Of the drift.
-        num_trials: How many runs there are at once.
+        rate: The rate of the drift.
+        num_trials: The number of simultaneous runs.
     """
 
     def __init__(self, kernel_matrix: Tensor, lam: float, rate: float, num_trials: int) -> None:
@@ -87,7 +88,7 @@ class DriftingPosterior:
         return self.covariance.diagonal(dim1=-2, dim2=-1).clamp_min(0.0)
 
     def observe(self, arm: Tensor, outcome: Tensor) -> None:
-        """Take in an outcome of each trial, and go on to the next round.
+        """Add an outcome of each trial and move on to the next round.
 
         Args:
             arm: ``num_trials``.
@@ -104,7 +105,7 @@ class DriftingPosterior:
 
 
 def play(study: ArmsStudy, method: Method, on_round: Callable[[int], None]) -> dict[str, Any]:
-    """Play a study with a method that begins anew, or with one that forgets.
+    """Play a study with a method that restarts or forgets.
 
     Returns:
         What :func:`~papers.avanesov.play_changing` returns.
@@ -151,14 +152,14 @@ def changes(
     num_arms: int = NUM_ARMS,
     chunk: int = 4,
 ) -> list[ArmsExperiment]:
-    """Return four periods, with the functions and the noise of Avanesov's third figure.
+    """Return four periods with the functions and the noise of Avanesov's Figure 3.
 
     Args:
-        num_trials: Environments.
+        num_trials: The number of environments.
         num_rounds: The horizon.
         seed: Seeds functions, noise and draws.
         num_arms: Evenly spaced points of [0, 5].
-        chunk: Trials in one file.
+        chunk: Trials per file.
     """
     return [
         ArmsExperiment(
@@ -192,10 +193,10 @@ def _methods(num_rounds: int, study: ArmsStudy) -> Sequence[Method]:
 
 
 def ways_to_follow_changes(recipe: AcquisitionRecipe, lam: float, window: int) -> list[Method]:
-    """Return the methods that are compared, from the oracle to the one that does nothing.
+    """Return the compared methods, from the oracle to the one that never restarts.
 
     Args:
-        recipe: What the methods play that do not forget.
+        recipe: The acquisition of the methods that do not forget.
         lam: The noise variance of every model.
         window: The length of the sliding window.
     """

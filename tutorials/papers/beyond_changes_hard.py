@@ -1,4 +1,4 @@
-"""Beyond the papers: the evidence of all outcomes where changes are hard to see, or there is none.
+"""Beyond the papers: the evidence of all outcomes where changes are hard to see or absent.
 
 Three experiments share one study: changes that are frequent, faint or hidden, or a drift; long runs
 without any change; and runs without a change whose noise or functions are not those of the model.
@@ -51,7 +51,7 @@ from papers.beyond_forgetting import DRIFT, WIDTH
 from papers.trials import ArmsExperiment, ArmsStudy, Method
 
 SIDE = 3.0
-"""Of the square in two dimensions."""
+"""The side of the square in two dimensions."""
 
 EXPLORES, PROBES = f"{ROBUST}, explores", f"{ROBUST}, probes"
 NO_FORGETTING = (PLAIN, ROBUST, NEVER)
@@ -61,23 +61,23 @@ FOLLOWED = (ORACLE, PLAIN, ROBUST, WINDOW, TIME_KERNEL, NEVER)
 
 @dataclass(frozen=True)
 class Setting:
-    """What a panel plays.
+    """The setting of a panel.
 
     Attributes:
-        title: In words.
-        num_periods: Of equal length.
+        title: A title in words.
+        num_periods: The number of periods, all of the same length.
         kind: What a change is. ``"draws"``: another draw of the process. ``"fall"``: the peak falls
-            by ``fall`` deviations of the noise. ``"hidden"``: a peak rises elsewhere, by 1 above
+            by ``fall`` deviations of the noise. ``"hidden"``: a peak rises elsewhere, to 1 above
             the largest value, and nothing changes near the old one. ``"drift"``: the functions
             drift from round to round.
         fall: See ``kind``.
         dimension: 1 is [0, 5], 2 a square.
         noise_std: Standard deviation of the noise that the models assume.
-        noise_ratio: That of the outcomes, divided by ``noise_std``.
+        noise_ratio: Standard deviation of the outcomes' noise, divided by ``noise_std``.
         is_heavy_tailed: Whether the noise has a Student distribution with 3 degrees of freedom, of
             the same standard deviation, in place of a Gaussian one.
-        lengthscale: Of the functions; that of the models is 1.
-        methods: How their names begin.
+        lengthscale: Lengthscale of the functions; the models use 1.
+        methods: The beginnings of the names of the methods.
         has_published_width: Whether methods that do not forget play the upper confidence bound of
             Avanesov's Theorem 3.1, in place of two deviations above the mean.
     """
@@ -114,7 +114,7 @@ HARD = {
     ),
     "drift": Setting(f"drift of rate {DRIFT:g}", kind="drift", methods=FOLLOWED[1:]),
 }
-"""The panels of ``beyond-changes-hard``, by the end of their names."""
+"""The settings of ``beyond-changes-hard``, by the end of the panels' names."""
 
 CALM = Setting("no change", methods=NO_FORGETTING, has_published_width=True)
 _UNSEEN = partial(Setting, methods=(PLAIN, ROBUST), has_published_width=True)
@@ -125,18 +125,19 @@ MISSPECIFIED = {
     "noise-2": _UNSEEN("noise 2 times that of the model", noise_ratio=2.0),
     "t-3": _UNSEEN("noise with 3 degrees of freedom", is_heavy_tailed=True),
 }
-"""The panels of ``beyond-misspecified``, by the end of their names."""
+"""The settings of ``beyond-misspecified``, by the end of the panels' names."""
 
 
 class ShiftedRewards(ArmRewards):
-    """Rewards with noise of their own, which shifts all arms of a round alike.
+    """Rewards with their own noise, which shifts all arms of a round equally.
 
-    Regrets do not see it. Outcomes do, so that their noise may have any distribution.
+    The shift does not affect regrets, but it does affect outcomes, whose noise may thus have any
+    distribution.
 
     Args:
-        rewards: Without noise.
-        shifts: ``num_replicates`` numbers a round.
-        scale: What they are multiplied by.
+        rewards: The rewards without noise.
+        shifts: ``num_replicates`` numbers per round.
+        scale: The factor of the shifts.
     """
 
     def __init__(self, rewards: ArmRewards, shifts: RandomBlocks, scale: float) -> None:
@@ -153,7 +154,7 @@ def student(normal: Tensor) -> Tensor:
     """Return numbers with a Student distribution of 3 degrees of freedom and variance 1.
 
     Args:
-        normal: ``... x 4`` standard normal ones.
+        normal: ``... x 4`` standard normal numbers.
     """
     return normal[..., 0] / normal[..., 1:].square().sum(-1).sqrt()  # t(3) has the variance 3
 
@@ -163,9 +164,9 @@ class HardStudy(ChangingStudy):
     """Environments of a setting.
 
     Attributes:
-        setting: What is played.
+        setting: The setting of the panel.
         points: ``num_arms x dimension``; the arms.
-        drifts: One a trial, in place of ``periods``, if the functions drift.
+        drifts: One per trial, in place of ``periods``, if the functions drift.
     """
 
     setting: Setting
@@ -201,7 +202,7 @@ def points_of(dimension: int, num_arms: int) -> Tensor:
 
     Args:
         dimension: 1 or 2.
-        num_arms: At most so many; a grid has as many rows as columns.
+        num_arms: The largest number of arms; a grid has as many rows as columns.
     """
     if dimension == 1:
         return arms_of(num_arms).choices
@@ -224,13 +225,13 @@ def bump(points: Tensor, center: Tensor) -> Tensor:
 
 
 def changed(setting: Setting, points: Tensor, values: Tensor, seed: int) -> Tensor:
-    """Return a function after a change that keeps most of it.
+    """Return a function after a change that leaves most of it unchanged.
 
     Args:
         setting: Its ``kind`` is ``"fall"`` or ``"hidden"``.
         points: ``num_arms x dimension``.
-        values: ``num_arms``; the function before.
-        seed: Seeds where a hidden peak rises: at least 1.5 from the old one.
+        values: ``num_arms``; the function before the change.
+        seed: Seeds the location of a hidden peak, at least 1.5 from the old one.
     """
     peak = int(values.argmax())
     if setting.kind == "fall":
@@ -251,17 +252,17 @@ def make_study(
     first: int,
     count: int,
 ) -> HardStudy:
-    """Return the study of some trials; a trial's functions do not depend on the others.
+    """Return the study of some trials, whose functions do not depend on the other trials.
 
     Args:
-        name: Of the panel: panels have independent functions.
-        setting: What is played.
+        name: The name of the panel; panels have independent functions.
+        setting: The setting to play.
         num_rounds: The horizon.
         num_arms: See :func:`points_of`.
-        num_trials: Of the whole panel.
+        num_trials: The number of trials of the whole panel.
         seed: Seeds functions and noise.
-        first: The first trial.
-        count: How many.
+        first: The number of the first trial.
+        count: The number of trials.
     """
     own = derive_seed(seed, 0, name)
     trials = range(max(num_trials, first + count))
@@ -269,7 +270,7 @@ def make_study(
     points = points_of(setting.dimension, num_arms)
     num_periods = min(setting.num_periods, num_rounds)
     num_draws = num_periods if setting.kind == "draws" else 1
-    # all of them at once: rounding depends on how many are drawn together
+    # draw all at once, because rounding depends on how many are drawn together
     periods = _draws(setting.dimension, num_arms, setting.lengthscale, num_draws, seeds)
     periods, seeds = periods[first : first + count], seeds[first : first + count]
     drifts: tuple[DriftingGP, ...] = ()
@@ -306,9 +307,9 @@ def make_methods(setting: Setting, num_rounds: int, study: ArmsStudy) -> list[Me
     """Return the methods of a setting.
 
     Args:
-        setting: What is played.
+        setting: The setting to play.
         num_rounds: The horizon.
-        study: Not looked at.
+        study: Not used.
     """
     recipe = GPUpperConfidenceBound.with_options(width=WIDTH)
     if setting.has_published_width:
@@ -336,11 +337,11 @@ def hard(
     """Return changes that are frequent, faint or hidden, in two dimensions, and a drift.
 
     Args:
-        num_trials: Environments a panel.
+        num_trials: Environments per panel.
         num_rounds: The horizon.
         seed: Seeds functions, noise and draws.
         num_arms: See :func:`points_of`.
-        chunk: Trials in one file.
+        chunk: Trials per file.
     """
     size = (num_trials, num_rounds, seed, num_arms, chunk)
     return [_panel(f"beyond-changes-hard-{end}", each, *size) for end, each in HARD.items()]
@@ -353,7 +354,7 @@ def misspecified(
     num_arms: int = 225,
     chunk: int = 12,
 ) -> list[ArmsExperiment]:
-    """Return runs without a change, by a model that is wrong; arguments as for :func:`hard`."""
+    """Return runs without a change and with a wrong model; arguments as for :func:`hard`."""
     size = (num_trials, num_rounds, seed, num_arms, chunk)
     return [_panel(f"beyond-misspecified-{end}", each, *size) for end, each in MISSPECIFIED.items()]
 
@@ -365,9 +366,9 @@ def calm(
     num_arms: int = NUM_ARMS,
     chunk: int = 4,
 ) -> list[ArmsExperiment]:
-    """Return long runs without any change, in which every alarm is a false one.
+    """Return long runs without any change, in which every alarm is false.
 
-    Arguments are those of :func:`hard`.
+    The arguments are those of :func:`hard`.
     """
     return [_panel("beyond-calm", CALM, num_trials, num_rounds, seed, num_arms, chunk)]
 

@@ -1,10 +1,10 @@
 """Beyond the papers: delay, change, constraint and context at once.
 
-A campaign of spending: each round shows one of a few kinds of customer, and a level of effort is
-chosen. Reward and cost are draws of one Gaussian process over kind and effort, and they are
-correlated: what earns more costs more. The cost must be at most 0 on average. Outcomes arrive late,
-and those that are late beyond a cut-off are lost. Half way the reward becomes another function with
-the same correlation; the cost stays as it was.
+The scenario is a spending campaign: each round shows one of a few kinds of customer, and a level of
+effort is chosen. Reward and cost are draws of one Gaussian process over kind and effort, and they
+are correlated, so that what earns more also costs more. The cost must be at most 0 on average.
+Outcomes arrive late, and those later than a cut-off are lost. Halfway through, the reward becomes
+another function with the same correlation, while the cost stays the same.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from papers.trials import ArmsExperiment, ArmsStudy, Curves
 
 NUM_CONTEXTS, NUM_ARMS = 5, 40
 LENGTHSCALES = (0.5, 0.2)
-"""Of the Matern 5/2 kernel, in context and arm, both in [0, 1]."""
+"""Lengthscales of the Matern 5/2 kernel in context and arm, both in [0, 1]."""
 
 CORRELATION = 0.5**0.5
-"""Of reward and cost."""
+"""The correlation of reward and cost."""
 
 NOISE_STD = 0.1
 DELAYS, CUT_OFF = GeometricDelay(10.0), 30
-"""In rounds; about one outcome in twenty comes later than the cut-off."""
+"""In rounds; about one outcome in twenty arrives after the cut-off."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class Scenario:
         return self.rewards.masked_fill(self.costs > 0.0, -torch.inf).amax(-1)
 
     def period(self, round_number: int) -> int:
-        """Return 0 up to the change, 1 behind it."""
+        """Return 0 up to the change and 1 after it."""
         return int(round_number > self.change_point)
 
 
@@ -81,7 +81,7 @@ def draw_scenario(num_rounds: int, seed: int) -> Scenario:
 
     Args:
         num_rounds: The horizon.
-        seed: Seeds it.
+        seed: Seeds the environment.
     """
     stream = generator(seed, 0, "scenario")
     root = _root()
@@ -99,15 +99,15 @@ def draw_scenario(num_rounds: int, seed: int) -> Scenario:
 def play_scenario(
     scenario: Scenario, loop: BanditLoop, num_rounds: int, seed: int, sees_context: bool
 ) -> list[int]:
-    """Play one environment and return the arms, one a round.
+    """Play one environment and return the arms, one per round.
 
-    The outcome of round s with delay d is told before round ``s + max(d, 1)``; if d is beyond the
+    The outcome of round s with delay d is told before round ``s + max(d, 1)``; if d exceeds the
     cut-off, the query is given up before round ``s + CUT_OFF``.
 
     Args:
         scenario: The environment.
         loop: The policy, before its first round.
-        num_rounds: How long.
+        num_rounds: The number of rounds.
         seed: Seeds noise and delays.
         sees_context: See :class:`Variant`.
     """
@@ -172,13 +172,13 @@ TABULATED = ("violation", "rectified", "before", "after", "resets_before", "rese
 
 @dataclass(frozen=True)
 class Variant:
-    """The full policy, or what is left of it.
+    """The full policy, or a variant of it.
 
     Attributes:
-        name: As the figure's legend has it.
+        name: The name in the figure's legend.
         switched: Arguments of the loop that differ from those of the full policy.
-        sees_context: Whether it is told the context; in place of it there is 0.5 otherwise.
-        is_random: Whether it chooses at random instead.
+        sees_context: Whether it is told the context; otherwise it is given 0.5 in its place.
+        is_random: Whether it chooses at random.
     """
 
     name: str
@@ -193,15 +193,15 @@ def combined(
     """Return the panel.
 
     Args:
-        num_trials: Environments.
-        num_rounds: The horizon; the change is half way.
+        num_trials: The number of environments.
+        num_rounds: The horizon; the change is halfway.
         seed: Seeds environments, contexts, noise and delays, which are the same for every method.
-        chunk: Trials in one file.
+        chunk: Trials per file.
     """
     own = derive_seed(seed, 0, "beyond-combined")
 
     def make_study(first: int, count: int) -> ArmsStudy:
-        # the player draws the scenarios; a study says how many trials, and seeds them
+        # the player draws the scenarios; the study only gives the number of trials and their seeds
         nothing = torch.empty(0, 0, dtype=torch.float64)
         return ArmsStudy(nothing, nothing.new_zeros(count, 1), NOISE_STD, num_rounds, own, first)
 
@@ -237,10 +237,10 @@ def combined(
 
 
 def variants(num_rounds: int) -> list[Variant]:
-    """Return the full policy, those with one component switched off or exchanged, and chance.
+    """Return the full policy, variants with one component switched off or replaced, and chance.
 
     Args:
-        num_rounds: The horizon; the change is half way.
+        num_rounds: The horizon; the change is halfway.
     """
     told = OracleRestart(change_points=(num_rounds // 2,), exploration=None)
     return [
@@ -259,9 +259,9 @@ def build_loop(variant: Variant, num_rounds: int, seed: int) -> BanditLoop:
     """Return a policy before its first round.
 
     Args:
-        variant: Which one.
+        variant: The policy.
         num_rounds: The horizon.
-        seed: Seeds what it draws.
+        seed: Seeds the draws of the policy.
     """
     full = {
         "feedback": Hallucinated(),
@@ -282,13 +282,13 @@ def build_loop(variant: Variant, num_rounds: int, seed: int) -> BanditLoop:
 def play_scenarios(
     study: ArmsStudy, variant: Variant, on_round: Callable[[int], None]
 ) -> dict[str, Any]:
-    """Play every trial of a study, one after the other.
+    """Play the trials of a study one after the other.
 
     Returns:
         ``num_trials x num_rounds`` arrays: ``regret`` against the best feasible arm of the context
-        and period, and the cost as ``constraint``, both noiseless. Means a round of each trial:
+        and period, and the cost as ``constraint``, both noiseless. Per-round means of each trial:
         ``violation`` (the positive part of the sum), ``rectified`` (the sum of positive parts),
-        ``before`` and ``after`` (the regret on either side of the change). How often it began anew
+        ``before`` and ``after`` (the regret on either side of the change). The numbers of restarts
         on either side: ``resets_before`` and ``resets_after``. ``stopped`` is the last round.
     """
     count, rounds = len(study.seeds), study.num_rounds
@@ -340,17 +340,18 @@ def half_samples(num_rounds: int) -> ChangePointRestart:
 
 
 FURTHER_SAMPLES = (8, 16, 32)
-"""Uniform samples behind the change for which the power of the detector is measured."""
+"""The numbers of uniform samples after the change for which the detector's power is measured."""
 
 
 def detection_power(num_rounds: int, num_streams: int = 100) -> list[dict[str, float]]:
-    """Return how often the detector sees the change in so many uniform samples behind it.
+    """Return how often the detector sees the change, by the number of uniform samples after it.
 
-    Streams are without delay, and as long before the change as the uniform queries of a run are.
+    The streams have no delay, and before the change they are as long as the uniform queries of a
+    run.
 
     Args:
         num_rounds: The horizon of the threshold.
-        num_streams: Scenarios, none of which is among the trials.
+        num_streams: The number of scenarios, none of which is among the trials.
     """
     restart, most = half_samples(num_rounds), FURTHER_SAMPLES[-1]
     assert restart.exploration is not None
@@ -390,12 +391,12 @@ def report(
 ) -> None:
     """Print regret and violation.
 
-    Writes ``power.csv``: what the detector of the policies sees, played by none.
+    Writes ``power.csv``, which has the power of the policies' detector on separate streams.
 
     Args:
         experiments: The panel.
         curves: Its results.
-        folder: Where it goes.
+        folder: The folder for the file.
     """
     (experiment,), (results,) = experiments, curves
     quantities = experiment.tabulated
@@ -410,5 +411,5 @@ def report(
     power = detection_power(experiment.num_rounds)
     write_csv(folder / "power.csv", power)
     for row in power:
-        print(f"{row['samples_after']} uniform samples behind the change: ", end="")
+        print(f"{row['samples_after']} uniform samples after the change: ", end="")
         print(f"seen in {row['detected']:.0%} of {row['streams']} streams")

@@ -1,16 +1,16 @@
 """What pending queries are filled in with: the minimum, something else, or nothing.
 
-Two problems with outcomes that arrive after Poisson distributed delays, each with hyperparameters
-that are given and with hyperparameters that are learned:
+There are two problems with outcomes that arrive after Poisson distributed delays. Each is played
+with given and with learned hyperparameters:
 
 * the functions of :mod:`papers.verma`, draws of a Gaussian process on 1000 points of [0, 1],
   scaled to [0, 1]; the learned lengthscale may be as small as theirs,
 * the accuracy of a support vector machine on scikit-learn's breast cancer data, on 400 points of
   the box of its two parameters.
 
-All methods are upper confidence bounds of width 1. With censored feedback the width has the sum
-over pending queries, as the loop computes it. Within a panel all methods meet the same functions,
-delays and initial points.
+All methods are upper confidence bounds of width 1. With censored feedback, the width includes the
+sum over pending queries, as the loop computes it. Within a panel, all methods play the same
+functions, delays and initial points.
 """
 
 from __future__ import annotations
@@ -50,25 +50,25 @@ from papers.verma_tuning import NUM_TUNING_ARMS, points_of, tabulate_accuracies
 
 MAX_DELAY = 2 * MEAN_DELAY
 LENGTHSCALES = (0.005, 2.0)
-"""Bounds of the learned lengthscale of the functions; theirs is 0.02."""
+"""Bounds of the learned lengthscale; that of the functions is 0.02."""
 
 ROUNDS, TUNING_ROUNDS = 100, 50
 NUM_TRIALS, NUM_SPLITS = 50, 20
 
 
 def poisson(mean: float, num_delays: int) -> tuple[float, ...]:
-    """Return the probabilities of delays 0, 1, ...; the last one has what is left.
+    """Return the probabilities of delays 0, 1, ..., with the remaining mass on the last one.
 
     Args:
-        mean: Of the delays.
-        num_delays: How many probabilities.
+        mean: The mean of the delays.
+        num_delays: The number of probabilities.
     """
     known = [math.exp(k * math.log(mean) - mean - math.lgamma(k + 1)) for k in range(num_delays)]
     return (*known[:-1], 1.0 - math.fsum(known[:-1]))
 
 
 def ways() -> list[tuple[str, Feedback]]:
-    """Return name and feedback of each method."""
+    """Return the name and the feedback of each method."""
     stated = {"delay_distribution": poisson(MEAN_DELAY, 4 * MEAN_DELAY)}
     fills: list[tuple[str, str, dict[str, Any]]] = [
         ("minimum", "minimum", {}),
@@ -90,8 +90,8 @@ def fills(
     """Return the panels: functions with given and learned hyperparameters, then the machine.
 
     Args:
-        num_trials: Functions, or splits of the data; 50 and 20 if omitted.
-        num_rounds: Rounds each; 100 and 50 if omitted.
+        num_trials: The number of functions, or of splits of the data; 50 and 20 if omitted.
+        num_rounds: The number of rounds of each; 100 and 50 if omitted.
         seed: Seeds functions, splits, delays and initial points; a trial's are the same for every
             method.
 
@@ -106,7 +106,7 @@ def fills(
     points = points_of(box, NUM_TUNING_ARMS, seed)
     unit = (points - box.bounds[0]) / (box.bounds[1] - box.bounds[0])
     accuracies = partial(tabulate_accuracies, SupportVectorTuning, data, points, seed)
-    tuned: dict[int, Tensor] = {}  # the panels share what is tabulated
+    tuned: dict[int, Tensor] = {}  # the panels share the tabulated values
     size = num_trials, num_rounds, seed
     return [
         _synthetic("given", LAM, DelayedPlayer(choices, kernel), *size),
@@ -159,7 +159,7 @@ def _synthetic(
     methods = [DelayedMethod(n, UCB, lam, delays=delays, feedback=f) for n, f in ways()]
 
     def make_study(first: int, count: int) -> ArmsStudy:
-        # trials are played by the loop, which has the kernel itself
+        # the loop plays the trials and has its own kernel
         no_matrix = torch.empty(0, 0, dtype=torch.float64)
         return ArmsStudy(no_matrix, draw_rewards(seed, first, count), 0.0, rounds, seed, first)
 
@@ -196,7 +196,7 @@ def _learned(
     methods = [LearnedMethod(n, UCB, start.noise, delays=delays, feedback=f) for n, f in ways()]
 
     def make_study(first: int, count: int) -> ArmsStudy:
-        # the player has the kernel, and makes the tables when they are needed
+        # the player has the kernel and makes tables when they are needed
         nothing = torch.empty(0, 0, dtype=torch.float64)
         values = torch.empty(count, 0, dtype=torch.float64)
         return ArmsStudy(nothing, values, 0.0, rounds, seed, first)

@@ -1,10 +1,10 @@
 """Beyond the papers: restarting against models that forget.
 
-Every method plays the same upper confidence bound with the same constant width on the right kernel.
-The environment switches between independent draws of a Gaussian process, drifts as TV-GP-UCB models
-it, or stays as it is. Each way to forget has two settings, as has the detector. They are stated
-beforehand: a window of the length of a period and half of that, weights that fade at the same
-pace, the drift's own rate and three times that.
+Every method plays the same upper confidence bound with the same constant width on the correct
+kernel. The environment switches between independent draws of a Gaussian process, drifts as
+TV-GP-UCB assumes, or stays the same. Each way of forgetting has two settings that were fixed
+beforehand, as does the detector: a window of the length of a period and half of that, weights that
+fade at the same pace, and the drift's own rate and three times that rate.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class EnvironmentStudy(ArmsStudy):
     """Environments on the same arms.
 
     Attributes:
-        environments: One a trial, in place of ``values``.
-        change_points: Where they change abruptly; an oracle alone looks at them.
+        environments: One per trial, in place of ``values``.
+        change_points: The rounds of abrupt changes, which only an oracle uses.
     """
 
     environments: Sequence[ChangingProblem]
@@ -53,12 +53,12 @@ class EnvironmentStudy(ArmsStudy):
 
 @dataclass(frozen=True, kw_only=True)
 class NonStationaryMethod(Method):
-    """A method that begins anew, or forgets, or neither.
+    """A method that restarts, forgets, or does neither.
 
     Attributes:
-        restart: From the study to the rule by which it begins anew.
-        forgetting: What its model makes of old outcomes; its score is the mean plus ``width``
-            deviations then.
+        restart: Maps the study to the restart rule.
+        forgetting: How its model forgets old outcomes; its score is then the mean plus ``width``
+            deviations.
         width: See ``forgetting``.
     """
 
@@ -74,14 +74,14 @@ def forgotten_posterior(
     arms: Tensor,
     outcomes: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Return mean and variance of all arms by the model of the next round.
+    """Return the mean and variance of all arms under the model of the next round.
 
     Args:
         kernel_matrix: ``num_arms x num_arms``.
         lam: The regularization.
-        forgetting: What becomes of old outcomes.
+        forgetting: How old outcomes are forgotten.
         arms: ``num_trials x n``; the arms of rounds ``1 .. n``.
-        outcomes: Likewise.
+        outcomes: ``num_trials x n``; their outcomes.
 
     Returns:
         Two tensors, ``num_trials x num_arms``.
@@ -111,11 +111,11 @@ def forgotten_posterior(
 def play_environments(
     study: ArmsStudy, method: Method, on_round: Callable[[int], None]
 ) -> dict[str, Any]:
-    """Play a study with a method, as a loop with these arguments does.
+    """Play a study with a method, as a loop with the same arguments does.
 
     Returns:
         ``regret`` against the best arm of each round, ``num_trials x num_rounds``; ``resets`` and
-        ``explored``, how often each trial began anew and how many arms it drew uniformly.
+        ``explored``, the number of restarts and of uniformly drawn arms of each trial.
     """
     assert isinstance(study, EnvironmentStudy)
     assert isinstance(method, NonStationaryMethod)
@@ -182,7 +182,7 @@ DRIFT = 0.01
 """The covariance of two rounds halves in 138 rounds."""
 
 FALSE_ALARM_RATE, NUM_SIMULATIONS = 0.1, 500
-"""Of the calibrated threshold, over the uniform queries of a run without a reset."""
+"""The false-alarm rate of the calibrated threshold over a run's uniform queries without a reset."""
 
 NEVER = "never restarts"
 PANELS = {
@@ -202,11 +202,11 @@ def forgetting(
     """Return a panel of abrupt changes, one of a drift and one without a change.
 
     Args:
-        num_trials: Environments a panel.
+        num_trials: Environments per panel.
         num_rounds: The horizon.
         seed: Seeds environments, noise and draws.
         num_arms: Evenly spaced points of [0, 5].
-        chunk: Trials in one file.
+        chunk: Trials per file.
     """
     settings = {
         "seed": seed,

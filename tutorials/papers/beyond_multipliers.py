@@ -1,10 +1,10 @@
 """Beyond the papers: multipliers that change once an epoch or every round.
 
-Epochs are those of Shi and Eryilmaz 2022, on one model of the penalized reward or on separate
-models of reward and constraint; the rule that updates every round is that of Zhou and Ji 2022, on
-separate models. Each family has five settings, none of them chosen by its result: epoch lengths, or
-the constants of the theory and a grid of four step sizes. The problems, constants and grids of arms
-are those of ``shi-gardner`` and ``shi-rates``.
+The rule with epochs is from Shi and Eryilmaz 2022, on one model of the penalized reward or on
+separate models of reward and constraint; the rule that updates every round is from Zhou and Ji
+2022, on separate models. Each family has five settings, none of which was chosen by its result:
+epoch lengths, or the constants of the theory and a grid of four step sizes. The problems, constants
+and grids of arms are those of ``shi-gardner`` and ``shi-rates``.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from papers.trials import ArmsExperiment, ArmsStudy, Curves
 
 EPOCH_LENGTHS = (1, 5, 10, 20, 35)
 STEP_SIZES = (0.05, 0.2, 1.0, 5.0)
-"""``1 / V`` of the rule that updates every round."""
+"""Values of ``1 / V`` of the rule that updates every round."""
 
 MAX_MULTIPLIER = 20.0
-"""With these; the best multipliers are 3.2 and 0.75."""
+"""The largest multiplier with these steps; the optimal multipliers are 3.2 and 0.75."""
 
 FAMILIES = {"every round": "o", "epochs, separate": "s", "epochs, relabeled": "^"}
-"""How names of methods begin, and the marker in the figure."""
+"""The beginnings of the names of methods, and their markers in the figure."""
 
 LARGEST_MULTIPLIER = 1e40
 """Where multipliers stop. In short epochs on one model they grow until penalized outcomes exceed the
@@ -45,15 +45,15 @@ def multipliers(
     seed: int = 0,
     num_points: tuple[int, int] = (41, 7),
 ) -> list[ArmsExperiment]:
-    """Return a panel for each problem, without noise on the constraint and with it.
+    """Return a panel for each problem, with and without noise on the constraint.
 
     Args:
-        num_trials: Runs of each method.
+        num_trials: The number of runs of each method.
         num_rounds: The horizon.
         seed: Seeds noise, initial points and draws; a trial's are the same for every method.
-        num_points: Of the two grids, a dimension.
+        num_points: The number of points of the two grids per dimension.
     """
-    steps = ((20, 2), (20, 2))  # of a method that is not played here
+    steps = ((20, 2), (20, 2))  # belongs to a method that is not played here
     gardner = (7.0, 1.95, 0.05), num_points[0]
     rates = (4.0, 3.2, 2.0), num_points[1]
     cases = (
@@ -109,11 +109,11 @@ def _epochs(exact: bool, length: int, surrogate: str) -> MultiplicativeEpochs | 
 def play_and_sum(
     study: ArmsStudy, method: ConstrainedMethod, on_round: Callable[[int], None]
 ) -> dict[str, Any]:
-    """Play a study; beside its arrays there are the averages ``violation`` and ``rectified``.
+    """Play a study and add the averages ``violation`` and ``rectified`` to its arrays.
 
     Args:
-        study: See :func:`play_with_constraints`, like what follows.
-        method: What is played.
+        study: See :func:`play_with_constraints`, also for the other arguments.
+        method: The method to play.
         on_round: Called after each round.
     """
     played = play_with_constraints(study, method, on_round)
@@ -128,15 +128,15 @@ def play_and_sum(
 def report(
     experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]], folder: Path
 ) -> None:
-    """Print regret with its violation half way and at the end.
+    """Print regret and violation halfway and at the end.
 
-    Writes ``violation.csv``, where regret and violation are also in one number, priced by the
+    Writes ``violation.csv``, which also combines regret and violation in one number, priced by the
     optimal multiplier.
 
     Args:
         experiments: The panels.
         curves: Their results.
-        folder: Where files go.
+        folder: The folder for the files.
     """
     rows = tabulate_violation(experiments, curves)
     known = {
@@ -161,7 +161,7 @@ def report(
 
 
 def _priced(experiment: ArmsExperiment, curve: Curves, num_rounds: int) -> Tensor:
-    """Return the priced regret a round of each trial: regret and violation in one number.
+    """Return the priced regret per round of each trial: regret and violation in one number.
 
     It is the mean of ``max_x (f - price g)(x) - (f - price g)(x_t)`` with the optimal multiplier of
     the box as the price, which is never negative.

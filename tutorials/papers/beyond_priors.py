@@ -1,10 +1,10 @@
 """Beyond the papers: a prior that is not known.
 
 Every method plays draws of a Gaussian process on 200 points of the unit interval. The oracle knows
-lengthscale, output scale and noise; the others have a list of 36 priors, or learn them. In two
-panels the true prior is on the list, in one it lies between the entries, and in one it has another
-kernel: of the last two no theorem speaks. A smaller panel is on a box. Constants are stated
-beforehand: bounds fail with probability 0.1, practical bounds have width 2.
+the lengthscale, output scale and noise; the other methods have a list of 36 priors or learn them.
+In two panels, the true prior is on the list; in one, it lies between the entries; and in one, it
+has another kernel. No theorem covers the last two. A smaller panel is on a box. The constants were
+fixed beforehand: bounds fail with probability 0.1, and practical bounds have width 2.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ from papers.results import write_csv
 from papers.trials import ArmsExperiment, ArmsStudy, Curves, Method
 
 LENGTHSCALES, RATIOS, SCALES = (0.05, 0.1, 0.2, 0.4), (0.001, 0.01, 0.1), (0.25, 1.0, 4.0)
-"""The list: squared exponential kernels of all combinations, noise variance over output scale."""
+"""The list has all combinations, with squared exponential kernels; a ratio is noise over scale."""
 
 DELTA, WIDTH = 0.1, 2.0
 
 TRIALS_ON_BOX, ROUNDS_ON_BOX = 8, 30
-"""At most: a round on a box takes a hundred times as long."""
+"""The largest numbers of trials and rounds on a box, where rounds take a hundred times as long."""
 
 FITTED_LENGTHSCALES = torch.logspace(math.log10(0.02), 0.0, 24, dtype=torch.float64)
 FITTED_RATIOS = torch.logspace(-4.0, 0.0, 9, dtype=torch.float64)
-"""Where the likelihood is maximized, or integrated; the output scale in closed form."""
+"""The grid on which the likelihood is maximized or integrated, with a closed-form output scale."""
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What rewards are drawn from.
+    """The prior from which rewards are drawn.
 
     Attributes:
-        title: In words.
-        lengthscale: Of the kernel.
+        title: A title in words.
+        lengthscale: The lengthscale of the kernel.
         scale: The output scale.
         ratio: Noise variance over output scale.
         smoothness: ``nu`` of a Matern kernel, or infinity.
@@ -72,7 +72,7 @@ class Truth:
 
     @property
     def kernel(self) -> Kernel:
-        """Its kernel."""
+        """The kernel of the prior."""
         (entry,) = candidate_grid(
             [self.lengthscale], scales=[self.scale], smoothness=[self.smoothness]
         )
@@ -85,16 +85,16 @@ TRUTHS = {
     "between": Truth("lengthscale 0.14, scale 2: between its entries", 0.14, 2.0, 0.03),
     "matern": Truth("Matern 5/2, lengthscale 0.2: another kernel", 0.2, 1.0, 0.01, 2.5),
 }
-"""What is played, by panel."""
+"""The true priors, by panel."""
 
 
 @dataclass(frozen=True)
 class PriorMethod(Method):
-    """A method that knows the prior, has a list, or learns it.
+    """A method that knows the prior, has a list of priors, or learns the prior.
 
     Attributes:
         form: ``"oracle"``, ``"list"``, ``"fitted"``, ``"integrated"`` or ``"sampled"``.
-        bounds: Whether its bounds are looked at.
+        bounds: Whether its bounds are evaluated.
     """
 
     form: str = "oracle"
@@ -106,14 +106,14 @@ def points_of(num_arms: int) -> Arms:
     """Return evenly spaced points of the unit interval.
 
     Args:
-        num_arms: How many.
+        num_arms: The number of arms.
     """
     return Arms(torch.linspace(0.0, 1.0, num_arms, dtype=torch.float64).unsqueeze(-1))
 
 
 @cache
 def list_of_priors() -> Any:
-    """Return the recipe of the list, with equal weights."""
+    """Return the recipe of the list of priors, with equal weights."""
     return BanditGP.with_candidates(
         candidate_grid(LENGTHSCALES, RATIOS, SCALES, smoothness=[math.inf])
     )
@@ -125,8 +125,8 @@ def play_priors(
     """Play a study with a method.
 
     Returns:
-        ``regret``, ``num_trials x num_rounds``; with bounds that are looked at ``covered`` and
-        ``mean_width``, too.
+        ``regret``, ``num_trials x num_rounds``; if bounds are evaluated, also ``covered`` and
+        ``mean_width``.
     """
     assert isinstance(method, PriorMethod)
     if method.form in ("fitted", "integrated", "sampled"):
@@ -156,21 +156,21 @@ def play_priors(
 
 
 NEGLIGIBLE = 1e-4
-"""Of the probability of the most probable hyperparameters: what has less is left out."""
+"""Hyperparameters below this share of the largest probability are left out."""
 
 
 def fitted_posterior(
     X: Tensor, y: Tensor, points: Tensor, is_integrated: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return mean and variance of a squared exponential model that learns its hyperparameters.
+    """Return the mean and variance of a squared exponential model that learns its hyperparameters.
 
     Args:
         X: ``n`` inputs.
         y: ``n x 1`` outcomes.
         points: ``m`` points.
-        is_integrated: Integrate over lengthscale and noise ratio on the grid, under a log-uniform
-            prior, and over the output scale ``s`` in closed form, under the prior ``1 / s``. If
-            False, the hyperparameters are those that make the outcomes most likely.
+        is_integrated: Whether to integrate over lengthscale and noise ratio on the grid, under a
+            log-uniform prior, and over the output scale ``s`` in closed form, under the prior ``1 /
+            s``. If False, the hyperparameters are those that make the outcomes most likely.
     """
     n = len(y)
     squared = (X.unsqueeze(-1) - X).square()
@@ -182,7 +182,7 @@ def fitted_posterior(
     fits = -0.5 * n * scales.log() - factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     if is_integrated:
         kept = (fits > fits.max() + math.log(NEGLIGIBLE)).nonzero().squeeze(-1)
-        scales = scales * (n / max(n - 2, 1))  # the mean of the scale, where there is one
+        scales = scales * (n / max(n - 2, 1))  # the mean of the scale, if it exists
     else:
         kept = fits.argmax().reshape(1)
     lengthscales = FITTED_LENGTHSCALES[kept // len(FITTED_RATIOS)].reshape(-1, 1, 1)
@@ -197,14 +197,14 @@ def fitted_posterior(
 
 @dataclass(frozen=True)
 class Samples:
-    """Hyperparameters that BoTorch has drawn from their posterior, given standardized outcomes.
+    """Hyperparameters that BoTorch drew from their posterior, given standardized outcomes.
 
     Attributes:
-        lengthscale: Of the Matern 5/2 kernel, ``num_samples``.
-        noise: The noise variance, ``num_samples``; the output scale is 1.
-        constant: The prior mean, ``num_samples``.
-        center: What was taken off the outcomes.
-        unit: What they were divided by then.
+        lengthscale: Lengthscales of the Matern 5/2 kernel, ``num_samples``.
+        noise: Noise variances, ``num_samples``; the output scale is 1.
+        constant: Prior means, ``num_samples``.
+        center: What was subtracted from the outcomes.
+        unit: What they were then divided by.
     """
 
     lengthscale: Tensor
@@ -220,10 +220,10 @@ def sample_hyperparameters(X: Tensor, y: Tensor, seed: int) -> Samples:
     Args:
         X: ``n`` inputs.
         y: ``n x 1`` outcomes.
-        seed: Of the chain.
+        seed: The seed of the chain.
 
     Raises:
-        ImportError: If what BoTorch needs for that is not installed.
+        ImportError: If the packages that BoTorch needs for sampling are not installed.
     """
     from botorch.fit import fit_fully_bayesian_model_nuts
     from botorch.models.fully_bayesian import FullyBayesianSingleTaskGP
@@ -248,7 +248,7 @@ def sample_hyperparameters(X: Tensor, y: Tensor, seed: int) -> Samples:
 
 
 WARMUP, THINNING, EVERY = 64, 4, 5
-"""Steps before and after warming up, of which each fourth counts; rounds between two chains."""
+"""The steps for warming up and again for sampling, the thinning, and the rounds between chains."""
 
 
 def sampled_posterior(
@@ -258,9 +258,9 @@ def sampled_posterior(
 
     Args:
         X: ``n`` inputs.
-        y: ``n x 1`` outcomes, more of them perhaps than the samples were drawn with.
+        y: ``n x 1`` outcomes, possibly more than the samples were drawn with.
         points: ``m`` points.
-        samples: Of the hyperparameters.
+        samples: Samples of the hyperparameters.
     """
     lengthscales = samples.lengthscale.reshape(-1, 1, 1)
 
@@ -282,7 +282,7 @@ def sampled_posterior(
 
 
 def _play_learned(study: ArmsStudy, form: str, on_round: Callable[[int], None]) -> Tensor:
-    """Maximize mean plus two deviations of a model that learns its hyperparameters."""
+    """Maximize the mean plus two deviations of a model that learns its hyperparameters."""
     points = points_of(len(study.kernel_matrix)).choices.squeeze(-1)
     count, rounds = len(study.values), study.num_rounds
     noise = RandomBlocks(study.seeds, "noise")
@@ -312,7 +312,7 @@ def _play_learned(study: ArmsStudy, form: str, on_round: Callable[[int], None]) 
 
 
 FIRST = 3
-"""Uniform points before the hyperparameters are sampled: one or two outcomes have no spread."""
+"""The number of uniform points before the first sampling; one or two outcomes have no spread."""
 
 
 def priors(
@@ -321,11 +321,11 @@ def priors(
     """Return a panel for each true prior.
 
     Args:
-        num_trials: Rewards a panel.
+        num_trials: The number of rewards per panel.
         num_rounds: The horizon.
         seed: Seeds rewards, noise and draws.
         num_arms: Evenly spaced points of the unit interval.
-        chunk: Trials in one file.
+        chunk: Trials per file.
     """
     settings = {
         "seed": seed,
@@ -405,14 +405,14 @@ def _methods(kind: str, study: ArmsStudy) -> list[PriorMethod]:
 def sampled(
     num_trials: int = 6, num_rounds: int = 33, seed: int = 0, num_arms: int = 200, chunk: int = 6
 ) -> list[ArmsExperiment]:
-    """Return panels in which BoTorch's fully Bayesian model plays, too; a round takes seconds.
+    """Return panels that include BoTorch's fully Bayesian model, with which a round takes seconds.
 
     Args:
-        num_trials: Rewards a panel; they are those of :func:`priors`.
+        num_trials: The number of rewards per panel, which are those of :func:`priors`.
         num_rounds: The horizon.
         seed: Seeds rewards, noise and draws.
-        num_arms: Evenly spaced points of the unit interval; five times as many stand for a box.
-        chunk: Trials in one file.
+        num_arms: Evenly spaced points of the unit interval; five times as many represent a box.
+        chunk: Trials per file.
     """
     return [
         ArmsExperiment(
@@ -467,12 +467,11 @@ NUM_FEATURES, FINE = 90, 2001
 def draw_on_box(seed: int) -> Callable[[Tensor], Tensor]:
     """Return an exact draw of the process on the unit interval.
 
-    The squared exponential kernel is ``sum_n phi_n(x) phi_n(z)`` with
-    ``phi_n(x) = exp(-u^2 / 2) u^n / sqrt(n!)`` and ``u = (x - 1/2) / lengthscale``; what is cut off
-    is below rounding.
+    The squared exponential kernel is ``sum_n phi_n(x) phi_n(z)`` with ``phi_n(x) = exp(-u^2 / 2)
+    u^n / sqrt(n!)`` and ``u = (x - 1/2) / lengthscale``; the truncation error is below rounding.
 
     Args:
-        seed: Of the weights.
+        seed: The seed of the weights.
     """
     weights = RandomBlocks([seed], "reward", (NUM_FEATURES,)).at(1)[0] * ON_BOX.scale**0.5
     n = torch.arange(NUM_FEATURES, dtype=torch.float64)
@@ -490,7 +489,7 @@ def slopes(lengthscale: float, scale: float) -> tuple[float, float]:
     """Return ``a`` and ``b`` of Theorem 2 on the unit interval, by Rice's formula.
 
     Args:
-        lengthscale: Of a squared exponential kernel.
+        lengthscale: The lengthscale of a squared exponential kernel.
         scale: Its output scale.
     """
     return 1.0 + math.sqrt(3.0) / (math.pi * lengthscale), math.sqrt(2.0 * scale) / lengthscale
@@ -562,7 +561,7 @@ def report(
     Args:
         experiments: The panels.
         curves: Their results.
-        folder: Gets ``worst.csv``.
+        folder: The folder for ``worst.csv``.
     """
     rows = [
         {

@@ -1,11 +1,12 @@
 """Beyond the papers: rewards and constraints that vary with the round.
 
 Shi and Eryilmaz 2022 count regret and violation in realized functions (Appendices B and D). Reward
-and constraint are functions of known norm on arms, around which those of the rounds vary: by shocks
-that all points share, by quick waves, or by a drift that has no end within the run. Algorithm 3 is
-played with epochs that begin without data, once told how much functions vary within an epoch and
-once as if they did not, and with all outcomes relabeled. Regret is against the best arm that meets
-the constraint of every round (of shocks, their mean), in the rewards of the rounds.
+and constraint are functions of known norm on arms, around which the functions of the rounds vary:
+by shocks that all points share, by quick waves, or by a drift that does not end within the run.
+Algorithm 3 is played with epochs that begin without data, once told how much the functions vary
+within an epoch and once not told, and with all outcomes relabeled. Regret is against the best arm
+that meets the constraint of every round (with shocks, the mean constraint), in the rewards of the
+rounds.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from botorch_bandits.random_streams import derive_seed, generator
 NUM_ARMS, NUM_CENTERS, LENGTHSCALE = 40, 8, 0.2
 NUM_ROUNDS, EPOCH_LENGTH, STEP_SIZE = 500, 50, 0.2
 NORM, MARGIN = 1.5, 0.5
-"""The norm of the reward, and by how much some arm meets the mean constraint."""
+"""The norm of the reward, and the slack with which some arm meets the mean constraint."""
 
 LAM, NOISE_STD, DELTA = 0.25, 0.1, 0.1
 MAX_MULTIPLIER = 1.0
-"""Norm and variation of penalized functions are stated for multipliers up to this."""
+"""The norm and variation of penalized functions are stated for multipliers up to this value."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,14 @@ class Kind:
     """How functions vary.
 
     Attributes:
-        name: In tables.
-        kind: Of :class:`~botorch_bandits.problems.VaryingProblem`.
-        reward: By how much the reward varies over the run.
-        constraint: Likewise.
-        period: In rounds.
+        name: The name in tables.
+        kind: The kind of :class:`~botorch_bandits.problems.VaryingProblem`.
+        reward: The amplitude by which the reward varies over the run.
+        constraint: The amplitude by which the constraint varies.
+        period: The period in rounds.
         is_shared: Whether all points of a round move together.
-        within: The share of these amplitudes by which functions differ within an epoch from one.
+        within: The share of these amplitudes by which functions within an epoch differ from a fixed
+            one.
     """
 
     name: str
@@ -61,19 +63,19 @@ class Kind:
 
     @property
     def noise_bound(self) -> float:
-        """Of outcomes: shocks are noise that all points share."""
+        """The bound on the noise of outcomes, where shocks are noise that all points share."""
         shock = max(self.reward, self.constraint) if self.kind == "shocks" else 0.0
         return math.hypot(NOISE_STD, shock)
 
     @property
     def variation(self) -> float:
-        """Of the penalized function within an epoch."""
+        """The variation of the penalized function within an epoch."""
         if self.kind == "shocks":
             return 0.0
         return self.within * (self.reward + MAX_MULTIPLIER * self.constraint)
 
 
-# by how much a sine of the drift's period differs from its value in the middle of an epoch
+# the difference of a sine with the drift's period from its value in the middle of an epoch
 _WITHIN = 2.0 * math.sin(math.pi * EPOCH_LENGTH / (8.0 * NUM_ROUNDS))
 KINDS = (
     Kind("shocks", "shocks", 0.3, 0.3, 1.0, True, 0.0),
@@ -85,14 +87,14 @@ METHODS = {
     "fresh, not told": ("fresh", False),
     "relabeled, not told": ("relabeled", False),
 }
-"""The surrogate of each method, and whether its width knows by how much functions vary."""
+"""The surrogate of each method, and whether its width is told how much functions vary."""
 
 
 def varying(num_trials: int = 20, seed: int = 0) -> list[dict[str, Any]]:
-    """Return a row for each way to vary and each method.
+    """Return a row for each kind of variation and each method.
 
     Args:
-        num_trials: Environments of each kind; the same for each method.
+        num_trials: The number of environments of each kind, the same for each method.
         seed: Seeds functions, shocks and noise.
     """
     rows = []
@@ -128,12 +130,12 @@ def _row(played: list[dict[str, float]]) -> dict[str, Any]:
 def environment(
     kind: Kind, seed: int, constraint_noise_std: float | None = NOISE_STD
 ) -> tuple[VaryingProblem, tuple[float, float]]:
-    """Return an environment with one constraint, and the norms of reward and constraint.
+    """Return an environment with one constraint, and the norms of its reward and constraint.
 
     Args:
         kind: How functions vary.
         seed: Seeds everything.
-        constraint_noise_std: Of the constraint's observations; None for exact ones.
+        constraint_noise_std: The noise of the constraint's observations; None for exact ones.
     """
     choices = torch.linspace(0, 1, NUM_ARMS, dtype=torch.float64).unsqueeze(-1)
     matrix = kernel()(choices).to_dense().detach()
@@ -145,7 +147,7 @@ def environment(
         weights[centers] = torch.randn(NUM_CENTERS, dtype=torch.float64, generator=stream)
         function = matrix @ weights
         if j and float(function.min()) > -float(function.max()):
-            function = -function  # the side on which it goes farther is met
+            function = -function  # choose the sign whose largest excursion is feasible
         scale = MARGIN / -float(function.min()) if j else NORM / _norm(weights, matrix)
         values.append(scale * function)
         norms.append(scale * _norm(weights, matrix))
@@ -162,12 +164,13 @@ def environment(
 
 
 def compared_with(problem: VaryingProblem, kind: Kind) -> VaryingProblem:
-    """Return the environment whose best arm regret is against.
+    """Return the environment whose best arm is the reference for regret.
 
-    Shocks are noise: that arm meets the mean constraint. Otherwise it meets that of every round.
+    With shocks, which are noise, that arm meets the mean constraint. Otherwise it meets the
+    constraint of every round.
 
     Args:
-        problem: What is played.
+        problem: The problem to play.
         kind: How its functions vary.
     """
     if kind.kind != "shocks":
@@ -197,7 +200,7 @@ def _norm(weights: Tensor, matrix: Tensor) -> float:
 
 
 def _play(kind: Kind, surrogate: str, is_told: bool, seed: int) -> dict[str, float]:
-    """Play one run; everything is a round on average."""
+    """Play one run; all results are averages per round."""
     problem, norms = environment(kind, seed)
     assert problem.choices is not None
     loop = BanditLoop(
@@ -227,7 +230,7 @@ def _play(kind: Kind, surrogate: str, is_told: bool, seed: int) -> dict[str, flo
         "violation": max(summed, 0.0) / NUM_ROUNDS,
         "multiplier": max(multipliers),
     }
-    # where functions vary and the width does not know it, nothing is promised, whatever it says
+    # no guarantee holds if functions vary and the width is not told, whatever it reports
     is_true = is_told or not kind.variation
     if told.holds and is_true and found["multiplier"] <= MAX_MULTIPLIER:
         assert told.regret is not None

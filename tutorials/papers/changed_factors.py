@@ -1,9 +1,9 @@
-"""Tables of one changed factor: a figure's claims again, with one setting in place of another.
+"""Tables of one changed factor: a figure's claims with one setting replaced by another.
 
-An experiment ``PAPER-factors`` plays the settings that a figure was judged by, and then each of
-them changed by itself, with fewer trials. It writes ``factors.csv``, whose rows say which change
-makes a claim hold, or fail. What counts as a difference and as a fall is what the page of all
-figures counts.
+An experiment ``PAPER-factors`` plays the settings by which a figure was judged, and then changes
+one of them at a time, with fewer trials. It writes ``factors.csv``, whose rows say which change
+makes a claim hold or fail. The rules for a difference and for a fall are those of the page of all
+figures.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from botorch_bandits.checks import DTYPE
 from papers.results import write_csv
 
 ERRORS = 2.0
-"""A difference counts from so many of its standard errors."""
+"""A difference counts from this many of its standard errors."""
 
 FALLS_BY = 0.25
-"""A time average that tends to 0 falls by this share between half way and the end."""
+"""A time average that tends to 0 must fall by this share in the second half of a run."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Changed:
 
     @property
     def name(self) -> str:
-        """As the methods of panels are called."""
+        """The name of a panel's method under this setting."""
         return self.setting
 
 
@@ -53,12 +53,12 @@ class FactorRow:
         figure: The name of the figure, such as ``"shi-2-3"``.
         factor: See :class:`Changed`.
         setting: See :class:`Changed`.
-        claim: As the page of all figures has it.
+        claim: The claim in the words of the page of all figures.
         ours: The numbers that were compared, in words.
-        difference: Of these numbers.
-        standard_error: Of the difference; empty with a single trial.
+        difference: The difference of these numbers.
+        standard_error: The standard error of the difference; empty with a single trial.
         holds: ``"yes"`` or ``"no"``.
-        trials: How many runs.
+        trials: The number of runs.
         source: See :class:`Changed`.
     """
 
@@ -78,8 +78,8 @@ def write_factors(folder: Path, rows: Sequence[FactorRow]) -> None:
     """Write ``factors.csv`` and print it.
 
     Args:
-        folder: Where files go.
-        rows: Figure by figure, the settings as judged first.
+        folder: The folder for the files.
+        rows: The rows, figure by figure, each starting with the settings as judged.
     """
     write_csv(folder / "factors.csv", [asdict(row) for row in rows])
     print("\nclaims with one factor changed")
@@ -90,7 +90,7 @@ def write_factors(folder: Path, rows: Sequence[FactorRow]) -> None:
 
 
 def mean_of(values: Tensor) -> tuple[float, float | str]:
-    """Return the mean of a vector and its standard error, which is empty for one entry.
+    """Return the mean of a vector and its standard error, which is empty for a single entry.
 
     Args:
         values: One number a trial.
@@ -102,13 +102,14 @@ def mean_of(values: Tensor) -> tuple[float, float | str]:
 
 
 def falls_to_zero(half: Tensor, end: Tensor) -> bool:
-    """Whether a time average falls enough between half way and the end.
+    """Whether a time average falls enough between the halfway point and the end.
 
-    It must fall by :data:`FALLS_BY` and by more than :data:`ERRORS` standard errors, those of both
-    times added as if they were independent; or be within so many of 0 at the end.
+    It must either fall by :data:`FALLS_BY` and by more than :data:`ERRORS` standard errors, where
+    the errors of both times are added as if they were independent, or be within :data:`ERRORS`
+    standard errors of 0 at the end.
 
     Args:
-        half: One number a trial, half way.
+        half: One number a trial, halfway.
         end: The same at the end.
     """
     (before, error_before), (after, error_after) = mean_of(half), mean_of(end)
@@ -126,13 +127,14 @@ def fall_row(
 ) -> FactorRow:
     """Return the row of a claim that a time average tends to 0, or that it does not.
 
-    The difference is that of the end and half way, with the standard error of the paired numbers.
+    The difference is between the end and the halfway point, with the standard error of the paired
+    numbers.
 
     Args:
-        figure: Its name.
+        figure: The name of the figure.
         changed: The setting.
-        claim: As the page has it.
-        half: One number a trial, half way.
+        claim: The claim in the words of the page.
+        half: One number a trial, halfway.
         end: The same at the end.
         should_fall: Whether the claim says that it tends to 0.
     """

@@ -1,7 +1,7 @@
 """Experiments of Chowdhury and Gopalan 2017, section 6 (Figures 1 to 4).
 
-IGP-UCB and GP-TS against GP-UCB, expected improvement and the probability of improvement: on
-functions of known norm, draws of a Gaussian process, two standard functions and readings of
+IGP-UCB and GP-TS are compared with GP-UCB, expected improvement and the probability of improvement
+on functions of known norm, draws of a Gaussian process, two standard functions and readings of
 sensors.
 """
 
@@ -39,7 +39,7 @@ class ConstantGain(GainBound):
     """A fixed number in place of the maximal information gain, as the paper's Figure 4 has it.
 
     Args:
-        value: In nats.
+        value: The information gain in nats.
     """
 
     is_upper_bound = False
@@ -55,14 +55,14 @@ class ConstantGain(GainBound):
 def figure_methods(noise_std: float, gain: GainBound, study: ArmsStudy) -> list[Method]:
     """Return the methods of Figures 1 to 4.
 
-    The widths use ``lam = R^2`` as the paper does, which the theorems do not cover. ``B`` cannot
-    be known for these rewards; ``f' (K + R^2 I)^-1 f`` of each function stands for its square, a
-    LOWER bound on the squared norm, so no method has a guarantee here.
+    The widths use ``lam = R^2`` as the paper does, which the theorems do not cover. ``B`` is not
+    known for these rewards. Its square is replaced by ``f' (K + R^2 I)^-1 f`` of each function,
+    which is a LOWER bound on the squared norm, so no method has a guarantee here.
 
     Args:
         noise_std: ``R``.
-        gain: What stands for the maximal information gain.
-        study: What is played.
+        gain: The replacement for the maximal information gain.
+        study: The study to play.
     """
     noise_variance = noise_std**2
     bound = estimate_norms(study.kernel_matrix, study.values, noise_variance)
@@ -77,7 +77,7 @@ def methods_with_bounds(
     Args:
         rkhs_bound: ``B`` of each function.
         noise_std: ``R``.
-        gain: What stands for the maximal information gain.
+        gain: The replacement for the maximal information gain.
     """
     noise_variance = noise_std**2
     widths: dict[str, Any] = {"rkhs_bound": rkhs_bound, "information_gain": gain, "delta": DELTA}
@@ -92,13 +92,14 @@ def methods_with_bounds(
 
 
 def rkhs(num_trials: int = 25, num_rounds: int = 30000, seed: int = 0) -> list[ArmsExperiment]:
-    """Figures 1 and 2: functions in the RKHS, and draws of the process, on 100 random points.
+    """Return Figures 1 and 2: functions in the RKHS and draws of the process, on 100 random points.
 
     ``R^2`` is 1% of each function's range and the regularization of every posterior. A function of
     Figure 1 is the posterior mean of a draw on all arms (with 1% of the draw's range as noise
-    variance; the paper does not say), so its norm is known. Draws of Figure 2 have no norm; see
-    :func:`figure_methods`. The gain is the paper's growth rate. Beside the paper's methods stand
-    DMM, and EI and PI over the best noisy outcome: the paper does not say which incumbent it has.
+    variance, which the paper does not specify), so its norm is known. Draws of Figure 2 have no
+    norm; see :func:`figure_methods`. The gain is the paper's growth rate. In addition to the
+    paper's methods, the panels have DMM, and EI and PI with the best noisy outcome as incumbent,
+    because the paper does not say which incumbent it uses.
     """
     stream = generator(seed, 0, "chowdhury arms")
     choices = torch.rand(100, 1, dtype=torch.float64, generator=stream)
@@ -131,7 +132,7 @@ def rkhs(num_trials: int = 25, num_rounds: int = 30000, seed: int = 0) -> list[A
 def _rkhs_functions(
     kernel_matrix: Tensor, figure: int, seed: int, first: int, count: int
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the functions, ``count x num_arms``, and their norms where they have one."""
+    """Return the functions, ``count x num_arms``, and their norms if they have any."""
     prior = ArmsPrior.from_matrix(kernel_matrix)
     normal = torch.stack(
         [
@@ -186,8 +187,8 @@ def estimate_norms(kernel_matrix: Tensor, values: Tensor, ridge: float | Tensor)
     Args:
         kernel_matrix: ``num_arms x num_arms``.
         values: ``num_functions x num_arms``.
-        ridge: Greater than 0, one number or one a row; without it the solution is numerically
-            hopeless.
+        ridge: Greater than 0, one number or one per row; without it, the solution is numerically
+            unstable.
     """
     identity = torch.eye(len(kernel_matrix), dtype=kernel_matrix.dtype)
     ridges = torch.as_tensor(ridge, dtype=values.dtype).expand(len(values))
@@ -196,10 +197,10 @@ def estimate_norms(kernel_matrix: Tensor, values: Tensor, ridge: float | Tensor)
 
 
 def functions(num_trials: int = 25, num_rounds: int = 30000, seed: int = 0) -> list[ArmsExperiment]:
-    """Figure 3: Rosenbrock and Hartmann on ``100 d`` random points.
+    """Return Figure 3: Rosenbrock and Hartmann on ``100 d`` random points.
 
-    Rewards are rescaled to mean 0 and range 1 over the arms, inputs to the unit cube. ``R^2`` is
-    1% of the range. The paper sets "all parameters exactly as in previous experiment", which has
+    Rewards are rescaled to mean 0 and range 1 over the arms, and inputs to the unit cube. ``R^2``
+    is 1% of the range. The paper sets "all parameters exactly as in previous experiment", which has
     30000 rounds (section 6).
     """
     experiments = []
@@ -235,7 +236,7 @@ def functions(num_trials: int = 25, num_rounds: int = 30000, seed: int = 0) -> l
 
 
 def sensor_tables(temperature: Path, light: Path | None = None) -> dict[str, SensorData]:
-    """Return the readings of Figure 4, split into those of the kernel and those of the rewards.
+    """Return the readings of Figure 4, split into those for the kernel and those for the rewards.
 
     Args:
         temperature: See :func:`sensors`.
@@ -259,17 +260,17 @@ def sensors(
     seed: int = 0,
     ridge: float | None = None,
 ) -> list[ArmsExperiment]:
-    """Figure 4: the largest reading of temperature and of light sensors.
+    """Return Figure 4: the largest reading of temperature and of light sensors.
 
-    ``R^2`` is 5% of the average variance, and every width has 1 for the information gain.
-    Temperatures are those between 8 and 9 am: five days make the kernel (30 readings, so it needs
-    a ridge), two days the rewards.
+    ``R^2`` is 5% of the average variance, and every width uses 1 as the information gain.
+    Temperatures are those between 8 and 9 am: five days give the kernel (30 readings, so it needs a
+    ridge), and two days give the rewards.
 
     Args:
         temperature: ``.npz`` with the array ``temperature``, 144 readings a day.
         light: ``.npz`` with the arrays ``train_raw`` and ``test_raw``; left out if omitted.
-        num_rounds: The paper does not say; the default is 200.
-        num_trials: Reward functions; all later readings if omitted.
+        num_rounds: The number of rounds, which the paper does not specify; the default is 200.
+        num_trials: The number of reward functions; all later readings if omitted.
         seed: Seeds noise and draws.
         ridge: Added to the kernels' diagonals; 1% of the average variance if omitted.
     """

@@ -1,7 +1,7 @@
-"""What decides the claims of Chowdhury and Gopalan 2017 that do not reproduce, a factor at a time.
+"""What decides the claims of Chowdhury and Gopalan 2017 that are not reproduced, by factor.
 
 The panels of Figures 1 to 3 are those of the judged experiments, with further methods. Those of
-Figure 4 are played again with other kernels, rewards and units.
+Figure 4 are also played with other kernels, rewards and units.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from papers.trials import ArmsExperiment, ArmsStudy, Method
 UCB, IGP, TS, EI, PI = "GP-UCB (Theorem 3)", "IGP-UCB", "GP-TS", "GP-EI", "GP-PI"
 WITH_WIDTH = (IGP, TS, UCB)
 ALMOST_NOTHING = 1e-9
-"""In place of a part of a width that is left out, since bounds must be positive."""
+"""Replaces a part of a width that is left out, because bounds must be positive."""
 SENSORS_SHARE = 0.05
 """The noise variance, as a share of the average variance of sensors."""
 SECTION = "section 6"
@@ -62,7 +62,7 @@ def _noise(study: ArmsStudy) -> Tensor:
 def _with_widths(
     study: ArmsStudy, words: str, bound: Tensor, gain: GainBound | None, names: Sequence[str]
 ) -> list[Method]:
-    """Return methods whose width has another norm or gain; without a gain, the realized one."""
+    """Return methods whose width has another norm or gain, the realized gain if omitted."""
     noise = _noise(study)
     known: dict[str, Any] = {"rkhs_bound": bound, "delta": DELTA}
     known |= {} if gain is None else {"information_gain": gain}
@@ -140,7 +140,7 @@ def _named(panel: ArmsExperiment, names: Sequence[str], study: ArmsStudy) -> lis
 
 
 def _rkhs_methods(panel: ArmsExperiment, study: ArmsStudy) -> list[Method]:
-    """Return the judged methods that the claims need, and others."""
+    """Return the judged methods that the claims need, and further methods."""
     kernel = str((panel.settings or {})["kernel"])
     rate = RateGain("rbf", 1) if kernel == "se" else RateGain("matern", 1, nu=2.5)
     return [
@@ -156,7 +156,7 @@ def _rkhs_factors() -> list[Factor]:
         for other, changes in ((EI, _EI_CHANGES), (PI, _PI_CHANGES)):
             for end, factor, setting, more in changes:
                 if end == "-more" and figure == 1:
-                    continue  # one function decides in Figure 2 only
+                    continue  # a single function dominates in Figure 2 only
                 rows += [
                     Factor(
                         f"chowdhury-{figure}",
@@ -173,7 +173,7 @@ def _rkhs_factors() -> list[Factor]:
 
 _FEWER = f"{SHORT}"
 _NORM: dict[str, Any] = {"source": PRINTED, "methods": {IGP: f"{IGP}, B^2 = f' K f"}}
-# the end of the panel's name, the factor, its setting, and what else a row has
+# the end of the panel's name, the factor, its setting, and further entries of a row
 _EI_CHANGES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("", "as judged", "30000 rounds, best posterior mean, no margin of EI", {"source": SECTION}),
     ("", "incumbent of EI", "best noisy outcome", {"methods": {EI: f"{EI}, best outcome"}}),
@@ -215,13 +215,13 @@ _PI_CHANGES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
 HARTMANN, ROSENBROCK = "chowdhury-hartmann3", "chowdhury-rosenbrock"
 RATE = RateGain("rbf", 3)
 IN_SHORT = "two changes: 1000 rounds, "
-"""Of the settings that are looked at in 1000 rounds, a thirtieth of the judged ones."""
+"""Prefix of settings that are played for 1000 rounds, a thirtieth of the judged ones."""
 
 
 def _function_panels(
     num_trials: int | None, num_rounds: int | None, seed: int
 ) -> list[ArmsExperiment]:
-    """Return the judged panels, and of Hartmann one with more rounds and one with less noise."""
+    """Return the judged panels, and for Hartmann one with more rounds and one with less noise."""
     judged = functions(num_trials or 25, num_rounds or 1000, seed)
     (rosenbrock,) = (panel for panel in judged if panel.name == ROSENBROCK)
     (panel,) = (panel for panel in judged if panel.name == HARTMANN)
@@ -243,7 +243,7 @@ def _function_panels(
 
 
 def _with_incumbents(panel: ArmsExperiment, study: ArmsStudy) -> list[Method]:
-    """Return what the claims on EI and PI need, with both incumbents."""
+    """Return the methods that the claims on EI and PI need, with both incumbents."""
     others = [method for method in _improvements(study) if "best outcome" in method.name]
     return [*_named(panel, (IGP, EI, PI), study), *others]
 
@@ -344,17 +344,17 @@ def _function_factors() -> list[Factor]:
 
 @dataclass(frozen=True, eq=False)
 class Sensors:
-    """How readings become rewards and a kernel.
+    """How readings are turned into rewards and a kernel.
 
     Attributes:
         kernel: ``"covariance"``, ``"correlation"`` (then rewards are in each sensor's own standard
             deviations) or ``"second moments"`` about zero.
         centered: Whether each sensor's past mean is subtracted from its rewards.
-        ridge: Added to the kernel's diagonal, as a share of its mean.
-        is_scaled: Whether rewards are in average standard deviations; in raw units otherwise.
+        ridge: The ridge on the kernel's diagonal, as a share of its mean.
+        is_scaled: Whether rewards are in average standard deviations rather than in raw units.
         noise_share: The noise variance, as a share of the average variance.
-        repeats: How often each reward function is played, with fresh noise.
-        num_rounds: How long.
+        repeats: The number of times each reward function is played, with fresh noise.
+        num_rounds: The number of rounds.
     """
 
     kernel: str = "covariance"
@@ -403,7 +403,7 @@ CHANGED_SENSORS = {
     "long": Sensors(num_rounds=1000),
     "as-printed": Sensors(is_scaled=False, centered=False),
 }
-"""By the end of the panel's name."""
+"""The ways to use the readings, by the end of the panel's name."""
 
 
 def _sensor_panels(
@@ -456,7 +456,7 @@ def _sensor_study(
 
 
 def _sensor_methods(short: str, study: ArmsStudy) -> list[Method]:
-    """Return the methods of the figure, and others where the panel is combined with more."""
+    """Return the methods of the figure, and further methods if the panel combines changes."""
     gain = ConstantGain(1.0)
     judged = figure_methods(float(_noise(study)), gain, study)
     if short in ("raw-units", "as-printed"):
@@ -577,13 +577,13 @@ def factors(
     num_rounds: int | None = None,
     seed: int = 0,
 ) -> list[ArmsExperiment]:
-    """Return the judged panels with further methods, and Figure 4 with other readings of its text.
+    """Return the judged panels with further methods, and Figure 4 with other interpretations.
 
     Args:
         temperature: See :func:`papers.chowdhury.sensors`.
         light: See :func:`papers.chowdhury.sensors`.
-        num_trials: Of every panel; those of the judged figures if omitted.
-        num_rounds: Of every panel; those of the judged figures if omitted.
+        num_trials: The number of trials of every panel; as in the judged figures if omitted.
+        num_rounds: The number of rounds of every panel; as in the judged figures if omitted.
         seed: Seeds everything that is drawn.
     """
     return [

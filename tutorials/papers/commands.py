@@ -1,7 +1,7 @@
-"""The command line of the experiments: ``experiment`` runs one, ``reproduce`` runs all of them.
+"""The command line of the experiments: ``experiment`` runs one, and ``reproduce`` runs all.
 
-``python tutorials/papers experiment NAME`` writes a folder of tables and figures, ``python
-tutorials/papers reproduce`` one page with a verdict on each published figure.
+``python tutorials/papers experiment NAME`` writes a folder of tables and figures, and ``python
+tutorials/papers reproduce`` writes one page with a verdict on each published figure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        arguments: Command-line arguments; those of the process if omitted.
+        arguments: The command-line arguments; those of the process if omitted.
 
     Returns:
         The exit code: 0, 1 if an experiment of several failed, 2 for bad arguments, 130 if the
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of both commands."""
+    """Return the parser for both commands."""
     parser = CommandParser(
         prog="python tutorials/papers",
         description="The published experiments: run one of them, or all with one page at the end.",
@@ -74,7 +74,9 @@ def add_experiment_parser(commands: Any) -> None:
     experiment.add_argument("--rounds", type=int, help="default: the paper's number")
     experiment.add_argument("--data", metavar="FILE", nargs="+", help="data files, where needed")
     experiment.add_argument(
-        "--ridge", type=float, help="added to an empirical covariance; avanesov-*: of the detector"
+        "--ridge",
+        type=float,
+        help="added to an empirical covariance; avanesov-*: that of the detector",
     )
     experiment.add_argument("--no-center", action="store_true", help="keep the sensors' means")
     experiment.add_argument("--seed", type=int, default=0, help="default 0")
@@ -127,7 +129,7 @@ def run_experiment(options: argparse.Namespace) -> int:
 
 
 def draw_without_screen() -> None:
-    """Let matplotlib draw files only; whoever draws says so if it is not installed."""
+    """Let matplotlib draw to files only; if it is not installed, drawing reports that."""
     with suppress(ImportError):
         import matplotlib
 
@@ -154,23 +156,23 @@ def add_reproduce_parser(commands: Any) -> None:
         "--from-results",
         action="store_true",
         help="play nothing: write the pages of the documentation from its committed results, and "
-        "with --out the page that stands alone, too",
+        "with --out also the self-contained page",
     )
     parser.add_argument(
         "--docs",
         metavar="FOLDER",
         default="docs",
-        help="the documentation that --from-results and --commit concern (default docs)",
+        help="the folder of the documentation for --from-results and --commit (default docs)",
     )
     parser.add_argument(
         "--redraw",
         action="store_true",
-        help="with --from-results: draw the pictures of the documentation anew, too",
+        help="with --from-results: also redraw the pictures of the documentation",
     )
     parser.add_argument(
         "--commit",
         action="store_true",
-        help="with --full: put results and pictures into the documentation at the end",
+        help="with --full: copy results and pictures into the documentation at the end",
     )
     parser.add_argument("--out", metavar="FOLDER", help="default runs/reproduce-quick or -full")
     parser.add_argument("--only", metavar="NAME", nargs="+", default=[], help="only these")
@@ -204,7 +206,7 @@ def run_reproduce(options: argparse.Namespace) -> int:
     if options.from_results:
         return write_pages(options)
     if options.redraw:
-        raise ValueError("--redraw is given without --from-results, which it is for.")
+        raise ValueError("--redraw is given without --from-results, which it needs.")
     if options.commit and not options.full:
         raise ValueError("--commit is given without --full; only full runs go into documentation.")
     if not (options.quick or options.full):

@@ -1,18 +1,18 @@
-r"""Other people's methods for long-term constraints, which experiments compare ours with.
+r"""Methods of other authors for long-term constraints, with which experiments compare ours.
 
 Three classes: :class:`ConstrainedImprovement` (constrained expected improvement),
 :class:`BanditSaddlePoint` (bandit online convex optimization, OCO) and :class:`ADMMBO`. They are
 played by :func:`papers.constrained_study.play_constrained`.
 
 **Constrained expected improvement.** Source: Gardner et al. 2014, in the logarithmic form of Ament
-et al. 2023 that BoTorch has. Expected improvement over the best feasible point is weighted by the
+et al. 2023, as in BoTorch. Expected improvement over the best feasible point is weighted by the
 probability that all constraints hold; reward and constraints have independent models. As long as no
 observed point is feasible, the probability alone is maximized.
 
 **Bandit saddle point.** After Cao and Liu, "Online convex optimization with time-varying
-constraints and bandit feedback" (published online in 2018). WRITTEN FROM MEMORY of the paper: what
-is certain is the scheme, a projected primal-dual method on a regularized Lagrangian with gradients
-estimated from several values a step; constants may differ. In our orientation, rewards to be
+constraints and bandit feedback" (published online in 2018). WRITTEN FROM MEMORY of the paper: the
+scheme is certain, a projected primal-dual method on a regularized Lagrangian with gradients
+estimated from several values per step, but constants may differ. In our orientation, rewards to be
 maximized and ``g_j <= 0``, the Lagrangian is
 
 .. math:: L(x, \lambda) = f(x) - \lambda^\top g(x) + \tfrac{\rho \eta}{2} \|\lambda\|^2,
@@ -23,33 +23,33 @@ and a step on the cube ``[0, 1]^d`` (the box, scaled) shrunk by ``r`` on each si
    x \leftarrow \Pi [x + \eta (\hat\nabla f(x) - \textstyle\sum_j \lambda_j \hat\nabla g_j(x))],
    \qquad \lambda \leftarrow [(1 - \rho \eta \mu) \lambda + \mu \bar g]^+ .
 
-There :math:`\mu = \eta` in the paper. A step of its own for the multipliers is our addition.
+In the paper, :math:`\mu = \eta`. A separate step for the multipliers is our addition.
 
 The two-point estimate of a gradient is :math:`\frac{d}{2 r} (f(x + r u) - f(x - r u)) u` with ``u``
 uniform on the sphere. It is unbiased for the gradient of ``f`` averaged over the ball of radius
-``r``, hence for that of a quadratic function at ``x``. ``k`` directions that are orthogonal to each
-other, each with its pair of points, are averaged; ``k = d`` makes it the central difference
-quotient in a random frame.
+``r``, and therefore for the gradient of a quadratic function at ``x``. The estimate averages ``k``
+directions that are orthogonal to each other, each with its pair of points; with ``k = d``, it is
+the central difference quotient in a random frame.
 
-Here each evaluation is a round: a step takes ``2 k`` of them, and :math:`\bar g` is the mean of the
-constraint values that they gave.
+Here, each evaluation is a round: a step takes ``2 k`` rounds, and :math:`\bar g` is the mean of
+their constraint values.
 
 **ADMMBO.** Source: Ariafar, Coll-Font, Brooks and Dy 2019; constants as in the authors' released
-code. With ``F = -f``, the problem is: minimize ``F(x) + M sum_j 1[g_j(z_j) > 0]`` subject to
-``x = z_j``. One iteration of the alternating direction method of multipliers does in turn
+code. With ``F = -f``, the problem is: minimize ``F(x) + M sum_j 1[g_j(z_j) > 0]`` subject to ``x =
+z_j``. One iteration of the alternating direction method of multipliers performs in turn
 
 .. math::
    x &= \arg\min F(x) + \tfrac{m \rho}{2} \|x - \bar z + \bar y / \rho\|^2 \\
    z_j &= \arg\min 1[g_j(z) > 0] + \tfrac{\rho}{2 M} \|x - z + y_j / \rho\|^2 \\
    y_j &\leftarrow y_j + \rho (x - z_j)
 
-with means over the ``m`` constraints. Each minimization is a few steps of expected improvement, and
-its solution the best observed point. ``rho`` is doubled or halved when one residual is ten times
-the other.
+with means over the ``m`` constraints. Each minimization consists of a few steps of expected
+improvement, and its solution is the best observed point. ``rho`` is doubled or halved when one
+residual is ten times the other.
 
-What differs from the authors' program: each query shows reward and constraints, as our setting has
-it, so both surrogates learn from all queries; and the probability that a constraint holds is taken
-with the posterior standard deviation, where their code has the variance.
+There are two differences from the authors' program. In our setting, each query reveals both reward
+and constraints, so both surrogates learn from all queries; and the probability that a constraint
+holds uses the posterior standard deviation, where their code has the variance.
 """
 
 from __future__ import annotations
@@ -93,10 +93,10 @@ class ConstrainedImprovement:
         domain: A box or arms.
         model: Builds the reward's model from ``n x d`` points and ``n x 1`` values, such as
             ``BanditGP.with_kernel(...)``.
-        num_constraints: How many constraints there are.
-        constraint_model: The same for each constraint; ``model`` if omitted.
-        num_initial: Points drawn uniformly at first, at least 1.
-        seed: Seeds them and BoTorch's optimizer.
+        num_constraints: The number of constraints.
+        constraint_model: Builds the model of each constraint; ``model`` if omitted.
+        num_initial: The number of uniformly drawn initial points, at least 1.
+        seed: Seeds the initial points and BoTorch's optimizer.
 
     Attributes:
         observations: What was observed.
@@ -159,7 +159,7 @@ class ConstrainedImprovement:
         self.observations.append(x, reward, constraints)
 
     def acquisition(self) -> AcquisitionFunction:
-        """Build BoTorch's acquisition function from all observations; there must be one."""
+        """Build BoTorch's acquisition function from all observations, at least one."""
         data = self.observations
         rows = data.points
         models = [self.model(rows, data.rewards.unsqueeze(-1))]
@@ -177,7 +177,7 @@ class ConstrainedImprovement:
 
 
 def orthonormal_directions(dim: int, num_directions: int, stream: torch.Generator) -> Tensor:
-    """Draw orthonormal vectors; each of them is uniform on the sphere.
+    """Draw orthonormal vectors, each of which is uniform on the sphere.
 
     Args:
         dim: ``d``.
@@ -194,7 +194,7 @@ def orthonormal_directions(dim: int, num_directions: int, stream: torch.Generato
     """
     gaussian = torch.randn(dim, dim, dtype=torch.float64, generator=stream)
     frame, upper = torch.linalg.qr(gaussian)
-    # the signs of a QR decomposition are a convention; with these the frame is uniform
+    # the signs of a QR decomposition are a convention; this choice makes the frame uniform
     return (frame * upper.diagonal().sign()).T[:num_directions]
 
 
@@ -224,22 +224,22 @@ def estimate_gradient(ahead: Tensor, behind: Tensor, directions: Tensor, radius:
 class BanditSaddlePoint:
     """Bandit online convex optimization with long-term constraints, after Cao and Liu 2018.
 
-    See the module's text for the algorithm and its source. In theory the step is of order
-    ``1 / sqrt(T)`` and the radius far smaller; but with observation noise an estimated gradient has
-    a standard deviation of order ``noise_std / radius``, so neither can be small. The defaults come
-    from a coarse search on the two problems of Shi and Eryilmaz 2022 with 350 rounds. All lengths
-    are on the box scaled to ``[0, 1]^d``.
+    See the module docstring for the algorithm and its source. In theory, the step is of order ``1 /
+    sqrt(T)`` and the radius is far smaller. With observation noise, however, an estimated gradient
+    has a standard deviation of order ``noise_std / radius``, so neither can be small. The defaults
+    come from a coarse search on the two problems of Shi and Eryilmaz 2022 with 350 rounds. All
+    lengths are on the box scaled to ``[0, 1]^d``.
 
     Args:
         bounds: The box, ``2 x d``.
-        num_constraints: How many constraints there are.
+        num_constraints: The number of constraints.
         step_size: ``eta``.
         multiplier_step_size: ``mu``; ``eta`` if omitted.
         radius: ``r``; at most 0.5.
         num_directions: ``k``; None for all ``d``.
-        regularization: ``rho``: how fast multipliers are forgotten.
+        regularization: ``rho``, the rate at which multipliers decay.
         start: The first ``x``, in the box; drawn uniformly if omitted.
-        seed: Seeds start and directions.
+        seed: Seeds the start and the directions.
 
     Raises:
         TypeError: If an argument has the wrong type or dtype.
@@ -308,14 +308,14 @@ class BanditSaddlePoint:
 
     @property
     def x(self) -> Tensor:
-        """The iterate, ``d`` numbers in the box; the points that are played are around it."""
+        """The iterate, ``d`` numbers in the box, around which points are played."""
         return self._lower + self._width * self._x
 
     def choose(self, round_number: int) -> Tensor:
         """Return the next of the points around the iterate; see :class:`ConstrainedBaseline`.
 
         Args:
-            round_number: Not used; the points follow from what was observed.
+            round_number: Not used; the points follow from the observations.
         """
         side, row = divmod(len(self._values), self.num_directions)
         shift = self.radius * self._directions[row]
@@ -326,7 +326,7 @@ class BanditSaddlePoint:
         )
 
     def observe(self, x: Tensor, reward: float, constraints: Tensor | list[float]) -> None:
-        """Take an outcome; after the last of a step's points, take the step.
+        """Take an outcome, and take the step after the last of its points.
 
         Args:
             x: The point that was chosen last.
@@ -350,7 +350,7 @@ class BanditSaddlePoint:
         """Draw the directions of the next step."""
         stream = generator(self.seed, self.num_steps + 1, "directions")
         self._directions = orthonormal_directions(self.dim, self.num_directions, stream)
-        self._values: list[Tensor] = []  # each: reward, then constraints
+        self._values: list[Tensor] = []  # each has the reward, then the constraints
 
     def _step(self, values: Tensor) -> None:
         ahead, behind = values[: self.num_directions], values[self.num_directions :]
@@ -368,7 +368,7 @@ class BanditSaddlePoint:
 
 ABSOLUTE_TOLERANCE = RELATIVE_TOLERANCE = 0.05
 RELAXATION = 1.5
-"""Of the rule that stops the iterations."""
+"""Constants of the rule that stops the iterations."""
 
 RESIDUAL_RATIO, PENALTY_FACTOR = 10.0, 2.0
 """The penalty is changed by this factor when the residuals differ by more than this ratio."""
@@ -380,10 +380,10 @@ class Splitting:
 
     Attributes:
         x: ``d``; the solution of the objective's subproblem.
-        z: ``m x d``; those of the constraints' subproblems.
+        z: ``m x d``; the solutions of the constraints' subproblems.
         y: ``m x d``; the multipliers of ``x = z_j``.
         penalty: ``rho``.
-        weight: ``M``; what a violation costs.
+        weight: ``M``, the cost of a violation.
     """
 
     x: Tensor
@@ -393,7 +393,7 @@ class Splitting:
     weight: float = 50.0
 
     def objective_penalty(self, points: Tensor) -> Tensor:
-        """Return what the objective's subproblem adds to ``-f``.
+        """Return the term that the objective's subproblem adds to ``-f``.
 
         Args:
             points: ``n x d``.
@@ -418,7 +418,7 @@ class Splitting:
         return 0.5 * self.penalty / self.weight * (points - center).square().sum(-1)
 
     def with_feasible_point(self, j: int, z: Tensor) -> Splitting:
-        """Return the variables after the subproblem of constraint ``j``, its multiplier updated.
+        """Return the variables after the subproblem of constraint ``j``, with a new multiplier.
 
         Args:
             j: From 0.
@@ -453,7 +453,7 @@ class Splitting:
         return bool((is_primal & is_dual).all())
 
     def with_adapted_penalty(self, previous_z: Tensor) -> Splitting:
-        """Return the variables with the penalty that the residuals of an iteration call for.
+        """Return the variables with the penalty adapted to the residuals of an iteration.
 
         Args:
             previous_z: ``m x d``; the points before the iteration.
@@ -467,7 +467,7 @@ class Splitting:
 
 
 def objective_improvement(mean: Tensor, std: Tensor, penalty: Tensor, best: Tensor) -> Tensor:
-    """Return by how much ``-f + penalty`` is expected to fall below ``best``.
+    """Return the expected amount by which ``-f + penalty`` falls below ``best``.
 
     Args:
         mean: ``n`` posterior means of the reward ``f``.
@@ -485,7 +485,7 @@ def objective_improvement(mean: Tensor, std: Tensor, penalty: Tensor, best: Tens
 
 
 def feasibility_improvement(mean: Tensor, std: Tensor, penalty: Tensor, best: Tensor) -> Tensor:
-    """Return by how much ``1[g > 0] + penalty`` is expected to fall below ``best``.
+    """Return the expected amount by which ``1[g > 0] + penalty`` falls below ``best``.
 
     Args:
         mean: ``n`` posterior means of the constraint ``g``.
@@ -503,30 +503,30 @@ def feasibility_improvement(mean: Tensor, std: Tensor, penalty: Tensor, best: Te
 
 
 class ADMMBO:
-    """ADMMBO of Ariafar et al. 2019, on a box; see the module's text.
+    """ADMMBO of Ariafar et al. 2019 on a box; see the module docstring.
 
     The defaults are those of the authors' program for the problem with a small feasible region
-    (:class:`~botorch_bandits.problems.GardnerProblem`); for their problem in four dimensions it has
-    ``objective_steps=(20, 2)`` and ``feasibility_steps=(20, 2)``. When the iterations have
-    converged, the best feasible observed point is played; the paper's curves end there.
+    (:class:`~botorch_bandits.problems.GardnerProblem`); for their problem in four dimensions, the
+    program has ``objective_steps=(20, 2)`` and ``feasibility_steps=(20, 2)``. When the iterations
+    have converged, the best feasible observed point is played; the paper's curves end there.
 
     Args:
-        bounds: The box, ``2 x d``. The penalty is on lengths in its units.
+        bounds: The box, ``2 x d``; the penalty is on lengths in its units.
         model: Builds a model from ``n x d`` points and ``n x 1`` values, such as
             ``BanditGP.with_kernel(...)``; called for the reward and for each constraint.
         num_constraints: ``m``.
         penalty: The first ``rho``.
         weight: ``M``.
-        objective_steps: Queries of the objective's subproblem in the first iteration, and later.
-        feasibility_steps: The same of each constraint's subproblem.
-        num_initial: Points drawn uniformly at first, at least 1.
-        num_candidates: Uniform points among which each query is chosen.
-        stops: If False, the iterations go on after they have converged.
+        objective_steps: Queries of the objective's subproblem in the first and in later iterations.
+        feasibility_steps: Queries of each constraint's subproblem, likewise.
+        num_initial: The number of uniformly drawn initial points, at least 1.
+        num_candidates: The number of uniform points among which each query is chosen.
+        stops: If False, the iterations continue after they have converged.
         seed: Seeds all draws.
 
     Attributes:
         splitting: The variables.
-        num_iterations: Iterations that are complete.
+        num_iterations: The number of completed iterations.
         stopped_after: The round after which the iterations had converged; None before.
         observations: What was observed.
 
@@ -582,14 +582,14 @@ class ADMMBO:
         self.stopped_after: int | None = None
         self.observations = Observations(self._box.dim, m)
         self._previous_z = self.splitting.z
-        self._subproblem = 0  # 0: the objective's; j: that of constraint j
+        self._subproblem = 0  # 0 is the objective's subproblem, and j that of constraint j
         self._left = self.objective_steps[0]
 
     def choose(self, round_number: int) -> Tensor:
         """Return the point to play; see :class:`ConstrainedBaseline`.
 
         Args:
-            round_number: From 1; candidates are drawn anew in each round.
+            round_number: From 1; each round draws new candidates.
         """
         data = self.observations
         stream = generator(self.seed, round_number, "candidates")
@@ -601,7 +601,7 @@ class ADMMBO:
         return candidates[self.expected_improvement(candidates).argmax()]
 
     def expected_improvement(self, points: Tensor) -> Tensor:
-        """Return the expected improvement in the running subproblem, from all observations.
+        """Return the expected improvement in the current subproblem, from all observations.
 
         Args:
             points: ``n x d``.
@@ -624,7 +624,7 @@ class ADMMBO:
         return feasibility_improvement(mean, std, penalty, best)
 
     def observe(self, x: Tensor, reward: float, constraints: Tensor | list[float]) -> None:
-        """Take an outcome; after the last query of a subproblem, go on to the next.
+        """Take an outcome, and move to the next subproblem after the last query of one.
 
         Args:
             x: The point, ``d`` numbers.
@@ -640,7 +640,7 @@ class ADMMBO:
             self._close_subproblem()
 
     def _costs(self) -> Tensor:
-        """Return what each observed point costs in the running subproblem."""
+        """Return the cost of each observed point in the current subproblem."""
         data, j = self.observations, self._subproblem - 1
         if j < 0:
             return -data.rewards + self.splitting.objective_penalty(data.points)
@@ -668,7 +668,9 @@ class ADMMBO:
 
 def _check_steps(name: str, steps: tuple[int, int]) -> tuple[int, int]:
     if len(steps) != 2:
-        raise ValueError(f"{name} is {steps!r}; it must be two numbers: at first, and later.")
+        raise ValueError(
+            f"{name} is {steps!r}; it must be two numbers, for the first and for later iterations."
+        )
     return (
         check_integer(f"{name}[0]", steps[0], minimum=1),
         check_integer(f"{name}[1]", steps[1], minimum=1),

@@ -1,7 +1,7 @@
-"""Methods for long-term constraints, ours and others', played in turns: what experiments share.
+"""Methods for long-term constraints, ours and others', played in turns by the experiments.
 
-A method proposes a point and is told reward and constraint values. The loop of this package and
-models of reward and constraints on arms are played here; the methods of others are in
+A method proposes a point and is told the reward and constraint values. This module plays the loop
+of this package and models of reward and constraints on arms; the methods of other authors are in
 :mod:`papers.constrained_methods`.
 """
 
@@ -36,7 +36,7 @@ from papers.trials import ArmsStudy
 
 
 class ConstrainedBaseline(Protocol):
-    """A method that is asked for a point and told what was observed there, in turns."""
+    """A method that is asked for points and told the observations, in turns."""
 
     def choose(self, round_number: int) -> Tensor:
         """Return the point to play.
@@ -60,10 +60,10 @@ class ConstrainedBaseline(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ConstrainedRecord:
-    r"""What was played under long-term constraints, and its cost.
+    r"""The points played under long-term constraints, and their cost.
 
-    All quantities are those without noise. Regret can be negative, where constraints are violated:
-    show it with the violation.
+    All quantities are without noise. Regret can be negative if constraints are violated, so it
+    should be shown together with the violation.
 
     Attributes:
         points: ``batch_shape x n x d``; the points that were played.
@@ -104,17 +104,17 @@ class ConstrainedRecord:
 
     @property
     def num_rounds(self) -> int:
-        """How many rounds were played."""
+        """The number of rounds played."""
         return int(self.values.shape[-1])
 
     @property
     def regret(self) -> Tensor:
-        """``batch_shape x n``; that of each round, ``f(x*) - f(x_t)``."""
+        """``batch_shape x n``; the regret of each round, ``f(x*) - f(x_t)``."""
         return self.optimal_value - self.values
 
     @property
     def cumulative_regret(self) -> Tensor:
-        """``batch_shape x n``; the sum up to each round."""
+        """``batch_shape x n``; the cumulative regret up to each round."""
         return self.regret.cumsum(-1)
 
     @property
@@ -153,13 +153,13 @@ class ConstrainedRecord:
 
     @staticmethod
     def stack(records: Sequence[ConstrainedRecord]) -> ConstrainedRecord:
-        """Return the records of replicates as one, with a batch dimension more.
+        """Return the records of replicates as one record with an additional batch dimension.
 
         Args:
-            records: Of the same shape, on the same problem.
+            records: Records of the same shape on the same problem.
 
         Raises:
-            ValueError: If there is none, or they differ in shape or optimum.
+            ValueError: If there are none, or if they differ in shape or optimum.
         """
         if not records:
             raise ValueError("records is empty; give at least one.")
@@ -191,15 +191,15 @@ def play_constrained(
 ) -> ConstrainedRecord:
     """Play a baseline for a number of rounds.
 
-    Observations have the problem's noise. It depends on seed and round alone: methods that are
-    played with the same seed see the same noise. The record has the values without noise.
+    Observations have the problem's noise, which depends only on the seed and the round, so methods
+    that are played with the same seed see the same noise. The record has the values without noise.
 
     Args:
-        baseline: From its start.
+        baseline: The method, before its first round.
         problem: A problem with constraints.
-        num_rounds: How long.
-        seed: Seeds the noise of observations. The baseline has a seed of its own.
-        on_round: Called with each round's number when it is over.
+        num_rounds: The number of rounds.
+        seed: Seeds the noise of observations. The baseline has its own seed.
+        on_round: Called with the number of each finished round.
 
     Returns:
         The record, without a batch dimension.
@@ -237,11 +237,11 @@ def play_constrained(
 
 
 class Observations:
-    """What a baseline has observed: a growing table, one row a round.
+    """The observations of a baseline: a growing table with one row per round.
 
     Args:
         dim: The dimension of points.
-        num_constraints: How many constraint values come with each reward.
+        num_constraints: The number of constraint values that come with each reward.
     """
 
     def __init__(self, dim: int, num_constraints: int) -> None:
@@ -274,9 +274,9 @@ class Observations:
 
     @property
     def best_row(self) -> int:
-        """The feasible row of the largest reward; without one, that of the smallest violation.
+        """The feasible row with the largest reward, or else the row with the smallest violation.
 
-        It goes by the observed values, which may be noisy.
+        The choice uses the observed values, which may be noisy.
         """
         feasible = (self.constraints <= 0.0).all(-1)
         if bool(feasible.any()):
@@ -285,10 +285,10 @@ class Observations:
 
 
 class PlayedLoop:
-    """A loop that is asked and told as baselines are; see :class:`ConstrainedBaseline`.
+    """A loop with the interface of baselines; see :class:`ConstrainedBaseline`.
 
     Args:
-        loop: With ``constraints=``, before its first round.
+        loop: A loop with ``constraints=``, before its first round.
     """
 
     def __init__(self, loop: BanditLoop) -> None:
@@ -323,23 +323,23 @@ class PlayedLoop:
 
 
 class SeparateArms:
-    r"""Separate models of reward and constraints on many arms, at a cost that experiments can bear.
+    r"""Separate models of reward and constraints on many arms, at an affordable cost.
 
-    It plays what a loop on these arms with :class:`LagrangianUpperConfidenceBound` plays, where all
-    models have the same kernel and regularization. All are then observed at the same points, so one
-    standard deviation serves all of them.
+    It plays the same arms as a loop with :class:`LagrangianUpperConfidenceBound` in which all
+    models have the same kernel and regularization. All models are then observed at the same points
+    and share one standard deviation.
 
     Args:
         choices: The arms, ``num_arms x d``.
-        kernel: Of prior variance 1.
+        kernel: The kernel, with prior variance 1.
         lam: The regularization of each model.
-        rule: Changes the multipliers; its surrogate must be separate.
+        rule: The rule that changes the multipliers; its surrogate must be separate.
         rkhs_bound: ``B`` of the reward and of each constraint.
         noise_bound: ``R`` of each.
-        delta: Shared evenly among the models.
-        num_initial: Rounds at the start that choose uniformly at random.
-        seed: Seeds these.
-        prior: That of an earlier object of the same arms and kernel.
+        delta: The failure probability, shared evenly among the models.
+        num_initial: The number of initial rounds that choose uniformly at random.
+        seed: Seeds the initial rounds.
+        prior: The prior of an earlier object with the same arms and kernel.
 
     Raises:
         ValueError: If the rule's surrogate is not separate.
@@ -411,7 +411,7 @@ class SeparateArms:
 
     def _scores(self) -> Tensor:
         reward, *constraints = self._models
-        # the same at all models: they were observed at the same points
+        # the same for all models, because they were observed at the same points
         deviation = reward.clamped_variance(1e-18).sqrt()
         rkhs_bound, noise_bound, delta = self._bounds
         width = igp_ucb_width(rkhs_bound, noise_bound, reward.information_gain, delta)
@@ -436,12 +436,12 @@ class SeparateArms:
 
 @dataclass(frozen=True, eq=False)
 class ConstrainedMethod:
-    """A method with its name, and the problem that it plays.
+    """A method with its name and the problem that it plays.
 
     Attributes:
-        name: As the figure's legend has it.
-        problem: On a box or on arms; regret is against its own optimum.
-        build: From a seed to the method, before its first round.
+        name: The name in the figure's legend.
+        problem: A problem on a box or on arms; regret is against its own optimum.
+        build: Maps a seed to the method, before its first round.
     """
 
     name: str
@@ -452,13 +452,13 @@ class ConstrainedMethod:
 def play_with_constraints(
     study: ArmsStudy, method: ConstrainedMethod, on_round: Callable[[int], None]
 ) -> dict[str, Any]:
-    """Play every trial of a study with one method, one after the other.
+    """Play the trials of a study with one method, one after the other.
 
-    A trial is seeded by its number alone, so every method meets the same noise.
+    A trial is seeded only by its number, so every method meets the same noise.
 
     Args:
-        study: How many trials of how many rounds; the method has the problem.
-        method: What is played.
+        study: Gives the numbers of trials and rounds; the method has the problem.
+        method: The method to play.
         on_round: Called with the numbers of rounds, as often as a round of all trials has been
             played.
 

@@ -1,11 +1,11 @@
 r"""Bandits with contexts and delays on a finite set of actions: data, posterior and rounds.
 
-A task is a table of rewards, one row a context, and the order in which contexts come. The rules are
-those of the loop: mean plus width times standard deviation, or a draw with its deviation from the
-mean multiplied by the width, over the actions in the context of the round. The width of censored
-feedback is that of the authors' released code unless a method says otherwise. The loop builds a
-model a round; :class:`ContextPosterior` makes the same choices much faster where a context stays
-for many rounds.
+A task is a table of rewards, with one row per context, and the order in which contexts arrive. The
+rules are those of the loop: mean plus width times standard deviation, or a draw with its deviation
+from the mean multiplied by the width, over the actions in the context of the round. The width of
+censored feedback is that of the authors' released code unless a method says otherwise. The loop
+builds one model per round; :class:`ContextPosterior` makes the same choices much faster when a
+context stays for many rounds.
 
 With rows :math:`x_1, \dots, x_n` (context and action), labels :math:`y` and
 :math:`K + \lambda I = L L^\top`, this keeps :math:`M = L^{-1}`, :math:`w = M y` and
@@ -13,9 +13,9 @@ With rows :math:`x_1, \dots, x_n` (context and action), labels :math:`y` and
 
 .. math:: \mu = V^\top w, \qquad S = k(A, A) - V^\top V .
 
-A new row adds one row to each, at ``O(n^2)``; another label changes ``w`` alone. A change of the
-context costs ``O(n^2 |A|)``. The loop, which knows nothing of blocks of rounds in one context, pays
-the latter in every round.
+A new row adds one row to each, at a cost of ``O(n^2)``; another label changes only ``w``. A change
+of the context costs ``O(n^2 |A|)``. The loop does not know about blocks of rounds in one context
+and pays this cost in every round.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ RANGES = ((1e-4, 100.0), (1e-4, 10.0))
 """The paper's ranges of C and gamma."""
 
 GRID = (13, 11)
-"""How many values of C and gamma are played."""
+"""The numbers of values of C and gamma."""
 
 TARGET = "Outcome"
 VALIDATION_DIGITS = (7, 8, 9)
-"""Rows are numbered in shuffled order; those whose last digit is one of these validate: 30%."""
+"""Rows are numbered in shuffled order; those ending in one of these digits (30%) validate."""
 
 
 def load_tasks(path: Path) -> tuple[Tensor, Tensor, Tensor]:
@@ -71,8 +71,8 @@ def load_tasks(path: Path) -> tuple[Tensor, Tensor, Tensor]:
         Contexts, configurations and accuracies.
 
     Raises:
-        ValueError: If the file cannot be read, an array is missing or of the wrong shape, or an
-            entry is not finite or, an accuracy, not in [0, 1].
+        ValueError: If the file cannot be read, an array is missing or has the wrong shape, an entry
+            is not finite, or an accuracy is not in [0, 1].
     """
     arrays: dict[str, Tensor] = {}
     try:
@@ -99,14 +99,14 @@ def load_tasks(path: Path) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def load_growing(path: Path) -> tuple[NDArray[np.float64], NDArray[Any]]:
-    """Read features and labels of the data that grow.
+    """Read the features and labels of the growing data.
 
     Args:
         path: A CSV file with a header and the class labels in the column ``Outcome``.
 
     Raises:
         ImportError: If pandas is not installed.
-        ValueError: If the file cannot be used, or has fewer than 10 rows a part.
+        ValueError: If the file cannot be used, or has fewer than 10 rows per part.
     """
     inputs, labels = load_csv(path, TARGET)
     if len(labels) < 10 * NUM_PARTS:
@@ -137,16 +137,16 @@ def growing_accuracies(
 ) -> Tensor:
     """Train an SVM for each part of the data and each point of the grid.
 
-    Rows are shuffled once. Part ``i`` of 20 has the first ``i / 20`` of them, and its validation
-    rows keep that role in all larger parts.
+    The rows are shuffled once. Part ``i`` of 20 has the first ``i / 20`` of them, and its
+    validation rows keep that role in all larger parts.
 
     Args:
         inputs: ``n x p`` features.
         labels: ``n`` classes.
         seed: Seeds the order of the rows.
-        logarithmic: Space the grid evenly in the logarithms of C and gamma, not in C and gamma.
-        standardizes: Standardize features with the training rows of the part.
-        num_parts: Train for the first ones only.
+        logarithmic: Whether to space the grid evenly in the logarithms of C and gamma.
+        standardizes: Whether to standardize features with the training rows of the part.
+        num_parts: The number of parts to train for, starting with the first.
 
     Returns:
         ``num_parts x num_arms`` accuracies on the validation rows of each part, in the order of
@@ -185,14 +185,14 @@ def growing_accuracies(
 
 
 JITTER = 1e-12
-"""Added to a covariance before its root, in prior variances; ten times more at each failure."""
+"""Jitter for the root of a covariance, in prior variances; ten times larger after each failure."""
 
 
 class ContextPosterior:
-    """Posterior at the arms of one context, given rows in any contexts; the prior mean is 0.
+    """Posterior at the arms of one context, given rows in any contexts, with prior mean 0.
 
     Args:
-        kernel: Over (context, action).
+        kernel: The kernel over (context, action).
         lam: The modeled noise variance.
         choices: ``num_arms x d`` actions, float64.
         context: ``context_dim`` numbers, the first context.
@@ -228,7 +228,7 @@ class ContextPosterior:
 
     @property
     def num_rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self._count
 
     @property
@@ -257,7 +257,7 @@ class ContextPosterior:
         return self._covariance
 
     def enter(self, context: Tensor) -> None:
-        """Go on to another context: ``context_dim`` numbers."""
+        """Switch to another context, given by ``context_dim`` numbers."""
         n = self._count
         self.arms = torch.cat([context.expand(len(self._choices), -1), self._choices], dim=-1)
         if n:
@@ -267,7 +267,7 @@ class ContextPosterior:
         self._covariance = None
 
     def append(self, x: Tensor, label: float) -> None:
-        """Add a row: ``D`` numbers (context, action) and a label."""
+        """Add a row of ``D`` numbers (context, action) and a label."""
         n = self._count
         self._reserve(n + 1)
         x = x.unsqueeze(0)
@@ -306,10 +306,10 @@ class ContextPosterior:
         return np.sqrt(np.maximum(lam - lam**2 * diagonal, 0.0))
 
     def shrinkage(self, inputs: Tensor) -> NDArray[np.float64]:
-        """Return ``k x num_arms`` numbers ``R``: further rows lower the covariance by ``R' R``.
+        """Return ``R``, ``k x num_arms``, such that further rows lower the covariance by ``R' R``.
 
         Args:
-            inputs: ``k x D`` inputs of the further rows, whatever their labels.
+            inputs: ``k x D`` inputs of the further rows; their labels do not matter.
         """
         n = self._count
         block = self._matrix(inputs, inputs) + self._lam * np.eye(len(inputs))
@@ -344,7 +344,7 @@ def draw_deviation(
     Args:
         covariance: ``num_arms x num_arms``.
         normal: ``num_arms`` independent standard normal numbers.
-        prior_variance: What the jitter is measured in.
+        prior_variance: The unit of the jitter.
     """
     matrix = torch.from_numpy(covariance)
     size = JITTER
@@ -359,16 +359,16 @@ def draw_deviation(
 
 
 SMALLEST_NOISE = 1e-4
-"""The smallest noise variance that is fitted: a standard deviation of 0.01."""
+"""The smallest fitted noise variance, which is a standard deviation of 0.01."""
 
 LENGTHSCALES, VARIANCES = (0.01, 100.0), (1e-4, 10.0)
-"""Between these lengthscales and prior variances are fitted; rewards and inputs have size 1."""
+"""Bounds of the fitted lengthscales and prior variances; rewards and inputs have size 1."""
 
 MOST_ITERATIONS = 50
-"""Of a fit."""
+"""The largest number of iterations of a fit."""
 
 FEWEST_ROWS = 5
-"""With fewer rows nothing is fitted."""
+"""The smallest number of rows for a fit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,7 +379,7 @@ class ContextualTask:
         contexts: ``num_contexts x context_dim``.
         choices: ``num_arms x d`` actions.
         values: ``num_contexts x num_arms`` rewards, in [0, 1]; outcomes have no noise.
-        sequence: ``num_rounds``; which context each round has.
+        sequence: ``num_rounds``; the context of each round.
     """
 
     contexts: Tensor
@@ -389,7 +389,7 @@ class ContextualTask:
 
     @cached_property
     def regrets(self) -> Tensor:
-        """``num_contexts x num_arms``: best value in the context itself less the value."""
+        """``num_contexts x num_arms``; the best value in the context minus the value."""
         return self.values.amax(-1, keepdim=True) - self.values
 
 
@@ -398,7 +398,7 @@ class ContextualStudy(ArmsStudy):
     """Tasks by trial; see :class:`ArmsStudy`.
 
     Attributes:
-        make_task: From the seed of a trial to its task. Nothing is computed before it is called.
+        make_task: Maps the seed of a trial to its task. Nothing is computed before it is called.
     """
 
     make_task: Callable[[int], ContextualTask] = field(kw_only=True)
@@ -409,7 +409,7 @@ class Hyperparameters:
     """A squared exponential kernel over (context, action), and the modeled noise.
 
     Attributes:
-        lengthscales: One a dimension, contexts first.
+        lengthscales: One per dimension, contexts first.
         variance: The prior variance.
         noise: The noise variance.
     """
@@ -435,14 +435,15 @@ class Hyperparameters:
         return read
 
     def fit(self, X: Tensor, y: Tensor, seed: int) -> Hyperparameters:
-        """Return hyperparameters of greater marginal likelihood, the search starting from these.
+        """Return hyperparameters with a larger marginal likelihood, searching from these.
 
-        The prior mean is 0. With too few rows, or if the search fails, these are returned.
+        The prior mean is 0. With too few rows, or if the search fails, these hyperparameters are
+        returned.
 
         Args:
             X: ``n x D`` inputs.
             y: ``n`` labels.
-            seed: Seeds what the search may draw when it retries.
+            seed: Seeds the draws of the search when it retries.
         """
         if len(X) < FEWEST_ROWS:
             return self
@@ -459,7 +460,9 @@ class Hyperparameters:
         mll = ExactMarginalLogLikelihood(model.likelihood, model)
         try:
             with seeded_globally(seed), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the limit of iterations, jitter on the way
+                warnings.simplefilter(
+                    "ignore"
+                )  # warnings about the limit of iterations and about jitter
                 fit_gpytorch_mll(mll, optimizer_kwargs={"options": {"maxiter": MOST_ITERATIONS}})
         except ModelFittingError:
             return self
@@ -476,23 +479,24 @@ class Hyperparameters:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ContextualMethod(Method):
-    """A method with the delays that it meets and what it makes of pending queries.
+    """A method with its delays and its treatment of pending queries.
 
     Attributes:
-        draws: Thompson sampling; otherwise an upper confidence bound.
+        draws: Whether it is Thompson sampling; otherwise, it is an upper confidence bound.
         width: A constant (``beta_t``), to which censored feedback adds its sum.
-        divides_the_sum: Divide the sum of deviations by the prior variance, as the loop does; the
-            authors' released code takes deviations as they are.
-        predictive: Deviations of upper confidence bounds, in the sum and beside the mean, include
-            the noise, as in the released code.
-        scales_draws: Add the sum to the width of draws, too, as Theorem 3 does; the released code
-            does not.
-        delays: After how many rounds outcomes arrive.
+        divides_the_sum: Whether the sum of deviations is divided by the prior variance, as in the
+            loop; the authors' released code does not divide it.
+        predictive: Whether the deviations of upper confidence bounds, also in the sum, include the
+            noise, as in the released code.
+        scales_draws: Whether the sum is also added to the width of draws, as in Theorem 3; the
+            released code does not add it.
+        delays: The number of rounds after which outcomes arrive.
         feedback: How pending queries enter the model.
-        refit_rounds: After these rounds hyperparameters are fitted to the outcomes that the method
-            has then; if there are none, to random entries of the table before the first round.
-        learns_from_pseudo_values: With censored feedback: fit to all queries with their
-            pseudo-values, not to the outcomes that arrived in time.
+        refit_rounds: The rounds after which hyperparameters are fitted to the outcomes that the
+            method has; if empty, they are fitted to random entries of the table before the first
+            round.
+        learns_from_pseudo_values: Whether censored feedback fits to all queries with their
+            pseudo-values and not only to the outcomes that arrived in time.
     """
 
     draws: bool
@@ -510,12 +514,13 @@ class ContextualMethod(Method):
 class ContextualPlayer:
     """Plays the tasks of a study one after the other.
 
-    A trial is seeded by its number alone: every method meets the same order of contexts, the same
+    A trial is seeded only by its number, so every method meets the same order of contexts, the same
     delays and the same normal numbers.
 
     Attributes:
-        start: Hyperparameters before the first fit.
-        num_sampled: Random entries of the table to which given hyperparameters are fitted.
+        start: The hyperparameters before the first fit.
+        num_sampled: The number of random entries of the table to which given hyperparameters are
+            fitted.
     """
 
     start: Hyperparameters
@@ -560,13 +565,13 @@ class ContextualPlayer:
 def play_task(
     task: ContextualTask, method: ContextualMethod, given: Hyperparameters, seed: int
 ) -> list[int]:
-    """Return the arms that a method plays, one a round.
+    """Return the arms that a method plays, one per round.
 
     Args:
         task: What is played.
-        method: How.
-        given: Hyperparameters until the first refit.
-        seed: Of the trial.
+        method: The method that plays it.
+        given: The hyperparameters until the first refit.
+        seed: The seed of the trial.
     """
     state = _State(task, method, given)
     arms = []
@@ -586,7 +591,7 @@ def play_task(
 
 
 class _State:
-    """One trial: the posterior, and what is on its way."""
+    """One trial with its posterior and its pending outcomes."""
 
     def __init__(
         self, task: ContextualTask, method: ContextualMethod, given: Hyperparameters
@@ -596,7 +601,7 @@ class _State:
         self._posterior = self._build()
         self._on_their_way: list[tuple[float, int, float]] = []  # arrival, query, outcome
         self._asked: list[Tensor] = []
-        self._in_time: list[int] = []  # rows whose outcome arrived
+        self._in_time: list[int] = []  # rows whose outcome has arrived
         feedback = method.feedback
         self._censored = feedback if isinstance(feedback, Censored) else None
         if self._censored is not None and self._censored.window != "all":
@@ -607,13 +612,13 @@ class _State:
             )
 
     def enter(self, number: int) -> None:
-        """Go on to the context of the round."""
+        """Switch to the context of the round."""
         if number != self._context:
             self._context = number
             self._posterior.enter(self._task.contexts[number])
 
     def hear(self, t: int) -> None:
-        """Take in what has arrived when the query of round ``t`` is chosen."""
+        """Add the outcomes that have arrived when the query of round ``t`` is chosen."""
         while self._on_their_way and self._on_their_way[0][0] <= t:
             arrival, query, outcome = heapq.heappop(self._on_their_way)
             if self._censored is None:
@@ -625,7 +630,7 @@ class _State:
                 self._in_time.append(query)
 
     def choose(self, normal: Tensor | None) -> int:
-        """Return the arm of the largest score; ``normal`` are the numbers of a draw."""
+        """Return the arm with the largest score; ``normal`` has the numbers of a draw."""
         posterior, width = self._posterior, self._width()
         shrinkage = None
         pending = sorted(query for _, query, _ in self._on_their_way)
@@ -653,7 +658,7 @@ class _State:
             self._posterior.append(x, 0.0)  # the minimum
 
     def refit(self, seed: int) -> None:
-        """Fit hyperparameters to what arrived in time, or to all rows with pseudo-values."""
+        """Fit hyperparameters to the outcomes in time, or to all rows with pseudo-values."""
         X, y = self._posterior.rows
         told: slice | list[int] = slice(None)
         if self._censored is not None and not self._method.learns_from_pseudo_values:
@@ -670,12 +675,12 @@ class _State:
 
     @property
     def _noise(self) -> float:
-        """What predictive variances have more; draws have none of it."""
+        """The noise in predictive variances, which draws do not include."""
         has_noise = self._method.predictive and not self._method.draws
         return self._hyperparameters.noise if has_noise else 0.0
 
     def _width(self) -> float:
-        """The width; without the division by the prior variance it is that of the paper's code."""
+        """The width; without division by the prior variance, it is that of the paper's code."""
         method, censored = self._method, self._censored
         if censored is None or (method.draws and not method.scales_draws):
             return method.width

@@ -1,10 +1,11 @@
 """What a guarantee costs: coverage and regret of every width, side by side.
 
-Rewards of known RKHS norm for the widths of Chowdhury and Gopalan and of Flynn and Reeb, draws of
-the Gaussian process for those of Srinivas et al. A width that claims ``1 - delta`` must hold the
-whole reward function in all rounds in at least that share of functions. Further panels have
-another kernel, more noise and a norm that is overstated threefold. The noise is Gaussian, but for
-Theorem 3 of Srinivas et al.: that needs bounded noise, so it has noise of plus or minus the bound.
+Rewards of known RKHS norm serve the widths of Chowdhury and Gopalan and of Flynn and Reeb, and
+draws of the Gaussian process serve those of Srinivas et al. A width that claims ``1 - delta`` must
+contain the whole reward function in all rounds for at least that share of functions. Further panels
+have another kernel, more noise, and a norm that is overstated threefold. The noise is Gaussian
+except for Theorem 3 of Srinivas et al., which needs bounded noise and has noise of plus or minus
+the bound.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ NUM_CENTERS = 30
 
 @dataclass(frozen=True, eq=False)
 class _Setting:
-    """Where widths are compared.
+    """The setting in which widths are compared.
 
     Attributes:
         kernel_matrix: ``num_arms x num_arms``.
         noise_std: Standard deviation of the noise.
-        rkhs_bound: What the widths are told of the norm, which is :data:`RKHS_NORM`.
+        rkhs_bound: The bound that the widths are given on the norm, which is :data:`RKHS_NORM`.
     """
 
     kernel_matrix: Tensor
@@ -55,8 +56,8 @@ def coverage(num_trials: int = 200, num_rounds: int = 100, seed: int = 0) -> lis
     """Return studies of functions of known norm, and of draws of the Gaussian process.
 
     Args:
-        num_trials: Functions a panel.
-        num_rounds: How long each is played.
+        num_trials: The number of functions per panel.
+        num_rounds: The number of rounds of each.
         seed: Seeds functions, noise and draws.
     """
     smooth, rough = _Setting(_matrix(RBFKernel())), _Setting(_matrix(MaternKernel(nu=2.5)))
@@ -137,7 +138,7 @@ def _of_the_process(
 
 
 def _norm_methods(setting: _Setting, study: ArmsStudy) -> list[Method]:
-    """Widths for rewards of known norm; the names say which regularization they use."""
+    """Return widths for rewards of known norm, whose names give their regularization."""
     small, one_plus = setting.noise_std**2, 1.0 + 2.0 / study.num_rounds
     bounds = {"rkhs_bound": setting.rkhs_bound, "noise_bound": setting.noise_std, "delta": DELTA}
     printed = ImprovedUpperConfidenceBound.with_options(**bounds)
@@ -160,7 +161,7 @@ def _norm_methods(setting: _Setting, study: ArmsStudy) -> list[Method]:
 
 
 def _process_methods(setting: _Setting, study: ArmsStudy) -> list[Method]:
-    """Widths for draws of the Gaussian process."""
+    """Return widths for draws of the Gaussian process."""
     lam = setting.noise_std**2
     full = GPUpperConfidenceBound.with_options(delta=DELTA)
     divided = GPUpperConfidenceBound.with_options(delta=DELTA, scale=5.0**-0.5)
@@ -172,7 +173,7 @@ def _process_methods(setting: _Setting, study: ArmsStudy) -> list[Method]:
 
 
 def _random_methods(setting: _Setting, study: ArmsStudy) -> list[Method]:
-    """Rules whose guarantee is on the expected regret of a draw: they have no bounds to cover."""
+    """Return rules with a guarantee on the expected regret, which have no bounds to cover."""
     lam = setting.noise_std**2
     return [
         Method("IRGP-UCB", RandomizedUpperConfidenceBound.with_options(), lam),

@@ -1,6 +1,6 @@
-"""The table of curves: what figures show over the rounds, at few of them.
+"""The table of curves, which has what figures show at a selection of rounds.
 
-Every figure of an experiment can be drawn from it and the other tables, without playing.
+Every figure of an experiment can be drawn from it and the other tables without playing anything.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ CURVES_TABLE = "curves"
 """The name of the table, without ``.csv``."""
 
 MOST_ROUNDS = 60
-"""A curve has at most about so many rounds in the table."""
+"""The approximate largest number of rounds of a curve in the table."""
 
 DIGITS = 5
-"""Of the numbers in the table, which are only drawn."""
+"""The digits of the numbers in the table, which are only drawn."""
 
 
 def over_rounds(experiment: ArmsExperiment, curve: Curves) -> dict[str, Tensor]:
-    """Return what a figure shows over the rounds, ``num_trials x num_rounds`` each, by name.
+    """Return what a figure shows over the rounds by name, each ``num_trials x num_rounds``.
 
     A run has NaN after it has stopped, and no finite simple regret before its first outcome.
 
@@ -53,12 +53,12 @@ def over_rounds(experiment: ArmsExperiment, curve: Curves) -> dict[str, Tensor]:
 
 
 def shown_rounds(num_rounds: int, logarithmic: bool = False, most: int = MOST_ROUNDS) -> list[int]:
-    """Return rounds from the first to the last one, evenly spaced.
+    """Return evenly spaced rounds from the first to the last one.
 
     Args:
-        num_rounds: The last one.
-        logarithmic: Evenly spaced on a logarithmic axis.
-        most: At most so many, if there are more.
+        num_rounds: The last round.
+        logarithmic: Whether to space them evenly on a logarithmic axis.
+        most: The largest number of rounds.
     """
     if num_rounds <= most:
         return list(range(1, num_rounds + 1))
@@ -72,10 +72,10 @@ def shown_rounds(num_rounds: int, logarithmic: bool = False, most: int = MOST_RO
 def tabulate_curves(
     experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]]
 ) -> list[dict[str, Any]]:
-    """Return one row a panel, method, quantity and round: mean, standard error and median.
+    """Return one row per panel, method, quantity and round: mean, standard error and median.
 
-    They are of the runs that have not stopped before, while these are at least half of all. The
-    standard error is empty with a single run.
+    They are over the runs that have not stopped before the round, as long as these are at least
+    half of all runs. The standard error is empty with a single run.
 
     Args:
         experiments: The panels.

@@ -1,18 +1,19 @@
 r"""Functions of one variable whose outcomes arrive late, played in closed form while learning.
 
-It is what :class:`papers.delayed_studies.LearnedPlayer` does with a loop, for the settings of the
-released code of Verma, Dai and Low 2022, which plays hundreds of functions: arms are equally spaced
-points of [0, 1], so that a kernel matrix is cut from one row of values. Tests hold it to loops.
+This does what :class:`papers.delayed_studies.LearnedPlayer` does with a loop, for the settings of
+the released code of Verma, Dai and Low 2022, and is fast enough for hundreds of functions: arms are
+equally spaced points of [0, 1], so a kernel matrix is cut from one row of values. Tests compare it
+with loops.
 
-With the censored outcomes :math:`\tilde y`, all rows :math:`X` and what arrived,
-:math:`(X_a, y_a)`, the posterior mean and variance of a round are those of
+With the censored outcomes :math:`\tilde y`, all rows :math:`X`, and the arrived data :math:`(X_a,
+y_a)`, the posterior mean and variance of a round are those of
 
 * censored feedback: :math:`(X, \tilde y)`,
 * ignored outcomes: :math:`(X_a, y_a)`,
 * hallucinated outcomes: the mean of :math:`(X_a, y_a)`, the variance of :math:`X`.
 
-Upper confidence bounds are the mean plus width times the standard deviation of an outcome, noise
-included, as in the released code. Draws are joint over all arms.
+Upper confidence bounds are the mean plus the width times the standard deviation of an outcome,
+including the noise, as in the released code. Draws are joint over all arms.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ Array: TypeAlias = NDArray[np.float64]
 
 LARGEST_NOISE = 1.0
 NUM_LENGTHSCALES, NUM_VARIANCES, NUM_NOISES = 8, 5, 5
-"""The grid from whose best point the likelihood is maximized."""
+"""The grid whose best point is the start of the likelihood's maximization."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,9 @@ class Learned:
     """Hyperparameters of a squared exponential kernel, and bounds within which they are learned.
 
     Attributes:
-        lengthscale: In sides of the domain.
-        prior_variance: In squared units of the reward.
-        noise: The modeled noise variance, likewise.
+        lengthscale: The lengthscale, relative to the side of the domain.
+        prior_variance: The prior variance, in squared units of the reward.
+        noise: The modeled noise variance, in squared units of the reward.
         lengthscales: Bounds of the lengthscale.
     """
 
@@ -69,20 +70,22 @@ class CurveMethod:
     """How functions are played.
 
     Attributes:
-        name: As the figure's legend has it.
-        way: ``"censored"``, ``"ignored"`` or ``"hallucinated"``: what pending queries are.
-        delays: After how many rounds outcomes arrive.
-        draws: Play the maximizer of a posterior draw, not of an upper confidence bound.
-        max_delay: ``m``; None, without censored feedback only.
+        name: The name in the figure's legend.
+        way: The treatment of pending queries: ``"censored"``, ``"ignored"`` or ``"hallucinated"``.
+        delays: The number of rounds after which outcomes arrive.
+        draws: Whether to play the maximizer of a posterior draw and not of an upper confidence
+            bound.
+        max_delay: ``m``; None only without censored feedback.
         added: What the sum of deviations over the last ``m`` queries adds to the width of 1, or to
-            the scale of draws: ``"published"`` the sum as it is, ``"divided"`` the sum over the
-            prior variance, ``"nothing"``.
-        uniform_until: From the end of the initial rounds it plays uniformly until so many outcomes
+            the scale of draws: ``"published"`` for the sum itself, ``"divided"`` for the sum
+            divided by the prior variance, or ``"nothing"``.
+        uniform_until: After the initial rounds, it plays uniformly until this many outcomes have
             arrived.
-        fitted_to_zeros: Hyperparameters are fitted to pseudo-values, too.
-        predictive: Bounds have the deviations of outcomes, noise included, not of the function.
-        start: The hyperparameters that it starts with.
-        learns: Whether others are learned.
+        fitted_to_zeros: Whether hyperparameters are also fitted to pseudo-values.
+        predictive: Whether bounds use the deviations of outcomes, including the noise, rather than
+            of the function.
+        start: The initial hyperparameters.
+        learns: Whether hyperparameters are learned.
     """
 
     name: str
@@ -101,13 +104,14 @@ class CurveMethod:
 def solve_lower(factor: Array, right: Array) -> Array:
     """Return the solution of ``factor @ x = right``.
 
-    SciPy's own function checks its arguments for longer than LAPACK takes for systems of this size.
+    For systems of this size, SciPy's own function spends more time checking its arguments than
+    LAPACK needs for the solution.
 
     Args:
         factor: ``n x n``, lower triangular, nonzero on the diagonal.
         right: ``n`` or ``n x k``.
     """
-    # the transpose is an upper triangle in LAPACK's order, so that nothing is copied
+    # the transpose is an upper triangle in LAPACK's order, so nothing is copied
     solved, _ = dtrtrs(factor.T, right, lower=0, trans=1)
     found: Array = solved
     return found
@@ -117,7 +121,7 @@ def kernel_values(distances: Array, learned: Learned) -> Array:
     """Return the squared exponential kernel at distances.
 
     Args:
-        distances: In sides of the domain.
+        distances: Distances relative to the side of the domain.
         learned: The hyperparameters.
     """
     squares = np.square(distances / learned.lengthscale)
@@ -126,13 +130,13 @@ def kernel_values(distances: Array, learned: Learned) -> Array:
 
 
 class Rows:
-    """The posterior of rows with equal noise on all arms, whatever their outcomes are.
+    """The posterior of all arms given rows with equal noise and any outcomes.
 
     Args:
         num_arms: Equally spaced points of [0, 1].
         learned: The hyperparameters.
-        arms: The rows, by arm; more can be appended.
-        capacity: At most so many rows.
+        arms: The arm of each row; more rows can be appended.
+        capacity: The largest number of rows.
     """
 
     def __init__(self, num_arms: int, learned: Learned, arms: list[int], capacity: int) -> None:
@@ -142,7 +146,7 @@ class Rows:
         values = kernel_values(self._step * np.arange(float(num_arms)), learned)
         self._both_sides = np.concatenate([values[:0:-1], values])
         self._factor = np.zeros((capacity, capacity))
-        self._solved = np.empty((capacity, num_arms))  # the inverse factor times covariances
+        self._solved = np.empty((capacity, num_arms))  # the inverse factor times the covariances
         self._spectrum: Array | None = None
         n = len(arms)
         if n:
@@ -167,10 +171,10 @@ class Rows:
         self.arms.append(arm)
 
     def means(self, outcomes: Array) -> Array:
-        """Return the posterior mean of each arm; the prior mean is 0.
+        """Return the posterior mean of each arm, with prior mean 0.
 
         Args:
-            outcomes: One a row.
+            outcomes: One per row.
         """
         n = len(self.arms)
         if n == 0:
@@ -182,18 +186,18 @@ class Rows:
         """Return the posterior standard deviation of each arm.
 
         Args:
-            with_noise: Of an outcome, not of the function.
+            with_noise: Whether it is the deviation of an outcome rather than of the function.
         """
         noise = self._learned.noise if with_noise else 0.0
         return np.sqrt(np.maximum(self._variance, 0.0) + noise)
 
     def draw(self, stream: np.random.Generator) -> Array:
-        """Return a joint draw of all arms less the posterior mean.
+        """Return a joint draw of all arms minus the posterior mean.
 
-        It is a draw of the prior less what the rows say of it (Matheron's rule).
+        It is a draw of the prior minus its prediction from the rows (Matheron's rule).
 
         Args:
-            stream: Of random numbers.
+            stream: The stream of random numbers.
         """
         prior = self._draw_prior(stream)
         noise = math.sqrt(self._learned.noise) * stream.standard_normal(len(self.arms))
@@ -205,7 +209,7 @@ class Rows:
         return self._both_sides[first : first + self._num_arms]
 
     def _draw_prior(self, stream: np.random.Generator) -> Array:
-        """Draw on a circle so large that both ends of the domain are independent across it."""
+        """Draw on a circle large enough for the ends of the domain to be independent across it."""
         if self._spectrum is None:
             reach = max(1.0, 5.0 * self._learned.lengthscale)  # half of the circle
             size = 1 << math.ceil(math.log2(2.0 * reach / self._step))
@@ -219,16 +223,16 @@ class Rows:
 
 
 def learn(arms: list[int], outcomes: Array, start: Learned, num_arms: int) -> Learned:
-    """Return the hyperparameters of the largest marginal likelihood, within their bounds.
+    """Return the hyperparameters with the largest marginal likelihood, within their bounds.
 
     The search starts at the best point of a grid, whose likelihoods follow from one eigenvalue
-    decomposition a lengthscale.
+    decomposition per lengthscale.
 
     Args:
-        arms: Of the rows; they may repeat.
-        outcomes: One a row, with prior mean 0.
-        start: Has the bounds of the lengthscale.
-        num_arms: Of the domain.
+        arms: The arms of the rows, which may repeat.
+        outcomes: One per row, with prior mean 0.
+        start: The hyperparameters that have the bounds of the lengthscale.
+        num_arms: The number of arms of the domain.
     """
     distances = (np.asarray(arms)[:, None] - np.asarray(arms)[None, :]) / (num_arms - 1.0)
     squares = np.square(distances)
@@ -243,8 +247,8 @@ def learn(arms: list[int], outcomes: Array, start: Learned, num_arms: int) -> Le
     for lengthscale in lengthscales:
         try:
             found = np.linalg.eigh(np.exp(-0.5 * squares / math.exp(2 * lengthscale)))
-        except np.linalg.LinAlgError:  # LAPACK gives up on a few matrices with repeated rows
-            continue  # the grid only says where to begin
+        except np.linalg.LinAlgError:  # LAPACK fails on a few matrices with repeated rows
+            continue  # the grid only determines where to start
         eigenvalues, vectors = found
         parts = np.square(outcomes @ vectors)
         spread = np.exp(variances)[:, None, None] * np.maximum(eigenvalues, 0.0)
@@ -261,16 +265,16 @@ def learn(arms: list[int], outcomes: Array, start: Learned, num_arms: int) -> Le
 
 
 def negative_evidence(logarithms: Array, squares: Array, outcomes: Array) -> tuple[float, Array]:
-    r"""Return twice the negative log marginal likelihood, less its constant, and its gradient.
+    r"""Return twice the negative log marginal likelihood without its constant, and its gradient.
 
     .. math:: y^\top K_y^{-1} y + \ln |K_y|, \qquad K_y = s^2 R_\ell + \lambda I
 
     Source: Rasmussen and Williams 2006, equations 5.8 and 5.9.
 
     Args:
-        logarithms: Of lengthscale, prior variance and noise variance.
+        logarithms: Logarithms of lengthscale, prior variance and noise variance.
         squares: Squared distances of the rows.
-        outcomes: One a row.
+        outcomes: One per row.
     """
     lengthscale, variance, noise = np.exp(logarithms)
     scaled = squares / lengthscale**2
@@ -293,9 +297,9 @@ def draw_delays(delays: Delays, seed: int, num_rounds: int) -> tuple[float, ...]
     """Return the delay of each query.
 
     Args:
-        delays: What they are drawn from; they do not depend on the point.
-        seed: Of the trial.
-        num_rounds: How many.
+        delays: The distribution of the delays, which do not depend on the point.
+        seed: The seed of the trial.
+        num_rounds: The number of rounds.
     """
     nowhere = torch.zeros(1, dtype=torch.float64)
     return tuple(delays.of_query(nowhere, seed, t) for t in range(1, num_rounds + 1))
@@ -306,12 +310,12 @@ class Played:
     """One function.
 
     Attributes:
-        arms: What was played, by round.
-        widths: The width of each round, or the scale of its draw; 0 where it had neither.
-        regret: By round.
+        arms: The arm of each round.
+        widths: The width of each round, or the scale of its draw; 0 if it had neither.
+        regret: The regret of each round.
         simple_regret: The smallest regret among outcomes that had arrived (in time, with censored
-            feedback); before the first the largest regret there is.
-        hyperparameters: Those of each round.
+            feedback); before the first arrival, the largest possible regret.
+        hyperparameters: The hyperparameters of each round.
     """
 
     arms: list[int]
@@ -325,10 +329,10 @@ def play_curve(values: Array, method: CurveMethod, seed: int, num_rounds: int) -
     """Play one function.
 
     Args:
-        values: Its rewards, one an arm; the smallest possible is 0.
-        method: How.
+        values: Its rewards, one per arm, of which the smallest possible value is 0.
+        method: The method that plays it.
         seed: Seeds initial arms, delays, uniform arms and draws.
-        num_rounds: For how long.
+        num_rounds: The number of rounds.
     """
     num_arms, bound = len(values), method.max_delay
     initial = torch.randint(num_arms, (NUM_INITIAL,), generator=generator(seed, 0, "initial arms"))
@@ -361,31 +365,31 @@ def play_curve(values: Array, method: CurveMethod, seed: int, num_rounds: int) -
     simple = np.full(num_rounds, values.max() - values.min())
     for s, delay in enumerate(delays):
         if bound is None or delay <= bound:
-            behind = s + int(max(delay, 1.0)) - 1  # the round after which it was there
+            behind = s + int(max(delay, 1.0)) - 1  # the round after which it was available
             simple[behind:] = np.minimum(simple[behind:], regret[s])
     return Played(arms, widths, regret, simple, path)
 
 
 class _State:
-    """What one set of hyperparameters knows, growing from round to round."""
+    """The posteriors under one set of hyperparameters, which grow from round to round."""
 
     def __init__(self, method: CurveMethod, learned: Learned, num_arms: int, capacity: int) -> None:
         """See the class."""
         self._method, self._learned = method, learned
         self._arrived = Rows(num_arms, learned, [], capacity)
         self._all = Rows(num_arms, learned, [], capacity)
-        self._told: list[int] = []  # in the order in which the rows stand
+        self._told: list[int] = []  # in the order of the rows
 
     def choose(
         self, values: Array, arms: list[int], told: list[int], seed: int
     ) -> tuple[int, float]:
-        """Return an arm and the width that it was chosen with.
+        """Return an arm and the width with which it was chosen.
 
         Args:
-            values: The rewards, one an arm.
-            arms: What was played.
-            told: The queries whose outcomes are known, by number.
-            seed: Of the draw.
+            values: The rewards, one per arm.
+            arms: The arms that were played.
+            told: The numbers of the queries whose outcomes are known.
+            seed: The seed of the draw.
         """
         method, is_censored = self._method, self._method.way == "censored"
         if method.way != "ignored":
@@ -416,19 +420,19 @@ class _State:
         else:
             spread = rows.deviations(is_predictive)
         value = mean + width * spread
-        best = np.flatnonzero(value == value.max())  # all of them before anything is known
+        best = np.flatnonzero(value == value.max())  # all arms, before anything is known
         arm = best[0] if len(best) == 1 else np.random.default_rng(seed).choice(best)
         return int(arm), width
 
 
 @dataclass(frozen=True, eq=False)
 class CurvePlayer:
-    """Plays functions one after the other; what two panels have in common is played once.
+    """Plays functions one after the other, and plays what panels share only once.
 
     Attributes:
-        draw: From the number of a trial to its rewards, one an arm.
-        rewards: What was drawn, by trial.
-        played: What was played, by trial, rounds and method without its name.
+        draw: Maps the number of a trial to its rewards, one per arm.
+        rewards: The rewards that were drawn, by trial.
+        played: The results, by trial, rounds and method without its name.
     """
 
     draw: Callable[[int], torch.Tensor]
@@ -438,12 +442,12 @@ class CurvePlayer:
     def __call__(
         self, study: ArmsStudy, method: CurveMethod, on_round: Callable[[int], None]
     ) -> dict[str, Any]:
-        """Play a study; only the number of its functions counts, not their values.
+        """Play a study, of which only the number of functions is used, not their values.
 
         Args:
-            study: What is played.
-            method: How.
-            on_round: Called as often as a round of all functions has been played.
+            study: The study to play.
+            method: The method that plays it.
+            on_round: Called once for each round of all functions that has been played.
 
         Returns:
             Regrets (``regret``) and simple regrets (``simple_regret``), each

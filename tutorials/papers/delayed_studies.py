@@ -1,9 +1,9 @@
 """Functions on arms whose outcomes arrive late, with hyperparameters given or learned.
 
-What the experiments of Verma, Dai and Low 2022 share: each trial is a loop of its own, since
-outcomes come out of order and at different rounds in different trials.
+The experiments of Verma, Dai and Low 2022 share this module. Each trial has its own loop, because
+outcomes arrive out of order and at different rounds in different trials.
 
-Every ``REFIT_EVERY`` rounds the loop goes on with the hyperparameters of the largest marginal
+Every ``REFIT_EVERY`` rounds, the loop switches to the hyperparameters with the largest marginal
 likelihood, as in the experiments of Verma, Dai and Low 2022 (appendix C).
 """
 
@@ -33,10 +33,10 @@ from papers.trials import ArmsStudy, Method
 
 @dataclass(frozen=True, kw_only=True)
 class DelayedMethod(Method):
-    """A method with the delays that it meets and what it makes of pending queries.
+    """A method with its delays and its treatment of pending queries.
 
     Attributes:
-        delays: After how many rounds outcomes arrive.
+        delays: The number of rounds after which outcomes arrive.
         feedback: How pending queries enter the model.
     """
 
@@ -48,13 +48,13 @@ class DelayedMethod(Method):
 class DelayedPlayer:
     """Plays every function of a study with one method.
 
-    A trial is seeded by its number alone: every method meets the same function, noise and delays,
-    and cutting a study into pieces changes nothing.
+    A trial is seeded only by its number, so every method meets the same function, noise and delays,
+    and dividing a study into pieces does not change the results.
 
     Attributes:
         choices: The arms, ``num_arms x d``.
-        kernel: The model's kernel, of prior variance 1.
-        prior_mean: The model's prior mean; with censored feedback the minimum takes its place.
+        kernel: The model's kernel, with prior variance 1.
+        prior_mean: The model's prior mean; with censored feedback, the minimum takes its place.
     """
 
     choices: Tensor
@@ -67,10 +67,10 @@ class DelayedPlayer:
         """Play a study.
 
         Args:
-            study: What is played.
-            method: How.
-            on_round: Called with the numbers of rounds, as often as a round of all functions has
-                been played; they are played one after the other.
+            study: The study to play.
+            method: The method that plays it.
+            on_round: Called with the numbers of rounds, once for each round of all functions that
+                has been played; the functions are played one after the other.
 
         Returns:
             Regrets (``regret``) and simple regrets (``simple_regret``), each
@@ -108,19 +108,19 @@ class DelayedPlayer:
         )
         problem = ArmsProblem(self.choices, study.values[i], noise or None)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", LateOutcomeWarning)  # the experiments count on them
+            warnings.simplefilter("ignore", LateOutcomeWarning)  # the experiments rely on them
             return run(loop, problem, study.num_rounds, delays=method.delays, progress=False)
 
 
 def simple_regret_in_time(result: RunResult, max_delay: float | None) -> Tensor:
-    """Return the smallest regret among outcomes that had arrived, without those given up.
+    """Return the smallest regret among outcomes that had arrived, excluding those given up.
 
     Args:
-        result: A run from its first round on.
+        result: A run, starting with its first round.
         max_delay: ``m``, in rounds; outcomes with a longer delay never count. None counts all.
 
     Returns:
-        One number a round; infinite before the first arrival.
+        One number per round, which is infinite before the first arrival.
     """
     if max_delay is None or result.arrivals is None:
         return result.simple_regret
@@ -132,22 +132,22 @@ def simple_regret_in_time(result: RunResult, max_delay: float | None) -> Tensor:
 REFIT_EVERY = 10
 NUM_INITIAL = 5
 FEWEST_ROWS = 5
-"""With fewer rows the starting hyperparameters stay."""
+"""With fewer rows, the initial hyperparameters are kept."""
 
 LENGTHSCALES, PRIOR_VARIANCES = (0.05, 2.0), (0.01, 10.0)
 SMALLEST_NOISE = 1e-4
-"""Bounds of the hyperparameters, in sides of the box and in squared units of the reward."""
+"""Bounds of the hyperparameters, relative to the box and in squared units of the reward."""
 
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """Of a model with squared exponential kernel.
+    """The hyperparameters of a model with a squared exponential kernel.
 
     Attributes:
-        lengthscale: One for all dimensions.
-        prior_variance: In squared units of the reward.
+        lengthscale: The lengthscale, the same for all dimensions.
+        prior_variance: The prior variance, in squared units of the reward.
         noise: The modeled noise variance, in squared units of the reward.
-        lengthscales: Bounds of the lengthscale that is learned.
+        lengthscales: Bounds of the learned lengthscale.
     """
 
     lengthscale: float = 0.2
@@ -159,7 +159,7 @@ class Hyperparameters:
         """Return the kernel, float64, with bounds for learning."""
         base = RBFKernel(lengthscale_constraint=Interval(*self.lengthscales))
         kernel = ScaleKernel(base, outputscale_constraint=Interval(*PRIOR_VARIANCES)).double()
-        # GPyTorch would round a Python number to float32 on its way
+        # GPyTorch would round a Python number to float32
         base.lengthscale = torch.tensor(self.lengthscale, dtype=torch.float64)
         kernel.outputscale = torch.tensor(self.prior_variance, dtype=torch.float64)
         return kernel
@@ -167,11 +167,11 @@ class Hyperparameters:
 
 @dataclass(frozen=True, kw_only=True)
 class LearnedMethod(DelayedMethod):
-    """A method whose model is learned; ``lam`` is the noise variance to start with.
+    """A method whose model is learned; ``lam`` is the initial noise variance.
 
     Attributes:
-        learns_from_pseudo_values: With censored feedback: fit to all queries with their
-            pseudo-values, not to the outcomes that arrived in time.
+        learns_from_pseudo_values: Whether censored feedback fits to all queries with their
+            pseudo-values and not only to the outcomes that arrived in time.
     """
 
     learns_from_pseudo_values: bool = False
@@ -179,18 +179,18 @@ class LearnedMethod(DelayedMethod):
 
 @dataclass(frozen=True, eq=False)
 class LearnedPlayer:
-    """Plays tabulated functions; a table is made when its trial is played first.
+    """Plays tabulated functions; each table is made when its trial is first played.
 
-    Trials are seeded by their number alone. The model's prior mean is 0 for every method, which
-    censored feedback needs where 0 is the minimum.
+    Trials are seeded only by their number. The model's prior mean is 0 for every method, which
+    censored feedback needs if 0 is the minimum.
 
     Attributes:
         choices: The arms in the unit cube, ``num_arms x d``.
-        tabulate: From a trial's number to its rewards, ``num_arms``.
-        tables: What was tabulated, by trial.
-        start: The hyperparameters with which it starts, but for the noise, which is the method's.
-        learns: Whether others are learned, or these stay.
-        as_published: Whether censored feedback has the width and the draws of the released code.
+        tabulate: Maps a trial's number to its rewards, ``num_arms``.
+        tables: The tables that were made, by trial.
+        start: The initial hyperparameters, except for the noise, which is the method's.
+        learns: Whether hyperparameters are learned or stay the same.
+        as_published: Whether censored feedback uses the width and the draws of the released code.
     """
 
     choices: Tensor
@@ -203,12 +203,12 @@ class LearnedPlayer:
     def __call__(
         self, study: ArmsStudy, method: LearnedMethod, on_round: Callable[[int], None]
     ) -> dict[str, Any]:
-        """Play a study; only the number of its functions counts, not their values.
+        """Play a study, of which only the number of functions is used, not their values.
 
         Args:
-            study: What is played.
-            method: How.
-            on_round: Called as often as a round of all functions has been played.
+            study: The study to play.
+            method: The method that plays it.
+            on_round: Called once for each round of all functions that has been played.
 
         Returns:
             Regrets (``regret``) and simple regrets (``simple_regret``), each
@@ -239,9 +239,9 @@ class LearnedPlayer:
 
         Args:
             values: Its rewards, ``num_arms``.
-            method: How it is played.
+            method: The method that plays it.
             seed: Seeds initial queries, delays and draws.
-            num_rounds: For how long.
+            num_rounds: The number of rounds.
         """
         domain, problem = Arms(self.choices), ArmsProblem(self.choices, values)
         history = History(domain.dim)
@@ -250,7 +250,7 @@ class LearnedPlayer:
             loop = self._loop(domain, learned, method, seed, history)
             count = min(REFIT_EVERY, num_rounds - history.num_queries)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", LateOutcomeWarning)  # they are counted on
+                warnings.simplefilter("ignore", LateOutcomeWarning)  # the experiments rely on them
                 run(loop, problem, count, delays=method.delays, progress=False)
         played = domain.index_of(history.inputs())
         outcomes = [history.outcome(query.id) for query in history.queries]
@@ -299,11 +299,12 @@ class LearnedPlayer:
 
 
 def rows_to_learn_from(history: History, method: LearnedMethod) -> tuple[Tensor, Tensor]:
-    """Return the inputs and outcomes that hyperparameters are fitted to.
+    """Return the inputs and outcomes to which hyperparameters are fitted.
 
     Args:
-        history: What was asked and told.
-        method: What its feedback calls late is left out, or has its pseudo-value.
+        history: The queries and outcomes.
+        method: The method; outcomes that its feedback calls late are left out or have
+            pseudo-values.
 
     Returns:
         ``n x d`` inputs and ``n x 1`` outcomes.
@@ -322,16 +323,16 @@ def rows_to_learn_from(history: History, method: LearnedMethod) -> tuple[Tensor,
 
 
 def learn(X: Tensor, Y: Tensor, start: Hyperparameters) -> Hyperparameters:
-    """Return the hyperparameters of the largest marginal likelihood, within the bounds above.
+    """Return the hyperparameters with the largest marginal likelihood, within the bounds above.
 
     Args:
         X: ``n x d`` inputs; rows may repeat.
         Y: ``n x 1`` outcomes, with prior mean 0.
-        start: Where the search starts.
+        start: The start of the search.
     """
     recipe = BanditGP.with_kernel(start.kernel(), noise=start.noise, refit_every=len(X))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OptimizationWarning)  # a tolerance that is too tight
+        warnings.simplefilter("ignore", OptimizationWarning)  # the tolerance is too tight
         model = recipe.builder(seed=0, collapses=True)(X, Y)
     kernel = model.covar_module
     assert isinstance(kernel, ScaleKernel)
@@ -344,6 +345,6 @@ def learn(X: Tensor, Y: Tensor, start: Hyperparameters) -> Hyperparameters:
 
 
 def _within(value: float, bounds: tuple[float, float]) -> float:
-    """Keep clear of the bounds, where the kernel's own parameter is infinite."""
+    """Stay away from the bounds, where the kernel's own parameter is infinite."""
     low, high = bounds
     return min(max(value, low * (1.0 + 1e-6)), high * (1.0 - 1e-6))

@@ -1,7 +1,7 @@
-"""Means with standard errors, and when a difference counts.
+"""Means with standard errors, and the rules by which a difference counts.
 
-The rules are those by which published claims are judged and by which tables of one changed factor
-say whether a claim holds.
+Published claims are judged by these rules, and tables of one changed factor use them to say whether
+a claim holds.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from torch import Tensor
 
 ERRORS = 2.0
-"""A difference counts from so many of its standard errors."""
+"""A difference counts from this many of its standard errors."""
 
 ALIKE_WITHIN = 0.1
-"""Means count as alike, too, if they differ by less than this share of the larger one."""
+"""Means also count as alike if they differ by less than this share of the larger one."""
 
 FAR = 2.0
-"""Far ahead: the means differ by this factor or more."""
+"""Far ahead means that the means differ by this factor or more."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class Estimate:
 
     Attributes:
         mean: The mean.
-        standard_error: Infinite with a single trial, which says nothing of the spread.
+        standard_error: The standard error; infinite with a single trial, which does not reveal the
+            spread.
     """
 
     mean: float
@@ -35,7 +36,7 @@ class Estimate:
 
     @classmethod
     def of(cls, values: Tensor) -> Estimate:
-        """Return the mean of one number a trial.
+        """Return the mean of one number per trial.
 
         Args:
             values: ``num_trials`` numbers.
@@ -53,7 +54,7 @@ class Estimate:
 
     @property
     def signed(self) -> str:
-        """The same for a difference: with its sign."""
+        """The mean, with its sign, and its standard error, for differences."""
         return f"{self}" if self.mean < 0.0 else f"+{self}"
 
     def __sub__(self, other: Estimate) -> Estimate:
@@ -66,17 +67,17 @@ def is_larger(difference: Estimate) -> bool:
     """Whether a difference is positive beyond its errors.
 
     Args:
-        difference: Its mean with its standard error.
+        difference: The difference, with its standard error.
     """
     return difference.mean > 0.0 and difference.mean > ERRORS * difference.standard_error
 
 
 def are_alike(difference: Estimate, larger: float) -> bool:
-    """Whether a difference is within its errors, or small beside the larger mean.
+    """Whether a difference is within its errors, or small compared with the larger mean.
 
     Args:
-        difference: Of two means; from one trial it must be small.
-        larger: The larger of them.
+        difference: The difference of two means; from a single trial, it must be small.
+        larger: The larger of the two means.
     """
     size = abs(difference.mean)
     errors = difference.standard_error

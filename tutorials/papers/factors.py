@@ -1,7 +1,7 @@
 """Tables of one changed factor: which setting decides whether a published claim holds.
 
 The first rows of a figure have the settings by which it is judged. Every further row changes one of
-them, or says in its words that it changes two. The rules are those of the judged figures.
+them, or states that it changes two. The rules are those of the judged figures.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FACTORS_FILE = "factors.csv"
 
 
 class Kind(StrEnum):
-    """What a claim says of a method and others."""
+    """The kinds of claims about a method and others."""
 
     AHEAD = "ahead"
     FAR_AHEAD = "far ahead"
@@ -33,10 +33,10 @@ class Claim:
     """A claim about the regret of methods on the same trials.
 
     Attributes:
-        kind: What is said.
-        method: Of which method.
-        others: In comparison with which; several only where the method is best.
-        where: Words for the panel, for a claim that is made of several.
+        kind: The kind of claim.
+        method: The method that the claim is about.
+        others: The methods with which it is compared; several only if the method is to be best.
+        where: Words that identify the panel, for a claim about several panels.
     """
 
     kind: Kind
@@ -45,7 +45,7 @@ class Claim:
     where: str = ""
 
     def __str__(self) -> str:
-        """Return the words by which the figure is judged."""
+        """The words of the claim in the judged figure."""
         where = f", {self.where}" if self.where else ""
         if self.kind is Kind.BEST:
             return f"{self.method} best"
@@ -57,17 +57,17 @@ class Claim:
 
 @dataclass(frozen=True)
 class Factor:
-    """A setting under which claims are looked at.
+    """A setting under which claims are checked.
 
     Attributes:
         figure: The name of the judged figure.
-        factor: What is changed, in words.
+        factor: The factor that is changed, in words.
         setting: Its value, in words.
         panel: The experiment that has it.
-        claims: What is looked at.
+        claims: The claims to check.
         source: Where the setting is from: a section of the paper, or ``"ours"``.
-        methods: Which of the panel's methods stand for those of the claims; themselves if left out.
-        num_rounds: Only so many of the panel's rounds count; all if omitted.
+        methods: The panel's methods that replace those of the claims; the same ones if omitted.
+        num_rounds: The number of the panel's rounds that count; all if omitted.
     """
 
     figure: str
@@ -83,11 +83,11 @@ class Factor:
 def check_claim(claim: Claim, factor: Factor, panel: ArmsExperiment, curves: Any) -> dict[str, Any]:
     """Return the row of a claim under a setting.
 
-    The difference is the other method's regret less that of the method named first, over the same
-    trials; with several others it is that to the least of them.
+    The difference is the other method's regret minus the regret of the method named first, over the
+    same trials; with several others, it is the difference to the best of them.
 
     Args:
-        claim: What is checked.
+        claim: The claim to check.
         factor: The setting.
         panel: The experiment that has it.
         curves: Its results by method.
@@ -131,11 +131,11 @@ def tabulate_factors(
     panels: Sequence[ArmsExperiment],
     curves: Sequence[Mapping[str, Curves]],
 ) -> list[dict[str, Any]]:
-    """Return one row a setting and claim, of the panels that were played.
+    """Return one row per setting and claim, for the panels that were played.
 
     Args:
         factors: The settings, in the order of the table.
-        panels: What was played.
+        panels: The panels that were played.
         curves: The results of each, by method.
     """
     known = {panel.name: (panel, found) for panel, found in zip(panels, curves, strict=True)}
@@ -149,7 +149,7 @@ def tabulate_factors(
 
 
 def _concerns(factor: Factor, claim: Claim) -> bool:
-    """Whether a setting changes a method of the claim; else the row would repeat the judged one."""
+    """Whether a setting changes a method of the claim, so that its row is not the judged one."""
     return not factor.methods or not factor.methods.keys().isdisjoint((claim.method, *claim.others))
 
 
@@ -163,9 +163,9 @@ def report_factors(
 
     Args:
         factors: The settings, in the order of the table.
-        panels: What was played.
+        panels: The panels that were played.
         curves: The results of each, by method.
-        folder: Of the experiment.
+        folder: The folder of the experiment.
     """
     rows = tabulate_factors(factors, panels, curves)
     write_csv(folder / FACTORS_FILE, rows)

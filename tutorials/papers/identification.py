@@ -1,11 +1,11 @@
 """How fast is the best of finitely many arms found, and how fast is it certified?
 
-Functions of known norm on arms whose rewards are correlated are played with top-two Thompson
-sampling (Russo 2020), with its challenger in closed form at once (T3C, Shang et al. 2020), with
-Thompson sampling, IGP-UCB, and uniformly at random. All have the same certificate, that of
-``BanditLoop.recommend()`` with the confidence bounds of IGP-UCB for every ``lam``: these hold for
-any way of choosing. Measured are the share of functions whose best arm is recommended after a
-budget, and the rounds until the certificate is below a tolerance.
+Functions of known norm on arms with correlated rewards are played with top-two Thompson sampling
+(Russo 2020), with its variant that computes the challenger directly (T3C, Shang et al. 2020), with
+Thompson sampling, with IGP-UCB, and uniformly at random. All methods use the same certificate, that
+of ``BanditLoop.recommend()`` with the confidence bounds of IGP-UCB for every ``lam``, which hold
+however the arms are chosen. The experiment measures the share of functions whose best arm is
+recommended after a budget, and the number of rounds until the certificate is below a tolerance.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NUM_CENTERS = 8
 NUM_ROUNDS, EARLY = 400, 40
 TOLERANCE = 1.0
 AT_ONCE = 25
-"""Functions that are played at once; the results do not depend on it."""
+"""The number of functions that are played at once; the results do not depend on it."""
 
 METHODS: dict[str, AcquisitionRecipe | None] = {
     "TTTS": TopTwoThompsonSampling.with_options(),
@@ -50,7 +50,7 @@ METHODS: dict[str, AcquisitionRecipe | None] = {
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """Arms and the kernel of the functions on them."""
+    """The arms and the kernel of the functions on them."""
 
     name: str
     choices: Tensor
@@ -80,7 +80,7 @@ def identification(num_trials: int = 50, seed: int = 0) -> list[dict[str, Any]]:
     """Return a row for each problem and method.
 
     Args:
-        num_trials: Functions a problem; the same for each method.
+        num_trials: The number of functions per problem, the same for each method.
         seed: Seeds functions, noise and draws.
     """
     rows = []
@@ -112,7 +112,7 @@ def _parts(num_trials: int) -> Iterator[tuple[int, int]]:
 
 
 def _share(name: str, right: Tensor) -> dict[str, float]:
-    """A share and its Wilson interval at 95 %."""
+    """Return a share and its Wilson interval at 95 %."""
     n, p, z = len(right), float(right.double().mean()), 1.96
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
@@ -123,7 +123,7 @@ def _share(name: str, right: Tensor) -> dict[str, float]:
 def _play(
     problem: _Problem, recipe: AcquisitionRecipe | None, first: int, count: int, seed: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what was found after both budgets, when it was certified, and if that was wrong."""
+    """Return what was found after both budgets, when it was certified, and whether it was wrong."""
     matrix, trials = problem.matrix, range(first, first + count)
     values = torch.stack([_function(matrix, seed, trial) for trial in trials])
     seeds = [derive_seed(seed, trial, "replicate") for trial in trials]
@@ -163,7 +163,7 @@ def _play(
 
 
 def _function(matrix: Tensor, seed: int, trial: int) -> Tensor:
-    """A function of norm :data:`RKHS_NORM` on the arms."""
+    """Return a function of norm :data:`RKHS_NORM` on the arms."""
     stream = generator(seed, trial, "rkhs function")
     centers = torch.randperm(len(matrix), generator=stream)[:NUM_CENTERS]
     weights = torch.randn(NUM_CENTERS, dtype=torch.float64, generator=stream)

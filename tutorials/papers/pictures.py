@@ -1,6 +1,6 @@
-"""Pictures of an experiment, one a panel, drawn from the tables that it wrote.
+"""Pictures of an experiment, one per panel, drawn from the tables that it wrote.
 
-Nothing is played for a picture, so the committed tables are enough to draw all of them again.
+Nothing is played for a picture, so all pictures can be redrawn from the committed tables.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from papers.curves import CURVES_TABLE
 Row = Mapping[str, str]
 
 FOLDER = "images"
-"""Of an experiment's folder: where its pictures are."""
+"""The folder of pictures within an experiment's folder."""
 
 WIDTH, HEIGHT = 7.0, 3.5
-"""Inches of a picture, which is as wide as a page's column; its text has 9 points or more."""
+"""Size of a picture in inches, as wide as a page's column; its text has 9 points or more."""
 
 NAME_HEIGHT = 0.17
-"""Inches of a name beside the axes; many names make a picture higher."""
+"""Height in inches of a name beside the axes; many names make a picture taller."""
 
 TEXT = 9
 """The smallest font size, in points."""
@@ -49,11 +49,11 @@ UNITS = {
 
 @dataclass(frozen=True)
 class Written:
-    """What an experiment has written.
+    """The files that an experiment has written.
 
     Attributes:
         tables: Rows by the name of their file, without ``.csv``.
-        settings: What ``settings.json`` says.
+        settings: The contents of ``settings.json``.
     """
 
     tables: Mapping[str, Sequence[Row]]
@@ -65,13 +65,13 @@ class Picture:
     """One panel of a figure.
 
     Attributes:
-        name: Of its file, without the suffix.
+        name: The name of its file, without the suffix.
         panels: The panels of the experiment that it shows.
-        title: What is shown, in words.
-        alt: What is seen, for who cannot see it.
-        draw: Draws on axes.
-        height: Inches.
-        is_detail: Whether a page shows it on demand only.
+        title: A title in words.
+        alt: The alternative text.
+        draw: Draws the picture on axes.
+        height: The height in inches.
+        is_detail: Whether a page shows it only on demand.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Picture:
 
 
 def curve_pictures(written: Written) -> list[Picture]:
-    """Return one picture a panel and quantity: its curves, with bands of one standard error.
+    """Return one picture of curves per panel and quantity, with bands of one standard error.
 
     Args:
         written: The tables of an experiment; without a table of curves there are none.
@@ -110,7 +110,7 @@ def no_pictures(written: Written) -> list[Picture]:
 
 
 Lines = Mapping[str, Sequence[Row]]
-"""The rows of each method, by its name, one a round."""
+"""The rows of each method by its name, one per round."""
 
 
 def curves_of(written: Written, panels: Sequence[str]) -> dict[str, dict[str, list[Row]]]:
@@ -132,7 +132,7 @@ def with_quantity(panel: str, quantity: str) -> str:
 
     Args:
         panel: Its name.
-        quantity: In words; the last one is taken.
+        quantity: The quantity in words, of which the last one is used.
     """
     return f"{panel}-{quantity.split()[-1]}"
 
@@ -141,7 +141,7 @@ def title_of(panel: Mapping[str, Any]) -> str:
     """Return the title of a panel, beginning with a capital letter.
 
     Args:
-        panel: What the settings say of it.
+        panel: What the settings say about it.
     """
     title = str(panel["title"])
     return title[:1].upper() + title[1:]
@@ -159,13 +159,14 @@ def curve_picture(
     """Return a picture of curves; changes of the reward are vertical lines.
 
     Args:
-        name: Of the picture.
-        panels: What it shows.
-        title: In words.
-        quantity: What the curves are.
+        name: The name of the picture.
+        panels: The panels that it shows.
+        title: A title in words.
+        quantity: The quantity of the curves.
         lines: The curves.
-        written: Whose settings say whether axes are logarithmic, and where the reward changes.
-        has_changes: Whether it does, where the settings have periods.
+        written: The files whose settings say whether axes are logarithmic and where the reward
+            changes.
+        has_changes: Whether the reward changes, if the settings have periods.
     """
     panel = next(p for p in written.settings["panels"] if p["name"] == panels[0])
     settings = written.settings.get("settings", {}).get(panels[0], {})
@@ -186,7 +187,7 @@ def curve_picture(
 
 
 def height_for(lines: Lines) -> float:
-    """Return how high a picture must be for the names beside its axes.
+    """Return the height that a picture needs for the names beside its axes.
 
     Args:
         lines: The curves.
@@ -195,7 +196,7 @@ def height_for(lines: Lines) -> float:
 
 
 def ends_in_words(lines: Lines) -> str:
-    """Return the last values of curves, from the least to the largest.
+    """Return the last values of curves in words, from the smallest to the largest.
 
     Args:
         lines: The curves.
@@ -215,9 +216,9 @@ def draw_curves(
 
     Args:
         ax: Axes.
-        quantity: What is drawn.
+        quantity: The quantity that is drawn.
         lines: The curves.
-        logarithmic: Draw both axes on a logarithmic scale.
+        logarithmic: Whether both axes are logarithmic.
         changes: The last rounds before the reward changes.
     """
     for (name, rows), style in zip(lines.items(), cycle(LINE_STYLES)):
@@ -245,10 +246,10 @@ def draw_curves(
 
 
 def save_picture(picture: Picture, path: Path) -> None:
-    """Draw a picture and save it as an SVG file with text as text, replaced as a whole.
+    """Draw a picture and save it as an SVG file with text kept as text, replacing the whole file.
 
     Args:
-        picture: What is drawn.
+        picture: The picture to draw.
         path: The file.
     """
     import matplotlib.pyplot as plt
@@ -270,10 +271,10 @@ def save_picture(picture: Picture, path: Path) -> None:
 
 
 def small_svg(text: str) -> str:
-    """Return an SVG with what a browser does not need left out: digits, metadata and comments.
+    """Return an SVG without what a browser does not need: digits, metadata and comments.
 
     Args:
-        text: What matplotlib writes.
+        text: The output of matplotlib.
     """
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text, flags=re.DOTALL)
@@ -283,6 +284,6 @@ def small_svg(text: str) -> str:
 
 
 def _with_few_digits(tag: str) -> str:
-    """A tag's numbers are lengths in points; text between tags is left as it is."""
+    """Round the numbers of a tag, which are lengths in points; text between tags is unchanged."""
     tag = re.sub(r"-?\d+\.\d{2,}", lambda found: f"{float(found[0]):.1f}", tag)
     return re.sub(r"\n([LQC]) ", r"\1", tag)

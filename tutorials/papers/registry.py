@@ -1,4 +1,4 @@
-"""The experiments by name: how each is built, what data it reads and what it reports.
+"""The experiments by name: how each is built, which data it reads and what it reports.
 
 The command line, the page of all experiments and the documentation take their names from here.
 """
@@ -49,7 +49,7 @@ from papers.special_pictures import (
 from papers.trials import ArmsExperiment
 
 FACTORS = "-factors"
-"""How names of experiments end that change one setting of a paper's figures at a time."""
+"""Suffix of the names of experiments that change one setting of a paper's figures at a time."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ class Entry:
         build: Takes the data files, then ``num_trials``, ``num_rounds`` and ``seed`` by name.
         description: What it reproduces.
         data: What each data file is; empty if none is needed.
-        num_required: How many of them are required.
-        report: Takes the panels, their results and the folder; prints and writes what the table
-            does not say.
-        pictures: From the tables to the pictures; one a panel with its curves if omitted.
+        num_required: The number of required data files.
+        report: Takes the panels, their results and the folder; prints and writes what is not in
+            the table.
+        pictures: Maps the tables to pictures; one picture of curves per panel if omitted.
     """
 
     build: Callable[..., list[ArmsExperiment]]
@@ -89,7 +89,7 @@ EXPERIMENTS = {
     "srinivas-traffic": Entry(
         srinivas.traffic,
         "Srinivas et al. 2010, Figure 5c",
-        ("road speeds (CSV: time, then one column a sensor)",),
+        ("road speeds (CSV: time, then one column per sensor)",),
         1,
     ),
     "srinivas-factors": Entry(
@@ -215,7 +215,7 @@ EXPERIMENTS = {
     ),
     "beyond-priors-sampled": Entry(
         beyond_priors.sampled,
-        "the same beside BoTorch's fully Bayesian model, which needs JAX and NumPyro",
+        "a prior that is not known, beside BoTorch's fully Bayesian model (needs JAX and NumPyro)",
         report=beyond_priors.report,
     ),
     "beyond-changes": Entry(
@@ -235,7 +235,7 @@ EXPERIMENTS = {
     ),
     "beyond-misspecified": Entry(
         beyond_changes_hard.misspecified,
-        "its false alarms where noise or functions are not those of the model",
+        "false alarms of the evidence where the noise or the functions are not those of the model",
         report=avanesov.report_comparison,
     ),
     "beyond-fills": Entry(
@@ -253,7 +253,7 @@ EXPERIMENTS = {
 
 @dataclass(frozen=True)
 class TableEntry:
-    """An experiment that is not played on arms: all it gives is a table.
+    """An experiment that is not played on arms and yields only a table.
 
     Attributes:
         tabulate: Takes ``num_trials`` and ``seed`` by name; returns the rows.

@@ -1,7 +1,7 @@
 """Tables of experiments on arms, and the files they are written to.
 
-A table has means, standard errors and medians over trials, one row a method. Files are replaced as
-a whole.
+A table has means, standard errors and medians over trials, with one row per method. Files are
+replaced as a whole.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from botorch_bandits.cli import write_atomically
 from papers.trials import ArmsExperiment, Curves
 
 REPORTED_ROUND = 80
-"""Simple regrets are tabulated at this round, too."""
+"""The round at which simple regrets are also tabulated."""
 
 _FIRST_COLUMNS = (
     ("mean", ("mean", 12, ".5g")),
@@ -36,11 +36,11 @@ SIMPLE_COLUMNS = (
     (f"round {REPORTED_ROUND}", (f"round_{REPORTED_ROUND}_mean", 12, ".5g")),
     ("cumulative", ("cumulative_mean", 12, ".5g")),
 )
-"""Title, key, width and format of what is printed."""
+"""Title, key, width and format of the printed columns."""
 
 
 def tabulate(experiment: ArmsExperiment, curves: Mapping[str, Curves]) -> list[dict[str, Any]]:
-    """Return one row a method: mean, standard error and median of the final regret."""
+    """Return one row per method: mean, standard error and median of the final regret."""
     rows = []
     for name, curve in curves.items():
         row: dict[str, Any] = {
@@ -111,7 +111,7 @@ def format_table(rows: list[dict[str, Any]]) -> str:
 
 
 def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write rows as a CSV file, replaced as a whole; what a row lacks is empty."""
+    """Write rows as a CSV file, replacing the whole file; missing entries of a row are empty."""
     text = io.StringIO()
     columns = dict.fromkeys(column for row in rows for column in row)
     writer = csv.DictWriter(text, list(columns), restval="", lineterminator="\n")

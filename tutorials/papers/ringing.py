@@ -1,11 +1,11 @@
 """When does filling pending queries at the minimum make the posterior ring, and what helps?
 
-Random functions on the unit square with values between 0 and 4.5. Fifteen random points are
-observed; four queries near the optimum are pending. The theory of censored feedback (Verma, Dai and
-Low 2022) has ``lam > 1``; the models that people use learn a noise variance close to 0 and must
-pass through every pseudo-value. Measured is the largest posterior mean before and after the
-pending queries were filled in, and what the next four choices (mean plus two standard deviations)
-are worth.
+The experiment uses random functions on the unit square with values between 0 and 4.5. Fifteen
+random points are observed, and four queries near the optimum are pending. The theory of censored
+feedback (Verma, Dai and Low 2022) has ``lam > 1``, whereas the models used in practice learn a
+noise variance close to 0 and must pass through every pseudo-value. The experiment measures the
+largest posterior mean before and after the pending queries are filled in, and the rewards of the
+next four choices (mean plus two standard deviations).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Fill = Callable[[Model, Tensor], Model]
 
 
 def _reward(stream: torch.Generator) -> Callable[[Tensor], Tensor]:
-    """A draw of the process by random Fourier features, scaled to ``[0, TOP]`` on the grid."""
+    """Draw the process by random Fourier features, scaled to ``[0, TOP]`` on the grid."""
     frequencies = torch.randn(2, 200, dtype=torch.float64, generator=stream) / LENGTHSCALE
     phases = 2.0 * torch.pi * torch.rand(200, dtype=torch.float64, generator=stream)
     weights = torch.randn(200, dtype=torch.float64, generator=stream)
@@ -68,7 +68,7 @@ def _grid() -> Tensor:
 
 
 def _learned(X: Tensor, Y: Tensor, seed: int, prior_mean: float | None = None) -> Model:
-    """BoTorch's default model, fitted; with a prior mean that is given, if there is one."""
+    """Return BoTorch's default model, fitted, with the given prior mean if there is one."""
     model = SingleTaskGP(X, Y)
     if prior_mean is not None:
         transform = model.outcome_transform
@@ -83,7 +83,7 @@ def _learned(X: Tensor, Y: Tensor, seed: int, prior_mean: float | None = None) -
 
 
 def _given(lam: float, prior_mean: float = 0.0) -> Build:
-    """The right kernel with a given ``lam`` (noise variance over prior variance)."""
+    """Return the correct kernel's model, where ``lam`` is the noise over the prior variance."""
     variance = (TOP / 4.0) ** 2
 
     def build(X: Tensor, Y: Tensor, seed: int) -> Model:
@@ -96,7 +96,7 @@ def _given(lam: float, prior_mean: float = 0.0) -> Build:
 
 
 def _fill(noise_share: float = 0.0) -> Fill:
-    """Fill in 0, with extra noise of so many prior variances on the pseudo-rows."""
+    """Fill in 0, with this many prior variances of extra noise on the pseudo-rows."""
 
     def fill(model: Model, X: Tensor) -> Model:
         pseudo = torch.zeros_like(X[:, :1])
@@ -130,24 +130,25 @@ CASES: tuple[tuple[str, str, Build, Fill], ...] = (
     ("given, lam = 1.1", "fill, prior mean 0", _given(1.1), _fill()),
     ("given, lam = 1.1", "hallucinate", _given(1.1), hallucinate),
 )
-"""Model, remedy, how the model is built and how pending queries enter it."""
+"""The model, the remedy, how the model is built, and how pending queries enter it."""
 
 
 def ringing(num_trials: int = 40, seed: int = 0) -> list[dict[str, Any]]:
     """Run the experiment.
 
     Args:
-        num_trials: Random functions; each meets all cases with the same data.
+        num_trials: The number of random functions, each of which meets all cases with the same
+            data.
         seed: Seeds functions, data and pending queries.
 
     Returns:
-        One row a case: the median of the largest posterior mean without pending queries
+        One row per case: the median of the largest posterior mean without pending queries
         (``top_before``), with them (``top_after``; also the worst), and after four further choices
         (``top_later``); the shares of trials in which it rose by more than the tolerance of
-        :class:`~botorch_bandits.models.censoring.RingingWarning` (``rings``), in which the
-        warning would have come (``warns``) and in which both agree; the median rewards of the next
-        choice and of the best of four; and the median distance of the next choice to the nearest
-        pending query.
+        :class:`~botorch_bandits.models.censoring.RingingWarning` (``rings``), in which the warning
+        would have been issued (``warns``) and in which both agree (``agree``); the median rewards
+        of the next choice and of the best of four; and the median distance of the next choice to
+        the nearest pending query.
     """
     trials: dict[tuple[str, str], list[dict[str, float]]] = {}
     for trial in range(num_trials):

@@ -1,7 +1,7 @@
 """Run an experiment by name and write its folder: tables, settings and pictures.
 
-Methods of a panel meet the same functions, noise and delays, so the differences vary less than the
-regrets do.
+Methods of a panel meet the same functions, noise and delays, so their differences vary less than
+the regrets.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from papers.trials import ArmsExperiment, Curves, run_arms_experiment, run_piece
 
 
 def middle_round(num_rounds: int) -> int:
-    """Return the round at which simple regrets are compared, beside the last.
+    """Return the round at which simple regrets are compared, in addition to the last one.
 
     Args:
-        num_rounds: Of the experiment.
+        num_rounds: The number of rounds of the experiment.
     """
     return REPORTED_ROUND if num_rounds >= REPORTED_ROUND else max(num_rounds * 3 // 5, 1)
 
 
 def quantities(experiment: ArmsExperiment, curve: Curves) -> dict[str, Tensor]:
-    """Return what methods are compared by: one number a trial, by name.
+    """Return the quantities by which methods are compared, by name, with one number per trial.
 
-    The cumulative regret is ``regret``, a mean over rounds where the experiment has it so; what the
-    experiment tabulates further is beside it. Where outcomes wait, ``simple regret`` is that of the
-    last round and ``simple regret, middle`` that of :func:`middle_round`. With a constraint,
-    ``regret`` and ``violation`` are time averages at the end, up to the stop of runs that stopped
-    before.
+    The cumulative regret is ``regret``, or its mean over rounds if the experiment uses that; other
+    quantities that the experiment tabulates are added. If outcomes are delayed, ``simple regret``
+    is that of the last round and ``simple regret, middle`` that of :func:`middle_round`. With a
+    constraint, ``regret`` and ``violation`` are time averages at the end, or up to the stop of runs
+    that stopped earlier.
 
     Args:
         experiment: A panel.
@@ -78,9 +78,9 @@ def quantities(experiment: ArmsExperiment, curve: Curves) -> dict[str, Tensor]:
 def tabulate_differences(
     experiment: ArmsExperiment, curves: Mapping[str, Curves]
 ) -> list[dict[str, Any]]:
-    """Return one row a quantity and pair of methods: the first method's less the second's.
+    """Return one row per quantity and pair of methods: the first method's minus the second's.
 
-    The standard error is empty with a single trial, which has none.
+    The standard error is empty with a single trial.
     """
     known = {name: quantities(experiment, curve) for name, curve in curves.items()}
     rows = []
@@ -107,10 +107,10 @@ SETTINGS_FILE = "settings.json"
 
 @dataclass(frozen=True, eq=False)
 class Finished:
-    """An experiment that was run.
+    """An experiment that has been run.
 
     Attributes:
-        panels: Its panels; none where all it gives is a table.
+        panels: Its panels; none if the experiment only yields a table.
         curves: The result of each panel's methods.
     """
 
@@ -132,22 +132,22 @@ def run_experiment(
     """Run an experiment, print its tables and write its folder.
 
     Writes ``table.csv``, ``differences.csv``, ``curves.csv``, ``settings.json`` and pictures, one
-    a panel. Trials that an earlier start finished are not run again.
+    per panel. Trials that an earlier start finished are not run again.
 
     Args:
         name: A key of ``EXPERIMENTS`` or of ``TABLES``.
-        folder: Where results are kept.
+        folder: The folder for results.
         data: Data files, in the entry's order.
         num_trials: The paper's number if omitted.
         num_rounds: The paper's number if omitted.
         seed: Seeds everything that is drawn.
-        num_workers: Play trials in so many processes.
-        progress: Show a progress bar.
+        num_workers: The number of processes that play trials.
+        progress: Whether to show a progress bar.
         options: Further settings of some experiments, such as ``center`` and ``ridge``.
 
     Raises:
-        ValueError: If the experiment is unknown, data files are missing or too many, or it does
-            not take these settings.
+        ValueError: If the experiment is unknown, data files are missing or too many, or the
+            experiment does not take these settings.
     """
     if name in TABLES:
         return _run_table(name, folder, data, num_trials, num_rounds, seed, **options)
@@ -186,10 +186,10 @@ def run_experiment(
 
 
 def draw_pictures(name: str, folder: Path) -> list[Path]:
-    """Draw the pictures of an experiment, one a panel, from the tables in its folder.
+    """Draw the pictures of an experiment, one per panel, from the tables in its folder.
 
     Args:
-        name: Of the experiment.
+        name: The name of the experiment.
         folder: What :func:`run_experiment` wrote; pictures go to its folder ``images``.
 
     Returns:
@@ -203,10 +203,10 @@ def draw_pictures(name: str, folder: Path) -> list[Path]:
 
 
 def pictures_of(name: str, written: Written) -> list[Picture]:
-    """Return the pictures of an experiment; an experiment that is a table has none.
+    """Return the pictures of an experiment; one that only yields a table has none.
 
     Args:
-        name: Of the experiment.
+        name: The name of the experiment.
         written: Its tables.
     """
     return EXPERIMENTS[name].pictures(written) if name in EXPERIMENTS else []
@@ -216,7 +216,7 @@ def read_written(folder: Path) -> Written:
     """Return the tables and settings that an experiment has written.
 
     Args:
-        folder: Of the experiment.
+        folder: The folder of the experiment.
     """
     tables = {path.stem: read_rows(path) for path in sorted(folder.glob("*.csv"))}
     return Written(tables, read_settings(folder))
@@ -244,7 +244,7 @@ def _run_table(
     seed: int,
     **options: Any,
 ) -> Finished:
-    """Run an experiment that has nothing but a table, unless its folder has that table."""
+    """Run an experiment that only yields a table, unless its folder already has that table."""
     refused = {"--rounds": num_rounds, "--data": data or None}
     refused |= {f"--{option}": value for option, value in options.items()}
     for option, value in refused.items():
@@ -286,7 +286,7 @@ def _write_settings(
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what computes, by name."""
+    """Return the versions of the packages that compute the results, by name."""
     return {
         "botorch_bandits": __version__,
         "torch": torch.__version__,
@@ -296,10 +296,10 @@ def versions() -> dict[str, str]:
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """Return what an experiment's folder says of its settings; empty if there is nothing whole.
+    """Return the settings in an experiment's folder; empty if there is no complete file.
 
     Args:
-        folder: Of one experiment.
+        folder: The folder of one experiment.
     """
     try:
         known = json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
@@ -309,7 +309,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a CSV file; none if there is no file.
+    """Return the rows of a CSV file, or none if there is no file.
 
     Args:
         path: The file.

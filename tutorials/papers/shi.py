@@ -1,11 +1,11 @@
 """Experiments of Shi and Eryilmaz 2022, appendix E (Figures 1 to 9): long-term constraints.
 
-Our methods play a grid of arms, and their regret is against the grid's own optimum. The methods of
-others that need a box play the box itself. The paper does not say ``B``, ``R``, ``lam``, ``delta``
-or the lengthscale; here they are 1, 0.1 (the standard deviation of the reward's noise), 0.01, 0.1
-and 1, on a model of prior mean 0 and prior variance 1, which is not rescaled with the multipliers.
-So no theorem covers these runs: 1 bounds no norm here, and ``lam`` is below 1. A panel of other
-values shows what they matter.
+Our methods play a grid of arms, and their regret is against the grid's own optimum. Methods of
+other authors that need a box play the box itself. The paper does not specify ``B``, ``R``, ``lam``,
+``delta`` or the lengthscale; here they are 1, 0.1 (the standard deviation of the reward's noise),
+0.01, 0.1 and 1, on a model with prior mean 0 and prior variance 1, which is not rescaled with the
+multipliers. No theorem covers these runs, because 1 does not bound a norm here and ``lam`` is below
+1. A panel with other values shows their effect.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ from papers.results import write_csv
 from papers.trials import ArmsExperiment, ArmsStudy, Curves
 
 NOISE_STD = 0.1
-"""Of the reward's noise, in both experiments."""
+"""The standard deviation of the reward's noise in both experiments."""
 
 NUM_INITIAL = 1
-"""Rounds that are drawn uniformly, so that each run starts at another point."""
+"""The number of uniformly drawn rounds, so that each run starts at a different point."""
 
 
 @dataclass(frozen=True)
 class Constants:
-    """What the paper leaves unsaid.
+    """The constants that the paper does not specify.
 
     Attributes:
         rkhs_bound: ``B``.
         noise_bound: ``R``.
         lam: The regularization of the model.
-        delta: Of all epochs together.
-        lengthscale: Of the Matern 5/2 kernel, in units of the box.
+        delta: The failure probability of all epochs together.
+        lengthscale: The lengthscale of the Matern 5/2 kernel, in units of the box.
     """
 
     rkhs_bound: float = 1.0
@@ -75,7 +75,7 @@ class Constants:
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel, of prior variance 1."""
+        """The kernel, with prior variance 1."""
         return double_kernel(MaternKernel(nu=2.5), lengthscale=self.lengthscale)
 
     @property
@@ -100,12 +100,12 @@ class Setting:
     """A problem with and without noise on its constraint.
 
     Attributes:
-        name: For files.
+        name: A name for files.
         box: The problem on its box.
-        num_points: Of the grid, a dimension.
-        admm_steps: Queries of ADMMBO's subproblems, as its authors have them.
-        bounds: ``B``, ``G`` and Slater gap of the rule that updates every round.
-        num_rounds: The horizon, which IGP-UCB's share of ``delta`` and some constants need.
+        num_points: The number of grid points per dimension.
+        admm_steps: The queries of ADMMBO's subproblems, as in its authors' code.
+        bounds: ``B``, ``G`` and the Slater gap of the rule that updates every round.
+        num_rounds: The horizon, on which IGP-UCB's share of ``delta`` and some constants depend.
     """
 
     name: str
@@ -151,7 +151,7 @@ class Setting:
     def separate(
         self, name: str, rule: MultiplicativeEpochs | AdditiveEpochs | PrimalDual
     ) -> ConstrainedMethod:
-        """Return a method with models of reward and constraint apart, on the grid."""
+        """Return a method with separate models of reward and constraint, on the grid."""
         known, grid = Constants(), self.grid
 
         def build(seed: int) -> SeparateArms:
@@ -223,14 +223,14 @@ def _prior(box: GardnerProblem | RatesProblem, num_points: int) -> ArmsPrior:
 
 
 NUM_RESAMPLES = 2000
-"""Of the bootstrap."""
+"""The number of resamples of the bootstrap."""
 
 NUM_BOXES = 10
 BOXES_TABLE = "boxes"
 """The name of the table of box plots, without ``.csv``."""
 
 BOX = ("least", "lower_quartile", "median", "upper_quartile", "largest")
-"""Its columns with numbers."""
+"""The columns of that table that have numbers."""
 
 
 @dataclass(frozen=True)
@@ -238,9 +238,9 @@ class Growth:
     """A fitted power with its 95% interval.
 
     Attributes:
-        power: Of ``mean total = constant * rounds ** power``.
+        power: The power in ``mean total = constant * rounds ** power``.
         lower: Lower end of the interval.
-        upper: Its upper end.
+        upper: Upper end of the interval.
     """
 
     power: float
@@ -250,13 +250,13 @@ class Growth:
 
 @dataclass(frozen=True, eq=False)
 class Averages:
-    """Time averages of one method, ``num_trials x num_rounds`` each.
+    """The time averages of one method, each ``num_trials x num_rounds``.
 
     Attributes:
-        regret: Can be negative where the constraint is violated.
-        violation: Signed: the positive part of the sum, over the rounds.
-        rectified: The sum of positive parts, over the rounds.
-        stopped: ``num_trials``; the round after which a method had nothing more to do.
+        regret: The regret, which can be negative if the constraint is violated.
+        violation: The signed violation: the positive part of the sum, divided by the rounds.
+        rectified: The sum of positive parts, divided by the rounds.
+        stopped: ``num_trials``; the round after which the method had stopped.
     """
 
     regret: Tensor
@@ -265,7 +265,7 @@ class Averages:
     stopped: Tensor
 
     def at(self, name: str, round_number: int) -> Tensor:
-        """Return a quantity after a round, or after the stop of runs that stopped before.
+        """Return a quantity after a round, or at the stop of runs that stopped earlier.
 
         Args:
             name: ``"regret"``, ``"violation"`` or ``"rectified"``.
@@ -307,7 +307,7 @@ def fit_growth(sizes: Sequence[int], totals: Tensor, seed: int = 0) -> Growth | 
     """Fit ``log(mean total) = log(constant) + power * log(size)`` by least squares.
 
     The interval is that of the percentile bootstrap over runs. Sizes are rounds of the same runs,
-    so a run is drawn with all of its sizes.
+    so each resampled run keeps all of its sizes.
 
     Args:
         sizes: At least two different ones.
@@ -315,8 +315,8 @@ def fit_growth(sizes: Sequence[int], totals: Tensor, seed: int = 0) -> Growth | 
         seed: Seeds the bootstrap.
 
     Returns:
-        None where a mean is not positive, in the data or in more than 2.5% of the resamples: there
-        is no power to fit then.
+        None if a mean is not positive, in the data or in more than 2.5% of the resamples, because
+        no power can then be fitted.
     """
     logs = torch.tensor(sizes, dtype=DTYPE).log()
     centered = logs - logs.mean()
@@ -339,7 +339,7 @@ def fit_growth(sizes: Sequence[int], totals: Tensor, seed: int = 0) -> Growth | 
 def tabulate_violation(
     experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]]
 ) -> list[dict[str, Any]]:
-    """Return two rows a panel and method: half way, and at the end."""
+    """Return two rows per panel and method, one halfway and one at the end."""
     rows = []
     for experiment, results in zip(experiments, curves, strict=True):
         for name, curve in results.items():
@@ -366,7 +366,7 @@ def tabulate_violation(
 
 
 def tabulate_growth(experiment: ArmsExperiment, results: Mapping[str, Curves]) -> list[Any]:
-    """Return the fitted powers of a panel over a quarter, half and all of its rounds.
+    """Return the powers of a panel, fitted over a quarter, half and all of its rounds.
 
     Three totals are fitted: the positive part of each run's regret, the signed violation, and the
     priced regret ``sum_t max_x (f - price g)(x) - (f - price g)(x_t)`` with the optimal multiplier
@@ -378,7 +378,7 @@ def tabulate_growth(experiment: ArmsExperiment, results: Mapping[str, Curves]) -
     for name, curve in results.items():
         regret, constraint = curve.regret.cumsum(1), curve.others["constraint"].cumsum(1)
         price = experiment.settings["price"]
-        # of the grid for our methods; on the box the largest priced value is the optimal one
+        # the grid's optimum for our methods; on the box, the largest priced value is optimal
         shift = 0.0
         if not name.startswith("OCO"):
             largest = experiment.settings["largest_priced_value_of_grid"]
@@ -413,14 +413,14 @@ def tabulate_growth(experiment: ArmsExperiment, results: Mapping[str, Curves]) -
 def report(
     experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]], folder: Path
 ) -> None:
-    """Print regrets with their violations and the fitted powers.
+    """Print regrets, violations and the fitted powers.
 
     Writes ``violation.csv``, ``growth.csv`` and ``boxes.csv``.
 
     Args:
         experiments: The panels of ``shi-gardner`` or ``shi-rates``.
         curves: Their results.
-        folder: Where files go.
+        folder: The folder for the files.
     """
     rows = tabulate_violation(experiments, curves)
     write_csv(folder / "violation.csv", rows)
@@ -453,7 +453,7 @@ def tabulate_boxes(
 ) -> list[dict[str, Any]]:
     """Return quartiles and extremes over runs at ten rounds, for the compared methods.
 
-    Runs that have stopped before a round are not in it.
+    Runs that have stopped before a round are excluded from it.
 
     Args:
         experiments: The panels.
@@ -485,8 +485,8 @@ EPOCH_LENGTHS = (5, 10, 20, 35, 70)
 RATE_NOISE = 0.2
 
 SLOW_TRIALS, FURTHER_TRIALS, EPOCH_TRIALS = 5, 10, 20
-"""At most so many trials of methods that take seconds a run, of further panels, and of epochs of
-several lengths, of which the paper has 20."""
+"""The largest numbers of trials of methods that take seconds per run, of further panels, and of
+epochs of several lengths, for which the paper has 20."""
 
 LONG = 4
 """The longest horizon of the fitted powers, in units of the usual one."""
@@ -495,13 +495,13 @@ LONG = 4
 def gardner(
     num_trials: int = 100, num_rounds: int = 350, seed: int = 0, num_points: int = 41
 ) -> list[ArmsExperiment]:
-    """Figures 1 to 5: the problem with a small feasible region, on a grid of arms.
+    """Return Figures 1 to 5: the problem with a small feasible region, on a grid of arms.
 
     Args:
-        num_trials: Runs; further panels have fewer.
-        num_rounds: The horizon; four times that for the fitted powers.
+        num_trials: The number of runs; further panels have fewer.
+        num_rounds: The horizon, which is four times as long for the fitted powers.
         seed: Seeds noise, initial points and draws; a trial's are the same for every method.
-        num_points: Of the grid, a dimension.
+        num_points: The number of grid points per dimension.
     """
     steps = ((10, 5), (50, 5))
     exact = Setting(
@@ -549,17 +549,17 @@ def gardner(
 def rates(
     num_trials: int = 100, num_rounds: int = 350, seed: int = 0, num_points: int = 7
 ) -> list[ArmsExperiment]:
-    """Figures 6 to 9: data rates of four servers, with SUBSTITUTE constants, on a grid of arms.
+    """Return Figures 6 to 9: data rates with SUBSTITUTE constants, on a grid of arms.
 
-    The paper's constants could not be had; see :class:`~botorch_bandits.problems.RatesProblem`.
-    Arguments are those of :func:`gardner`.
+    The paper's constants could not be obtained; see
+    :class:`~botorch_bandits.problems.RatesProblem`. The arguments are those of :func:`gardner`.
     """
     steps = ((20, 2), (20, 2))
     exact = Setting(
         "shi-rates", RatesProblem(NOISE_STD), num_points, steps, (4.0, 3.2, 2.0), num_rounds
     )
     noisy = replace(exact, box=RatesProblem(NOISE_STD, RATE_NOISE))
-    # GP-TS and constrained EI take long on so many arms: they are in the other experiment alone
+    # GP-TS and constrained EI are slow on so many arms and are only in the other experiment
     figures = ("Figures 6 and 7", "Figures 8 and 9")
     return _comparisons(exact, noisy, num_trials, seed, figures, with_slow=False)
 
@@ -572,7 +572,7 @@ def _comparisons(
     figures: tuple[str, str],
     with_slow: bool = True,
 ) -> list[ArmsExperiment]:
-    """Return the compared methods without noise on the constraint and with it, and more of ours."""
+    """Return the panels with and without noise on the constraint, and further ones of ours."""
     falls = "averages of regret and violation fall to 0, not those of OCO and ADMMBO"
     panels: list[ArmsExperiment] = []
     later: list[ArmsExperiment] = []
@@ -637,14 +637,14 @@ def panel(
     """Return a panel of methods that are played in turns.
 
     Args:
-        setting: The problem; it says how panels begin their names.
-        kind: How the name ends.
-        title: What is shown, in words.
-        published: What the paper states.
-        methods: What is played, on the box of the setting or its grid.
-        num_trials: Runs of each method.
+        setting: The problem, whose name begins the panel's name.
+        kind: The end of the panel's name.
+        title: A title in words.
+        published: The statement of the paper.
+        methods: The methods that are played, on the box of the setting or its grid.
+        num_trials: The number of runs of each method.
         seed: Seeds everything.
-        num_rounds: Those of the setting if omitted.
+        num_rounds: The number of rounds; that of the setting if omitted.
     """
     rounds = num_rounds or setting.num_rounds
     box, grid = setting.box, setting.grid
@@ -652,7 +652,7 @@ def panel(
     lagrangian = grid.values - price * grid.constraint_table[:, 0]
 
     def make_study(first: int, count: int) -> ArmsStudy:
-        # the methods have the problem; a study says how many trials, and seeds them
+        # the methods have the problem; the study only gives the number of trials and their seeds
         nothing = torch.empty(0, 0, dtype=torch.float64)
         return ArmsStudy(nothing, nothing.new_zeros(count, 1), NOISE_STD, rounds, seed, first)
 

@@ -1,9 +1,10 @@
 """Shi and Eryilmaz 2022 with one factor changed, for the claims of Figures 2 to 9 that fail.
 
-On the problem with a small feasible region, epochs with fresh data fail as the paper prints them:
-which epochs would not, is played here. On the data rates, bandit online convex optimization (OCO)
-fails less than in the paper: there the constants of the four servers are substitutes, so others are
-drawn, and OCO's own steps and the horizon are changed, which the paper does not state either.
+On the problem with a small feasible region, epochs with fresh data fail as the paper prints them,
+so this experiment looks for epochs that would work. On the data rates, bandit online convex
+optimization (OCO) fails less than in the paper. The constants of the four servers are substitutes
+there, so other constants are drawn, and OCO's own steps and the horizon, which the paper does not
+state either, are changed.
 """
 
 from __future__ import annotations
@@ -48,24 +49,24 @@ Rule = MultiplicativeEpochs | AdditiveEpochs
 
 JUDGED = Changed("none", "as judged: S = 20, lengthscale 1", "ours")
 LONGER = 5
-"""Rounds of an epoch and of the run, in units of the judged ones, of the longer panels."""
+"""The factor by which epochs or runs of the longer panels exceed the judged ones."""
 
 SMALLER = 0.25
 """The factor of smaller steps of the multipliers."""
 
 NUM_FIRST = 5
-"""Uniform draws at the start of each epoch, where that is what is changed."""
+"""The number of uniform draws at the start of each epoch, if that is the changed factor."""
 
 
 class FirstOfEpochs(PlayedLoop):
     """A loop whose epochs each begin with uniform draws; see :class:`PlayedLoop`.
 
     Args:
-        loop: With ``constraints=``, before its first round.
-        arms: Its arms.
+        loop: A loop with ``constraints=``, before its first round.
+        arms: The arms of the loop.
         epoch_length: ``S``.
-        num_first: Rounds of each epoch that are drawn uniformly.
-        seed: Seeds them.
+        num_first: The number of initial rounds of each epoch that are drawn uniformly.
+        seed: Seeds these draws.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class FirstOfEpochs(PlayedLoop):
         self._epoch_length, self._num_first = epoch_length, num_first
 
     def choose(self, round_number: int) -> Tensor:
-        """Ask the loop; at the start of an epoch there is one arm to choose from.
+        """Ask the loop; at the start of an epoch, it can choose from a single arm only.
 
         Args:
             round_number: From 1.
@@ -91,13 +92,13 @@ class FirstOfEpochs(PlayedLoop):
 
 
 def scaled_to_multipliers(constants: Constants) -> EpochModels:
-    """Return models whose prior variance is ``1 + kappa^2``, that of ``f - kappa g`` of unit scale.
+    """Return models with prior variance ``1 + kappa^2``, that of ``f - kappa g`` with unit scales.
 
-    It is at most 1e6: multipliers can run away, and a kernel matrix that large beside the noise
-    cannot be factorized.
+    The variance is at most 1e6, because multipliers can diverge, and a kernel matrix that is so
+    large compared with the noise cannot be factorized.
 
     Args:
-        constants: Lengthscale and noise variance.
+        constants: The constants with the lengthscale and the noise variance.
     """
 
     def in_epoch(epoch: int, multipliers: tuple[float, ...]) -> BanditGPRecipe:
@@ -114,7 +115,7 @@ def fresh_rule(number: int, length: int = EPOCH_LENGTH, step: float = 1.0) -> Ru
     Args:
         number: 2 or 3.
         length: ``S``.
-        step: The factor of the multipliers' steps: inside ``psi``, or of ``mu``.
+        step: The factor of the multipliers' steps, either inside ``psi`` or of ``mu``.
     """
     if number == 2:
         return MultiplicativeEpochs(1, length, penalty=Exponential(step), surrogate="fresh")
@@ -182,7 +183,7 @@ def _of_epochs(
 
 
 def longer_epochs_of(setting: Setting, number: int) -> dict[Changed, ConstrainedMethod]:
-    """Return fresh epochs in a longer run: as many rounds an epoch, or as many epochs.
+    """Return fresh epochs in a longer run, with as many rounds per epoch or as many epochs.
 
     Args:
         setting: The problem on its grid.
@@ -199,15 +200,15 @@ def longer_epochs_of(setting: Setting, number: int) -> dict[Changed, Constrained
 
 
 class RatesOf(ConstrainedProblem):
-    """The data rates with constants of one's own; see :class:`RatesProblem`.
+    """The data rates with other constants; see :class:`RatesProblem`.
 
     Utilities are scaled so that ``U(0) = 0`` and ``U(2) = scale``.
 
     Args:
         steepness: ``a``, four numbers.
-        shift: ``b`` of servers 1 and 3; it is 1 of the other two.
-        budget: What the budget of the paper is multiplied by.
-        scale: Of the utilities.
+        shift: ``b`` of servers 1 and 3; that of the other two is 1.
+        budget: The factor of the paper's budget.
+        scale: The scale of the utilities.
         is_noisy: Whether the constraint is observed with the noise of appendix E.2.2.
     """
 
@@ -234,7 +235,7 @@ class RatesOf(ConstrainedProblem):
         self.constraint_noise_distribution = "uniform"
         ends = self._curves(torch.tensor([[0.0] * 4, [2.0] * 4], dtype=torch.float64))
         self._low, self._high = ends[0], ends[1]
-        # regret is not judged here: the best of a grid will do
+        # regret is not judged here, so the best value on a grid suffices
         lines = [torch.linspace(0.0, 2.0, 15, dtype=torch.float64)] * 4
         grid = torch.stack(torch.meshgrid(*lines, indexing="ij"), -1).reshape(-1, 4)
         is_met = self._evaluate_constraints(grid)[:, 0] <= 0.0
@@ -257,17 +258,17 @@ class RatesOf(ConstrainedProblem):
 
 NUM_DRAWS = 8
 SUBSTITUTES = ((6.0, 5.0, 8.0, 5.0), (1.0, 0.8))
-"""``a`` of all servers and ``b`` of servers 1 and 3, in :class:`RatesProblem`."""
+"""``a`` of all servers and ``b`` of servers 1 and 3 in :class:`RatesProblem`."""
 
 
 def drawn_constants(number: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return constants of the servers within plausible ranges.
 
-    The logistic curves rise with a steepness of 3 to 12 around 0.4 to 1.4, of a range that ends at
+    The logistic curves rise with a steepness of 3 to 12 around 0.4 to 1.4, on a range that ends at
     2; the logarithms have ``a`` of 1 to 10.
 
     Args:
-        number: Of the draw.
+        number: The number of the draw.
     """
     u = torch.rand(6, dtype=torch.float64, generator=generator(number, 0, "servers")).tolist()
     logistic = [3.0 + 9.0 * u[0], 3.0 + 9.0 * u[1]]
@@ -317,19 +318,19 @@ def _oco(name: str, problem: ConstrainedProblem, step_size: float = 0.02) -> Con
 
 
 FIGURES = {2: ("shi-2-3", "shi-6-7"), 3: ("shi-4-5", "shi-8-9")}
-"""For each algorithm the figures of both problems."""
+"""The figures of both problems for each algorithm."""
 
 
 def factors(
     num_trials: int = 10, num_rounds: int = 350, seed: int = 0, num_points: int = 41
 ) -> list[ArmsExperiment]:
-    """Return, for Algorithm 2 and 3 each, fresh epochs, longer ones, and OCO on the data rates.
+    """Return fresh and longer epochs of Algorithms 2 and 3, and OCO on the data rates.
 
     Args:
-        num_trials: Runs; of OCO, which takes little time, twice as many.
-        num_rounds: The horizon, but of the longer epochs.
+        num_trials: The number of runs; OCO, which is fast, has twice as many.
+        num_rounds: The horizon, except for longer epochs.
         seed: Seeds noise, initial points and draws.
-        num_points: Of the grid of the small feasible region, a dimension.
+        num_points: The number of points per dimension of the grid of the small feasible region.
     """
     bounds = (7.0, 1.95, 0.05)
     steps = ((10, 5), (50, 5))
@@ -419,7 +420,7 @@ def report(
     Args:
         experiments: The panels of :func:`factors`.
         curves: Their results.
-        folder: Where files go.
+        folder: The folder for the files.
     """
     write_csv(folder / "violation.csv", tabulate_violation(experiments, curves))
     write_factors(folder, tabulate_factors(experiments, curves))

@@ -1,11 +1,11 @@
 """Shi and Eryilmaz 2022, Appendices B and D: regret and violation of realized functions.
 
-The appendices state that Algorithms 2 and 3 keep the order of their bounds where regret is counted
-in realized rewards (B) and violation in realized constraints (D). Both are played on functions of
+The appendices state that Algorithms 2 and 3 keep the order of their bounds if regret is counted in
+realized rewards (B) and violation in realized constraints (D). Both are played on functions of
 known norm on arms: each round's reward, or reward and constraint, is shocked by noise that all arms
-share, and beside it the same method meets the functions without shocks. Two further panels leave
-the appendices: functions that vary in quick waves, and a drift that has no end within the run. In
-all environments the best arm of all violates the constraint.
+share, and the same method also plays the functions without shocks. Two further panels go beyond the
+appendices: functions that vary in quick waves, and a drift that does not end within the run. In all
+environments, the best arm overall violates the constraint.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from papers.shi import tabulate_violation
 from papers.trials import ArmsExperiment, ArmsStudy, Curves
 
 REWARDS_ALONE = Kind("rewards", "shocks", 0.3, 0.0, 1.0, True, 0.0)
-"""Appendix B: rewards are realized, constraints are what they are."""
+"""Appendix B: rewards are realized, and constraints do not vary."""
 
 BINDS_BY = 0.1
-"""By how much the best arm of all violates the mean constraint, at least."""
+"""The smallest amount by which the best arm overall violates the mean constraint."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ class VaryingMethod:
     """A method in an environment.
 
     Attributes:
-        name: As the figure's legend has it.
+        name: The name in the figure's legend.
         kind: How functions vary.
-        algorithm: 2 or 3, those of the paper.
+        algorithm: Algorithm 2 or 3 of the paper.
         surrogate: What the model is fitted to.
-        is_told: Whether its width knows by how much functions vary.
-        is_stationary: Whether it meets the functions without what varies.
+        is_told: Whether its width is told how much functions vary.
+        is_stationary: Whether it plays the functions without variation.
     """
 
     name: str
@@ -75,7 +75,7 @@ class VaryingMethod:
 
     @property
     def played(self) -> Kind:
-        """How the functions vary that it meets."""
+        """How the functions that it plays vary."""
         return replace(self.kind, reward=0.0, constraint=0.0) if self.is_stationary else self.kind
 
 
@@ -85,8 +85,8 @@ def varying(
     """Return four panels: realized rewards, realized constraints, waves, and a drift.
 
     Args:
-        num_trials: Environments of each kind; the same for each method.
-        num_rounds: How long each is played.
+        num_trials: The number of environments of each kind, the same for each method.
+        num_rounds: The number of rounds of each.
         seed: Seeds functions, shocks and noise.
     """
     shocks, waves, drift = KINDS
@@ -133,7 +133,7 @@ def _panel(
     seed: int,
 ) -> ArmsExperiment:
     def make_study(first: int, count: int) -> ArmsStudy:
-        # the methods have the environments; a study says how many trials, and seeds them
+        # the methods have the environments; the study gives the trials and their seeds
         nothing = torch.empty(0, 0, dtype=torch.float64)
         return ArmsStudy(nothing, nothing.new_zeros(count, 1), NOISE_STD, num_rounds, seed, first)
 
@@ -161,17 +161,17 @@ def _panel(
 def play_varying(
     study: ArmsStudy, method: VaryingMethod, on_round: Callable[[int], None]
 ) -> dict[str, Any]:
-    """Play every trial of a study with one method, one after the other.
+    """Play the trials of a study with one method, one after the other.
 
     Args:
-        study: How many trials of how many rounds.
-        method: What is played, and where.
-        on_round: Called with the numbers of rounds, as often as a round of all trials has been
+        study: Gives the numbers of trials and rounds.
+        method: The method and its environment.
+        on_round: Called with the numbers of rounds, once for each round of all trials that has been
             played.
 
     Returns:
-        Arrays as those of :func:`~papers.constrained_study.play_with_constraints`, of the functions
-        of the rounds.
+        Arrays as from :func:`~papers.constrained_study.play_with_constraints`, for the functions of
+        the rounds.
     """
     regrets, constraints, multipliers = [], [], []
     num_trials, num_rounds = len(study.seeds), study.num_rounds
@@ -193,12 +193,13 @@ def play_varying(
 
 @cache
 def binding_seed(seed: int, trial: int) -> int:
-    """Return the seed of an environment whose best arm of all violates the mean constraint.
+    """Return the seed of an environment whose best arm overall violates the mean constraint.
 
-    Where it does not, violation says nothing of a method. It must violate it by :data:`BINDS_BY`.
+    In other environments, violation says nothing about a method. The arm must violate the
+    constraint by at least :data:`BINDS_BY`.
 
     Args:
-        seed: Of the experiment.
+        seed: The seed of the experiment.
         trial: The number of the trial.
     """
     for attempt in itertools.count():
@@ -211,7 +212,7 @@ def binding_seed(seed: int, trial: int) -> int:
         best = int(problem.mean.values.argmax())
         if float(constraint.mean.values[best]) >= BINDS_BY:
             return found
-    raise AssertionError  # of a count that has no end
+    raise AssertionError  # the count has no end
 
 
 def play_in_environment(
@@ -220,12 +221,12 @@ def play_in_environment(
     """Play one run.
 
     Args:
-        method: What is played, and where.
-        num_rounds: How long.
-        seed: Seeds environment, noise and method.
+        method: The method and its environment.
+        num_rounds: The number of rounds.
+        seed: Seeds the environment, the noise and the method.
 
     Returns:
-        Each round's regret and constraint value, of the functions of that round, and the largest
+        Each round's regret and constraint value for the functions of that round, and the largest
         multiplier.
     """
     kind = method.played
@@ -251,7 +252,7 @@ def play_in_environment(
         horizon=num_rounds,
         seed=seed % 2**31,
     )
-    # all values at once: a problem of its own in every round would take most of the time
+    # compute all values at once, because a separate problem per round would dominate the time
     rewards, constraints = values_of_rounds(problem, num_rounds)
     _, best = best_fixed_arm(compared_with(problem, kind), num_rounds)
     noise = NOISE_STD * torch.randn(
@@ -272,11 +273,11 @@ def play_in_environment(
 
 
 def values_of_rounds(problem: VaryingProblem, num_rounds: int) -> tuple[Tensor, Tensor]:
-    """Return rewards and values of the constraint without noise, ``num_rounds x num_arms`` each.
+    """Return noiseless rewards and constraint values, each ``num_rounds x num_arms``.
 
     Args:
-        problem: With one constraint, on arms.
-        num_rounds: How many rounds.
+        problem: A problem with one constraint, on arms.
+        num_rounds: The number of rounds.
     """
     (constraint,) = problem.constraints
     assert isinstance(constraint, VaryingProblem)
@@ -295,6 +296,6 @@ def report(
     Args:
         experiments: The panels of :func:`varying`.
         curves: Their results.
-        folder: Where files go.
+        folder: The folder for the files.
     """
     write_csv(folder / "violation.csv", tabulate_violation(experiments, curves))

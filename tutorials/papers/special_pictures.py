@@ -1,6 +1,6 @@
-"""Pictures that are not curves of one panel: fitted powers, boxes, points, and chosen methods.
+"""Pictures other than the curves of one panel: fitted powers, boxes, points, and chosen methods.
 
-Like all pictures they are drawn from the tables of an experiment.
+Like all pictures, they are drawn from the tables of an experiment.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ GROUPS = {
     "restarting": (NEVER, "explores", "restart"),
     "forgetting": (NEVER, "window", "weights", "time kernel"),
 }
-"""How names of methods begin that a picture of beyond-forgetting shows."""
+"""The beginnings of the names of methods in each picture of beyond-forgetting."""
 
 
 def forgetting_pictures(written: Written) -> list[Picture]:
-    """Return two pictures a panel: methods that restart, and methods that forget.
+    """Return two pictures per panel: methods that restart, and methods that forget.
 
     Args:
         written: The tables of beyond-forgetting.
@@ -52,11 +52,11 @@ def forgetting_pictures(written: Written) -> list[Picture]:
 
 
 AXES = {"T": "horizon T (rounds)", "K": "stationary periods K"}
-"""By the letter of the variable."""
+"""Axis labels by the letter of the variable."""
 
 
 def power_pictures(written: Written) -> list[Picture]:
-    """Return the picture of mean regrets with the fitted power and the published one.
+    """Return the picture of mean regrets with the fitted and the published power.
 
     Args:
         written: The tables of avanesov-horizon or avanesov-periods.
@@ -155,7 +155,7 @@ def _box_pictures(written: Written, panel: str, start: str) -> list[Picture]:
 
 
 def _draw_boxes(ax: Any, rows: Sequence[Row], quantity: str) -> None:
-    """Whiskers end at the least and the largest value over runs."""
+    """Draw boxes whose whiskers end at the smallest and the largest value over runs."""
     keys = {"med": "median", "q1": "lower_quartile", "q3": "upper_quartile"}
     keys |= {"whislo": "least", "whishi": "largest"}
     boxes = [{short: float(row[key]) for short, key in keys.items()} for row in rows]
@@ -184,7 +184,7 @@ def _epochs_picture(written: Written, panel: str, problem: str) -> Picture:
 
 
 def _draw_epochs(ax: Any, rows: Sequence[Row]) -> None:
-    """A point an epoch length, as the paper's Figure 1 has it."""
+    """Draw a point per epoch length, as in the paper's Figure 1."""
     x, y, x_error, y_error = (
         [float(row[f"{quantity}_{what}"]) for row in rows]
         for what in ("mean", "standard_error")
@@ -198,7 +198,7 @@ def _draw_epochs(ax: Any, rows: Sequence[Row]) -> None:
 
 
 def multiplier_pictures(written: Written) -> list[Picture]:
-    """Return one picture a panel: regret against violation, a point a method and setting.
+    """Return one picture per panel: regret against violation, with a point per method and setting.
 
     Args:
         written: The tables of beyond-multipliers.
@@ -229,7 +229,7 @@ POINTS = {
     family: (marker, style["color"])
     for (family, marker), style in zip(FAMILIES.items(), LINE_STYLES, strict=False)
 }
-"""Marker and color of a family of methods."""
+"""The marker and color of each family of methods."""
 
 
 def _draw_points(ax: Any, rows: Sequence[Row]) -> None:
@@ -244,7 +244,9 @@ def _draw_points(ax: Any, rows: Sequence[Row]) -> None:
         )
         look = {"fmt": marker, "color": color, "ms": 5, "elinewidth": 0.8}
         container = ax.errorbar(x, y, dy, dx, label=family, **look)
-        container[0].set_label("_")  # a family has no end at which its name could stand
+        container[0].set_label(
+            "_"
+        )  # a family has no end of a curve next to which its name could be placed
         points += zip(x, y, strict=True)
         names += [row["method"].rsplit(", ", 1)[1].replace("step ", "") for row in shown]
     ax.axhline(0.0, color="0.6", lw=0.9, zorder=0)
@@ -252,7 +254,7 @@ def _draw_points(ax: Any, rows: Sequence[Row]) -> None:
     ax.set_yscale("symlog", linthresh=0.1)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter("{x:g}")
-    ax.set_xlim(-0.001, 3.0 * ax.get_xlim()[1])  # names stand to the right of their points
+    ax.set_xlim(-0.001, 3.0 * ax.get_xlim()[1])  # names are to the right of their points
     ax.set_ylim(top=1.4 * ax.get_ylim()[1])
     ax.set_xlabel(f"violation a round ({UNITS['time-averaged violation']})")
     ax.set_ylabel(f"regret a round\n({UNITS['time-averaged regret']})")
@@ -293,8 +295,8 @@ STORED = {
         "GP-BUCB": ((35, 0.288), (105, 0.267)),
     }
 }
-"""Validation errors as the authors store them with their released code: after 30 and 100 rounds,
-before which come 5 initial points, which count here."""
+"""Validation errors that the authors store with their released code, after 30 and 100 rounds. The 5
+initial points before these rounds are counted here."""
 
 
 def tuning_pictures(written: Written) -> list[Picture]:
@@ -323,7 +325,7 @@ def tuning_pictures(written: Written) -> list[Picture]:
 
 
 def _with_error(ax: Any, draw: Any) -> None:
-    """Regret is from an accuracy of 1 there."""
+    """Label regret as validation error, because it is relative to an accuracy of 1."""
     draw(ax)
     ax.set_ylabel("simple regret\n(validation error)")
 

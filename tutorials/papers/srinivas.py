@@ -1,8 +1,8 @@
 """The experiments of Srinivas et al. 2010, section 6 (Figure 5).
 
-GP-UCB with its width divided by the square root of 5 against expected improvement, the most
-probable improvement, the mean alone and the variance alone: on draws of a Gaussian process, and on
-readings of temperature and traffic sensors.
+GP-UCB with its width divided by the square root of 5 is compared with expected improvement, the
+most probable improvement, the mean alone and the variance alone on draws of a Gaussian process and
+on readings of temperature and traffic sensors.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from papers.trials import ArmsExperiment, ArmsStudy, Method
 
 DELTA = 0.1
 BETA_DIVISOR = 5.0
-"""The paper divides beta by 5, so the width by the square root of 5."""
+"""The paper divides beta by 5, and therefore the width by the square root of 5."""
 MARGIN = 0.1
-"""Of MPI, in (average) prior standard deviations. The paper does not say any."""
+"""The margin of MPI in (average) prior standard deviations, which the paper does not specify."""
 
 
 def figure_methods(noise_variance: float, margin: float, study: ArmsStudy) -> list[Method]:
@@ -38,8 +38,8 @@ def figure_methods(noise_variance: float, margin: float, study: ArmsStudy) -> li
 
     Args:
         noise_variance: The regularization of every posterior.
-        margin: Of MPI, in outcome units; without one it never explores.
-        study: What is played.
+        margin: The margin of MPI, in outcome units; without one, it never explores.
+        study: The study to play.
     """
     acquisitions = {
         "GP-UCB (beta / 5)": GPUpperConfidenceBound.with_options(
@@ -54,7 +54,7 @@ def figure_methods(noise_variance: float, margin: float, study: ArmsStudy) -> li
 
 
 def synthetic(num_trials: int = 30, num_rounds: int = 1000, seed: int = 0) -> list[ArmsExperiment]:
-    """Figure 5a: draws of a squared-exponential GP on 1000 points of [0, 1]."""
+    """Return Figure 5a: draws of a squared-exponential GP on 1000 points of [0, 1]."""
     noise_variance, num_arms = 0.025, 1000
     choices = torch.linspace(0, 1, num_arms, dtype=torch.float64).unsqueeze(-1)
     with torch.no_grad():
@@ -92,13 +92,13 @@ def sensors(
     center: bool = True,
     ridge: float = 0.0,
 ) -> list[ArmsExperiment]:
-    """Figure 5b: the warmest of 46 sensors.
+    """Return Figure 5b: the warmest of 46 sensors.
 
     Args:
         data: ``.npz`` with the array ``temperature`` (times x sensors). Its first five days of
             144 readings are used, two thirds of them for the kernel.
-        num_trials: Reward functions; later readings are used again with fresh noise once all
-            were used.
+        num_trials: The number of reward functions; later readings are used again with fresh noise
+            once all have been used.
         num_rounds: The number of sensors if omitted.
         seed: Seeds noise.
         center: Subtract each sensor's past mean.
@@ -131,12 +131,13 @@ def traffic(
     center: bool = True,
     ridge: float = 0.0,
 ) -> list[ArmsExperiment]:
-    """Figure 5c: the slowest road sensor.
+    """Return Figure 5c: the slowest road sensor.
 
     Args:
-        data: A CSV file, first column the time, then one column of speeds a sensor. Two thirds of
-            its rows make the kernel.
-        num_trials: Reward functions; later rows are used again with fresh noise once all were used.
+        data: A CSV file with the time in the first column and one column of speeds per sensor. Two
+            thirds of its rows are used for the kernel.
+        num_trials: The number of reward functions; later rows are used again with fresh noise once
+            all have been used.
         num_rounds: The number of sensors if omitted.
         seed: Seeds noise.
         center: Subtract each sensor's past mean.
@@ -174,7 +175,7 @@ def sensor_experiment(
     ridge: float,
     negate: bool = False,
 ) -> ArmsExperiment:
-    """Return the experiment of a sensor table with the methods of Figure 5."""
+    """Return the experiment on a sensor table with the methods of Figure 5."""
     kernel_matrix = table.kernel_matrix(ridge)
     rewards = table.rewards(center, negate)
     rounds = num_rounds or table.num_sensors

@@ -1,6 +1,6 @@
-"""What decides the claims of Srinivas et al. 2010 on MPI and EI, a factor at a time.
+"""What decides the claims of Srinivas et al. 2010 on MPI and EI, one factor at a time.
 
-The panels are those of the judged experiments, with further methods, and the synthetic one with
+The panels are those of the judged experiments with further methods, and the synthetic one with
 other noise and with more functions.
 """
 
@@ -24,7 +24,7 @@ from papers.trials import ArmsExperiment, ArmsStudy, Method
 
 UCB, EI, MPI = "GP-UCB (beta / 5)", "EI", "MPI"
 MARGINS = (0.0, 0.01, 0.03, 0.3)
-"""Of MPI, as shares of the prior's standard deviation; the judged one is another."""
+"""Margins of MPI other than the judged one, as shares of the prior's standard deviation."""
 MORE_TRIALS = 100
 SYNTHETIC, SENSORS = "srinivas-synthetic", "srinivas-sensors"
 SECTION = "section 6"
@@ -83,12 +83,13 @@ def factors(
     num_rounds: int | None = None,
     seed: int = 0,
 ) -> list[ArmsExperiment]:
-    """Return Figures 5a and 5b with other margins, 5a with more functions and with other noise.
+    """Return Figures 5a and 5b with other margins, and 5a with more functions and other noise.
 
     Args:
         temperature: See :func:`papers.srinivas.sensors`; without it Figure 5b is left out.
-        num_trials: Of every panel; those of the judged figures, or :data:`MORE_TRIALS`, if omitted.
-        num_rounds: Of every panel; those of the judged figures if omitted.
+        num_trials: The number of trials of every panel; as in the judged figures, or
+            :data:`MORE_TRIALS`, if omitted.
+        num_rounds: The number of rounds of every panel; as in the judged figures if omitted.
         seed: Seeds everything that is drawn.
     """
     (judged,) = synthetic(num_trials or 30, num_rounds or 1000, seed)

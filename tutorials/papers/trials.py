@@ -1,13 +1,14 @@
-"""Experiments on arms: run them by trial and continue what was interrupted.
+"""Experiments on arms, which run trial by trial and continue after an interruption.
 
-A study is what is played, an experiment is one panel of a figure: a study, methods, and numbers of
-trials and rounds.
+A study is what is played. An experiment is one panel of a figure, with a study, methods, and
+numbers of trials and rounds.
 
-A study knows its arms by the covariance of their rewards alone, for some of the papers' kernels are
-the empirical covariance of sensors. The rules that are played are those of the loop.
+A study describes its arms only by the covariance of their rewards, because some of the papers'
+kernels are the empirical covariance of sensors. The rules that are played are those of the loop.
 
-A piece is some trials of one panel with all its methods, and a file. Random numbers belong to the
-trial, so it does not matter which process plays it, nor how many there are.
+A piece consists of some trials of one panel with all its methods, and is stored in one file. Random
+numbers belong to the trial, so it does not matter which process plays it or how many processes
+there are.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ class ArmsStudy:
         kernel_matrix: ``num_arms x num_arms``; the model's prior covariance. Bounds on the norm are
             in its units.
         values: ``num_functions x num_arms``; the noiseless rewards.
-        noise_std: Standard deviation of the Gaussian noise on outcomes, one number or one a
-            function.
-        num_rounds: How long each function is played.
-        seed: Seeds noise and whatever methods draw.
+        noise_std: Standard deviation of the Gaussian noise on outcomes, one number or one
+            per function.
+        num_rounds: The number of rounds of each function.
+        seed: Seeds the noise and the draws of methods.
         first_trial: The number of the first function. Random numbers belong to the trial, so a
-            study may be cut into pieces without changing what happens.
+            study may be divided into pieces without changing the results.
     """
 
     kernel_matrix: Tensor
@@ -65,7 +66,7 @@ class ArmsStudy:
 
     @cached_property
     def seeds(self) -> tuple[int, ...]:
-        """One a function."""
+        """The seed of each function."""
         trials = range(self.first_trial, self.first_trial + len(self.values))
         return tuple(derive_seed(self.seed, trial, "replicate") for trial in trials)
 
@@ -80,8 +81,8 @@ class Method:
     """An acquisition with its name and the regularization of its posterior.
 
     Attributes:
-        name: As the figure's legend has it.
-        acquisition: What is played.
+        name: The name in the figure's legend.
+        acquisition: The acquisition that is played.
         lam: The regularization.
         bounded_noise: Whether it is played with noise of plus or minus the study's ``noise_std``,
             because its theorem needs noise of at most that size.
@@ -98,11 +99,12 @@ def play(
 ) -> SimulationResult:
     """Play every function of a study with one method; the noise is the same for every method.
 
-    Where a method has bounded noise, it is the sign of that of the others, times ``noise_std``.
+    If a method has bounded noise, its noise is ``noise_std`` times the sign of the other methods'
+    noise.
 
     Args:
-        study: What is played.
-        method: How.
+        study: The study to play.
+        method: The method that plays it.
         on_round: Called with the number of each finished round.
 
     Raises:
@@ -110,7 +112,7 @@ def play(
     """
     rule = None
     if isinstance(method.acquisition, AcquisitionRecipe):
-        # the rules ask the domain for the number of arms only
+        # the rules only use the domain's number of arms
         numbered = torch.arange(float(study.prior.num_arms), dtype=torch.float64)
         rule = method.acquisition.arms_rule(Arms(numbered.unsqueeze(-1)))
         if rule is None:
@@ -128,7 +130,7 @@ def play(
 
 
 Player: TypeAlias = Callable[[ArmsStudy, Any, Callable[[int], None]], dict[str, Any]]
-"""From a study, a method and what to call after each round to arrays by name."""
+"""Maps a study, a method and a callback for each round to arrays by name."""
 
 _SECONDS = "seconds"
 
@@ -139,21 +141,24 @@ class ArmsExperiment:
 
     Attributes:
         name: A short name for files.
-        title: What is shown, in words.
-        published: What the paper states.
-        num_trials: How many functions.
-        num_rounds: How many rounds each.
-        make_study: From first trial and number of trials to the study of those.
-        make_methods: From a study to its methods, which have a ``name`` each; constants may depend
+        title: A title in words.
+        published: The statement of the paper.
+        num_trials: The number of functions.
+        num_rounds: The number of rounds of each.
+        make_study: Maps the first trial and the number of trials to their study.
+        make_methods: Maps a study to its methods, which have a ``name`` each; constants may depend
             on the functions.
-        logarithmic: Draw both axes on a logarithmic scale, for regrets of several magnitudes.
-        average: Draw the mean regret a round (``R_t / t``) in place of the cumulative regret.
-        totals: Draw cumulative regret and cost where there is a constraint, not time averages.
-        chunk: Trials that are played at once; results do not depend on it.
-        settings: What else determines the result, by name.
-        player: Plays a study with a method and returns ``regret``, and ``simple_regret`` if that
-            is what is tabulated and drawn; without delays if omitted.
-        tabulated: Which of the player's further arrays have means and standard errors in the table.
+        logarithmic: Whether to draw both axes on a logarithmic scale, for regrets of several
+            magnitudes.
+        average: Whether to draw the mean regret per round (``R_t / t``) in place of the cumulative
+            regret.
+        totals: Whether to draw cumulative regret and cost, if there is a constraint, in place of
+            time averages.
+        chunk: The number of trials that are played at once; results do not depend on it.
+        settings: Further settings that determine the result, by name.
+        player: Plays a study with a method and returns ``regret``, and ``simple_regret`` if that is
+            tabulated and drawn; plays without delays if omitted.
+        tabulated: The player's further arrays that have means and standard errors in the table.
     """
 
     name: str
@@ -182,9 +187,8 @@ class Curves:
         mean_width: The mean half-distance of the bounds over arms, rounds and trials, or None.
         simple_regret: ``num_trials x num_rounds``; the smallest regret known by each round. None
             if outcomes arrive at once.
-        others: What else the experiment's own player returned, a row a trial, by name.
-        seconds: How long the trials took when they were played, by the wall clock, one after
-            another. None if that was not written down.
+        others: Further arrays of the experiment's own player, one row per trial, by name.
+        seconds: The wall time of the trials, played one after another. None if it was not recorded.
     """
 
     regret: Tensor
@@ -200,13 +204,13 @@ def run_arms_experiment(
 ) -> dict[str, Curves]:
     """Run the missing trials of an experiment and return all of them.
 
-    Every chunk of trials is a file under ``folder/trials``; files of other settings are ignored.
+    Every chunk of trials is a file under ``folder/trials``; files with other settings are ignored.
 
     Args:
-        experiment: What to run.
-        folder: Where results are kept.
-        progress: Show a progress bar.
-        only: Just the chunk that begins with this trial.
+        experiment: The experiment to run.
+        folder: The folder for results.
+        progress: Whether to show a progress bar.
+        only: Run only the chunk that begins with this trial.
     """
     trials = folder / "trials"
     trials.mkdir(parents=True, exist_ok=True)
@@ -247,7 +251,7 @@ def _play(study: ArmsStudy, method: Method, on_round: Callable[[int], None]) -> 
 
 
 def _join(parts: list[dict[str, Any]]) -> Curves:
-    known = all(_SECONDS in part for part in parts)  # a file of an earlier version lacks it
+    known = all(_SECONDS in part for part in parts)  # files of earlier versions lack it
     seconds = sum(float(part[_SECONDS]) for part in parts) if known else None
     regret = torch.cat([torch.from_numpy(part["regret"]) for part in parts])
     if "simple_regret" in parts[0]:
@@ -300,14 +304,14 @@ def run_pieces(build: Build, folder: Path, num_workers: int, progress: bool = Tr
     """Play the missing trials of all panels; :func:`run_arms_experiment` then finds their files.
 
     Args:
-        build: Makes the panels; it goes to other processes, so it must be picklable:
+        build: Makes the panels. It is sent to other processes, so it must be picklable, such as
             ``functools.partial`` of a function that can be imported.
-        folder: Where results are kept.
-        num_workers: How many processes, each with one thread.
-        progress: Show a progress bar.
+        folder: The folder for results.
+        num_workers: The number of processes, each with one thread.
+        progress: Whether to show a progress bar.
 
     Raises:
-        Exception: What a piece raised, after the pieces that were under way.
+        Exception: The exception of a piece, after the pieces in progress have finished.
     """
     check_integer("num_workers", num_workers, minimum=1)
     jobs = [
@@ -321,7 +325,7 @@ def run_pieces(build: Build, folder: Path, num_workers: int, progress: bool = Tr
         ProcessPoolExecutor(num_workers, mp_context=context) as pool,
         ProgressBar(len(jobs), "pieces", progress) as bar,
     ):
-        known = pickle.dumps(build)  # a key, too: equal partials are not equal objects
+        known = pickle.dumps(build)  # with a key, because equal partials are not equal objects
         futures: list[Future[Any]] = [pool.submit(_play_piece, known, folder, *job) for job in jobs]
         try:
             for future in as_completed(futures):
@@ -339,6 +343,6 @@ def _play_piece(build: bytes, folder: Path, panel: int, first: int) -> None:
 
 @cache
 def _built(build: bytes) -> list[ArmsExperiment]:
-    """Once a process: a panel may hold large matrices."""
+    """Make the panels once per process, because a panel may hold large matrices."""
     panels: list[ArmsExperiment] = pickle.loads(build)()
     return panels

@@ -1,6 +1,6 @@
-"""How tuning with delays is played: in a box or on some of its points.
+"""How tuning with delays is played, in a box or on some of its points.
 
-In the authors' released code, methods other than theirs choose uniformly at random until two
+In the authors' released code, methods other than their own choose uniformly at random until two
 outcomes have arrived. Hyperparameters are learned every ``REFIT_EVERY`` rounds, as in
 :mod:`papers.delayed_studies`.
 """
@@ -40,9 +40,9 @@ class TunedFunction:
     """A reward on points of the unit cube.
 
     Attributes:
-        reward: From ``d`` coordinates to the reward.
-        best: What regret is measured from.
-        worst: The smallest reward, which a query counts as before the first outcome arrived.
+        reward: Maps ``d`` coordinates to the reward.
+        best: The value relative to which regret is measured.
+        worst: The smallest reward, with which queries count before the first outcome arrives.
     """
 
     reward: Callable[[Tensor], float]
@@ -55,8 +55,8 @@ class TuningMethod(LearnedMethod):
     """A method that may start uniformly.
 
     Attributes:
-        uniform_until: Choose uniformly at random until so many outcomes have arrived.
-        learns: Learn hyperparameters; otherwise those of the player's start stay.
+        uniform_until: It chooses uniformly at random until this many outcomes have arrived.
+        learns: Whether to learn hyperparameters; otherwise, the player's initial ones are kept.
     """
 
     uniform_until: int = 0
@@ -65,15 +65,15 @@ class TuningMethod(LearnedMethod):
 
 @dataclass(frozen=True, eq=False)
 class TuningPlayer:
-    """Plays functions on a domain; a trial's function is made when the trial is played first.
+    """Plays functions on a domain; each function is made when its trial is first played.
 
-    Trials are seeded by their number alone. The model's prior mean is 0 for every method, which is
+    Trials are seeded only by their number. The model's prior mean is 0 for every method, which is
     the minimum of an accuracy.
 
     Attributes:
         domain: The unit cube, or points of it.
-        make: From a trial's number to its function.
-        start: The hyperparameters with which it starts, but for the noise, which is the method's.
+        make: Maps a trial's number to its function.
+        start: The initial hyperparameters, except for the noise, which is the method's.
     """
 
     domain: Domain
@@ -113,9 +113,9 @@ class TuningPlayer:
 
         Args:
             tuned: The function.
-            method: How it is played.
+            method: The method that plays it.
             seed: Seeds initial queries, delays and draws.
-            num_rounds: For how long.
+            num_rounds: The number of rounds.
         """
         history = History(self.domain.dim)
         start = learned = replace(self.start, noise=float(method.lam))
@@ -136,7 +136,7 @@ class TuningPlayer:
             )
             count = 1 if is_uniform else REFIT_EVERY - asked % REFIT_EVERY
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", LateOutcomeWarning)  # they are counted on
+                warnings.simplefilter("ignore", LateOutcomeWarning)  # the experiments rely on them
                 run(
                     loop,
                     tuned.reward,
@@ -155,7 +155,7 @@ class TuningPlayer:
 def _learn(
     history: History, method: TuningMethod, start: Hyperparameters, last: Hyperparameters
 ) -> Hyperparameters:
-    """Learn hyperparameters; the last ones stay if that fails, as with outcomes all alike."""
+    """Learn hyperparameters; the last ones are kept if that fails, as with identical outcomes."""
     X, Y = rows_to_learn_from(history, method)
     if len(X) < FEWEST_ROWS or not method.learns:
         return last
@@ -171,7 +171,7 @@ def remembered(reward: Callable[[tuple[float, ...]], float]) -> Callable[[Tensor
     """Return a function of a point that evaluates each point once.
 
     Args:
-        reward: From coordinates to the reward, always the same for the same ones.
+        reward: Maps coordinates to the reward, always the same for the same coordinates.
     """
     known = lru_cache(maxsize=None)(reward)
 

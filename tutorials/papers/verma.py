@@ -2,21 +2,21 @@
 
 The reward is a draw of a Gaussian process with squared exponential kernel and lengthscale 0.02 on
 1000 equally spaced points of [0, 1], scaled to [0, 1]. Outcomes arrive after Poisson distributed or
-fixed delays, and have no noise. ``m`` is twice the mean delay where nothing else is said.
+fixed delays and have no noise. ``m`` is twice the mean delay unless stated otherwise.
 
-The panels of the figures are played as published. From the paper (appendix C): squared exponential
-kernel, ``beta_t = 1``, hyperparameters that maximize the marginal likelihood, anew every 10 rounds;
-simple regret of the outcomes that have arrived. From the authors' released code, which is that of
-another experiment: 5 initial points and 100 rounds, the width ``1 + sum`` with the deviations of
-the last ``m`` queries as they are, noise included; draws of the posterior as it is; the
-hyperparameters before the first fit; methods that wait for outcomes play uniformly until two have
-arrived. Ours are the bounds of the lengthscale, far below and above that of the functions (the
-code has none), and that hyperparameters are fitted to what arrived alone: the code fits those of
-censored feedback to the zeros of pending queries, too. ``verma-factors`` changes these one at a
-time.
+The panels of the figures are played as published. The paper (appendix C) specifies the squared
+exponential kernel, ``beta_t = 1``, hyperparameters that maximize the marginal likelihood and are
+refitted every 10 rounds, and the simple regret of the outcomes that have arrived. The authors'
+released code, which is for another experiment, specifies 5 initial points and 100 rounds; the width
+``1 + sum`` with the unscaled deviations of the last ``m`` queries, including the noise; unscaled
+draws of the posterior; the hyperparameters before the first fit; and that methods that wait for
+outcomes play uniformly until two have arrived. We chose the bounds of the lengthscale, far below
+and above that of the functions (the code has none), and fit hyperparameters only to the outcomes
+that arrived, whereas the code also fits those of censored feedback to the zeros of pending queries.
+``verma-factors`` changes these settings one at a time.
 
-Panels whose name ends with ``-given`` have the right hyperparameters. One with ``-theory`` has
-``lam = 1.1``, as the theorem wants it.
+Panels whose name ends with ``-given`` use the correct hyperparameters. A panel with ``-theory`` has
+``lam = 1.1``, as the theorem requires.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NUM_ARMS, LENGTHSCALE = 1000, 0.02
 LAM = 0.01
 """The modeled noise variance of given hyperparameters, in units of the prior variance 1."""
 THEORY_LAM = 1.1
-"""The same where the theorem is to hold, which has more than 1."""
+"""The noise variance for which the theorem holds, which requires more than 1."""
 
 WIDTH = 1.0
 MEAN_DELAY = 10
@@ -53,7 +53,7 @@ MEAN_DELAYS = (5, 10, 20)
 MAX_DELAYS = (5, 10, 20, 40)
 NUM_TRIALS, NUM_ROUNDS = 100, 105
 ARRIVED_BEFORE_MODEL = 2
-"""With fewer outcomes the released code plays its baselines uniformly."""
+"""With fewer outcomes, the baselines of the released code play uniformly."""
 
 UCB = GPUpperConfidenceBound.with_options(width=WIDTH)
 TS = GPThompsonSampling.with_options(width=WIDTH)
@@ -61,14 +61,14 @@ FAMILIES: dict[str, tuple[tuple[str, AcquisitionRecipe], ...]] = {
     "UCB": (("GP-UCB-SDF", UCB), ("GP-UCB", UCB), ("GP-BUCB", UCB)),
     "TS": (("GP-TS-SDF", TS), ("asy-TS", TS), ("GP-BTS", TS)),
 }
-"""Name and acquisition with censored, ignored and hallucinated feedback."""
+"""The name and acquisition with censored, ignored and hallucinated feedback."""
 
 WAYS = ("censored", "ignored", "hallucinated")
 COMMON_START = "common start"
-"""Added to the names of baselines that choose as soon as the 5 initial points are asked."""
+"""Added to the names of baselines that choose as soon as the 5 initial points have been asked."""
 
 PUBLISHED_START = Learned(0.1, 1.0, 1.0, lengthscales=(0.005, 2.0))
-"""Before the first fit, as in the released code (GPy's noise variance is 1)."""
+"""The hyperparameters before the first fit, as in the released code (GPy's noise variance is 1)."""
 GIVEN = Learned(LENGTHSCALE, 1.0, LAM)
 THEORY = Learned(LENGTHSCALE, 1.0, THEORY_LAM)
 
@@ -85,7 +85,7 @@ def censored_method(
 
     Args:
         family: ``"UCB"`` or ``"TS"``.
-        delays: Of outcomes.
+        delays: The delays of outcomes.
         max_delay: ``m``.
         name: Added to the method's name.
         **changed: Fields of :class:`~papers.delayed_curves.CurveMethod` with other values.
@@ -110,7 +110,7 @@ def baseline_methods(
 
     Args:
         family: ``"UCB"`` or ``"TS"``.
-        delays: Of outcomes.
+        delays: The delays of outcomes.
         name: Added to the methods' names.
         **changed: Fields of :class:`~papers.delayed_curves.CurveMethod` with other values.
     """
@@ -134,11 +134,11 @@ def synthetic(
     """Return the panels of upper confidence bounds, then those of Thompson sampling.
 
     Args:
-        num_trials: Functions.
-        num_rounds: Rounds each, the initial ones among them.
+        num_trials: The number of functions.
+        num_rounds: The number of rounds of each, including the initial ones.
         seed: Seeds functions, initial points, delays and draws; a trial's are the same for every
             method and panel.
-        chunk: Trials in one file; results do not depend on it.
+        chunk: Trials per file; results do not depend on it.
     """
     player = curve_player(seed)
     return [
@@ -158,10 +158,10 @@ def synthetic(
 
 @cache
 def curve_player(seed: int) -> CurvePlayer:
-    """Return what plays the functions; a process plays what its panels share once.
+    """Return the player of the functions; a process plays what its panels share only once.
 
     Args:
-        seed: Of the experiment.
+        seed: The seed of the experiment.
     """
     return CurvePlayer(partial(_one_draw, seed))
 
@@ -180,15 +180,15 @@ def curve_panel(
     """Return a panel.
 
     Args:
-        name: For files.
-        title: What is shown.
-        published: What the paper states.
-        methods: What is played.
-        player: By what.
-        size: Trials, rounds and seed.
-        chunk: Trials in one file.
+        name: A name for files.
+        title: A title in words.
+        published: The statement of the paper.
+        methods: The methods that are played.
+        player: The player of the methods.
+        size: The numbers of trials and rounds, and the seed.
+        chunk: Trials per file.
         kind: The class of the panel.
-        **more: Its further fields.
+        **more: Further fields of the panel.
     """
     num_trials, num_rounds, seed = size
 
@@ -231,7 +231,7 @@ def _one_draw(seed: int, trial: int) -> Tensor:
 
 @cache
 def _process() -> tuple[Tensor, Kernel, Tensor]:
-    """The arms, the kernel, and the square root of the kernel matrix."""
+    """Return the arms, the kernel, and the square root of the kernel matrix."""
     choices = torch.linspace(0, 1, NUM_ARMS, dtype=torch.float64).unsqueeze(-1)
     kernel = double_kernel(RBFKernel(), lengthscale=LENGTHSCALE)
     with torch.no_grad():
@@ -240,7 +240,7 @@ def _process() -> tuple[Tensor, Kernel, Tensor]:
 
 
 def process_on_arms() -> tuple[Tensor, Kernel]:
-    """Return the arms of the functions, and the kernel that they are drawn with."""
+    """Return the arms of the functions, and the kernel from which they are drawn."""
     return _process()[:2]
 
 
@@ -248,9 +248,9 @@ def draw_rewards(seed: int, first: int, count: int) -> Tensor:
     """Return draws of the process, each scaled to [0, 1], ``count x num_arms``.
 
     Args:
-        seed: Of the experiment.
+        seed: The seed of the experiment.
         first: The number of the first trial.
-        count: How many trials.
+        count: The number of trials.
     """
     root = _process()[2]
     rows = []
@@ -262,14 +262,14 @@ def draw_rewards(seed: int, first: int, count: int) -> Tensor:
 
 
 def _panels(family: str) -> list[tuple[str, str, str, list[CurveMethod]]]:
-    """Name, title, what the paper states, and the methods of each panel of a family."""
+    """Return the name, title, published statement and methods of each panel of a family."""
     sdf = FAMILIES[family][0][0]
     is_ucb = family == "UCB"
     alike = "" if is_ucb else "not shown; for GP-UCB-SDF: "
     figure, compares = ("Figure 1", "cd") if is_ucb else ("Figure 5", "ab")
     best = f"{sdf} has the smallest simple regret"
     twice = 2 * MEAN_DELAY
-    # the paper's m is twice the mean delay where it says nothing else (section 6)
+    # the paper's m is twice the mean delay unless stated otherwise (section 6)
     given: dict[str, Any] = {"start": GIVEN, "learns": False}
 
     def of_means(**changed: Any) -> list[CurveMethod]:
@@ -294,7 +294,7 @@ def _panels(family: str) -> list[tuple[str, str, str, list[CurveMethod]]]:
     means, limits = f"{sdf}, Poisson delays, m = 2 mean", f"{sdf}, {words['poisson']}"
     theory: dict[str, Any] = {"start": THEORY, "learns": False, "predictive": False}
     if not is_ucb:
-        theory["added"] = "published"  # the theorem scales draws, too
+        theory["added"] = "published"  # the theorem also scales draws
     return [
         ("mean", means, f"{alike}Figure 1a: larger delays are worse", of_means()),
         (
@@ -312,7 +312,7 @@ def _panels(family: str) -> list[tuple[str, str, str, list[CurveMethod]]]:
                 ("mean-given", f"{means}, hyperparameters given", "", of_means(**given)),
                 ("limit-given", f"{limits}, hyperparameters given", "", of_limits(**given)),
             ]
-            if is_ucb  # the paper has no such figures of Thompson sampling
+            if is_ucb  # the paper does not have these figures for Thompson sampling
             else []
         ),
         *(

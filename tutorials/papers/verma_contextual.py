@@ -5,14 +5,14 @@ meta-features of a task are its context. *Growing data*: an SVM is tuned on 20 g
 data set, whose index is the context. Every context stays for 30 rounds. Outcomes are accuracies,
 without noise, and their known minimum is 0.
 
-As in the paper the kernel is squared exponential and ``beta_t = 1``. As in the authors' released
-code, which is that of the tuning without contexts, deviations include the noise, the width of
-GP-UCB-SDF has their sum as it is, draws are not scaled, C and gamma are spaced linearly and
-features are as they come.
+As in the paper, the kernel is squared exponential and ``beta_t = 1``. As in the authors' released
+code for tuning without contexts, deviations include the noise, the width of GP-UCB-SDF includes
+their unscaled sum, draws are not scaled, C and gamma are spaced linearly, and features are not
+rescaled.
 
-The paper refits hyperparameters every 10 rounds. Here they are fitted once to random entries of the
-table (*given*), or to the outcomes that arrived (*learned*): after every 10 rounds up to 100, every
-20 up to 200, and every 50 up to 600.
+The paper refits hyperparameters every 10 rounds. Here, they are fitted once to random entries of
+the table (*given*), or to the outcomes that have arrived (*learned*): every 10 rounds up to round
+100, every 20 up to 200, and every 50 up to 600.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ FAMILIES = {
     "UCB": (UCB, ("GP-UCB-SDF", "GP-UCB", "GP-BUCB")),
     "TS": (TS, ("GP-TS-SDF", "asy-TS", "GP-BTS")),
 }
-"""Acquisition, and names with censored, ignored and hallucinated feedback."""
+"""The acquisition, and the names with censored, ignored and hallucinated feedback."""
 
 
 def contextual(
@@ -71,20 +71,22 @@ def contextual(
     logarithmic: bool = False,
     standardizes: bool = False,
 ) -> list[ArmsExperiment]:
-    """Return the panels: four a data file.
+    """Return the panels, four per data file.
 
     Args:
         files: The tasks (``.npz``), the growing data (CSV) or both; without one of them its panels
             are left out, with a warning.
-        num_trials: Orders of the tasks, or of the rows of the data.
-        num_rounds: Rounds each; 30 a context if omitted.
+        num_trials: The number of orders of the tasks, or of the rows of the data.
+        num_rounds: The number of rounds of each; 30 per context if omitted.
         seed: Seeds orders, delays and draws; a trial's are the same for every method.
-        chunk: Trials in one file; results do not depend on it.
-        logarithmic: Of the growing data: see :func:`~papers.contextual_studies.growing_accuracies`.
-        standardizes: Likewise.
+        chunk: Trials per file; results do not depend on it.
+        logarithmic: For the growing data; see
+            :func:`~papers.contextual_studies.growing_accuracies`.
+        standardizes: For the growing data, likewise.
 
     Raises:
-        ValueError: If a file is of another kind, two are of one kind, or one cannot be used.
+        ValueError: If a file is of another kind, two files are of the same kind, or a file cannot
+            be used.
     """
     kinds = {".npz": "SVM tasks", ".csv": "growing data"}
     given: dict[str, Path] = {}
@@ -93,7 +95,7 @@ def contextual(
         if kind is None or kind in given:
             raise ValueError(
                 f"--data has {', '.join(map(str, files))}; give an .npz file with the SVM tasks, a "
-                "CSV file with the data that grow, or one of each."
+                "CSV file with the growing data, or one of each."
             )
         given[kind] = file
     experiments = []
@@ -184,7 +186,7 @@ def _settings(seed: int, digest: str, learned: bool, grid: str) -> dict[str, obj
 
 
 Source = tuple[Callable[[int, int], ContextualTask], int, int, str]
-"""From rounds and the seed of a trial to its task; contexts; dimensions; a digest of the data."""
+"""Makes a trial's task from rounds and seed; number of contexts; dimensions; data digest."""
 
 
 def _read_tasks(path: Path) -> Source:
@@ -208,7 +210,7 @@ def _read_growing(path: Path, logarithmic: bool, standardizes: bool) -> Source:
 
     def make(num_rounds: int, seed: int) -> ContextualTask:
         sequence = _in_blocks(torch.arange(len(contexts)), num_rounds)
-        met = max(sequence) + 1  # short runs do without the largest parts
+        met = max(sequence) + 1  # short runs do not need the largest parts
         return ContextualTask(contexts[:met], choices, accuracies(seed, met), sequence)
 
     dim = contexts.shape[1] + choices.shape[1]
@@ -217,7 +219,7 @@ def _read_growing(path: Path, logarithmic: bool, standardizes: bool) -> Source:
 
 
 def _in_blocks(order: Tensor, num_rounds: int) -> tuple[int, ...]:
-    """Each context for 30 rounds; from the first again if there are more rounds."""
+    """Return each context for 30 rounds, starting over if there are more rounds."""
     blocks = order.repeat_interleave(ROUNDS_A_CONTEXT)
     return tuple(blocks[torch.arange(num_rounds) % len(blocks)].tolist())
 

@@ -1,9 +1,9 @@
 """Verma, Dai and Low 2022 with one factor changed: which setting decides whether a claim holds.
 
-A panel of this experiment has the methods of a judged figure, and the same methods with one setting
-in place of another, on the first of its functions. Each row of ``factors.csv`` is a claim under a
-setting; the rules are those of the judged figures. :data:`BUILDERS` has one function a group of
-figures; it returns panels whose :class:`Setting` says what is compared.
+A panel of this experiment has the methods of a judged figure and the same methods with one setting
+replaced, on the first functions of the figure. Each row of ``factors.csv`` is a claim under a
+setting, and the rules are those of the judged figures. :data:`BUILDERS` has one function per group
+of figures, which returns panels whose :class:`Setting` says what is compared.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from papers.verma import (
 )
 
 ERRORS = 2.0
-"""A difference counts from so many of its standard errors, as in the judged figures."""
+"""A difference counts from this many of its standard errors, as in the judged figures."""
 
 REPORTED_ROUND = 80
 """The middle of the curves of simple regret, as in the judged figures."""
@@ -46,14 +46,14 @@ NUM_TRIALS = 30
 
 @dataclass(frozen=True)
 class Claim:
-    """What is said of two methods of a panel.
+    """A claim about two methods of a panel.
 
     Attributes:
-        words: As the figure is judged by.
+        words: The words of the claim in the judged figure.
         better: The method that should have less.
         worse: The method that should have more.
-        quantity: ``"simple regret"``: less in the middle or at the end, and at neither of them
-            more. ``"regret"``: less cumulative regret.
+        quantity: ``"simple regret"`` for less in the middle or at the end and not more at either,
+            or ``"regret"`` for less cumulative regret.
     """
 
     words: str
@@ -71,7 +71,7 @@ class Setting:
         factor: What is changed, in words; ``"none"`` for the settings as judged.
         setting: Its value, in words.
         source: Section or equation of the paper, ``"released code"``, or ``"ours"``.
-        claims: What is compared.
+        claims: The claims to check.
     """
 
     figure: str
@@ -86,15 +86,15 @@ class FactorPanel(ArmsExperiment):
     """A panel with methods under several settings.
 
     Attributes:
-        compared: The settings, the judged one first.
+        compared: The settings, with the judged one first.
     """
 
     compared: tuple[Setting, ...] = ()
 
 
 Builder = Callable[[Mapping[str, Path], int, int | None, int], list[Any]]
-"""Takes the data files by name, ``"diabetes"`` and ``"tasks"``, and what :func:`factors` takes; it
-returns no panels where its file is missing."""
+"""Takes the data files by name, ``"diabetes"`` and ``"tasks"``, and the arguments of
+:func:`factors`; returns no panels if its file is missing."""
 
 
 def factors(
@@ -107,11 +107,11 @@ def factors(
     """Return the panels of all groups of figures.
 
     Args:
-        diabetes: The Pima Indians diabetes data; what needs it is left out without it.
-        tasks: The table of tasks; likewise.
-        num_trials: Functions a panel.
-        num_rounds: Rounds each; those of the judged figure if omitted.
-        seed: That of the judged experiments, whose first functions these are.
+        diabetes: The Pima Indians diabetes data; panels that need it are left out if omitted.
+        tasks: The table of tasks; panels that need it are left out if omitted.
+        num_trials: The number of functions per panel.
+        num_rounds: The number of rounds of each; as in the judged figure if omitted.
+        seed: The seed of the judged experiments, whose first functions are used.
     """
     given = {"diabetes": diabetes, "tasks": tasks}
     files = {name: path for name, path in given.items() if path is not None}
@@ -123,10 +123,10 @@ def synthetic_factors(
 ) -> list[Any]:
     """Return the panels of Figures 1a, 1c, 1d and 5.
 
-    The claims of Figure 1b hold with learned and with given hyperparameters by far.
+    The claims of Figure 1b hold by a wide margin with learned and with given hyperparameters.
 
     Args:
-        files: None is needed.
+        files: Not used.
         num_trials: See :func:`factors`.
         num_rounds: See :func:`factors`.
         seed: See :func:`factors`.
@@ -163,7 +163,7 @@ _GIVEN: dict[str, Any] = {"start": GIVEN, "learns": False}
 
 
 def _compared(family: str, name: str) -> tuple[list[CurveMethod], tuple[Setting, ...]]:
-    """Methods and settings of a panel of Figures 1c, 1d, 5a or 5b."""
+    """Return the methods and settings of a panel of Figures 1c, 1d, 5a or 5b."""
     delays, twice, is_ucb = DELAYS[name], 2 * MEAN_DELAY, family == "UCB"
     figure = "verma-1cd" if is_ucb else "verma-5"
     sdf, *baselines = [each for each, _ in FAMILIES[family]]
@@ -199,7 +199,7 @@ def _compared(family: str, name: str) -> tuple[list[CurveMethod], tuple[Setting,
     words = "what arrived and the zeros of pending queries"
     add("what censored feedback is fitted to", words, "released code", zeros, None, "zeros")
     add("hyperparameters", "given: those of the functions", "ours", _GIVEN, _GIVEN, "given")
-    if name == "fixed":  # the others are as with Poisson delays
+    if name == "fixed":  # the other settings are as with Poisson delays
         m = {"max_delay": MEAN_DELAY}
         add("m", f"{MEAN_DELAY}", "released code", m, None, f"m = {MEAN_DELAY}")
         return methods, tuple(settings)
@@ -234,12 +234,12 @@ def _compared(family: str, name: str) -> tuple[list[CurveMethod], tuple[Setting,
 def _censored_alone(
     figure: str, of: Callable[..., list[CurveMethod]], claims: Sequence[tuple[str, str]]
 ) -> tuple[list[CurveMethod], tuple[Setting, ...]]:
-    """Methods and settings of a panel that has censored feedback only.
+    """Return the methods and settings of a panel with censored feedback only.
 
     Args:
-        figure: Its name.
-        of: From what is added to the names, and what is changed, to the methods.
-        claims: The methods with less and with more.
+        figure: The name of the figure.
+        of: Maps what is added to the names and what is changed to the methods.
+        claims: The methods with less and with more regret.
     """
     changes: list[tuple[str, str, str, str, dict[str, Any]]] = [
         ("none", "as judged", "appendix C and released code", "", {}),
@@ -274,13 +274,13 @@ def _means() -> tuple[list[CurveMethod], tuple[Setting, ...]]:
 
 
 def check_claim(claim: Claim, curves: Mapping[str, Curves]) -> tuple[float, float, bool, str]:
-    """Return a difference, its standard error, whether the claim holds, and the numbers in words.
+    """Return the difference, its standard error, whether the claim holds, and the numbers in words.
 
-    The difference is that of the method that should have more less the other, over the same trials:
-    at the end for simple regret.
+    The difference is the method that should have more minus the other one, over the same trials, at
+    the end for simple regret.
 
     Args:
-        claim: What is compared.
+        claim: The claim to check.
         curves: Results by method.
     """
     better, worse = curves[claim.better], curves[claim.worse]
@@ -305,7 +305,7 @@ def check_claim(claim: Claim, curves: Mapping[str, Curves]) -> tuple[float, floa
 
 
 def _estimate(values: Tensor) -> tuple[float, float]:
-    """Mean and standard error, which is infinite with a single trial."""
+    """Return the mean and standard error, which is infinite with a single trial."""
     count = len(values)
     error = float(values.std()) / count**0.5 if count > 1 else float("inf")
     return float(values.mean()), error
@@ -314,10 +314,10 @@ def _estimate(values: Tensor) -> tuple[float, float]:
 def tabulate_factors(
     panels: Sequence[FactorPanel], curves: Sequence[Mapping[str, Curves]]
 ) -> list[dict[str, Any]]:
-    """Return one row a setting and claim, figure by figure, the settings as judged first.
+    """Return one row per setting and claim, figure by figure, with the settings as judged first.
 
     Args:
-        panels: What was played.
+        panels: The panels that were played.
         curves: The results of each, by method.
     """
     rows: list[tuple[str, int, int, dict[str, Any]]] = []
@@ -349,9 +349,9 @@ def report(
     """Print the claims under each setting, and write them as ``factors.csv``.
 
     Args:
-        panels: What was played.
+        panels: The panels that were played.
         curves: The results of each, by method.
-        folder: Of the experiment.
+        folder: The folder of the experiment.
     """
     rows = tabulate_factors(panels, curves)
     write_csv(folder / "factors.csv", rows)

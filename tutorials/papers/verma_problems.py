@@ -1,13 +1,13 @@
 """Tuning problems of Verma, Dai and Low 2022: accuracy on a held-out part of the data.
 
-As in the experiments of the paper (appendix C.2), 70 % of the rows are trained on and the other
-30 % give the accuracy. An evaluation is a pure function of the hyperparameters and the seed; no
-global random state is used. By default features are standardized, and rates and penalties searched
-over their logarithms; the authors' released code does neither.
+As in the experiments of the paper (appendix C.2), 70 % of the rows are used for training and the
+other 30 % give the accuracy. An evaluation is a pure function of the hyperparameters and the seed;
+no global random state is used. By default, features are standardized, and rates and penalties are
+searched over their logarithms; the authors' released code does neither.
 
-A support vector machine has ``C`` and ``gamma`` to tune, logistic regression and a convolutional
-network have batch size, learning rate and its decay: these two are trained by stochastic gradients.
-The paper does not say how the learning rate decays; here step ``k`` (from 0) has
+A support vector machine has ``C`` and ``gamma`` to tune. Logistic regression and a convolutional
+network have the batch size, the learning rate and its decay, and are trained with stochastic
+gradients. The paper does not say how the learning rate decays; here, step ``k`` (from 0) uses
 ``learning_rate / (1 + decay k)``.
 """
 
@@ -41,18 +41,17 @@ class HoldOutTuning(AccuracyProblem):
     Args:
         inputs: ``n x p`` features.
         labels: ``n`` class labels.
-        seed: Seeds the split of the rows and whatever the training draws; all evaluations share
-            both.
-        standardizes: Standardize features by what the training rows say.
-        logarithmic: Search over logarithms where a range has several orders of magnitude.
+        seed: Seeds the split of the rows and the draws of the training; all evaluations share both.
+        standardizes: Whether to standardize features with the training rows.
+        logarithmic: Whether to search over logarithms if a range spans several orders of magnitude.
 
     Attributes:
-        space: What is tuned.
-        train_labels: Class numbers from 0 of the rows to train on.
+        space: The hyperparameters that are tuned.
+        train_labels: Class numbers, from 0, of the training rows.
         test_labels: Class numbers of the held-out rows.
 
     Raises:
-        ValueError: If the data are not two-dimensional and finite with one label a row, or if the
+        ValueError: If the data are not two-dimensional and finite with one label per row, or if the
             training rows lack a class.
     """
 
@@ -83,13 +82,13 @@ class HoldOutTuning(AccuracyProblem):
         self.train_labels, self.test_labels = numbers[train], numbers[test]
 
     def _split(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the rows to train on and those held out."""
+        """Return the training rows and the held-out rows."""
         order = torch.randperm(len(numbers), generator=generator(self.seed, 0, "split")).numpy()
         train, test = np.split(order, [round(0.7 * len(numbers))])
         return train, test
 
     def _scale(self, train: FloatArray, test: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Standardize both parts by what the training rows say, if that is wanted."""
+        """Standardize both parts with the training rows, if requested."""
         if not self.standardizes:
             return train, test
         mean, deviation = train.mean(0), train.std(0)
@@ -100,8 +99,8 @@ class HoldOutTuning(AccuracyProblem):
         """Yield the training rows of each step.
 
         Args:
-            num_epochs: How often all rows are gone through, each time in an order of its own.
-            batch_size: Rows a step; the last one of an epoch may have fewer.
+            num_epochs: The number of passes through all rows, each in its own order.
+            batch_size: The number of rows per step; the last step of an epoch may have fewer.
         """
         for epoch in range(1, num_epochs + 1):
             stream = generator(self.seed, epoch, "training order")
@@ -113,9 +112,9 @@ class HoldOutTuning(AccuracyProblem):
         """Return starting weights, uniform within ``1 / sqrt(fan_in)`` of 0.
 
         Args:
-            purpose: A word that keeps weights apart.
-            shape: Of the weights.
-            fan_in: How many inputs a node has.
+            purpose: A word that distinguishes weights.
+            shape: The shape of the weights.
+            fan_in: The number of inputs of a node.
         """
         stream = generator(self.seed, 0, purpose)
         uniform = torch.rand(shape, dtype=torch.float64, generator=stream)
@@ -132,7 +131,7 @@ def _without_logarithms(space: Space) -> Space:
 
 
 class SupportVectorTuning(HoldOutTuning):
-    """A support vector machine with RBF kernel (scikit-learn's).
+    """A support vector machine with an RBF kernel (scikit-learn's).
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -206,8 +205,8 @@ def _check_sgd(batch_size: int, learning_rate: float, decay: float) -> tuple[int
 class LogisticRegressionTuning(HoldOutTuning):
     """Logistic regression by stochastic gradient descent.
 
-    The weights ``w`` and the offset start at random, uniform within ``1 / sqrt(p)`` of 0. Each
-    step moves them against the mean gradient of the logistic loss on its mini-batch.
+    The weights ``w`` and the offset start at random, uniform within ``1 / sqrt(p)`` of 0. Each step
+    moves them against the mean gradient of the logistic loss on its mini-batch.
 
     Args:
         inputs: ``n x p`` features.
@@ -249,7 +248,7 @@ class LogisticRegressionTuning(HoldOutTuning):
 
         Args:
             batch_size: Rows of a mini-batch; the last one of an epoch may be smaller.
-            learning_rate: Of the first step.
+            learning_rate: The learning rate of the first step.
             decay: How fast the learning rate falls.
         """
         weights = self.train(batch_size, learning_rate, decay)
@@ -257,14 +256,14 @@ class LogisticRegressionTuning(HoldOutTuning):
         return float((positive == (self.test_labels == 1)).mean())
 
     def train(self, batch_size: int, learning_rate: float, decay: float) -> FloatArray:
-        """Return the ``p`` weights and the offset behind them."""
+        """Return the ``p`` weights, followed by the offset."""
         batch_size, learning_rate, decay = _check_sgd(batch_size, learning_rate, decay)
         num_rows, dim = self.train_inputs.shape
         inputs = np.concatenate([self.train_inputs, np.ones((num_rows, 1))], axis=1)
         weights: FloatArray = self.uniform("weights", (dim + 1,), dim).numpy()
         for step, rows in enumerate(self.batches(self.num_epochs, batch_size)):
             batch = inputs[rows]
-            # the logistic function, in a form that does not overflow
+            # the logistic function in a form that does not overflow
             probability = 0.5 * (1.0 + np.tanh(0.5 * (batch @ weights)))
             gradient = batch.T @ (probability - self.train_labels[rows]) / len(rows)
             weights = weights - learning_rate / (1.0 + decay * step) * gradient
@@ -275,10 +274,10 @@ class ConvolutionalNetworkTuning(HoldOutTuning):
     """A small convolutional network on 8 x 8 images, trained by Adam.
 
     The network of Verma, Dai and Low 2022: one convolution (8 channels, 3 x 3), max-pooling of size
-    3, a fully connected layer of 8 nodes, ReLU between, and one output a class.
+    3, a fully connected layer of 8 nodes, ReLU activations, and one output per class.
 
     Args:
-        inputs: ``n x 64`` pixels from 0 to 16, as scikit-learn's digits have them.
+        inputs: ``n x 64`` pixels from 0 to 16, as in scikit-learn's digits.
         labels: ``n`` class labels.
         seed: Seeds the split, the starting weights and the mini-batches.
         num_epochs: How often the training goes through the rows.
@@ -319,7 +318,7 @@ class ConvolutionalNetworkTuning(HoldOutTuning):
 
         Args:
             batch_size: Images of a mini-batch; the last one of an epoch may be smaller.
-            learning_rate: Of the first step.
+            learning_rate: The learning rate of the first step.
             decay: How fast the learning rate falls.
         """
         batch_size, learning_rate, decay = _check_sgd(batch_size, learning_rate, decay)
@@ -344,7 +343,7 @@ class ConvolutionalNetworkTuning(HoldOutTuning):
         return train / 16.0, test / 16.0
 
     def _shapes(self) -> list[tuple[tuple[int, ...], int]]:
-        """Shapes and numbers of inputs of weights and offsets, layer by layer."""
+        """Return the shapes and the numbers of inputs of weights and offsets, layer by layer."""
         layers: list[tuple[tuple[int, ...], int]] = [
             ((8, 1, 3, 3), 9),
             ((8, 32), 32),
@@ -358,7 +357,7 @@ def _as_images(pixels: FloatArray) -> Tensor:
 
 
 def _network(weights: list[Tensor], images: Tensor) -> Tensor:
-    """One number a class for each image (the logarithm of its odds, up to a constant)."""
+    """Return one number per class for each image (its log odds, up to a constant)."""
     hidden = functional.relu(functional.conv2d(images, weights[0], weights[1]))
     hidden = functional.max_pool2d(hidden, 3).flatten(1)
     hidden = functional.relu(functional.linear(hidden, weights[2], weights[3]))

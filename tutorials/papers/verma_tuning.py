@@ -1,18 +1,18 @@
 """Tuning with delays: Figures 2 and 3 of Verma, Dai and Low 2022.
 
-Validation accuracies of a support vector machine, of logistic regression and of a small
-convolutional network. The settings are those of the authors' released code, which plays the support
-vector machine: ranges are searched linearly and features are as they come, five common initial
-points come before 100 rounds, delays of exactly 10 have ``m = 10``, and methods other than the
-paper's choose uniformly until two outcomes have arrived; with the *common start* they follow the
-model as soon as the initial points are asked, as the paper's do.
+The rewards are validation accuracies of a support vector machine, of logistic regression and of a
+small convolutional network. The settings are those of the authors' released code, which plays the
+support vector machine: ranges are searched linearly and features are not rescaled, five common
+initial points precede 100 rounds, delays of exactly 10 have ``m = 10``, and methods other than the
+paper's choose uniformly until two outcomes have arrived. With the *common start*, they follow the
+model as soon as the initial points have been asked, as the paper's methods do.
 
 The support vector machine is played in its box, with the code's split of the rows. The other two
-are played on fixed points of their boxes; scikit-learn's digits stand in for MNIST. Regret is from
-an accuracy of 1, so that it is the validation error.
+are played on fixed points of their boxes, and scikit-learn's digits replace MNIST. Regret is
+relative to an accuracy of 1, so it is the validation error.
 
-Figure 2a has further methods beside those of the paper: the common start, and censored feedback
-that is fitted to pseudo-values, too.
+Figure 2a has two methods in addition to those of the paper: the common start, and censored feedback
+that is also fitted to pseudo-values.
 """
 
 from __future__ import annotations
@@ -50,24 +50,24 @@ from papers.verma_problems import (
 )
 
 NUM_TUNING_ARMS = 400
-"""Points of the box that a tuning chooses from."""
+"""The number of points of the box among which a tuning chooses."""
 TARGET = "Outcome"
-"""The column of the diabetes file with the class."""
+"""The column of the diabetes file that has the class."""
 
 MEAN_DELAY = 10
 DELAYS: dict[str, tuple[Delays, int]] = {
     "poisson": (PoissonDelay(MEAN_DELAY), 2 * MEAN_DELAY),
     "fixed": (ConstantDelay(MEAN_DELAY), MEAN_DELAY),
 }
-"""Delays and ``m``."""
+"""The delays and ``m``."""
 
 WIDTH = 1.0
 UNIFORM_UNTIL = 2
-"""Methods other than the paper's choose uniformly until so many outcomes have arrived."""
+"""Methods other than the paper's choose uniformly until this many outcomes have arrived."""
 
 NUM_ROUNDS = NUM_INITIAL + 100
 REPORTED_ROUNDS = (NUM_INITIAL + 30, NUM_INITIAL + 100)
-"""Simple regrets are tabulated at these rounds, too."""
+"""Further rounds at which simple regrets are tabulated."""
 
 FAMILIES: dict[str, tuple[AcquisitionRecipe, tuple[str, str, str]]] = {
     "UCB": (
@@ -76,25 +76,25 @@ FAMILIES: dict[str, tuple[AcquisitionRecipe, tuple[str, str, str]]] = {
     ),
     "TS": (GPThompsonSampling.with_options(width=WIDTH), ("GP-TS-SDF", "asy-TS", "GP-BTS")),
 }
-"""Acquisition, and names with censored, ignored and hallucinated feedback."""
+"""The acquisition, and the names with censored, ignored and hallucinated feedback."""
 
 PUBLISHED: Mapping[str, bool] = {"standardizes": False, "logarithmic": False}
-"""Options of the problems, as in the released code."""
+"""The options of the problems, as in the released code."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is tuned, and where the paper shows it.
+    """A model to tune, and the figure that shows it.
 
     Attributes:
-        name: For files.
-        title: In words.
-        problem: From features, labels and seed to the problem.
+        name: A name for files.
+        title: A title in words.
+        problem: Maps features, labels and a seed to the problem.
         load: Returns features and labels.
-        letters: Of the figure, for both families and delays.
-        num_trials: How many are played.
-        in_box: Play the box and not points of it.
-        one_split: All trials have the same split of the rows.
+        letters: The letters of the figure's panels, for both families and delays.
+        num_trials: The number of trials.
+        in_box: Whether to play the box rather than points of it.
+        one_split: Whether all trials have the same split of the rows.
     """
 
     name: str
@@ -108,10 +108,10 @@ class Task:
     options: Mapping[str, bool] = field(default_factory=lambda: PUBLISHED)
 
     def player(self, seed: int) -> TuningPlayer:
-        """Return what plays the task; its functions are made when they are needed.
+        """Return the player of the task, which makes functions when they are needed.
 
         Args:
-            seed: Of the experiment.
+            seed: The seed of the experiment.
         """
         data = self.load()
         problem = partial(self.problem, **self.options)
@@ -131,21 +131,22 @@ def tuning(
     num_rounds: int = NUM_ROUNDS,
     seed: int = 0,
 ) -> list[ArmsExperiment]:
-    """Return four panels a task: upper confidence bounds and Thompson sampling, both delays.
+    """Return four panels per task: upper confidence bounds and Thompson sampling, both delays.
 
     Args:
         diabetes: The Pima Indians diabetes data, a CSV file with a header and the class in the
-            column ``Outcome``. Without it there are no panels of the support vector machine, and a
-            warning says so.
-        num_trials: Initial points and delays, and for the other tasks splits of the data with
-            starting weights of their own; the task's number if omitted.
-        num_rounds: Rounds each, initial points among them.
+            column ``Outcome``. If omitted, the panels of the support vector machine are left out
+            with a warning.
+        num_trials: The number of trials, which differ in initial points and delays, and for the
+            other tasks also in the split of the data and the starting weights; the task's number if
+            omitted.
+        num_rounds: The number of rounds of each, including initial points.
         seed: Seeds splits, trainings, initial queries, delays and draws; a trial's are the same for
             every method.
 
     Raises:
         ImportError: If scikit-learn is not installed, or pandas with ``diabetes``.
-        ValueError: If the file cannot be read or has no such column.
+        ValueError: If the file cannot be read or lacks that column.
     """
     experiments = []
     for task in tuning_tasks(diabetes):
@@ -174,12 +175,12 @@ def tuning(
 def report(
     panels: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]], folder: Path
 ) -> None:
-    """Write ``rounds.csv``, and print what is not in the table.
+    """Write ``rounds.csv``, and print its rows, which are not in the table.
 
     Args:
-        panels: What was played.
+        panels: The panels that were played.
         curves: The results of each, by method.
-        folder: Of the experiment.
+        folder: The folder of the experiment.
     """
     rows = tabulate_rounds(panels, curves)
     write_csv(folder / "rounds.csv", rows)
@@ -191,10 +192,10 @@ def report(
 def tabulate_rounds(
     panels: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]]
 ) -> list[dict[str, Any]]:
-    """Return simple regrets at some rounds, and how much more they are than the first method's.
+    """Return simple regrets at some rounds, and their excess over the first method's.
 
     Args:
-        panels: What was played.
+        panels: The panels that were played.
         curves: The results of each, by method.
     """
     rows = []
@@ -228,8 +229,8 @@ def points_of(box: Box, num_points: int, seed: int) -> Tensor:
     """Return points spread evenly over a box (a scrambled Sobol sequence), ``num_points x d``.
 
     Args:
-        box: Its integer dimensions get whole numbers.
-        num_points: How many.
+        box: The box, whose integer dimensions get whole numbers.
+        num_points: The number of points.
         seed: Seeds the scrambling.
     """
     engine = SobolEngine(box.dim, scramble=True, seed=derive_seed(seed, 0, "arms") % 2**31)
@@ -250,11 +251,11 @@ def tabulate_accuracies(
     """Return the accuracies of a trial at some points.
 
     Args:
-        problem_class: What is tuned.
+        problem_class: The class of the problem.
         data: Features and labels.
         points: ``n x d`` points of its box.
-        seed: Of the experiment.
-        trial: Has a split of its own.
+        seed: The seed of the experiment.
+        trial: The number of the trial, which has its own split.
     """
     problem = problem_class(*data, seed=derive_seed(seed, trial, "tuning"))
     return torch.tensor([problem(x) for x in points], dtype=torch.float64)
@@ -271,12 +272,12 @@ def function_of_trial(
     """Return the accuracies of a trial as a function on points of the unit cube.
 
     Args:
-        problem_class: What is tuned.
+        problem_class: The class of the problem.
         data: Features and labels.
         points: ``n x d`` points of its box.
         unit: The same points in the unit cube.
-        seed: Of the experiment; None for one split of all trials.
-        trial: Has a split of its own.
+        seed: The seed of the experiment; None to share one split among all trials.
+        trial: The number of the trial, which has its own split.
     """
     own = 0 if seed is None else derive_seed(seed, trial, "tuning")
     problem = problem_class(*data, seed=own)
@@ -295,19 +296,19 @@ def unit_box(dim: int) -> Box:
 
 
 def _one_function(problem: HoldOutTuning) -> Callable[[int], TunedFunction]:
-    """The same function for every trial."""
+    """Return the same function for every trial."""
     low, high = problem.box.bounds
 
     def reward(x: tuple[float, ...]) -> float:
         point = low + (high - low) * torch.tensor(x, dtype=torch.float64)
-        return problem(torch.minimum(point, high))  # rounding may lead out
+        return problem(torch.minimum(point, high))  # rounding may lead outside
 
     tuned = TunedFunction(remembered(reward), best=1.0, worst=0.0)
     return lambda trial: tuned
 
 
 def tuning_tasks(diabetes: Path | None) -> list[Task]:
-    """Return what is tuned; a warning says so where the data are missing.
+    """Return the tasks, with a warning if the data of one are missing.
 
     Args:
         diabetes: See :func:`tuning`.
@@ -346,7 +347,7 @@ def support_vector_machine(diabetes: Path, **others: Any) -> Task:
 
     Args:
         diabetes: The data.
-        others: Attributes that differ.
+        others: Attributes that differ from the default ones.
     """
     given: dict[str, Any] = {
         "name": "svm",
@@ -374,18 +375,18 @@ def panel(
     """Return a panel.
 
     Args:
-        name: For files.
-        title: What is shown, in words.
-        published: What the paper states.
-        player: Plays the task.
-        methods: Are compared.
-        num_trials: How many.
-        num_rounds: Rounds each.
-        seed: Of the experiment.
+        name: A name for files.
+        title: A title in words.
+        published: The statement of the paper.
+        player: The player of the task.
+        methods: The methods that are compared.
+        num_trials: The number of trials.
+        num_rounds: The number of rounds of each.
+        seed: The seed of the experiment.
     """
 
     def make_study(first: int, count: int) -> ArmsStudy:
-        # the player has the kernel, and makes the functions when they are needed
+        # the player has the kernel and makes functions when they are needed
         nothing = torch.empty(0, 0, dtype=torch.float64)
         values = torch.empty(count, 0, dtype=torch.float64)
         return ArmsStudy(nothing, values, 0.0, num_rounds, seed, first)
@@ -418,10 +419,10 @@ def panel(
 
 
 def censored(delays: str) -> Censored:
-    """Return the feedback of the released code, with which draws have no sum.
+    """Return the feedback of the released code, with which draws do not use the sum.
 
     Args:
-        delays: Their name.
+        delays: The name of the delays.
     """
     m = DELAYS[delays][1]
     return Censored(minimum=0.0, outcome_bound=1.0, max_delay=m, **Censored.as_published)
@@ -431,10 +432,10 @@ def method(name: str, family: str, delays: str, feedback: Feedback, **options: A
     """Return a method.
 
     Args:
-        name: As the legend has it.
-        family: Of its acquisition.
-        delays: Which it meets, by name.
-        feedback: What it makes of pending queries.
+        name: The name in the legend.
+        family: The family of its acquisition.
+        delays: The name of the delays.
+        feedback: Its treatment of pending queries.
         options: Further attributes of :class:`~papers.tuning_studies.TuningMethod`.
     """
     waits, acquisition = DELAYS[delays][0], FAMILIES[family][0]
@@ -443,11 +444,11 @@ def method(name: str, family: str, delays: str, feedback: Feedback, **options: A
 
 
 def compared(family: str, delays: str, **options: Any) -> list[TuningMethod]:
-    """Return the paper's three methods; options are those of all of them.
+    """Return the paper's three methods, all with the same options.
 
     Args:
-        family: Of the acquisition.
-        delays: Their name.
+        family: The family of the acquisition.
+        delays: The name of the delays.
         options: See :func:`method`.
     """
     waiting, ignoring, hallucinating = FAMILIES[family][1]
@@ -460,11 +461,11 @@ def compared(family: str, delays: str, **options: Any) -> list[TuningMethod]:
 
 
 def variants(family: str, delays: str) -> list[TuningMethod]:
-    """Return these, censoring that learns from pseudo-values, too, and the common start.
+    """Return these methods, censoring that also learns from pseudo-values, and the common start.
 
     Args:
-        family: Of the acquisition.
-        delays: Their name.
+        family: The family of the acquisition.
+        delays: The name of the delays.
     """
     published = compared(family, delays)
     waiting, ignoring, hallucinating = FAMILIES[family][1]

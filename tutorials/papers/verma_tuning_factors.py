@@ -1,7 +1,7 @@
 """Figures 2, 3 and 4 of Verma, Dai and Low 2022 with one factor changed.
 
 The panels are those of :mod:`papers.verma_tuning` and :mod:`papers.verma_contextual`, with Poisson
-delays and hyperparameters that are given to the contextual ones unless something else is said.
+delays. The contextual panels have given hyperparameters unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from papers.verma_tuning import (
 
 SHORT_ROUNDS = NUM_ROUNDS - 70
 MOST_TRIALS = {"svm": 10, "logistic": 30, "cnn": 5, "contexts": 10, "tables": 5}
-"""Trials, at most; growing data with other tables have fewer."""
+"""The largest numbers of trials; growing data with other tables have fewer."""
 
 CODE, PAPER = "released code", "appendix C"
 _FIGURES = {"svm": "verma-2ad", "cnn": "verma-2eh", "logistic": "verma-3"}
@@ -46,11 +46,11 @@ def factors(
     """Return the panels of all figures of the paper.
 
     Args:
-        diabetes: The Pima Indians diabetes data; what needs it is left out without it.
-        tasks: The table of tasks; likewise.
-        num_trials: Trials a panel, at most.
-        num_rounds: Rounds each; those of the judged figure if omitted.
-        seed: That of the judged experiments, whose first trials these are.
+        diabetes: The Pima Indians diabetes data; panels that need it are left out if omitted.
+        tasks: The table of tasks; panels that need it are left out if omitted.
+        num_trials: The largest number of trials per panel.
+        num_rounds: The number of rounds of each; as in the judged figure if omitted.
+        seed: The seed of the judged experiments, whose first trials are used.
     """
     given = {"diabetes": diabetes, "tasks": tasks}
     files = {name: path for name, path in given.items() if path is not None}
@@ -64,7 +64,7 @@ def tuning_factors(
     """Return the panels of Figures 2 and 3.
 
     Args:
-        files: With ``"diabetes"`` for the support vector machine.
+        files: The data files; ``"diabetes"`` is for the support vector machine.
         num_trials: See :func:`factors`.
         num_rounds: See :func:`factors`.
         seed: See :func:`factors`.
@@ -136,7 +136,7 @@ def tuning_factors(
 
 
 def _own_factors(family: str, setting: Any) -> tuple[list[Any], list[Setting]]:
-    """Methods and settings of a panel in which methods are changed."""
+    """Return the methods and settings of a panel in which methods are changed."""
     waiting, ignoring, hallucinating = FAMILIES[family][1]
     theorem = replace(censored("poisson"), sum_form="theorem")
     judged = setting("none", "as judged", f"{PAPER} and {CODE}", family)
@@ -162,7 +162,7 @@ def _own_factors(family: str, setting: Any) -> tuple[list[Any], list[Setting]]:
 
 
 def _claims(family: str, names: Sequence[str], how: str, where: str) -> tuple[Claim, ...]:
-    """The claims of a family's panel; names replace those of the methods."""
+    """Return the claims of a family's panel, with the given names of the methods."""
     own = FAMILIES[family][1]
     played = [*names, *own[len(names) :]]
     quantity = "simple regret" if how == "below" else "regret"
@@ -178,7 +178,7 @@ def contextual_factors(
     """Return the panels of Figure 4.
 
     Args:
-        files: Both ``"tasks"`` and ``"diabetes"``, or one of them.
+        files: The data files ``"tasks"`` and ``"diabetes"``, or one of them.
         num_trials: See :func:`factors`.
         num_rounds: See :func:`factors`.
         seed: See :func:`factors`.

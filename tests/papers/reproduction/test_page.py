@@ -289,7 +289,7 @@ def test_a_judge_that_lacks_rows_does_not_stop_the_page(whole: Path) -> None:
     ("others", "expected"),
     [
         ({"only": ("fly",)}, "only is 'fly'"),
-        ({"files": {"light": Path("nowhere.npz")}}, "light is nowhere.npz, which is no file"),
+        ({"files": {"light": Path("nowhere.npz")}}, "light is nowhere.npz, which is not a file"),
         ({"seed": -1}, "seed is -1"),
         ({"num_workers": 0}, "num_workers is 0"),
     ],

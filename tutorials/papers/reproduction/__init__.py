@@ -1,7 +1,7 @@
 """All experiments on one page: each published figure beside ours, with a verdict.
 
-``python tutorials/papers reproduce`` writes it. Each paper has a file with the claims made of its
-figures; a claim is checked by a rule against the tables of the run.
+``python tutorials/papers reproduce`` writes it. Each paper has a file with the claims about its
+figures; each claim is checked by a rule against the tables of the run.
 """
 
 from papers.reproduction.figures import FIGURES

@@ -1,6 +1,6 @@
-"""What Avanesov 2020, section 4, claims of its figures, and how the claims are checked.
+"""What Avanesov 2020, section 4, claims about its figures, and how the claims are checked.
 
-Figures 1 and 2 are powers fitted to regret, Figure 3 a comparison of policies that restart.
+Figures 1 and 2 fit powers to the regret, and Figure 3 compares policies that restart.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ PAPER = "Avanesov 2020"
 CPD, ORACLE, PLAIN, NEVER = "GP-UCB-CPD", "GP-UCB-Oracle", "GP-UCB", "GP-UCB-NO-Detector"
 
 NEAR = 0.2
-"""Mean regrets are near the published curve within this share of it."""
+"""Mean regrets within this share of the published curve count as near it."""
 
 FEW_ALARMS = 0.5
-"""Few false alarms: less than so many a run."""
+"""Fewer false alarms per run than this count as few."""
 
 
 def _powers(kind: str, evidence: Evidence) -> tuple[str, Power, Power]:
@@ -28,7 +28,7 @@ def _powers(kind: str, evidence: Evidence) -> tuple[str, Power, Power]:
 
 
 def _levels(kind: str, evidence: Evidence) -> list[tuple[int, float, float, float]]:
-    """Return size, mean regret, its standard error and the published curve, a panel each."""
+    """Return size, mean regret, its standard error and the published curve for each panel."""
     curve = PUBLISHED[kind][1]
     rows = evidence.rows("table", f"avanesov-{kind}-*", method=CPD)
     found = []
@@ -92,20 +92,20 @@ def _judge_comparison(evidence: Evidence) -> list[Check]:
 
 
 _UNSAID = (
-    "The paper leaves three settings open. Here the regularization of the upper confidence bound "
+    "The paper leaves three settings open. Here, the regularization of the upper confidence bound "
     "is the variance of the noise, the detector's ridge has c = 1, and the statistic is the mean "
-    "over the domain. Section 4 gives no c, and (3.5) allows any; on streams of uniform samples "
-    "the published threshold has few false alarms and still sees changes for c of about 1 to 3 "
-    "with the mean, and near 10 with the integral of (2.4), as the experiment "
-    "avanesov-calibration shows. Our intervals are those of the bootstrap over runs; the paper "
-    "does not say how it made its own."
+    "over the domain. Section 4 does not give c, and (3.5) allows any value. On streams of uniform "
+    "samples, the published threshold has few false alarms and still detects changes for c of "
+    "about 1 to 3 with the mean, and near 10 with the integral of (2.4), as the experiment "
+    "avanesov-calibration shows. Our intervals are from the bootstrap over runs; the paper does "
+    "not say how it computed its own."
 )
 _RIDGE = (
-    "The ridge decides the power: with c = 0.3 it is near the published one, at several times the "
-    "false alarms, which Section 4 says are rare."
+    "The ridge decides the power: with c = 0.3, the power is close to the published one, but there "
+    "are several times as many false alarms, which Section 4 says are rare."
 )
 _ALARMS = (
-    "The ridge decides how many false alarms there are: with c = 2 and 3 they are few, and more "
+    "The ridge decides how many false alarms there are: with c = 2 and 3 there are few, but more "
     "changes are missed."
 )
 
@@ -145,7 +145,7 @@ FIGURES = (
         "without a detector. Before the first change GP-UCB is best, and oracle and CPD have about "
         "equal regret, from which the paper concludes that false alarms are rare.",
         _judge_comparison,
-        "Of the time before the first change nothing is judged but the conclusion, by the false "
-        f"alarms of all rounds. {_UNSAID} {_ALARMS}",
+        "Of the statements about the time before the first change, only the conclusion is judged, "
+        f"by the false alarms of all rounds. {_UNSAID} {_ALARMS}",
     ),
 )

@@ -1,6 +1,6 @@
-"""Experiments beyond the papers, on the same page: what is asked, and what was found.
+"""Experiments beyond the papers, on the same page, each with a question and what was found.
 
-No paper has these figures, so there is nothing to judge: the answers are read from the tables.
+These figures are not in any paper, so there is nothing to judge; the answers come from the tables.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from papers.reproduction.judging import (
 
 
 def find_least(evidence: Evidence) -> list[str]:
-    """Return for each panel which method has the least regret, and which cannot be told from it.
+    """Return, for each panel, the method with the least regret and those close to it.
 
     Args:
-        evidence: The tables of an experiment; without differences it is not said which methods
-            cannot be told apart.
+        evidence: The tables of an experiment; without differences, the methods that cannot be
+            distinguished from the best one are left out.
     """
     found = []
     for panel in evidence.panels(("*",)):
@@ -36,7 +36,7 @@ def find_least(evidence: Evidence) -> list[str]:
         if len(means) < 2:
             continue
         best = min(means, key=lambda method: means[method].mean)
-        words = f"{title}: least {quantity} of {best}, {means[best]}"
+        words = f"{title}: {best!r} has the least {quantity}, {means[best]}"
         try:
             same = [
                 other
@@ -44,15 +44,16 @@ def find_least(evidence: Evidence) -> list[str]:
                 if other != best and not is_larger(evidence.difference(name, other, best, quantity))
             ]
         except MissingRowsError:
-            same = []  # differences were not kept
+            same = []  # differences were not stored
         if same:
-            words += f"; not told apart from it by {ERRORS:g} standard errors: {', '.join(same)}"
+            others = ", ".join(map(repr, same))
+            words += f"; the difference is within {ERRORS:g} standard errors for {others}"
         found.append(f"{words}.")
     return found
 
 
 def find_not_beaten(evidence: Evidence) -> list[str]:
-    """Return for each panel the methods that no other beats in both regret and violation."""
+    """Return, for each panel, the methods that no other method beats in both quantities."""
     found = []
     for panel in evidence.panels(("*",)):
         rows = evidence.rows("violation", panel["name"], round=panel["rounds"])
@@ -64,7 +65,7 @@ def find_not_beaten(evidence: Evidence) -> list[str]:
             for method, own in at.items()
             if not any(_beats(other, own) for other in at.values())
         ]
-        words = "no other has less mean regret at no more violation, or the reverse"
+        words = "not dominated by another method in mean regret and violation"
         found.append(f"{panel['title']}: {words}: {'; '.join(kept)}.")
     return found
 
@@ -74,7 +75,7 @@ def _beats(other: tuple[float, float], own: tuple[float, float]) -> bool:
 
 
 def find_switched_off(evidence: Evidence) -> list[str]:
-    """Return what each variant has more than the first method, in regret and violation."""
+    """Return how much more regret and violation each variant has than the first method."""
     found = []
     for panel in evidence.panels(("*",)):
         name = panel["name"]
@@ -88,13 +89,13 @@ def find_switched_off(evidence: Evidence) -> list[str]:
                 for quantity in ("regret", "violation")
             )
             found.append(
-                f"{other} less {first}: regret {regret.signed}, violation {violation.signed}."
+                f"{other} minus {first}: regret {regret.signed}, violation {violation.signed}."
             )
     return found
 
 
 def find_coverage(evidence: Evidence) -> list[str]:
-    """Return DMM against all widths: regret with coverage, and differences over the same trials."""
+    """Return the coverage of all widths and how much more regret they have than DMM."""
     panel = "coverage-rkhs"
     delta = float(evidence.settings["settings"][panel]["delta"])
     found = []
@@ -106,8 +107,8 @@ def find_coverage(evidence: Evidence) -> list[str]:
         holds = "no bounds of its own" if covered == "" else f"covered {float(covered):.3f}"
         try:
             more = evidence.difference(panel, other, "DMM")
-            found.append(f"{other} less DMM: regret {more.signed}; {holds}.")
-        except MissingRowsError:  # differences were not kept
+            found.append(f"{other} minus DMM: regret {more.signed}; {holds}.")
+        except MissingRowsError:  # differences were not stored
             found.append(f"{other}: regret {evidence.mean(panel, other)}; {holds}.")
     own = evidence.rows("table", panel, method="DMM")[0]
     start = (
@@ -118,7 +119,7 @@ def find_coverage(evidence: Evidence) -> list[str]:
 
 
 def find_ringing(evidence: Evidence) -> Sequence[str]:
-    """Return in which share of trials each way to take pending queries rings."""
+    """Return the share of trials in which each treatment of pending queries rings."""
     return [
         f"{row['model']}, {row['pending']}: rings in {float(row['rings']):.0%} of trials; best "
         f"reward of four choices {float(row['best_reward']):.2f}."
@@ -135,7 +136,7 @@ FIGURES = (
         ("coverage-*",),
         "What does a guarantee cost? All widths play functions of known norm and draws of a "
         "Gaussian process. Covered is the share of functions that stayed within the bounds on all "
-        "arms in all rounds; a width that claims 1 - delta must reach it.",
+        "arms in all rounds; a width that claims coverage of 1 - delta must reach this share.",
         findings=find_coverage,
     ),
     Figure(
@@ -144,8 +145,8 @@ FIGURES = (
         "Pending queries at the minimum",
         "ringing",
         ("ringing",),
-        "When does filling pending queries at the known minimum make the posterior ring (its "
-        "largest mean rises), and what helps?",
+        "When does filling pending queries at the known minimum make the posterior ring, so that "
+        "its largest mean rises, and what helps?",
         findings=find_ringing,
     ),
     Figure(
@@ -154,8 +155,8 @@ FIGURES = (
         "What Avanesov leaves unsaid",
         "avanesov-constants",
         ("avanesov-constants",),
-        "The setting of Avanesov's Figure 3 with other ridges, the other statistic and the "
-        "theorem's regularization.",
+        "How do other ridges, the other statistic and the theorem's regularization perform in the "
+        "setting of Avanesov's Figure 3?",
         findings=find_least,
     ),
     Figure(
@@ -165,7 +166,8 @@ FIGURES = (
         "beyond-multipliers",
         ("*",),
         "Is it better to change the multipliers every round (Zhou and Ji 2022) or once an epoch? "
-        "Regret must be read with its violation: less regret can be paid with more of it.",
+        "Regret must be read together with violation, because less regret can be paid for with "
+        "more violation.",
         findings=find_not_beaten,
     ),
     Figure(
@@ -174,7 +176,7 @@ FIGURES = (
         "Restarts against forgetting",
         "beyond-forgetting",
         ("*",),
-        "Where the reward changes: is it better to detect changes and restart, or to forget old "
+        "If the reward changes, is it better to detect the changes and restart, or to forget old "
         "outcomes gradually?",
         findings=find_least,
     ),
@@ -184,8 +186,8 @@ FIGURES = (
         "A prior that is not known",
         "beyond-priors",
         ("*",),
-        "Nobody knows the prior: what does a list of priors cost against an oracle, and what does "
-        "it save against fitting the hyperparameters before each round?",
+        "If the prior is not known, what does a list of priors cost compared with an oracle, and "
+        "what does it save compared with fitting the hyperparameters before each round?",
         findings=find_least,
     ),
     Figure(
@@ -194,8 +196,8 @@ FIGURES = (
         "All components at once, each switched off in turn",
         "beyond-combined",
         ("*",),
-        "A scenario with delays, changes, a constraint and contexts. What does each component of "
-        "the loop contribute? Each is switched off in turn.",
+        "In a scenario with delays, changes, a constraint and contexts, what does each component "
+        "of the loop contribute? Each is switched off in turn.",
         findings=find_switched_off,
     ),
 )

@@ -1,6 +1,6 @@
-"""What the pages of a reproduction consist of, before it is HTML or Markdown.
+"""The blocks of the pages of a reproduction, before they are written as HTML or Markdown.
 
-A page is a title and blocks. Text is plain text everywhere; what writes it escapes it.
+A page is a title and blocks. All texts are plain; the writers escape them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class Link:
     """A link to a heading of the reproduction.
 
     Attributes:
-        anchor: Of the heading.
-        text: What is written.
+        anchor: The anchor of the heading.
+        text: The text of the link.
     """
 
     anchor: str
@@ -32,9 +32,9 @@ class Heading:
     """A heading within a page.
 
     Attributes:
-        text: What is written; different from the page's other headings.
-        anchor: Where links lead.
-        level: 1 below the page's title, and so on.
+        text: The text, which differs from those of the page's other headings.
+        anchor: The target of links.
+        level: The level, which is 1 directly below the page's title.
     """
 
     text: str
@@ -48,8 +48,8 @@ class Paragraph:
 
     Attributes:
         parts: Texts and links.
-        label: Words that stand out in front, such as the name of a column.
-        is_notice: Whether it stands out.
+        label: Emphasized words at the start, such as the name of a column.
+        is_notice: Whether the paragraph is highlighted as a notice.
     """
 
     parts: tuple[Inline, ...]
@@ -74,9 +74,9 @@ class Table:
     """A table; the first cell of a row names it.
 
     Attributes:
-        caption: Above it.
-        titles: Of the columns.
-        rows: Cells.
+        caption: The caption above the table.
+        titles: The titles of the columns.
+        rows: The cells of each row.
     """
 
     caption: str
@@ -86,7 +86,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Code:
-    """Commands and settings, as they are."""
+    """Commands and settings, shown verbatim."""
 
     text: str
 
@@ -97,7 +97,7 @@ class Image:
 
     Attributes:
         path: The file, SVG or PNG.
-        alt: What is seen.
+        alt: The alternative text.
     """
 
     path: Path
@@ -106,11 +106,11 @@ class Image:
 
 @dataclass(frozen=True)
 class Details:
-    """What is shown on demand.
+    """Blocks that are shown on demand.
 
     Attributes:
-        summary: What is always shown.
-        blocks: The rest.
+        summary: The text that is always shown.
+        blocks: The blocks that are shown on demand.
     """
 
     summary: str
@@ -119,11 +119,11 @@ class Details:
 
 @dataclass(frozen=True)
 class Beside:
-    """Two columns; on narrow screens the second is below the first.
+    """Two columns; on narrow screens, the second is below the first.
 
     Attributes:
-        left: Blocks, the narrower column.
-        right: Blocks.
+        left: The blocks of the left column, which is narrower.
+        right: The blocks of the right column.
     """
 
     left: Sequence[Block]
@@ -138,9 +138,9 @@ class Page:
     """A page.
 
     Attributes:
-        name: Of its file, without the suffix.
-        title: Its title.
-        blocks: What is on it.
+        name: The name of its file, without the suffix.
+        title: The title of the page.
+        blocks: The blocks on the page.
     """
 
     name: str
@@ -149,7 +149,7 @@ class Page:
 
 
 def is_number(cell: Inline) -> bool:
-    """Whether a cell of a table is a number alone.
+    """Whether a cell of a table consists of a number only.
 
     Args:
         cell: The cell.

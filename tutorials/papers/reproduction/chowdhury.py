@@ -1,4 +1,4 @@
-"""What Chowdhury and Gopalan 2017, section 6, claim of their figures, and how it is checked.
+"""What Chowdhury and Gopalan 2017, section 6, claim about their figures, and how this is checked.
 
 Each claim is about the cumulative regret of two methods on the same functions.
 """
@@ -12,7 +12,7 @@ from papers.reproduction.judging import Check, Evidence, Figure, ahead, alike, b
 PAPER = "Chowdhury and Gopalan 2017"
 UCB, IGP, TS, EI, PI = "GP-UCB (Theorem 3)", "IGP-UCB", "GP-TS", "GP-EI", "GP-PI"
 NOISY = ", best outcome"
-"""What follows the names of EI and PI whose incumbent is the best noisy outcome."""
+"""Suffix of the names of EI and PI if their incumbent is the best noisy outcome."""
 
 KERNELS = {"se": "squared exponential", "matern": "Matern 5/2"}
 
@@ -55,23 +55,27 @@ def _judge_sensors(panel: str, evidence: Evidence) -> list[Check]:
 
 
 _NORM_UNSAID = (
-    "The paper's B cannot be computed as it prints it (section 6: B^2 = f' K f, which is no norm). "
-    "The squared norm here is {}. The paper does not say which incumbent its EI and PI have, so "
-    "both are here: the largest posterior mean at a point that was played, and the best noisy "
-    "outcome. It decides: with the best outcome the claims hold. Footnote 11, by which EI and PI "
-    "cannot be told apart in the plots, fits the best outcome but does not settle it, and "
-    "Figure 3 reproduces with the posterior mean only. DMM is not in the paper."
+    "The paper's B cannot be computed as printed (section 6 has B^2 = f' K f, which is not a "
+    "norm). The squared norm here is {}. The paper does not say which incumbent its EI and PI use, "
+    "so both are included: the largest posterior mean among the points that have been played, and "
+    "the best noisy outcome. The incumbent decides these claims: with the best outcome, they hold. "
+    "Footnote 11, according to which EI and PI cannot be told apart in the plots, is consistent "
+    "with the best outcome but does not settle the question, and Figure 3 is reproduced only with "
+    "the posterior mean. DMM is not in the paper."
 )
-_LOWER_BOUND = "f' (K + R^2 I)^-1 f, a lower bound on it, since {} none that is known"
+_LOWER_BOUND = "f' (K + R^2 I)^-1 f, a lower bound, because {}"
 _SENSORS_UNSAID = (
-    "The paper does not say the number of rounds, the units, nor whether means are subtracted; "
-    "section 6 prints B^2 = f' K f, which is no norm. Here there are 200 rounds (fewer in quick "
-    "runs), rewards are centered and in average standard deviations, and the squared norm is "
-    "f' (K + R^2 I)^-1 f, a lower bound. The kernel has a ridge of 1% of the average variance. "
-    "The scale of GP-TS's draws decides, and in it B: no setting of the paper makes GP-TS best, "
-    "the printed B least of all; {}. "
+    "The paper does not specify the number of rounds, the units, or whether means are subtracted, "
+    "and section 6 prints B^2 = f' K f, which is not a norm. Here there are 200 rounds (fewer in "
+    "quick runs), rewards are centered and in average standard deviations, and the squared norm is "
+    "f' (K + R^2 I)^-1 f, a lower bound. The kernel has a ridge of 1% of the average variance. The "
+    "scale of GP-TS's draws, and B within it, decides: no setting in the paper makes GP-TS best, "
+    "the printed B least of all."
 )
-_NO_MEAN = "rewards that are not centered, with B = 2, do, but no such B is in the paper"
+_NOT_CENTERED = (
+    "rewards that are not centered, together with B = 2, make it best, but no such B is in the "
+    "paper."
+)
 
 FIGURES = (
     *(
@@ -89,7 +93,7 @@ FIGURES = (
         )
         for figure, what, norm in (
             (1, "Functions of a known norm", "that of each function, which is known"),
-            (2, "Draws of a Gaussian process", _LOWER_BOUND.format("draws have")),
+            (2, "Draws of a Gaussian process", _LOWER_BOUND.format("draws have no known norm")),
         )
     ),
     Figure(
@@ -98,15 +102,15 @@ FIGURES = (
         "Figure 3",
         "chowdhury-functions",
         ("chowdhury-rosenbrock", "chowdhury-hartmann3"),
-        "Rosenbrock and Hartmann functions on 100 random points a dimension, 25 runs. EI and PI "
+        "Rosenbrock and Hartmann functions on 100 random points per dimension, 25 runs. EI and PI "
         "are best; IGP-UCB and GP-TS are competitive (here: less than half the regret of GP-UCB).",
         _judge_functions,
-        "Section 6 sets all parameters 'exactly as in previous experiment', so there are its 30000 "
-        "rounds. In 1000 rounds GP-TS is not far ahead of GP-UCB on Hartmann, where the growth "
-        "rate of the information gain is (ln t)^4. The squared norm is "
-        + _LOWER_BOUND.format("these functions have")
-        + ". EI and PI have the largest posterior mean as incumbent; with the best noisy outcome "
-        "they are behind IGP-UCB.",
+        "Section 6 sets all parameters 'exactly as in previous experiment', so there are 30000 "
+        "rounds here as well. Within 1000 rounds, GP-TS is not far ahead of GP-UCB on Hartmann, "
+        "where the growth rate of the information gain is (ln t)^4. The squared norm is "
+        + _LOWER_BOUND.format("these functions have no known norm")
+        + ". EI and PI use the largest posterior mean as the incumbent; with the best noisy "
+        "outcome, they are behind IGP-UCB.",
     ),
     Figure(
         "chowdhury-4a",
@@ -117,7 +121,7 @@ FIGURES = (
         "The highest temperature of sensors between 8 and 9 am. GP-TS is best; IGP-UCB and GP-UCB "
         "perform the same.",
         partial(_judge_sensors, "chowdhury-temperature"),
-        _SENSORS_UNSAID.format(_NO_MEAN) + "The readings cover seven days of 46 sensors.",
+        f"{_SENSORS_UNSAID} However, {_NOT_CENTERED} The readings cover seven days of 46 sensors.",
     ),
     Figure(
         "chowdhury-4b",
@@ -128,6 +132,6 @@ FIGURES = (
         "The brightest of 41 light sensors. GP-TS is better than the others, and IGP-UCB better "
         "than EI and PI.",
         partial(_judge_sensors, "chowdhury-light"),
-        _SENSORS_UNSAID.format(f"B = 1 does, and {_NO_MEAN}"),
+        f"{_SENSORS_UNSAID} However, B = 1 does, and {_NOT_CENTERED}",
     ),
 )

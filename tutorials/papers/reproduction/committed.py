@@ -1,4 +1,4 @@
-"""What a full run leaves in the documentation, and how it is read again without playing.
+"""The files that a full run leaves in the documentation, and how they are read back.
 
 An experiment's tables are ``results/NAME.csv`` and ``results/NAME-KIND.csv``, its curves
 ``results/curves/NAME.csv``, its settings ``results/settings/NAME.json``, and its pictures
@@ -37,7 +37,7 @@ SHARED = {
         ),
     ),
 }
-"""Tables of several experiments in one file: its name, and the variable of an experiment's rows."""
+"""Tables that several experiments share: the file, and the variable of each experiment's rows."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class Record:
     """How a reproduction was made.
 
     Attributes:
-        command: With the names of files, without their folders.
-        seed: Of everything that was drawn.
-        num_workers: Processes.
-        num_cores: Of the machine.
-        versions: Of what computed, by name.
-        files: Names of data files, by the names of :data:`~papers.reproduction.state.DATA`.
+        command: The command, with file names but without their folders.
+        seed: The seed of everything that was drawn.
+        num_workers: The number of processes.
+        num_cores: The number of cores of the machine.
+        versions: The versions of the software that computed the results, by name.
+        files: The names of the data files, by the names of :data:`~papers.reproduction.state.DATA`.
     """
 
     command: str
@@ -74,7 +74,7 @@ def write_record(record: Record, docs: Path) -> None:
     """Write how a reproduction was made.
 
     Args:
-        record: What is written.
+        record: The record to write.
         docs: The folder of the documentation.
     """
     (docs / SETTINGS).mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def read_evidence(name: str, docs: Path) -> Evidence:
     """Return the committed tables and settings of an experiment, as its folder would have them.
 
     Args:
-        name: Of the experiment.
+        name: The name of the experiment.
         docs: The folder of the documentation.
     """
     tables = {}
@@ -113,7 +113,7 @@ def read_evidence(name: str, docs: Path) -> Evidence:
 
 
 def _kind(rows: Sequence[Row]) -> str:
-    """The table without a name of its own is that of time averages, where there is a constraint."""
+    """Return the kind of an experiment's main table: time averages if there is a constraint."""
     is_violation = bool(rows) and {"violation_mean", "round"} <= rows[0].keys()
     return "violation" if is_violation else "table"
 
@@ -127,10 +127,10 @@ def _is_of(row: Row, name: str, variable: str) -> bool:
 def committed_pictures(name: str, docs: Path) -> list[tuple[Picture, Path]]:
     """Return the pictures of an experiment that the documentation has, with their files.
 
-    Panels whose curves have not been committed are in one picture.
+    Panels whose curves have not been committed are shown in a single picture.
 
     Args:
-        name: Of the experiment.
+        name: The name of the experiment.
         docs: The folder of the documentation.
     """
     evidence = read_evidence(name, docs)
@@ -140,13 +140,13 @@ def committed_pictures(name: str, docs: Path) -> list[tuple[Picture, Path]]:
     whole = docs / "images" / f"{name}.png"
     others = [p["name"] for p in evidence.panels(("*",)) if p["name"] not in shown]
     if others and whole.exists():
-        alt = f"The panels of {name} in one picture; the numbers are in the tables."
+        alt = f"All panels of {name} in one picture; the numbers are in the tables."
         found.append((Picture(name, tuple(others), name, alt, _not_drawn), whole))
     return found
 
 
 def redraw(docs: Path) -> list[Path]:
-    """Draw all pictures anew from committed tables, and remove those that no table shows.
+    """Redraw all pictures from committed tables, and remove pictures without a table.
 
     Args:
         docs: The folder of the documentation.
@@ -169,7 +169,7 @@ def _not_drawn(ax: Any) -> None:
 
 
 def read_factors(docs: Path) -> list[Row]:
-    """Return the committed rows of what one changed setting does, of all papers.
+    """Return the committed rows on the effects of changing one setting, for all papers.
 
     Args:
         docs: The folder of the documentation.
@@ -181,10 +181,10 @@ def read_factors(docs: Path) -> list[Row]:
 def commit(name: str, folder: Path, docs: Path) -> list[Path]:
     """Copy what an experiment has written into the documentation.
 
-    Of experiments that change one setting at a time it is the table of these changes alone.
+    For experiments that change one setting at a time, only the table of these changes is copied.
 
     Args:
-        name: Of the experiment.
+        name: The name of the experiment.
         folder: What :func:`~papers.running.run_experiment` wrote.
         docs: The folder of the documentation.
 

@@ -1,4 +1,4 @@
-"""All figures, in the order of the page: paper by paper, then what is beyond the papers.
+"""All figures, in the order of the page: paper by paper, then those beyond the papers.
 
 Experiments in the registry that no figure shows are added at the end, so that none is left out.
 """
@@ -21,18 +21,22 @@ PUBLISHED = (
 
 
 def _others() -> tuple[Figure, ...]:
-    """Experiments that have no figure of their own above; a new one needs no entry.
+    """Return the experiments that have no figure above; a new experiment needs no entry.
 
-    Those that change one setting at a time are shown below the claims that they are about.
+    Those that change one setting at a time are shown below the claims that they concern.
     """
     known = {figure.experiment for figure in (*PUBLISHED, *beyond.FIGURES)}
     described = {name: entry.description for name, entry in EXPERIMENTS.items()}
     described |= {name: entry.description for name, entry in TABLES.items()}
     return tuple(
-        Figure(name, "", name, name, ("*",), description, findings=find_least)
+        Figure(name, "", name, name, ("*",), _sentence(description), findings=find_least)
         for name, description in described.items()
         if name not in known and not name.endswith(FACTORS)
     )
+
+
+def _sentence(description: str) -> str:
+    return f"{description[:1].upper()}{description[1:]}."
 
 
 def _registered(figure: Figure) -> bool:
@@ -40,4 +44,4 @@ def _registered(figure: Figure) -> bool:
 
 
 FIGURES = (*PUBLISHED, *filter(_registered, beyond.FIGURES), *_others())
-"""Published figures paper by paper, then what is beyond the papers."""
+"""Published figures, paper by paper, followed by those beyond the papers."""

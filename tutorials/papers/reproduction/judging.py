@@ -1,7 +1,7 @@
-"""What an experiment says of a published figure, and the rules by which it is judged.
+"""What an experiment says about a published figure, and the rules by which it is judged.
 
-A figure has several claims. Each is checked by one rule against the tables of this run; the verdict
-follows from the checks. :data:`RULES` says the rules in words, for the page.
+A figure has several claims. Each claim is checked by one rule against the tables of this run, and
+the verdict follows from the checks. :data:`RULES` states the rules in words for the page.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from papers.running import read_written
 
 
 class MissingRowsError(LookupError):
-    """A judge asked for rows that the experiment did not write: its panel was not run."""
+    """A judge asked for rows that the experiment did not write, as its panel was not run."""
 
 
 @dataclass(frozen=True)
 class Evidence(Written):
-    """The tables of one experiment, and how they are asked."""
+    """The tables of one experiment, with methods that query them."""
 
     @classmethod
     def of_folder(cls, folder: Path) -> Evidence:
@@ -45,8 +45,8 @@ class Evidence(Written):
 
         Args:
             table: Its name.
-            panel: A pattern of panels, with ``*``.
-            columns: Values that the rows have.
+            panel: A pattern for the names of panels, which may contain ``*``.
+            columns: Values that the rows must have.
 
         Raises:
             MissingRowsError: If there are none.
@@ -63,16 +63,16 @@ class Evidence(Written):
         return found
 
     def panels(self, patterns: Sequence[str]) -> list[Mapping[str, Any]]:
-        """Return what the settings say of panels, in the order of the patterns.
+        """Return what the settings say about panels, in the order of the patterns.
 
         Args:
-            patterns: Of their names.
+            patterns: Patterns for the names of the panels.
         """
         known = self.settings.get("panels", ())
         return [panel for p in patterns for panel in known if fnmatchcase(panel["name"], p)]
 
     def mean(self, panel: str, method: str, quantity: str = "regret") -> Estimate:
-        """Return the mean of what methods of a panel are compared by.
+        """Return the mean of the quantity by which methods of a panel are compared.
 
         Args:
             panel: Its name.
@@ -91,7 +91,7 @@ class Evidence(Written):
         raise MissingRowsError(f"{panel} has no column of the {quantity}")
 
     def difference(self, panel: str, worse: str, better: str, quantity: str = "regret") -> Estimate:
-        """Return how much more one method has than another over the same trials.
+        """Return how much more of a quantity one method has than another over the same trials.
 
         Args:
             panel: Its name.
@@ -123,10 +123,10 @@ def estimate(row: Row, mean: str, standard_error: str) -> Estimate:
 
 
 FALLS_BY = 0.25
-"""A time average that tends to 0 must fall by this share between half way and the end."""
+"""The share by which a time average that tends to 0 must fall in the second half of a run."""
 
 NUM_QUOTED = 3
-"""A reason quotes at most so many claims; the list of claims has all."""
+"""The largest number of claims that a reason quotes; the list of claims has all of them."""
 
 RULES = (
     "Differences are over the same trials: the second method named in a claim less the first.",
@@ -150,7 +150,7 @@ RULES = (
 
 
 class Verdict(StrEnum):
-    """What became of a figure."""
+    """The verdict on a figure."""
 
     REPRODUCED = "reproduced"
     PARTLY = "partly reproduced"
@@ -161,14 +161,15 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """A claim and what became of it.
+    """A claim and whether it holds.
 
     Attributes:
-        claim: What the paper says, in few words.
+        claim: What the paper says, in a few words.
         holds: Whether it holds here.
         ours: The numbers that were compared.
-        standard_error: Of the number that decides, where there is one.
-        is_main: Without any main claim a figure is not reproduced.
+        standard_error: The standard error of the number that decides, where there is one.
+        is_main: Whether the claim is a main one; if no main claim holds, the figure is not
+            reproduced.
     """
 
     claim: str
@@ -182,7 +183,7 @@ def decide(checks: Sequence[Check]) -> Verdict:
     """Return the verdict that follows from checks.
 
     Args:
-        checks: Of one figure; at least one of a main claim.
+        checks: The checks of one figure, at least one of them of a main claim.
     """
     if all(check.holds for check in checks):
         return Verdict.REPRODUCED
@@ -190,10 +191,10 @@ def decide(checks: Sequence[Check]) -> Verdict:
 
 
 def reason(checks: Sequence[Check]) -> str:
-    """Return why, in one sentence a part: what holds, and what does not with its numbers.
+    """Return the reason for a verdict: how many claims hold, and the numbers of those that do not.
 
     Args:
-        checks: Of one figure.
+        checks: The checks of one figure.
     """
     broken = [check for check in checks if not check.holds]
     quoted = (broken or checks)[:NUM_QUOTED]
@@ -223,10 +224,10 @@ def ahead(
         panel: The panel.
         better: The method that should have less.
         worse: The method that should have more.
-        quantity: What is compared.
-        far: It should have half or less.
+        quantity: The quantity that is compared.
+        far: Whether the better method should have half or less of it.
         is_main: See :class:`Check`.
-        where: Words for the panel, for a claim that is made of several.
+        where: Words that identify the panel, for a claim about several panels.
     """
     difference = evidence.difference(panel, worse, better, quantity)
     low, high = (evidence.mean(panel, name, quantity) for name in (better, worse))
@@ -289,11 +290,11 @@ def alike(
 
 
 def tends_to_zero(half: Estimate, end: Estimate) -> bool:
-    """Whether a time average falls enough between half way and the end.
+    """Whether a time average falls enough between the halfway point and the end.
 
     Args:
-        half: Half way.
-        end: At the end.
+        half: The average halfway.
+        end: The average at the end.
     """
     is_there = abs(end.mean) <= ERRORS * end.standard_error < math.inf
     return is_there or (is_larger(half - end) and end.mean <= (1.0 - FALLS_BY) * half.mean)
@@ -313,12 +314,12 @@ def _in(where: str) -> str:
 
 @dataclass(frozen=True)
 class Number:
-    """A number of the paper beside ours.
+    """A number from the paper and the corresponding number from this run.
 
     Attributes:
-        name: Of what.
-        published: The paper's.
-        ours: That of this run, with its error where it has one.
+        name: What the number describes.
+        published: The paper's number.
+        ours: The number from this run, with its error where it has one.
     """
 
     name: str
@@ -331,16 +332,16 @@ class Figure:
     """A published figure, or several that show one run; or an experiment beyond the papers.
 
     Attributes:
-        name: Short, for links and files.
-        paper: Who and when; empty beyond the papers.
-        number: Of the figure; a title beyond the papers.
-        experiment: What it is drawn from.
-        panels: Patterns of the experiment's panels.
-        published: What the paper says, in our words; what is asked, beyond the papers.
-        judge: From the experiment's tables to the claims; None beyond the papers.
-        differs: What this run has in place of what the paper has.
-        numbers: From the tables to the paper's numbers beside ours.
-        findings: From the tables to what was found, for experiments beyond the papers.
+        name: A short name for links and files.
+        paper: The authors and year; empty beyond the papers.
+        number: The number of the figure; a title beyond the papers.
+        experiment: The experiment from which it is drawn.
+        panels: Patterns for the experiment's panels.
+        published: What the paper says, in our words; beyond the papers, the question.
+        judge: Maps the experiment's tables to checked claims; None beyond the papers.
+        differs: How this run differs from the paper.
+        numbers: Maps the tables to the paper's numbers and ours.
+        findings: Maps the tables to what was found, for experiments beyond the papers.
     """
 
     name: str
@@ -356,5 +357,5 @@ class Figure:
 
     @property
     def is_published(self) -> bool:
-        """Whether a paper has it."""
+        """Whether it is in a paper."""
         return self.judge is not None

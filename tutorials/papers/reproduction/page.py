@@ -1,6 +1,6 @@
-"""The pages of all figures, and ``verdicts.csv`` beside them: what is said of each figure.
+"""The contents of the pages of all figures, and of the file ``verdicts.csv``.
 
-:mod:`~papers.reproduction.page_html` writes them as one HTML page that stands alone,
+:mod:`~papers.reproduction.page_html` writes the pages as one self-contained HTML page, and
 :mod:`~papers.reproduction.page_markdown` as pages of the documentation.
 """
 
@@ -39,10 +39,10 @@ from papers.reproduction.page_markdown import write_markdown
 from papers.reproduction.state import Judged, State
 
 LEFT_OUT = ("experiment", "final_simple_regret", "mean_width")
-"""Columns that no statement is about; panels are shown by their titles."""
+"""Columns that no statement refers to; panels are identified by their titles."""
 
 FILES_LEFT_OUT = ("differences", "curves", "boxes", "factors")
-"""The checks quote them, pictures show them, or they have a table of their own."""
+"""Tables that checks quote, that pictures show, or that are shown separately."""
 
 TITLES = {
     "regret": "regret is",
@@ -63,7 +63,7 @@ TITLES = {
 }
 
 FIRST = ("table", "violation")
-"""Tables that are shown before the others."""
+"""The tables that are shown before the others."""
 
 CAPTIONS = {
     "power": "Powers and other fits",
@@ -78,7 +78,7 @@ def result_tables(judged: Judged) -> Iterator[Table]:
     """Return the tables of a figure's panels.
 
     Args:
-        judged: The figure with its experiment's tables.
+        judged: The figure, with the tables of its experiment.
     """
     evidence, figure = judged.evidence, judged.figure
     titles = {panel["name"]: panel["title"] for panel in evidence.panels(figure.panels)}
@@ -111,7 +111,7 @@ def _table(caption: str, rows: Sequence[Row], titles: Mapping[str, str]) -> Tabl
 
 
 def format_number(text: str) -> str:
-    """Return a cell of a CSV file with four digits if it is a number, else as it is.
+    """Return a cell of a CSV file, rounded to four digits if it is a decimal number.
 
     Args:
         text: The cell.
@@ -127,16 +127,16 @@ PAGE, TABLE = "reproduction.html", "verdicts.csv"
 TITLE = "Reproduction, figure by figure"
 BEYOND = "Beyond the papers"
 QUICK_NOTICE = (
-    "Quick settings: few trials and few rounds, to see that everything runs. No verdict follows "
+    "Quick settings: few trials and few rounds, to check that everything runs. No verdict follows "
     "from these numbers; --full has the papers' sizes."
 )
 
 
 def write_page(state: State) -> None:
-    """Write one HTML page and the table of verdicts, each replaced as a whole.
+    """Write the HTML page and the table of verdicts, replacing each file as a whole.
 
     Args:
-        state: Where the reproduction stands.
+        state: The state of the reproduction.
     """
     judged = [state.judge(figure) for figure in FIGURES]
     folder = state.settings.folder
@@ -145,14 +145,14 @@ def write_page(state: State) -> None:
 
 
 def documentation(state: State, docs: Path) -> dict[Path, str]:
-    """Return the files of the documentation that say what became of the figures.
+    """Return the files of the documentation that report on the figures.
 
     Args:
-        state: Where the reproduction stands; pictures are linked where it has them.
+        state: The state of the reproduction; pictures are linked to its files.
         docs: The folder of the documentation.
 
     Returns:
-        The text of each file: a page a paper, one that leads to them, and the verdicts.
+        The text of each file: one page per paper, an index page, and the verdicts.
     """
     judged = [state.judge(figure) for figure in FIGURES]
     files = write_markdown(make_pages(state, judged), docs / PAGES)
@@ -160,10 +160,10 @@ def documentation(state: State, docs: Path) -> dict[Path, str]:
 
 
 def make_pages(state: State, judged: Sequence[Judged]) -> list[Page]:
-    """Return the page that leads to all others, one page a paper, and one beyond them.
+    """Return the index page, one page per paper, and one page beyond the papers.
 
     Args:
-        state: Where the reproduction stands.
+        state: The state of the reproduction.
         judged: All figures.
     """
     pages = [Page("index", TITLE, list(_first_page(state, judged)))]
@@ -185,26 +185,30 @@ def _file_name(paper: str) -> str:
 
 def _first_page(state: State, judged: Sequence[Judged]) -> Iterator[Block]:
     yield paragraph(
-        "Each figure of five papers on Gaussian-process bandits, as published and as this package "
-        "draws it, and how far the two agree. Regret is what is lost against the best choice: less "
-        "is better. The bands around curves are one standard error of the mean on either side."
+        "For each figure of five papers on Gaussian-process bandits, these pages say what the "
+        "paper states, show what this package draws, and say how far the two agree. Regret is what "
+        "is lost relative to the best choice, so less is better. The bands around curves are one "
+        "standard error of the mean on either side."
     )
     yield from _notices(state, judged)
     yield from _overview(judged)
     yield Heading("How verdicts are reached", "rules")
     yield paragraph(
-        "What a paper states is taken apart into claims, and each is held against the tables of "
-        "this run by one of these rules. No verdict is written by hand."
+        "Each paper's statement is divided into claims, and each claim is checked against the "
+        "tables of this run by one of the following rules. No verdict is written by hand."
     )
     yield Bullets(RULES)
     yield Heading("How the numbers were made", "made")
-    yield paragraph("The command (paths of files are shortened to their names):")
+    yield paragraph(
+        "The numbers were made by this command, in which paths are shortened to file names:"
+    )
     record = state.record
     yield Code(record.command)
     known = ", ".join(f"{name} {version}" for name, version in record.versions.items())
     yield paragraph(
-        f"Seed {record.seed}. Versions: {known}. Trials are played in {record.num_workers} "
-        f"process(es) on a machine with {record.num_cores} cores; wall times are sums over trials."
+        f"The seed is {record.seed}, and the versions are {known}. Trials were played in "
+        f"{record.num_workers} process(es) on a machine with {record.num_cores} cores; wall times "
+        "are sums over trials."
     )
 
 
@@ -214,7 +218,8 @@ def _notices(state: State, judged: Sequence[Judged]) -> Iterator[Block]:
     waiting = [j for j in judged if not j.was_run]
     if waiting:
         words = (
-            f"{len(waiting)} of {len(judged)} sections have not been run, or failed; each says why."
+            f"{len(waiting)} of {len(judged)} sections have not been run or have failed; each says "
+            "why."
         )
         yield Paragraph((words,), is_notice=True)
 
@@ -300,12 +305,14 @@ FACTORS = {
 
 
 def _factors(rows: Sequence[Row], paper: str) -> Iterator[Block]:
-    """What changes if one setting is changed; the first row has the settings as judged."""
+    """Show what changes if one setting is changed; the first row has the settings as judged."""
     if not rows:
         return
     names = [name for name in FACTORS if any(row.get(name) for row in rows)]
     cells = [[format_number(row.get(name, "")) for name in names] for row in rows]
-    words = f"One setting changed at a time (experiment {paper}-factors), the first row as judged"
+    words = (
+        f"One setting changed at a time (experiment {paper}-factors); the first row is as judged"
+    )
     yield Table(words, [FACTORS[name] for name in names], cells)
 
 
@@ -328,7 +335,7 @@ def _range(panels: Sequence[dict[str, Any] | Any], key: str) -> str:
 def _seconds(panels: Sequence[Any]) -> str:
     known = [panel["seconds"] for panel in panels]
     if any(seconds is None for seconds in known):
-        return "not written down"
+        return "not recorded"
     total = sum(known)
     return f"{total:.0f} s" if total < 600 else f"{total / 60:.0f} min"
 
@@ -345,8 +352,8 @@ def _experiment(state: State, name: str) -> Iterator[Block]:
     yield Table("Panels", ("panel", "trials", "rounds", "wall time"), rows)
     known = evidence.settings
     used = ", ".join(f"{key} {value}" for key, value in known["versions"].items())
-    words = f"Tabulated with {used}; " if used else "Versions were not written down; "
-    yield paragraph(f"Seed {known['seed']}. {words}{known['threads']} thread(s) a process.")
+    words = f"Tabulated with {used}; " if used else "Versions were not recorded; "
+    yield paragraph(f"Seed {known['seed']}. {words}{known['threads']} thread(s) per process.")
     yield Details("All settings", [Code(json.dumps(known["settings"], indent=1))])
 
 
@@ -357,7 +364,7 @@ def _anchor(name: str) -> str:
 def verdicts(judged: Iterable[Judged]) -> str:
     """Return the table of verdicts as CSV.
 
-    It has one row a claim; figures that were not run, and what is beyond the papers, have one row.
+    It has one row per claim. Figures that were not run, and those beyond the papers, have one row.
 
     Args:
         judged: All figures.

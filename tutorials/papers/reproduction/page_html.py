@@ -1,6 +1,6 @@
-"""Writes pages of a reproduction as one HTML file that stands alone.
+"""Writes the pages of a reproduction as one self-contained HTML file.
 
-Pictures are inside, and nothing is loaded from elsewhere.
+Pictures are embedded, and nothing is loaded from elsewhere.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def write_html(title: str, pages: Sequence[Page]) -> str:
     """Return one HTML page with all pages.
 
     Args:
-        title: Of the whole.
-        pages: The first one's title is not shown, as it is that of the whole.
+        title: The title of the HTML page.
+        pages: The pages. The title of the first one is not shown, as it equals ``title``.
     """
     body: list[str] = [_element("h1", escape(title))]
     for i, page in enumerate(pages):

@@ -1,6 +1,6 @@
-"""Writes pages of a reproduction as Markdown for the documentation, one file a page.
+"""Writes the pages of a reproduction as Markdown for the documentation, one file per page.
 
-So they have the navigation and the search of the book, and their pictures are files of it.
+The pages thus have the documentation's navigation and search, and share its picture files.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ STYLE = """<style>
 </style>"""
 
 MANY_COLUMNS = 7
-"""Tables with so many are scrolled sideways on narrow screens, not squeezed."""
+"""Tables with at least this many columns scroll sideways on narrow screens."""
 
 NOTE = "<!-- Written by `python tutorials/papers reproduce --from-results`: changes are lost. -->"
 
@@ -56,8 +56,8 @@ def write_markdown(pages: Sequence[Page], folder: Path) -> dict[Path, str]:
     """Return the text of each file.
 
     Args:
-        pages: The first one has the table of contents.
-        folder: Where the files are to lie; pictures are linked from there.
+        pages: The pages. The first one has the table of contents.
+        folder: The folder of the files, to which links to pictures are relative.
     """
     places = {
         block.anchor: (page.name, slug(block.text))
@@ -78,19 +78,19 @@ def write_markdown(pages: Sequence[Page], folder: Path) -> dict[Path, str]:
 
 
 def escape(text: str) -> str:
-    """Return text that Markdown shows as it is.
+    """Escape text so that Markdown shows it verbatim.
 
     Args:
-        text: Plain text, in which line breaks are spaces.
+        text: Plain text. Line breaks become spaces.
     """
     return _SPECIAL.sub(r"\\\1", re.sub(r"\s+", " ", text))
 
 
 def slug(heading: str) -> str:
-    """Return the anchor that the book gives a heading.
+    """Return the anchor that the documentation assigns to a heading.
 
     Args:
-        heading: Its text.
+        heading: The text of the heading.
     """
     return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
 

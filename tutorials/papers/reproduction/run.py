@@ -1,6 +1,6 @@
-"""Run all experiments, one after another, and write the page after each.
+"""Run all experiments one after another, and write the page after each.
 
-What is done is not played again, and an experiment that fails does not stop the others.
+Finished trials are not played again, and an experiment that fails does not stop the others.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ NAMES = tuple(
         ]
     )
 )
-"""Of all experiments, in the order of the page; those with one changed setting come last."""
+"""All experiments in the order of the page; those that change one setting come last."""
 
 
 def reproduce(settings: Reproduction) -> State:
     """Run experiments and write ``reproduction.html`` and ``verdicts.csv`` after each.
 
-    Trials that an earlier start finished, or the command ``experiment`` with the same folder, are
-    not played again. An experiment that fails does not stop the others. A start that is
-    interrupted leaves a whole page, and the same call continues it.
+    Trials that an earlier start or the command ``experiment`` with the same folder has finished
+    are not played again. An experiment that fails does not stop the others. An interrupted run
+    leaves a complete page, and the same call continues it.
 
     Args:
-        settings: What is run.
+        settings: What is to be run.
 
     Returns:
-        What went wrong, if anything, and whether it was interrupted.
+        The state, with the errors of experiments and whether the run was interrupted.
 
     Raises:
         ValueError: If an experiment's name is unknown, a data file does not exist, or the folder
@@ -56,7 +56,7 @@ def reproduce(settings: Reproduction) -> State:
         check_one_of("only", name, NAMES)
     for kind, path in settings.files.items():
         if not path.is_file():
-            raise ValueError(f"{kind} is {path}, which is no file; give the file itself.")
+            raise ValueError(f"{kind} is {path}, which is not a file; give the path of a file.")
     _claim(settings)
     state = State(settings)
     names = [name for name in NAMES if not settings.only or name in settings.only]
@@ -89,10 +89,10 @@ def write_from_results(docs: Path, folder: Path | None = None) -> list[Path]:
 
     Args:
         docs: The folder of the documentation.
-        folder: Where the one HTML page that stands alone goes, too, with its table of verdicts.
+        folder: If given, also write the self-contained HTML page and its table of verdicts here.
 
     Returns:
-        The files.
+        The files that were written.
 
     Raises:
         ValueError: If the folder has no committed results.
@@ -114,7 +114,7 @@ def from_results(docs: Path, folder: Path) -> State:
 
     Args:
         docs: The folder of the documentation.
-        folder: Where its page would go.
+        folder: The folder of its HTML page.
 
     Raises:
         ValueError: If the folder has no committed results.
@@ -161,7 +161,7 @@ def commit_to(state: State, docs: Path) -> list[Path]:
 
 
 def _claim(settings: Reproduction) -> None:
-    """Make the folder this reproduction's, or see that it is."""
+    """Claim the folder for this reproduction, or check that it already belongs to it."""
     path = settings.folder / SETTINGS_FILE
     wanted = {"quick": settings.quick, "seed": settings.seed}
     if path.exists():

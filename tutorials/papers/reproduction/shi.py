@@ -1,7 +1,7 @@
-"""What Shi and Eryilmaz 2022, appendix E, claim of their figures, and how it is checked.
+"""What Shi and Eryilmaz 2022, appendix E, claim about their figures, and how this is checked.
 
-Most claims say that time-averaged regret or violation tends to 0: it must have fallen between half
-way and the end.
+Most claims say that time-averaged regret or violation tends to 0, for which it must fall between
+the halfway point and the end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STOPS = {
     "shi-gardner-noisy": "around 90",
     "shi-rates-noiseless": "around 50",
 }
-"""After how many rounds ADMMBO stops, in the paper."""
+"""The number of rounds after which ADMMBO stops in the paper."""
 
 
 def _halves(evidence: Evidence, panel: str, method: str, quantity: str) -> tuple[Estimate, ...]:
@@ -56,7 +56,7 @@ def _falls(evidence: Evidence, panel: str, method: str, is_main: bool = True) ->
 
 
 def _stays(evidence: Evidence, panel: str, method: str) -> Check:
-    """OCO's violation does not tend to 0. ADMMBO's cannot be asked: it stops before half way."""
+    """Check that OCO's violation does not tend to 0; ADMMBO stops before the halfway point."""
     half, end = _halves(evidence, panel, method, "violation")
     return Check(
         f"time-averaged violation of {method} does not tend to 0",
@@ -95,7 +95,7 @@ def _power(evidence: Evidence, method: str, quantity: str) -> Check:
 
 
 def _slower(evidence: Evidence, prefix: str) -> Check:
-    """The panels are two, so the error of the difference is that of independent runs."""
+    """Compare two panels, whose runs are independent, so that their variances add up."""
     noisy = evidence.mean(f"{prefix}-noisy", "Algorithm 3", "violation")
     exact = evidence.mean(f"{prefix}-noiseless", "Algorithm 2", "violation")
     return Check(
@@ -162,30 +162,32 @@ def _numbers(panel: str, evidence: Evidence) -> list[Number]:
 
 
 _UNSAID = (
-    "The paper does not say B, R, lam, delta or the lengthscale; here they are 1, 0.1, 0.01, 0.1 "
-    "and 1, and nothing was tuned to a claim. Epochs reuse all queries, relabeled. The paper "
-    "prints epochs with fresh data each and does not say what its figures have: the methods "
-    "'fresh' are judged beside, as a claim of their own. Our methods play a grid of arms, and "
-    "their regret is against its best feasible arm; OCO and ADMMBO play the box. ADMMBO's "
-    "averages are those up to its stop. Of these two methods violation is judged, and regret only "
-    "where the paper has it below ours: what is below 0 is paid with violation. Other methods in "
-    "the tables are not in the paper, and have 5 to 10 runs."
+    "The paper does not specify B, R, lam, delta or the lengthscale; here they are 1, 0.1, 0.01, "
+    "0.1 and 1, and nothing was tuned to a claim. Epochs reuse all queries, relabeled. The paper "
+    "prints epochs that each start with fresh data and does not say which variant its figures "
+    "show, so the methods named 'fresh' are judged as a separate claim. Our methods play a grid of "
+    "arms, and their regret is against its best feasible arm; OCO and ADMMBO play the box. "
+    "ADMMBO's averages are those up to its stop. For these two methods, violation is judged, and "
+    "regret only where the paper shows it below the regret of our methods, because regret below 0 "
+    "is paid for with violation. The other methods in the tables are not in the paper and have 5 "
+    "to 10 runs."
 )
 _FRESH = (
-    "What decides the claim on fresh epochs is which data they have, and how long they are: it "
-    "holds with all queries, relabeled, and in 350 rounds with no other setting that was tried. "
-    "Where epochs grow with the rounds (Theorems 1 and 2), 100 of 1750, violation falls by about "
-    "a quarter between half way and the end."
+    "The claim on fresh epochs depends on the data they use and on their length: it holds with all "
+    "queries, relabeled, and within 350 rounds with no other setting that was tried. Where epochs "
+    "grow with the number of rounds (Theorems 1 and 2), with epochs of 100 in 1750 rounds, "
+    "violation falls by about a quarter between the halfway point and the end."
 )
 _STEPS = (
-    "What decides the claim on OCO is how long one looks, and its steps, which the paper does not "
-    "state (they are set to achieve the best performance): over 350 rounds it holds for none of "
-    "eight draws of the servers' constants, but with a quarter of the step; in the first 100 "
-    "rounds, which Figures 7 and 9 show, it holds."
+    "The claim on OCO depends on the length of the run and on OCO's steps, which the paper does "
+    "not state (they are set to achieve the best performance). Over 350 rounds, it holds for none "
+    "of eight draws of the servers' constants, but it does hold with a quarter of the step size; "
+    "in the first 100 rounds, which Figures 7 and 9 show, it holds."
 )
 _SUBSTITUTE = (
-    "SUBSTITUTE constants: those of the four servers' utilities could not be had, so numbers are "
-    "not comparable with the paper's, and the verdict is on the statements alone. "
+    "SUBSTITUTE constants: the paper's constants for the utilities of the four servers could not "
+    "be obtained, so the numbers are not comparable with the paper's, and the verdict is on the "
+    "statements alone. "
 )
 
 

@@ -1,4 +1,4 @@
-"""What Srinivas et al. 2010, section 6, claim of their figure, and how the claims are checked.
+"""What Srinivas et al. 2010, section 6, claim about their figure, and how this is checked.
 
 Each claim is about the mean regret of two methods on the same functions.
 """
@@ -15,7 +15,7 @@ ALONE = ("mean only", "variance only")
 
 
 def _judge(panel: str, equals: tuple[str, ...], evidence: Evidence) -> list[Check]:
-    """GP-UCB is on par with some, and they are all ahead of exploiting or exploring alone."""
+    """Check that GP-UCB is on par with some methods and ahead of exploiting or exploring alone."""
     return [
         *(alike(evidence, panel, UCB, other) for other in equals),
         *(ahead(evidence, panel, UCB, other) for other in ALONE),
@@ -45,11 +45,12 @@ FIGURES = (
         "divided by 5), expected improvement (EI) and most probable improvement (MPI) do equally "
         "well. Playing the mean alone or the variance alone is worse.",
         partial(_judge_alike, "srinivas-synthetic"),
-        "The paper does not say the margin of MPI, without which it hardly explores; here it is "
-        "0.1 prior standard deviations. The margin decides the claim on MPI, and none of 0, 0.01, "
-        "0.03, 0.1 and 0.3 puts it on par with GP-UCB over these functions. The incumbent of EI "
-        "and MPI is the largest posterior mean at a point that was played; with the best noisy "
-        "outcome, EI is not on par either. EI's mean hangs on one of the 30 functions.",
+        "The paper does not specify the margin of MPI, without which MPI hardly explores; here it "
+        "is 0.1 prior standard deviations. The margin decides the claim on MPI, and none of 0, "
+        "0.01, 0.03, 0.1 and 0.3 puts MPI on par with GP-UCB over these functions. The incumbent "
+        "of EI and MPI is the largest posterior mean among the points that have been played; with "
+        "the best noisy outcome, EI is not on par either. A single one of the 30 functions "
+        "dominates the mean regret of EI.",
     ),
     Figure(
         "srinivas-5b",
@@ -60,9 +61,9 @@ FIGURES = (
         "The warmest of 46 sensors, 46 rounds, 2000 reward functions. GP-UCB and EI clearly beat "
         "the others, and do not differ significantly.",
         _judge_sensors,
-        "The margin of MPI, which the paper does not say, is 0.1 average standard deviations; with "
-        "0, 0.01, 0.03 and 0.3 the claims hold, too. Readings are used again with fresh noise "
-        "once all were used.",
+        "The margin of MPI, which the paper does not specify, is 0.1 average standard deviations; "
+        "the claims also hold with 0, 0.01, 0.03 and 0.3. Once all readings have been used, they "
+        "are used again with fresh noise.",
     ),
     Figure(
         "srinivas-5c",
@@ -73,8 +74,8 @@ FIGURES = (
         "The slowest of 357 road sensors, 357 rounds, 900 runs. GP-UCB, EI and MPI do equally "
         "well; the mean alone or the variance alone is worse.",
         partial(_judge_alike, "srinivas-traffic"),
-        "STAND-IN data: road speeds that can be had today in place of the paper's recordings of "
-        "357 sensors, so there are as many rounds as sensors in the file. Numbers are not "
+        "STAND-IN data: road speeds that are available today replace the paper's recordings of 357 "
+        "sensors, so there are as many rounds as sensors in the file. The numbers are not "
         "comparable with the paper's. The margin of MPI is 0.1 average standard deviations.",
     ),
 )

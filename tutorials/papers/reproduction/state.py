@@ -1,7 +1,7 @@
-"""What a reproduction runs, with which files and sizes, and how far it is.
+"""What a reproduction runs, with which files and sizes, and how far it has progressed.
 
-Settings are fixed when it starts; the state is read from the folders of the experiments, so that an
-interrupted run continues.
+The settings are fixed when it starts. The state is read from the folders of the experiments, so an
+interrupted run can continue.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class DataFile:
     """A file that is not part of this project.
 
     Attributes:
-        what: What it holds, and its layout.
-        source: Where the public gets such data.
+        what: Its contents and layout.
+        source: Where such data are publicly available.
     """
 
     what: str
@@ -61,7 +61,7 @@ DATA = {
         "the Carnegie Mellon light sensors of November 2005",
     ),
     "speeds": DataFile(
-        "road speeds: CSV with a header, time first, then one column a sensor",
+        "road speeds: CSV with a header, time first, then one column per sensor",
         "the California Performance Measurement System (PeMS)",
     ),
     "diabetes": DataFile(
@@ -74,7 +74,7 @@ DATA = {
         "Schilling and Schmidt-Thieme",
     ),
 }
-"""By the name of the option of ``reproduce``."""
+"""Data files by the name of the option of ``reproduce``."""
 
 NEEDS: dict[str, tuple[str, ...]] = {
     "srinivas-sensors": ("temperatures",),
@@ -86,7 +86,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "verma-contextual": ("tasks", "diabetes"),
     "verma-factors": ("diabetes", "tasks"),
 }
-"""The data of each experiment, in its entry's order."""
+"""The data files of each experiment, in the order of its entry."""
 
 NEEDED_BY_PANEL = {
     "chowdhury-light": "light",
@@ -94,7 +94,7 @@ NEEDED_BY_PANEL = {
     "verma-tasks": "tasks",
     "verma-growing": "diabetes",
 }
-"""What panels need, by the beginning of their names, where the experiment can do without."""
+"""Data that panels need, by the start of their names, if the experiment runs without them."""
 
 QUICK: dict[str, tuple[int, int | None]] = {
     "coverage": (10, 40),
@@ -122,17 +122,17 @@ QUICK: dict[str, tuple[int, int | None]] = {
     "shi-factors": (1, 25),
     "shi-varying": (1, 60),
 }
-"""Trials and rounds of a quick look."""
+"""Trials and rounds of a quick run."""
 
 QUICK_OTHERS = (2, 60)
 
 
 def sizes(name: str, quick: bool) -> tuple[int | None, int | None]:
-    """Return trials and rounds of an experiment; None for the paper's.
+    """Return the trials and rounds of an experiment; None stands for the paper's number.
 
     Args:
-        name: Of the experiment.
-        quick: Whether a quick look is wanted.
+        name: The name of the experiment.
+        quick: Whether the run is a quick one.
     """
     if not quick:
         return None, None
@@ -140,17 +140,17 @@ def sizes(name: str, quick: bool) -> tuple[int | None, int | None]:
 
 
 def files_of(name: str, given: Mapping[str, Path]) -> tuple[Path, ...] | None:
-    """Return the data files of an experiment, or None if it cannot do without those missing.
+    """Return the data files of an experiment, or None if required files are missing.
 
     Args:
-        name: Of the experiment.
+        name: The name of the experiment.
         given: Files by the names of :data:`DATA`.
     """
     entry = EXPERIMENTS.get(name)
     if entry is None or not entry.data:
         return ()
     found = [given[kind] for kind in NEEDS[name] if kind in given]
-    first_is_needed = entry.num_required > 0 and name != "verma-contextual"  # takes either
+    first_is_needed = entry.num_required > 0 and name != "verma-contextual"  # takes either file
     if len(found) < entry.num_required or (first_is_needed and NEEDS[name][0] not in given):
         return None
     return tuple(found)
@@ -160,8 +160,8 @@ def missing_for(name: str, panels: tuple[str, ...], given: Mapping[str, Path]) -
     """Return the names of the data files that a figure's panels lack.
 
     Args:
-        name: Of the experiment.
-        panels: Patterns of the figure's panels.
+        name: The name of the experiment.
+        panels: Patterns for the figure's panels.
         given: Files by the names of :data:`DATA`.
     """
     special = [kind for start, kind in NEEDED_BY_PANEL.items() if panels[0].startswith(start)]
@@ -178,15 +178,15 @@ class Reproduction:
     """What is to be run.
 
     Attributes:
-        folder: Where experiments and the page go; an experiment has ``experiments/NAME``.
-        quick: A quick look in place of the papers' sizes.
-        seed: Seeds everything that is drawn.
-        num_workers: Play trials in so many processes.
+        folder: The folder for experiments and the page; each experiment is in ``experiments/NAME``.
+        quick: Whether to run few trials and rounds in place of the papers' sizes.
+        seed: The seed of everything that is drawn.
+        num_workers: The number of processes that play trials.
         files: Data files, by the names of :data:`~papers.reproduction.state.DATA`.
         only: Names of experiments; all of them if empty.
-        progress: Show progress bars.
+        progress: Whether to show progress bars.
         docs: The folder of a documentation whose committed results are read in place of those in
-            ``folder``; nothing is played then.
+            ``folder``; nothing is played in this case.
     """
 
     folder: Path
@@ -204,7 +204,7 @@ class Reproduction:
 
     @property
     def command(self) -> str:
-        """The command that runs this, without the folders of files."""
+        """The command that runs this reproduction, with file names but without their folders."""
         words = ["python", "tutorials/papers", "reproduce", "--quick" if self.quick else "--full"]
         words += ["--seed", str(self.seed)] if self.seed else []
         words += ["--workers", str(self.num_workers)] if self.num_workers > 1 else []
@@ -225,15 +225,15 @@ class Reproduction:
 
 @dataclass(frozen=True)
 class Judged:
-    """A figure and what became of it.
+    """A figure and its verdict.
 
     Attributes:
         figure: The figure.
         evidence: The tables of its experiment.
         verdict: The verdict; None beyond the papers, where the experiment was run.
-        checks: Of its claims; empty if it was not run.
-        reason: Why, in words.
-        findings: Beyond the papers: what was found.
+        checks: The checks of its claims; empty if it was not run.
+        reason: The reason for the verdict, in words.
+        findings: What was found, for experiments beyond the papers.
     """
 
     figure: Figure
@@ -251,13 +251,13 @@ class Judged:
 
 @dataclass
 class State:
-    """What is known while experiments run.
+    """The state of a reproduction while experiments run.
 
     Attributes:
-        settings: What was asked.
-        errors: What each experiment that failed said.
+        settings: What was requested.
+        errors: The error message of each experiment that failed.
         is_interrupted: Whether the user stopped it.
-        num_finished: How many experiments this start has behind it.
+        num_finished: The number of experiments that have finished since this start.
     """
 
     settings: Reproduction
@@ -270,7 +270,7 @@ class State:
         return {}
 
     def evidence(self, experiment: str) -> Evidence:
-        """Return the tables of an experiment; they are read once, when it has finished."""
+        """Return the tables of an experiment, which are read only once, when it has finished."""
         if experiment not in self._evidence:
             docs = self.settings.docs
             if docs is None:
@@ -283,13 +283,13 @@ class State:
         return self._evidence[experiment]
 
     def forget(self, experiment: str) -> None:
-        """Read the tables of an experiment anew next time."""
+        """Forget the tables of an experiment, so that they are read again next time."""
         self._evidence.pop(experiment, None)
         self.__dict__.pop("_factors", None)
 
     @cached_property
     def record(self) -> Record:
-        """How the numbers were made."""
+        """How the numbers were produced."""
         settings = self.settings
         if settings.docs is not None:
             return read_record(settings.docs)
@@ -306,7 +306,7 @@ class State:
         """Return the pictures of a figure's panels with their files, in the panels' order.
 
         Args:
-            figure: Whose panels are shown.
+            figure: The figure whose panels are shown.
         """
         name, docs = figure.experiment, self.settings.docs
         if docs is None:
@@ -323,7 +323,7 @@ class State:
         ]
 
     def factors(self, figure: Figure) -> list[Row]:
-        """Return the rows of what one changed setting does to a figure's claims.
+        """Return the rows that show the effect of one changed setting on a figure's claims.
 
         Args:
             figure: The figure.
@@ -341,7 +341,7 @@ class State:
         """Return a figure with its verdict.
 
         Args:
-            figure: What is judged.
+            figure: The figure to judge.
         """
         evidence = self.evidence(figure.experiment)
         if figure.experiment in self.errors or not evidence.panels(figure.panels):
@@ -375,11 +375,11 @@ class State:
 
 
 def can_run(name: str, settings: Reproduction) -> bool:
-    """Whether the data files that an experiment cannot do without are there.
+    """Whether the data files that an experiment requires are available.
 
     Args:
-        name: Of the experiment.
-        settings: What was asked.
+        name: The name of the experiment.
+        settings: What was requested.
     """
     needs_data = name in EXPERIMENTS and name in NEEDS
     return not needs_data or files_of(name, settings.files) is not None

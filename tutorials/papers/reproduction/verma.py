@@ -1,4 +1,4 @@
-"""What Verma, Dai and Low 2022 claim of their figures, and how the claims are checked.
+"""What Verma, Dai and Low 2022 claim about their figures, and how the claims are checked.
 
 Most claims say that a method with censored feedback has smaller regret than its counterparts.
 """
@@ -68,47 +68,48 @@ def _judge_contexts(kind: str, evidence: Evidence) -> list[Check]:
 
 
 _SYNTHETIC = (
-    "From appendix C of the paper: squared exponential kernel, beta_t = 1, hyperparameters fitted "
-    "every 10 rounds, simple regret of what has arrived. From the authors' released code, which is "
-    "that of the support vector machine: 5 initial points and 100 rounds; the hyperparameters "
-    "before the first fit; the width 1 plus the sum of the last m deviations as they are, noise "
-    "included; draws of the posterior as it is; baselines that play uniformly until two outcomes "
-    "have arrived. Ours: 100 functions, outcomes without noise, a lengthscale within 0.005 and 2 "
-    "(the code has no bounds), m = 20 with fixed delays, as section 6 says (the code has 10), and "
-    "hyperparameters fitted to what arrived alone (the code fits those of censored feedback to the "
-    "zeros of pending queries, too, with which no claim on the baselines holds, and those of "
-    "GP-BUCB to hallucinated outcomes). Shown, not "
-    "judged: baselines with the start of censored feedback, and hyperparameters that are given."
+    "Appendix C of the paper specifies the squared exponential kernel, beta_t = 1, hyperparameters "
+    "fitted every 10 rounds, and the simple regret of the outcomes that have arrived. The authors' "
+    "released code, which covers the support vector machine, provides the 5 initial points and 100 "
+    "rounds; the hyperparameters before the first fit; the width of 1 plus the sum of the last m "
+    "deviations, unscaled and including the noise; unscaled draws of the posterior; and baselines "
+    "that play uniformly until two outcomes have arrived. We chose 100 functions, outcomes without "
+    "noise, a lengthscale between 0.005 and 2 (the code has no bounds), m = 20 with fixed delays, "
+    "as section 6 says (the code has 10), and hyperparameters fitted only to the outcomes that "
+    "have arrived. The code also fits the hyperparameters of censored feedback to the zeros of "
+    "pending queries, with which no claim on the baselines holds, and those of GP-BUCB to "
+    "hallucinated outcomes. Baselines with the start of censored feedback, and hyperparameters "
+    "that are given, are shown but not judged."
 )
 _TUNING = (
-    "Where the paper is silent (appendix C.2) this is what the authors' released code does in its "
-    "experiment with the support vector machine: ranges are searched linearly, also those of "
-    "several orders of magnitude, and features are not standardized; 5 common initial points come "
-    "before 100 rounds; m is 20 for Poisson delays and 10 for fixed ones; GP-UCB, GP-BUCB, asy-TS "
-    "and GP-BTS choose uniformly until two outcomes have arrived; GP-UCB-SDF has predictive "
-    "deviations, whose sum is in the width as it is, and draws are not scaled. "
+    "Where the paper does not specify a setting (appendix C.2), we follow the authors' released "
+    "code for its experiment with the support vector machine: ranges are searched linearly, even "
+    "those of several orders of magnitude, and features are not standardized; 5 common initial "
+    "points precede 100 rounds; m is 20 for Poisson delays and 10 for fixed ones; GP-UCB, GP-BUCB, "
+    "asy-TS and GP-BTS choose uniformly until two outcomes have arrived; GP-UCB-SDF uses "
+    "predictive deviations, whose unscaled sum is added to the width, and draws are not scaled. "
 )
 _FITTED = (
-    "Hyperparameters are fitted to what arrived in time, with a lengthscale from 0.05 to 2; the "
-    "released code has no bounds and fits censored feedback to its zeros, too. "
+    "Hyperparameters are fitted to the outcomes that arrived in time, with a lengthscale from 0.05 "
+    "to 2; the released code has no bounds and also fits censored feedback to its zeros. "
 )
 _MACHINE = (
-    _TUNING + "So are the split of the rows (scikit-learn's, stratified, seed 0), the box and the "
-    "number of 10 trials. "
+    _TUNING + "The split of the rows (scikit-learn's, stratified, seed 0), the box and the number "
+    "of 10 trials are also from that code. "
     + _FITTED
-    + "'Common start' has the baselines follow the model as soon as the initial points are asked; "
-    "'fitted to all' fits as the released code does (both shown, not judged)."
+    + "With 'common start', the baselines follow the model as soon as the initial points have been "
+    "asked; 'fitted to all' fits as the released code does. Both are shown but not judged."
 )
 _POINTS = (
-    _TUNING + _FITTED + "No code is published for this model. Methods play 400 points that are "
-    "spread evenly over the box, and every trial has a split of the rows of its own."
+    _TUNING + _FITTED + "No code has been published for this model. Methods play 400 points that "
+    "are spread evenly over the box, and every trial has its own split of the rows."
 )
 _CONTEXTS = (
-    "'Given' has hyperparameters fitted once to 500 entries of the trial's table, where the paper "
-    "fits every 10 rounds (appendix C); 'learned' fits to what arrived in time, every 10 rounds up "
-    "to round 100, every 20 up to 200 and every 50 up to 600. As in the authors' released code of "
-    "the tuning without contexts, bounds have predictive deviations, whose sum is in the width as "
-    "it is, and draws are not scaled."
+    "'Given' uses hyperparameters fitted once to 500 entries of the trial's table, whereas the "
+    "paper fits every 10 rounds (appendix C); 'learned' fits to the outcomes that arrived in time, "
+    "every 10 rounds up to round 100, every 20 up to 200 and every 50 up to 600. As in the "
+    "authors' released code for tuning without contexts, bounds use predictive deviations, whose "
+    "unscaled sum is added to the width, and draws are not scaled."
 )
 _BEST = (
     "GP-UCB-SDF and GP-TS-SDF have smaller simple regret than their counterparts, with Poisson and "
@@ -130,7 +131,7 @@ FIGURES = (
         ("verma-ucb-mean", "verma-ucb-mean-given", "verma-ts-mean"),
         "GP-UCB-SDF with Poisson delays of several means: larger delays are worse.",
         _judge_means,
-        _SYNTHETIC + " GP-TS-SDF is not in the paper's figure: shown, not judged.",
+        _SYNTHETIC + " GP-TS-SDF, which is not in the paper's figure, is shown but not judged.",
     ),
     Figure(
         "verma-1b",
@@ -141,7 +142,7 @@ FIGURES = (
         "Delays of mean 10 and several m: a small m makes the regret large, since many outcomes "
         "are thrown away; m = 20 and m = 40 are comparable.",
         _judge_limits,
-        _SYNTHETIC + " GP-TS-SDF is not in the paper's figure: shown, not judged.",
+        _SYNTHETIC + " GP-TS-SDF, which is not in the paper's figure, is shown but not judged.",
     ),
     Figure(
         "verma-1cd",
@@ -158,7 +159,7 @@ FIGURES = (
         "GP-UCB-SDF has smaller simple regret than GP-UCB and GP-BUCB, with Poisson delays of mean "
         "10 and with delays of 10.",
         partial(_judge_synthetic, "ucb"),
-        _SYNTHETIC + " The panel with lam = 1.1, as the theorem wants it, is not judged.",
+        _SYNTHETIC + " The panel with lam = 1.1, as the theorem requires, is not judged.",
     ),
     Figure(
         "verma-2ad",
@@ -178,7 +179,7 @@ FIGURES = (
         _panels("verma-tuning-cnn"),
         "A convolutional network. " + _BEST,
         partial(_judge_tuning, "cnn"),
-        "STAND-IN data: scikit-learn's digits of 8 x 8 pixels in place of MNIST. " + _POINTS,
+        "STAND-IN data: scikit-learn's digits of 8 x 8 pixels replace MNIST. " + _POINTS,
     ),
     Figure(
         "verma-3",
@@ -215,8 +216,8 @@ FIGURES = (
                 "A support vector machine on 20 growing parts of the diabetes data, 30 rounds "
                 "each, Poisson delays of mean 3, m = 6.",
                 " The box and the features are those of the support vector machine alone (appendix "
-                "C.3), linear and not standardized; actions are a grid of 13 x 11 points. The "
-                "paper does not say how it splits the data.",
+                "C.3), that is, linear and not standardized; actions are a grid of 13 x 11 points. "
+                "The paper does not say how it splits the data.",
             ),
         )
     ),
