@@ -205,8 +205,11 @@ def commit(name: str, folder: Path, docs: Path) -> list[Path]:
         shared, variables = SHARED.get(kind, ("", {}))
         if name in variables:
             path = docs / RESULTS / f"{shared}.csv"
-            others = [r for r in read_rows(path) if not _is_of(r, name, variables[name])]
-            rows = [*others, *rows]
+            known = read_rows(path)
+            mine = [_is_of(row, name, variables[name]) for row in known]
+            place = mine.index(True) if any(mine) else len(known)
+            others = [row for row, is_mine in zip(known, mine, strict=True) if not is_mine]
+            rows = [*others[:place], *rows, *others[place:]]
         path.parent.mkdir(parents=True, exist_ok=True)
         write_csv(path, [dict(row) for row in rows])
         files.append(path)
