@@ -389,7 +389,7 @@ def test_loops_refuse_at_once_what_does_not_go_with_a_list() -> None:
     with pytest.raises(ValueError, match="output scale is 1e\\+300"):
         BanditLoop(**{**options, "domain": Box([(0.0, 1.0)]), "model": loud})
     space = Space({"color": Categorical(["red", "green", "blue"]), "size": Float(0.0, 1.0)})
-    with pytest.warns(UserWarning, match="as if neighbors were alike"):
+    with pytest.warns(UserWarning, match="as if neighboring values were similar"):
         BanditLoop(**{**options, "domain": space})
     transform = space.input_transform()
     entries = [replace(each, input_transform=transform) for each in candidate_grid([0.1, 0.5])]
