@@ -107,7 +107,7 @@ class _Whole(NamedTuple):
 
 
 class _Pruned(NamedTuple):
-    """What is known where only arms are looked at whose bound may be the largest."""
+    """The state of a round in which only arms whose bound may be the largest are evaluated."""
 
     ridges: RidgeSearch
     scores: Tensor
@@ -593,7 +593,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         if pending is not None and base.training:
             base = copy.deepcopy(base)  # BoTorch would put the user's into evaluation mode
         self.model = base if pending is None else hallucinate(base, pending)
-        self._observed = (base,)  # no part of the state
+        self._observed = (base,)  # not part of the state
         AcquisitionFunction.set_X_pending(self, pending)
 
     def guarantee(self) -> Guarantee:
@@ -704,7 +704,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         return self
 
     def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
-        # where nothing is known the bounds are those of the norm
+        # without data, the bounds are those of the norm
         return [
             (" of the norm's bound", bound / self._data[j].prior.standard_deviation, self._summary)
             for j, bound in self.rkhs_bounds.items()

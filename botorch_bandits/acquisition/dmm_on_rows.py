@@ -38,7 +38,7 @@ def changes_of(posterior: RowsPosterior, record: Record) -> Changes:
     """Return the rows of a round as changes of rows whose eigenvectors may be known.
 
     Args:
-        posterior: Of the round.
+        posterior: The posterior of the round.
         record: What was observed, less the prior mean.
     """
     rows, outcomes = posterior.rows, posterior.outcomes
@@ -83,7 +83,7 @@ class RowsInRidges(RidgeSearch):
         base_ridge = posterior.lam / unit**2
         self._spectrum, trace = _spectrum(covariance, changes, posterior.lam, unit, memo)
         vectors = self._spectrum.eigenvectors
-        # of the rows: the roots of their weights, over the prior standard deviation
+        # for the rows: the roots of their weights, over the prior standard deviation
         self._root = np.sqrt(posterior.lam * changes.scale / base.noise) / unit
         self._root_of_came = np.sqrt(posterior.lam / came.noise) / unit
         cross, block = _border(covariance, base, came)
@@ -105,7 +105,7 @@ class RowsInRidges(RidgeSearch):
             changes.added * self._root_of_came,
             changes.scale,
         )
-        # of the arms that were looked at, in the order in which they were
+        # for the arms that were evaluated, in the order of evaluation
         self._slots = np.full(posterior.num_arms, -1)
         self._features, self._added = np.zeros((0, len(vectors))), np.zeros((len(block), 0))
         fits = torch.from_numpy(self._basis.fits)

@@ -141,7 +141,7 @@ class SeededDraw(BanditAcquisition):
     def _current_path(self) -> GenericDeterministicModel:
         """Return the pathwise draw."""
         path = self._draw_path() if self._path is None else self._path
-        # not registered as a module: a draw is no part of the state
+        # not registered as a module, because a draw is not part of the state
         object.__setattr__(self, "_path", path)
         return path
 
@@ -251,7 +251,7 @@ def check_gaussian(posterior: Posterior) -> GPyTorchPosterior:
 
 
 LARGEST_DRAW = 2000
-"""Points at which a :class:`PointwiseDraw` has values of its own; each costs that many numbers."""
+"""The most points at which a :class:`PointwiseDraw` has values; each costs as many numbers."""
 
 
 class PointwiseDraw:
@@ -277,7 +277,7 @@ class PointwiseDraw:
         self._generator = torch.Generator().manual_seed(seed)
         self._places: dict[tuple[float, ...], int] = {}
         self._points: Tensor | None = None
-        # what was drawn is the mean plus the root of the covariance times these numbers
+        # the draw is the mean plus the root of the covariance times these numbers
         self._root = torch.empty(0, 0, dtype=DTYPE)
         self._normal = self._values = torch.empty(0, dtype=DTYPE)
 
@@ -358,7 +358,7 @@ def draw_deviation(root: Tensor, seed: int) -> Tensor:
 
     Args:
         root: ``batch_shape x n x r``, from :func:`root_of`.
-        seed: Of the draw; the numbers are the same on every device.
+        seed: The seed of the draw; the numbers are the same on every device.
 
     Returns:
         ``batch_shape x n``.

@@ -60,8 +60,8 @@ class ArmsEngine:
     """A rule, its posterior and its random numbers.
 
     Args:
-        rule: The rule that scores the arms in every round without a rule of its own. With None, the
-            engine can only play uniformly at random.
+        rule: The rule that scores the arms in every round that does not have its own. With None,
+            the engine can only play uniformly at random.
         prior: The prior covariance of the arms.
         lam: The regularization of the posterior.
         prior_variance: The unit of bounds on the norm; see
@@ -111,13 +111,13 @@ class ArmsEngine:
         """Return what the rule sees in a round.
 
         Args:
-            round_number: From 1; widths grow with it.
+            round_number: The number of the round, from 1; widths grow with it.
             pending: ``batch_shape x k`` arms whose outcomes have not arrived, or None.
             draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
             rule: The rule for this round alone; the engine's own rule if omitted.
 
         Raises:
-            ValueError: If there is no rule: such an engine plays at random and sees nothing.
+            ValueError: If there is no rule, so that the engine plays at random.
         """
         rule = self.rule if rule is None else rule
         if rule is None:
@@ -139,7 +139,7 @@ class ArmsEngine:
         """Return the arm to play, ``batch_shape``.
 
         Args:
-            seen: From :meth:`look`.
+            seen: The round, from :meth:`look`.
             check: Whether to reject scores that are not finite.
         """
         return first_of_the_largest(seen.scores, check, seen.value_scale, seen.among)
@@ -166,7 +166,8 @@ class ArmsEngine:
         """Return a uniformly random arm a replicate, ``batch_shape``.
 
         Args:
-            round_number: From 1; the draw is a function of it and of the replicate's seed.
+            round_number: The number of the round, from 1; the draw is a function of this number and
+                the replicate's seed.
         """
         uniform = self.draw(round_number, "sample", (), "uniform")
         return (uniform * self.posterior.num_arms).long()
@@ -266,9 +267,9 @@ class ArmsEngine:
         """Return the random numbers of a round, ``batch_shape x shape``.
 
         Args:
-            round_number: From 1.
+            round_number: The number of the round, from 1.
             purpose: The purpose; different purposes have different numbers.
-            shape: Of the numbers of a replicate.
+            shape: The shape of the numbers of a replicate.
             distribution: See :class:`~botorch_bandits.random_streams.RandomBlocks`.
             transform: What to do with whole blocks of rounds.
         """
@@ -381,7 +382,7 @@ class BoxEngine:
         """Return the point to play, ``B x d``, and its upper confidence bound, ``B``.
 
         Args:
-            round_number: From 1.
+            round_number: The number of the round, from 1.
 
         Raises:
             ValueError: If a width or a value is not finite.
@@ -432,7 +433,7 @@ class BoxEngine:
     def _starting_points(self, raw: Tensor, unit: Tensor, values: Tensor, count: int) -> Tensor:
         """Return ``B x count x d`` starting points: the highest hilltops, then the rest."""
         beside = unit[:, self._neighbors]
-        # neighbors across the edge of the box are none
+        # points across the edge of the box are not neighbors
         is_near = (unit.unsqueeze(2) - beside).abs().amax(-1) < 0.5
         highest = values[:, self._neighbors].masked_fill(~is_near, -torch.inf).amax(-1)
         order = values.argsort(dim=-1, descending=True, stable=True)
@@ -446,7 +447,7 @@ class _Values:
     """Evaluates points that belong to different replicates, all in one batch.
 
     Args:
-        bound: Of all replicates.
+        bound: The bound of all replicates.
         offset: Subtracted from the values.
     """
 

@@ -55,7 +55,7 @@ FROM_OUTSIDE = (
     "objective_thresholds",
     "ref_point",
 )
-"""What Ax passes beside the constructor arguments of a class."""
+"""What Ax passes in addition to the constructor arguments of a class."""
 
 PER_OUTPUT = ("rkhs_bound", "noise_bound", "width", "minimum", "outcome_bound")
 """Options that may be tuples, which JSON turns into lists."""
@@ -259,7 +259,7 @@ def lagrangian_outcomes(
     if constraints_tuple is None:
         if getattr(objective, "scalarize", False):
             raise ValueError(
-                f"{name} needs outcome constraints beside the objective; there are none. Use "
+                f"{name} needs outcome constraints besides the objective; there are none. Use "
                 "ImprovedUpperConfidenceBound or GPThompsonSampling without them."
             )
         return objective
@@ -360,7 +360,7 @@ def register_all(classes: Iterable[type[BanditAcquisition]]) -> None:
     """Register several classes, now or when BoTorch's registry is imported.
 
     Args:
-        classes: Those of :func:`register_input_constructor`.
+        classes: The classes of :func:`register_input_constructor`.
     """
     if REGISTRY in sys.modules:
         registry = import_module(REGISTRY)  # another thread may be in the middle of it

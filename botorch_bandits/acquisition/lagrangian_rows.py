@@ -96,7 +96,7 @@ class LagrangianRowsEngine(PenalizedEngine):
         """Return what is known in a round.
 
         Args:
-            round_number: From 1.
+            round_number: The number of the round, from 1.
             front: ``num_front``; the current front of the arms.
             record: The record of observations, with ``num_outputs`` outcomes per row.
             pending: The arms whose outcomes have not arrived, or None. Draws ignore it.

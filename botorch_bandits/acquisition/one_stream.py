@@ -62,7 +62,7 @@ class NumpyUpperConfidenceBound:
         """Return the arm to play: the first whose score is within a tolerance of the largest.
 
         Args:
-            round_number: From 1; widths grow with it.
+            round_number: The number of the round, from 1; widths grow with it.
             among: The arms that may be played, in order; all if omitted.
 
         Raises:

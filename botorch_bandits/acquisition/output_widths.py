@@ -228,7 +228,7 @@ class OutputWidths:
 
         Args:
             method: The method that uses them.
-            delta: For all outputs together.
+            delta: The failure probability for all outputs together.
         """
         each = [
             rule.guarantee(summary, 1)

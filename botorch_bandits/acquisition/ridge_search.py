@@ -19,11 +19,11 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 NUM_PROBES = 16
-"""So many arms with the largest means, and with the largest bounds at one ridge, are looked at
-first."""
+"""The number of arms with the largest means, and with the largest bounds at one ridge, that are
+evaluated first."""
 
 STEP = 4
-"""Every so many ridges are looked at before all of them."""
+"""The spacing of the ridges that are evaluated before all of them."""
 
 NUM_FIRST = 4
 """All ridges are looked at for so many of these arms then."""

@@ -161,7 +161,7 @@ class RowsEngine:
     """A rule, its rows and its random numbers.
 
     Args:
-        rule: The rule that scores the arms in every round without a rule of its own; None if only
+        rule: The rule that scores the arms in every round that does not have its own; None if only
             the posterior is needed.
         covariance: The prior.
         lam: The noise variance of one outcome.
@@ -211,7 +211,7 @@ class RowsEngine:
 
     @property
     def num_front(self) -> int:
-        """How many columns stand in front of the arms."""
+        """The number of columns in front of the arms."""
         return self.covariance.num_front
 
     @property
@@ -234,7 +234,7 @@ class RowsEngine:
         """Return what the rule sees in a round.
 
         Args:
-            round_number: From 1; widths grow with it.
+            round_number: The number of the round, from 1; widths grow with it.
             front: ``num_front``; the current front of the arms.
             record: The record of observations.
             pending: The arms whose outcomes have not arrived, or None.
@@ -390,7 +390,7 @@ class RowsEngine:
         """Return the arm to play.
 
         Args:
-            seen: From :meth:`look`.
+            seen: The round, from :meth:`look`.
         """
         return int(first_of_the_largest(seen.scores, True, seen.value_scale, seen.among))
 
@@ -455,7 +455,7 @@ class RowsEngine:
         Args:
             draw_round: The round.
             purpose: The purpose; different purposes have different numbers.
-            shape: Of the numbers.
+            shape: The shape of the numbers.
             distribution: See :class:`~botorch_bandits.random_streams.RandomBlocks`.
             transform: What to do with whole blocks of rounds.
         """

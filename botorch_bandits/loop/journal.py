@@ -256,7 +256,7 @@ class LoopJournal:
         is_new = not path.exists()
         if not is_new and given is not None:
             raise ValueError(
-                f"{path} is there already, and has its own history. Leave history= out to continue "
+                f"{path} already exists, and has its own history. Leave history= out to continue "
                 "it, or choose another path."
             )
         grouping = "batch" if durability == "round" else durability

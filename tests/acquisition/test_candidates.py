@@ -344,10 +344,10 @@ def test_bad_options_are_refused() -> None:
         model=BanditGP.with_kernel(MaternKernel(nu=2.5)),
         acquisition=GPUpperConfidenceBound.with_options(),
     )
-    with pytest.raises(RuntimeError, match="no list of priors"):
+    with pytest.raises(RuntimeError, match="not a list of priors"):
         loop.evidence()
     at_random = BanditLoop(domain=Arms(X), acquisition=RandomSearch())
-    with pytest.raises(RuntimeError, match="no list of priors"):
+    with pytest.raises(RuntimeError, match="not a list of priors"):
         at_random.evidence()
     default = BanditLoop(
         domain=Box([(0.0, 1.0)]),

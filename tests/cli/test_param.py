@@ -152,5 +152,5 @@ def test_tune_takes_ranges_of_the_classifier(
     assert main([*command, "--out", "out"]) == 2
     assert "out holds a run with param=['C=log:1:2', " in capsys.readouterr().err
     assert main([*command, "--out", "other", "--param", "D=log:1:2"]) == 2
-    assert "--param: parameter 'D' is no argument of support vector" in capsys.readouterr().err
+    assert "--param: parameter 'D' is not an argument of support vector" in capsys.readouterr().err
     assert not (here / "other").exists()

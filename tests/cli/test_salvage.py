@@ -54,7 +54,7 @@ def test_a_whole_journal_is_whole(tmp_path: Path, capsys: pytest.CaptureFixture[
     with open(path, "ab") as file:
         file.write(b"12 torn")
     assert main(["check", str(path)]) == 0
-    assert "7 bytes behind them are no whole record: their writing was" in capsys.readouterr().out
+    assert "7 bytes after them are not a whole record: their writing was" in capsys.readouterr().out
     path.write_bytes(path.read_bytes()[:-7])
     assert digests(tmp_path) == before
     other = tmp_path / "other.journal"
@@ -107,7 +107,7 @@ def test_what_the_snapshot_has_beyond_a_damaged_journal_is_written(
             known = [query["x"] for query in loop.history.to_records()]
             assert known == [query["x"] for query in whole[: len(known)]]
         assert main(["salvage", str(path), "--out", str(cut)]) == 2
-        assert "is there already" in capsys.readouterr().err
+        assert "already exists" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("frequent")

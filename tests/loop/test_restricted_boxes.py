@@ -260,7 +260,7 @@ def test_queries_that_are_running_are_not_asked_again() -> None:
         query = loop.ask(avoid=[each.x for each in loop.history.queries])
         loop.tell(query.id, float(query.x.sum()))
     assert len({tuple(query.x.tolist()) for query in loop.history.queries}) == 12
-    with pytest.raises(ValueError, match="avoid leaves no point: all 12 that there are"):
+    with pytest.raises(ValueError, match="avoid leaves no point: all 12 candidates"):
         loop.ask(avoid=[each.parameters for each in loop.history.queries])
     assert loop.history.num_queries == 12
 
@@ -358,7 +358,7 @@ WRONG: list[tuple[Box, dict[str, Any], type[Exception], str]] = [
     (SPACE, {"available": [{"x": 0.5}]}, ValueError, "parameter 'k' is missing"),
     (
         BOX, {"available": [[0.5, 0.5, 1.0]], "avoid": [[0.5, 0.5, 1.0]]}, ValueError,
-        "avoid leaves no point: all 1 that there are",
+        "avoid leaves no point: all 1 candidates",
     ),
     (
         BOX, {"available": [[0.5, 0.5, 1.0]], "fixed": {0: 0.25}}, ValueError,

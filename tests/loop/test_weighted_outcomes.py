@@ -278,7 +278,7 @@ def test_the_command_line_shows_what_outcomes_are_means_of(
                 loop.tell(loop.ask().id, 0.5, **each)
         assert main(["show", str(path)]) == 0
         shown.append(capsys.readouterr().out)
-    assert "have a noise of their own" in shown[1]
+    assert "have their own noise" in shown[1]
     assert "noise 0.25" in shown[1]
     rows = [line.split() for line in shown[1].splitlines()]
     names = next(row for row in rows if row[:2] == ["round", "origin"])

@@ -174,7 +174,9 @@ def test_a_users_model_is_the_single_task_gp_with_its_modules() -> None:
 
 @pytest.mark.parametrize("cls", [Doubled, Shifted])
 def test_a_forward_with_another_prior_is_not_read(cls: Any) -> None:
-    reason = rf"{cls.__name__}\.forward computes a different prior than its mean_module and covar_mod"
+    reason = (
+        rf"{cls.__name__}\.forward computes a different prior than its mean_module and covar_mod"
+    )
     with pytest.raises(UnreadablePriorError, match=reason):
         read_prior(cls(X, Y))
     with pytest.raises(ValueError, match=rf"{reason}.*Pass information_gain="):
