@@ -138,7 +138,7 @@ def test_of_another_program_the_prefix_is_written(
         journal.write_snapshot({"sum": 15}, 6)
     path.write_bytes(path.read_bytes()[: line_ends(path)[4]])
     assert main(["salvage", str(path), "--out", str(tmp_path / "new")]) == 0
-    assert "known to the program that wrote it" in capsys.readouterr().out
+    assert "only the program that wrote it can read its content" in capsys.readouterr().out
     assert list(Journal.read(tmp_path / "new").records()) == [{"i": i} for i in range(3)]
     (tmp_path / "none").write_bytes(b"hello")
     assert main(["check", str(tmp_path / "none")]) == 2

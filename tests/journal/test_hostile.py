@@ -162,8 +162,8 @@ def test_a_long_record_is_read_when_its_checksum_is_right(tmp_path: Path) -> Non
         (b'{"x":NaN}', "it has the number NaN"),
         (b'{"x":-Infinity}', "it has the number -Infinity"),
         (b'{"x":' + b"9" * 5000 + b"}", "is not a record"),
-        (b"[" + b"[]," * 60 + b"[]]", "is no record"),
-        (b'"' + b"[" * 60 + b'"', "is no record"),
+        (b"[" + b"[]," * 60 + b"[]]", "is not a record"),
+        (b'"' + b"[" * 60 + b'"', "is not a record"),
         (b'{"x":"\xff"}', "is not a record"),
     ],
 )

@@ -307,5 +307,5 @@ def test_a_forged_record_is_an_error_of_the_journal(tmp_path: Path, payload: byt
     with path.open("ab") as file:
         file.write(forge(payload, last))
     reader = Journal.read(path)
-    with pytest.raises(JournalFormatError, match="with the right checksum holds"):
+    with pytest.raises(JournalFormatError, match="with the right checksum is not a record"):
         list(reader.records())

@@ -426,7 +426,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"available": [1], "avoid": [1]}, ValueError, "available, avoid leave none of the 5 arms"),
     ({"avoid": range(5)}, ValueError, "avoid leaves none of the 5 arms"),
     ({"avoid": [7]}, ValueError, "avoid names arm 7"),
-    ({"avoid": [1], "avoid_within": 0.1}, ValueError, "avoid_within is 0.1, but on arms only"),
+    ({"avoid": [1], "avoid_within": 0.1}, ValueError, "avoid_within is 0.1, but on arms, only"),
     ({"fixed": {1: 2.5}}, ValueError, "no arm has 2.5 in column 1; there are 1, 2, 3"),
     ({"fixed": {2: 1.0}}, ValueError, "fixed names column 2; the columns are 0 to 1"),
     ({"fixed": {"price": 1.0}}, TypeError, "fixed names 'price', but the domain has no names"),

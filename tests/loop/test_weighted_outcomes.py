@@ -286,7 +286,7 @@ def test_the_command_line_shows_what_outcomes_are_means_of(
     assert "of" in names
     assert "40" in first
     # the table without weights is what it always was
-    assert "noise of their own" not in shown[0]
+    assert "their own noise" not in shown[0]
     names = next(row for row in map(str.split, shown[0].splitlines()) if row[:1] == ["round"])
     assert "of" not in names
 
