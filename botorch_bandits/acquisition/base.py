@@ -788,7 +788,7 @@ class HallucinatesPending(BanditAcquisition):
     base_model: Model
 
     _evaluate: Callable[[Tensor], Tensor]
-    """From ``batch_shape x 1 x d`` points to ``batch_shape`` values."""
+    """A function from ``batch_shape x 1 x d`` points to ``batch_shape`` values."""
 
     def _value(self, X: Tensor) -> Tensor:
         """Evaluate one point, or several one after the other, and check them."""

@@ -175,7 +175,7 @@ class ArmsEngine:
     def observe(
         self, arm: Tensor | int, outcome: Tensor | float, mask: Tensor | None = None
     ) -> None:
-        """Add one outcome a replicate.
+        """Add one outcome per replicate.
 
         Args:
             arm: ``batch_shape`` numbers of the arms that were played.
@@ -348,10 +348,10 @@ def keeps_arms(transform: InputTransform | None) -> bool:
 
 
 NEIGHBORS_PER_DIMENSION = 2
-"""A raw sample is a hilltop if none of so many nearest ones, times ``d``, is above it."""
+"""A raw sample is a hilltop if none of this many nearest ones, times ``d``, is above it."""
 
 STARTS_PER_RESTART = 3
-"""With few rows more starting points cost little: they share evaluations, and those near a lower
+"""With few rows, more starting points cost little: they share evaluations, and those near a lower
 peak are soon given up."""
 
 

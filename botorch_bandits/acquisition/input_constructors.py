@@ -402,7 +402,7 @@ class _RegistryFinder(MetaPathFinder):
 
 
 class _RegistryLoader(Loader):
-    """Loads BoTorch's registry, then says that it is there."""
+    """Loads BoTorch's registry, then reports that it was loaded."""
 
     def __init__(self, loader: Loader, finder: _RegistryFinder) -> None:
         self._loader = loader

@@ -282,7 +282,7 @@ class RowsEngine:
         normal: Callable[..., Array] | None = None,
         draws: bool = False,
     ) -> RowsPosterior:
-        """Return the posterior of all arms behind the front of a round.
+        """Return the posterior of all arms, with the columns in front of them in a round.
 
         Args:
             front: ``num_front``; the current front of the arms.

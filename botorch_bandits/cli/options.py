@@ -262,9 +262,9 @@ def read_domain(options: argparse.Namespace) -> Box:
         ValueError: If both are given, neither is, or they describe nothing.
     """
     if (options.bounds is None) == (options.param is None):
-        given = "both are there" if options.param else "neither is there"
+        given = "both are given" if options.param else "neither is given"
         raise ValueError(
-            f"optimize needs --bounds or --param, and {given}. Give --bounds low:high,... for a "
+            f"optimize needs --bounds or --param, but {given}. Give --bounds low:high,... for a "
             "function of a tensor, or --param NAME=KIND:... for each parameter of a function of a "
             "dict, as in --param C=log:1e-3:1e3 --param depth=int:2:12."
         )
@@ -527,7 +527,7 @@ def read_waiting(
         bounds = {"rkhs_bound", "noise_bound"} & set(getattr(acquisition, "options", ()))
         if given["outcome_bound"] is None and bounds:
             raise ValueError(
-                "--feedback censored needs --outcome-bound beside --rkhs-bound or --noise-bound: "
+                "--feedback censored needs --outcome-bound with --rkhs-bound or --noise-bound: "
                 "no reward exceeds --minimum by more, in prior standard deviations. Give it, or "
                 "leave these out."
             )

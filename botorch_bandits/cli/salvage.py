@@ -36,7 +36,7 @@ def run_salvage(options: argparse.Namespace) -> int:
         print(printable(f"note: {note}"))
     print(
         f"{options.out}: {found.num_records} records from before the damage, "
-        f"{found.num_from_snapshot} from the snapshot, {found.num_behind} from behind its place"
+        f"{found.num_from_snapshot} from the snapshot, {found.num_behind} from after its position"
     )
     return 0
 

@@ -90,7 +90,7 @@ class OutputFolder:
     Args:
         path: The folder; created if it does not exist.
         settings: The settings that determine the run, by name.
-        overwrite: Whether to start afresh regardless of the contents of the folder.
+        overwrite: Whether to start over regardless of the contents of the folder.
         journal: The journal that records queries and outcomes instead of ``history.json``, if any.
             The other files then agree with the journal.
 
@@ -128,7 +128,7 @@ class OutputFolder:
             if self._known is not None:
                 raise ValueError(
                     f"{self.path} holds a run without a journal, and --journal is {journal}. "
-                    "Choose another --out folder, or start afresh with --overwrite."
+                    "Choose another --out folder, or start over with --overwrite."
                 )
             (self.path / HISTORY_FILE).unlink(missing_ok=True)  # a run has one record
             write_atomically(self.path / JOURNAL_FILE, f"{Path(journal).resolve()}\n")
@@ -162,7 +162,7 @@ class OutputFolder:
         reason = (str(error) or type(error).__name__).rstrip(".")[:300]
         return ValueError(
             f"{self.path / HISTORY_FILE} is damaged ({reason:.300}). Choose another --out folder, "
-            "or start afresh with --overwrite."
+            "or start over with --overwrite."
         )
 
     def _refuse_other_journal(self, journal: str | None) -> None:
@@ -191,7 +191,7 @@ class OutputFolder:
             str(self.path),
             known,
             self._settings,
-            "Choose another --out folder, or start afresh with --overwrite.",
+            "Choose another --out folder, or start over with --overwrite.",
         )
 
     def write_history(self, history: History) -> None:
@@ -538,7 +538,7 @@ class Session:
             side = "below" if self.loop.settings.maximize else "above"
             print(
                 f"error: {str(error).partition(',')[0]}, {side} --minimum {minimum:g} by more than "
-                "noise explains. Start afresh with a minimum that holds or a larger --tolerance, "
+                "noise explains. Start over with a minimum that holds or a larger --tolerance, "
                 "and --overwrite.",
                 file=sys.stderr,
             )

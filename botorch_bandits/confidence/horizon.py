@@ -140,7 +140,7 @@ def igp_ucb_regret_bound(
         any_lambda: Whether to use the width that holds for every ``lam``.
 
     Raises:
-        ValueError: If an argument is out of its range, or the printed width is no bound.
+        ValueError: If an argument is out of its range, or the printed width is not a bound.
 
     Example:
         >>> from botorch_bandits.confidence import DesignGain
@@ -189,7 +189,7 @@ def gp_ts_regret_bound(
             points it represents, as Theorem 4 requires. This adds :math:`\sum_t 1/t^2`.
 
     Raises:
-        ValueError: If an argument is out of its range, or the printed scale is no bound.
+        ValueError: If an argument is out of its range, or the printed scale is not a bound.
     """
     horizon = check_integer("horizon", horizon, minimum=1)
     half = 0.5 * check_probability("delta", delta)
@@ -289,7 +289,7 @@ def censored_regret_bound(
             by ``lam`` in the second term.
 
     Raises:
-        ValueError: If an argument is out of its range, or the printed width is no bound.
+        ValueError: If an argument is out of its range, or the printed width is not a bound.
     """
     horizon = check_integer("horizon", horizon, minimum=1)
     max_delay = check_integer("max_delay", max_delay, minimum=0)
@@ -340,7 +340,7 @@ def censored_ts_regret_bound(
         any_lambda: See :func:`censored_regret_bound`.
 
     Raises:
-        ValueError: If an argument is out of its range, or the printed width is no bound.
+        ValueError: If an argument is out of its range, or the printed width is not a bound.
     """
     horizon = check_integer("horizon", horizon, minimum=1)
     max_delay = check_integer("max_delay", max_delay, minimum=0)
@@ -612,7 +612,7 @@ def smallest_slater_margin(
         lam: The regularization; at least 1, or ``any_lambda=True``.
 
     Raises:
-        ValueError: If an argument is out of its range, or the printed width is no bound.
+        ValueError: If an argument is out of its range, or the printed width is not a bound.
     """
     L = check_integer("num_epochs", num_epochs, minimum=1)
     S = check_integer("epoch_length", epoch_length, minimum=1)

@@ -258,7 +258,7 @@ class Journal(JournalReader):
     def __init__(
         self, path: Path, lock: WriterLock, verify: str = "tail", durability: str | None = None
     ) -> None:
-        """For use by :meth:`create` and :meth:`open`, which hold the lock."""
+        """For :meth:`create` and :meth:`open`, which hold the lock and know ``durability``."""
         self._lock = lock
         super().__init__(path, verify)
         self._check_not_behind()

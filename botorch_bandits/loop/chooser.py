@@ -613,7 +613,7 @@ class AcquisitionBuilder(BuildsCensored):
         """Continue from a recorded fit if its rows are the first outcomes that arrived.
 
         Args:
-            fit: From :meth:`latest_fit`.
+            fit: The result of :meth:`latest_fit`.
         """
         builder = self._build_model
         if isinstance(builder, ModelBuilder) and not isinstance(self._feedback, Censored):

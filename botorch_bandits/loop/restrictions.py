@@ -83,9 +83,9 @@ def read_restriction(
     Args:
         settings: The settings of the loop.
         available: See :meth:`.BanditLoop.ask`.
-        fixed: Likewise.
-        avoid: Likewise.
-        avoid_within: Likewise.
+        fixed: See :meth:`.BanditLoop.ask`.
+        avoid: See :meth:`.BanditLoop.ask`.
+        avoid_within: See :meth:`.BanditLoop.ask`.
 
     Raises:
         TypeError: If an argument has the wrong type.

@@ -132,7 +132,7 @@ DEFAULT_WIDTH = 2.0
 """The posterior standard deviations of the default acquisition if it is a bound."""
 
 EARNING_WIDTH = 1.0
-"""Likewise with ``objective="earned"``."""
+"""The same with ``objective="earned"``."""
 
 
 def default_model(domain: Domain) -> ModelFactory:

@@ -120,7 +120,7 @@ def test_a_damaged_history_is_named(
     (line,) = capsys.readouterr().err.splitlines()
     assert "run/history.json is damaged (" in line
     assert re.search(message, line), line
-    assert line.endswith("or start afresh with --overwrite.")
+    assert line.endswith("or start over with --overwrite.")
     assert path.read_bytes() == before
 
 

@@ -117,8 +117,8 @@ def test_a_journal_is_resumed_and_shown_in_names(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "optimize needs --bounds or --param, and neither is there. Give --bounds low:high"),
-        ([*PARAM, "--bounds", "0:1"], "optimize needs --bounds or --param, and both are there"),
+        ([], "optimize needs --bounds or --param, but neither is given. Give --bounds low:high"),
+        ([*PARAM, "--bounds", "0:1"], "optimize needs --bounds or --param, but both are given"),
         ([*PARAM, "--integer", "0"], "--integer is '0', but it goes with --bounds only"),
         (["--param", "C=log:0:1"], "--param: 'C=log:0:1': low is 0.0, but log=True needs"),
         (["--param", "C=0:1"], "--param: 'C=0:1' describes no parameter; write NAME=KIND"),

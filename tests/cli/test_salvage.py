@@ -88,7 +88,7 @@ def test_what_the_snapshot_has_beyond_a_damaged_journal_is_written(
         assert main(["salvage", str(path), "--out", str(new)]) == 0
         said = capsys.readouterr().out
         assert f"{number} records from before the damage" in said
-        assert f"{len(ends) - 2 - covered} from behind its place" in said
+        assert f"{len(ends) - 2 - covered} from after its position" in said
         with build(name, journal=new, verify="all") as loop:
             assert loop.history.to_records() == whole
             assert repr(derived(loop)) == seen
