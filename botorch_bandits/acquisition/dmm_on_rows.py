@@ -1,10 +1,10 @@
 r"""The DMM bound on arms with contexts, or with a model that forgets, without a BoTorch model.
 
-Outcomes of one arm behind one front form one row, multiplied by the square root ``w`` of its
-weight. The eigenvectors of all rows serve all ridges. With few rows, they are computed in each
-round; with many, they are kept for up to 32 rounds while rows are added, leave a window or fade
-(:mod:`botorch_bandits.confidence.changed_basis`). The choice of these rows depends on the history
-alone, so that a loop rebuilt from it has the same eigenvectors.
+Outcomes of one arm with one front (context and round) form one row, multiplied by the square root
+``w`` of its weight. The eigenvectors of all rows serve all ridges. With few rows, they are computed
+in each round; with many, they are kept for up to 32 rounds while rows are added, leave a window or
+fade (:mod:`botorch_bandits.confidence.changed_basis`). The choice of these rows depends only on the
+history, so that a loop rebuilt from it has the same eigenvectors.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class RowsInRidges(RidgeSearch):
         return self._basis.moments(self._features[slots], self._added[:, slots], ridges)
 
     def of_all(self) -> tuple[Array, Array]:
-        """Return the lower and upper bounds of all arms; where the set is empty its ends meet."""
+        """Return the lower and upper bounds of all arms; they are equal if the set is empty."""
         num_rows = len(self._changes.base.arms) + len(self._changes.came.arms)
         count = self._basis.points_at_once(num_rows)
         every = np.arange(self._posterior.num_arms)
@@ -152,7 +152,7 @@ class RowsInRidges(RidgeSearch):
         return np.minimum(lower, middle), np.maximum(upper, middle)
 
     def _rows_at(self, arms: Index) -> tuple[Array, Array]:
-        """Return the features of some arms, and their kernel values with rows that have come."""
+        """Return the features of some arms, and their kernel values with added rows."""
         posterior, changes = self._posterior, self._changes
         base, came = (
             posterior.covariance.columns(rows.arms, rows.fronts, posterior.front, arms)
@@ -163,7 +163,7 @@ class RowsInRidges(RidgeSearch):
 
 
 def _border(covariance: FrontCovariance, base: Rows, came: Rows) -> tuple[Array, Array]:
-    """Return the covariances of rows that have come, ``d x p`` and ``d x d``."""
+    """Return the covariances of added rows, ``d x p`` and ``d x d``."""
     count = len(base.arms)
     if not covariance.num_front and len(came.arms):
         both, none = np.concatenate([base.arms, came.arms]), np.zeros(0)

@@ -51,7 +51,7 @@ class SeededDraw(BanditAcquisition):
     """
 
     stream: ClassVar[str]
-    """Names the random numbers: classes with another name draw others from the same seed."""
+    """The name of the random numbers: with another name, the same seed gives other numbers."""
 
     model: Model
     arms: Arms | None
@@ -104,7 +104,7 @@ class SeededDraw(BanditAcquisition):
         self._later = {}
 
     def _after(self, num_redraws: int) -> Self:
-        """Return this function as it will be after some redraws, with the pending points of now."""
+        """Return this function as it will be after some redraws, with the same pending points."""
         if num_redraws == 0:
             return self
         if num_redraws not in self._later:
@@ -169,7 +169,7 @@ class SeededDraw(BanditAcquisition):
 
 
 def _independent_outputs(model: Model) -> list[Model]:
-    """Return models that are drawn one by one: of the outputs, where they are independent."""
+    """Return models that are drawn one by one: those of the outputs, if they are independent."""
     if isinstance(model, ModelListGP):
         return list(model.models)
     if isinstance(model, BanditGP) and model.num_outputs > 1 and not model.batch_shape:
@@ -215,7 +215,7 @@ def draw_path(model: Model) -> GenericDeterministicModel:
         return values.unsqueeze(-1) if model.num_outputs == 1 else values.transpose(-1, -2)
 
     drawn = GenericDeterministicModel(evaluate, model.num_outputs)
-    object.__setattr__(drawn, "path", path)  # no part of its state
+    object.__setattr__(drawn, "path", path)  # not part of its state
     return drawn
 
 
@@ -503,7 +503,7 @@ def joint_posterior(
 def factor_in_place(covariance: Tensor) -> Tensor | None:
     """Return the Cholesky factor in the memory of a covariance; None if that fails.
 
-    Fresh memory costs as much as half of the factorization.
+    Allocating memory takes half as long as the factorization.
 
     Args:
         covariance: ``n x n``; what was in it is gone in either case.
@@ -520,9 +520,9 @@ def joint_posteriors(
     """Return the posteriors of groups of outputs that do not depend on one another.
 
     Args:
-        model: With a Gaussian posterior.
+        model: A model with a Gaussian posterior.
         choices: ``num_points x d`` points.
-        posterior_transform: Applied to the posterior first, if given.
+        posterior_transform: A transform applied to the posterior first, if given.
 
     Raises:
         UnsupportedError: If the posterior is not Gaussian.

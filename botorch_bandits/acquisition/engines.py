@@ -163,7 +163,7 @@ class ArmsEngine:
         return {**vars(self), "_in_numpy": None}
 
     def choose_uniformly(self, round_number: int) -> Tensor:
-        """Return a uniformly random arm a replicate, ``batch_shape``.
+        """Return a uniformly random arm per replicate, ``batch_shape``.
 
         Args:
             round_number: The number of the round, from 1; the draw is a function of this number and
@@ -238,7 +238,7 @@ class ArmsEngine:
         self._smallest = self._smallest.masked_fill(mask, torch.inf)
 
     def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, float]:
-        """Return what was known at the arm of a single stream, by name.
+        """Return the diagnostics of an arm of a single stream, by name.
 
         Args:
             seen: What the rule saw when it chose.
@@ -299,10 +299,10 @@ def build_arms_engine(
     rule: ArmsRule | None = None,
     num_outputs: int | None = None,
 ) -> ArmsEngine | None:
-    """Return what plays these settings on arms from sufficient statistics.
+    """Return the engine that plays these settings on arms from sufficient statistics.
 
     Args:
-        model: Kernel and noise.
+        model: The recipe with kernel and noise.
         acquisition: The acquisition function to play.
         domain: The arms.
         seeds: See :class:`ArmsEngine`.
@@ -455,7 +455,7 @@ class _Values:
         """See the class."""
         self._offset = offset
         self._of_all = self._bound = bound
-        self._slot = np.arange(bound.posterior.num_replicates)  # of each replicate in the bound
+        self._slot = np.arange(bound.posterior.num_replicates)  # of each replicate
 
     def __call__(self, points: Array, replicate: Index) -> tuple[Tensor, Tensor]:
         """Return the values and gradients at ``b x d`` points in order of their replicates."""
@@ -468,7 +468,7 @@ class _Values:
             self._bound = of_all.select(index)
             self._slot = np.zeros(num_replicates, dtype=np.int64)
             self._slot[active] = np.arange(len(active))
-        # a rectangle with a row a replicate; shorter rows are filled with the first point
+        # a rectangle with one row per replicate; shorter rows are filled with the first point
         column = np.arange(len(points)) - (counts.cumsum() - counts)[replicate]
         shape = (self._bound.posterior.num_replicates, int(counts.max()), points.shape[-1])
         padded = np.broadcast_to(points[0], shape).copy()
@@ -481,10 +481,10 @@ class _Values:
 def build_box_engine(
     model: BanditGPRecipe, acquisition: AcquisitionRecipe, box: Box, seeds: Sequence[int]
 ) -> BoxEngine | None:
-    """Return what plays these settings on a box for replicates in lockstep.
+    """Return the engine that plays these settings on a box for replicates in lockstep.
 
     Args:
-        model: Kernel and noise.
+        model: The recipe with kernel and noise.
         acquisition: The acquisition function to play.
         box: Its device is where values are computed.
         seeds: One per replicate.
@@ -500,7 +500,7 @@ def build_box_engine(
     if isinstance(acquisition, RandomSearch) or box.discrete_dims or box.dim > MAXIMUM_DIMENSION:
         return None
     if box.constraints:
-        return None  # the searches of all replicates know sides only
+        return None  # the search for all replicates only supports sides
     is_bound = issubclass(acquisition.acquisition_class, WidthUpperConfidenceBound)
     rule = acquisition.arms_rule(box) if is_bound else None
     kernel = StationaryKernel.read(model.kernel)

@@ -113,7 +113,7 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
         scale: float,
         **options: Any,
     ) -> None:
-        """Take what the constructor was given; ``options`` are those of the widths."""
+        """Store the arguments of the constructor; ``options`` are those of the widths."""
         name = type(self).__name__
         self.penalty = Linear() if penalty is None else check_penalty(penalty)
         self.posterior_transform = posterior_transform
@@ -187,7 +187,7 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
         self.warn_if_wide()
 
     def _base_guarantee(self, method: str) -> Guarantee:
-        """Return what the widths of all outputs promise together."""
+        """Return what the widths of all outputs guarantee together."""
         guarantee = self._output_widths.guarantee(method, self.delta)
         if not self.maximize:
             guarantee = of_minus_the_reward(guarantee)

@@ -80,7 +80,7 @@ class Weights:
 
     @property
     def is_scalarised(self) -> bool:
-        """Whether the bound is that of one weighted sum of the outputs."""
+        """Whether the bound is for one weighted sum of the outputs."""
         clips = self.reward_bound is not None or self.constraint_bound is not None
         return self.penalty.is_linear and not self.separate_bounds and not clips
 
@@ -254,7 +254,7 @@ class PenalizedEngine(ABC):
         draw_round: int,
         rule: Weights | None,
     ) -> LagrangianRound:
-        """Return what is known in a round.
+        """Return the state of a round.
 
         Args:
             means: The means of each group, ``num_outputs x num_arms``, less the prior mean.
@@ -306,7 +306,7 @@ class PenalizedEngine(ABC):
         return first_of_the_largest(seen.scores, check, self._value_scale, seen.among)
 
     def describe(self, seen: LagrangianRound, arm: Tensor) -> dict[str, float]:
-        """Return what was known at an arm, by name, as the acquisition function reports it.
+        """Return the diagnostics of an arm, by name, as the acquisition function reports them.
 
         Args:
             seen: The round, from :meth:`look`.
@@ -364,7 +364,7 @@ class LagrangianEngine(PenalizedEngine):
         draw_round: int | None = None,
         rule: Weights | None = None,
     ) -> LagrangianRound:
-        """Return what is known in a round.
+        """Return the state of a round.
 
         Args:
             round_number: The number of the round, from 1.

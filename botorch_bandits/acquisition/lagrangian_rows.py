@@ -73,7 +73,7 @@ class LagrangianRowsEngine(PenalizedEngine):
 
     @property
     def rule_domain(self) -> Arms:
-        """The arms behind a front."""
+        """The arms with the columns in front of them."""
         return self._groups[0].rule_domain
 
     def transformed_contexts(self, contexts: Tensor) -> Array:
@@ -93,7 +93,7 @@ class LagrangianRowsEngine(PenalizedEngine):
         draw_round: int | None = None,
         rule: Weights | None = None,
     ) -> LagrangianRound:
-        """Return what is known in a round.
+        """Return the state of a round.
 
         Args:
             round_number: The number of the round, from 1.

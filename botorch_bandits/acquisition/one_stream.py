@@ -90,7 +90,7 @@ class NumpyUpperConfidenceBound:
         return int(np.greater_equal(scores, self._threshold, out=self._is_close).argmax())
 
     def describe(self, arm: int) -> dict[str, float]:
-        """Return what was known at an arm when :meth:`choose` was called last, by name.
+        """Return the diagnostics of an arm from the last call of :meth:`choose`, by name.
 
         Args:
             arm: Its number; the posterior has taken in no outcome since.

@@ -242,7 +242,7 @@ def _frequencies(part: Part, count: int) -> Tensor:
 
 
 def _terms(node: Part | Combination) -> list[tuple[Part, ...]]:
-    """Multiply out: the parts of each product in the sum that the kernel is."""
+    """Expand the kernel into a sum of products, and return the parts of each product."""
     if isinstance(node, Part):
         return [(node,)]
     members = [_terms(member) for member in node.members]

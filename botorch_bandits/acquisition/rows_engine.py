@@ -112,7 +112,7 @@ class RowsRound(ArmsRound):
         return RoundWidth(width, half_width(deviation, along_arms(width), in_place=True))
 
     def _width_of(self, rule: WidthArmsRule) -> Tensor:
-        """Return the width of the round; in numbers where it is not drawn, to save calls."""
+        """Return the width of the round; as a number unless it is drawn, to save calls."""
         if type(rule) is not WidthArmsRule:
             return rule.width(self)
         known = self.memo.get(_WIDTH)
@@ -395,7 +395,7 @@ class RowsEngine:
         return int(first_of_the_largest(seen.scores, True, seen.value_scale, seen.among))
 
     def describe(self, seen: RowsRound, arm: int) -> dict[str, float]:
-        """Return what was known at an arm, by name.
+        """Return the diagnostics of an arm, by name.
 
         Args:
             seen: What the rule saw when it chose.
@@ -412,7 +412,7 @@ class RowsEngine:
         return {**known, **{name: float(value) for name, value in described.items()}}
 
     def _grown(self, record: Record, outcomes: Array) -> tuple[Any, Rows, Array]:
-        """Add what is new to the rows that stay."""
+        """Add new rows to those that stay."""
         if record.version != self._version:
             self._version = record.version  # relabeled outcomes do not change the rows
             if not self._growing.is_start_of(record.arms, record.fronts):
@@ -423,7 +423,7 @@ class RowsEngine:
         return growing.factor, growing.rows, growing.mean_outcomes(outcomes)
 
     def _matrices(self, among: Array) -> tuple[Array, list[Array]]:
-        """See :meth:`GrowingRows.matrices`; here of rows that do not stay."""
+        """See :meth:`GrowingRows.matrices`; here for rows that do not stay."""
         covariance, arms = self.covariance, self.rows.arms
         if not isinstance(covariance, SumOfProducts):
             return among, []
@@ -560,7 +560,7 @@ def build_rows(
 
 
 def _transformed(transform: InputTransform | None, choices: Tensor, num_contexts: int) -> Tensor:
-    """Return arms as the kernel wants them; the transform works column by column."""
+    """Return arms as the kernel expects them; the transform works column by column."""
     if transform is None:
         return choices
     whole = torch.cat([choices.new_zeros(len(choices), num_contexts), choices], dim=-1)

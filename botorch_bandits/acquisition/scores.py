@@ -207,7 +207,7 @@ class ArmsRound:
 
 
 DRAWS_AT_ONCE = 16
-"""Random numbers of further draws in a round come in groups of so many."""
+"""The size of the groups in which random numbers of further draws in a round are made."""
 
 
 class ArmsRule(ABC):
@@ -217,7 +217,7 @@ class ArmsRule(ABC):
     """Whether it looks at the largest or smallest outcome."""
 
     takes_pending: ClassVar[bool] = True
-    """Whether pending arms enter what it sees; otherwise they make no difference to it."""
+    """Whether pending arms affect what it sees; otherwise they make no difference."""
 
     def prepare(self, seen: ArmsRound) -> Any:
         """Return what scores, bounds and description of a round share as ``seen.prepared``."""
@@ -241,7 +241,7 @@ class ArmsRule(ABC):
         return None
 
     def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
-        """Return what else the rule knows at one arm a replicate, each ``batch_shape``, by name."""
+        """Return more diagnostics of one arm per replicate, each ``batch_shape``, by name."""
         return {}
 
 
@@ -279,7 +279,7 @@ class WidthArmsRule(ArmsRule):
         return width.to(seen.posterior.device)
 
     def deviation(self, seen: ArmsRound) -> Tensor:
-        """Return a new tensor of what the width multiplies, ``batch_shape x num_arms``."""
+        """Return the factors of the width as a new tensor, ``batch_shape x num_arms``."""
         if self.predictive:
             noisy = seen.variance + seen.posterior.lam
             return noisy.clamp_min(seen.prior_share(MINIMUM_VARIANCE)).sqrt_()
@@ -427,7 +427,7 @@ class ImprovementArmsRule(ArmsRule):
             else:
                 played = posterior.counts > 0
                 best = extreme(seen.mean.masked_fill(~played, worst), -1, keepdim=True)
-            # nothing observed: the prior mean
+            # without observations: the prior mean
             best = best.nan_to_num(posinf=seen.prior_mean, neginf=seen.prior_mean)
         if seen.pending is not None:
             means = seen.mean.gather(-1, seen.pending)
@@ -459,7 +459,7 @@ class OneMomentArmsRule(ArmsRule):
 
 
 MAXIMUM_ROWS_FOR_DIFFERENCES = 256
-"""Above it an evaluation's cost, quadratic in the rows, outweighs what a step costs otherwise."""
+"""With more rows, the evaluation, which is quadratic in them, dominates the cost of a step."""
 
 
 class ClosedFormBound:

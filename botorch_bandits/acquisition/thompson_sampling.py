@@ -99,8 +99,8 @@ class GrowingDiscretization:
     r"""A grid that is so fine in round ``t`` that rounding to it costs at most ``1 / t^2``.
 
     A function whose slope along each axis is at most ``B L`` differs by at most ``1 / t^2`` between
-    a point and the nearest point of a grid with ``ceil(B L r d t^2)`` points a side, where ``r`` is
-    the longest side.
+    a point and the nearest point of a grid with ``ceil(B L r d t^2)`` points per side, where ``r``
+    is the longest side.
 
     Source: Chowdhury and Gopalan 2017, the decision sets ``D_t`` of Theorem 4. They are a device of
     the proof: the grid grows so fast that it is soon truncated to ``max_points``, which
@@ -148,7 +148,7 @@ class GrowingDiscretization:
         box = self._box
         size = min(self._wanted(round_number, rkhs_bound), self._affordable)
         lower, sides = box.bounds[0], box.bounds[1] - box.bounds[0]
-        # the middles of equal cells: no point of the box is farther than half a cell
+        # the centers of equal cells: no point of the box is farther away than half a cell
         middles = (torch.arange(size, dtype=torch.float64) + 0.5) / size
         unit = torch.cartesian_prod(*[middles] * box.dim).reshape(-1, box.dim)
         return lower + sides * unit
