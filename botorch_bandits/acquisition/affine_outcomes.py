@@ -89,7 +89,7 @@ class AffineOutcomes(PosteriorTransform):
         """Return the transform that leaves one of the new outputs.
 
         Args:
-            index: Of the row.
+            index: The number of the row.
         """
         return ScalarizedPosteriorTransform(self.weights[index], float(self.offsets[index]))
 
@@ -143,7 +143,7 @@ class AffineOutcomes(PosteriorTransform):
         return GPyTorchPosterior(
             MultitaskMultivariateNormal(
                 self.evaluate(mean),
-                # lazily: sums of the same outputs may be singular, and their root is not needed
+                # lazy: sums of the same outputs may be singular, and their root is not needed
                 to_linear_operator(blocks.reshape(*batch, size, size)),
             )
         )

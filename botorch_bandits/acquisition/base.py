@@ -248,7 +248,7 @@ class AcquisitionRecipe:
         cls = self.acquisition_class
         if not is_evaluated_by_rule(cls) or any(
             self.options.get(name) is not None
-            # another scalar, other points than the arms, a draw of its own
+            # another scalar, points other than the arms, or its own draw
             for name in ("posterior_transform", "choices", *GIVEN_BY_THE_LOOP)
         ):
             return None
@@ -259,10 +259,10 @@ class AcquisitionRecipe:
 
         Args:
             model: The model of the outcomes that have arrived.
-            domain: Where the acquisition will be maximized; it completes the options (the
+            domain: The domain on which it will be maximized; it completes the options (the
                 number of arms, the arms to draw on).
-            given: Those of ``round_number``, ``X_pending``, ``seed``, ``X_observed`` and
-                ``Y_observed`` that the caller has; the class uses those that it knows.
+            given: The arguments among ``round_number``, ``X_pending``, ``seed``, ``X_observed``
+                and ``Y_observed`` that the caller has; the class uses those that it knows.
         """
         cls = self.acquisition_class
         parameters = constructor_parameters(cls)
@@ -281,13 +281,13 @@ class BanditAcquisition(AcquisitionFunction):
 
     defines_rule: ClassVar[bool] = False
     """Whether :meth:`arms_rule` of this very class takes the constructor's options and computes
-    the values of ``forward``. A subclass inherits the rule if it has nothing of its own but a
-    docstring, ``width_rule``, ``guarantee`` and ``describe``. Another one has none, unless it sets
-    this to True because its own ``arms_rule`` agrees with what it changes. Where the constructor
-    has other options, the rule does not check them."""
+    the values of ``forward``. A subclass inherits the rule if it defines nothing but a docstring,
+    ``width_rule``, ``guarantee`` and ``describe``. Any other subclass has no rule, unless it sets
+    this to True because its own ``arms_rule`` agrees with what it changes. If the constructor has
+    other options, the rule does not check them."""
 
     _num_columns: int | None = None
-    """Of the points that were evaluated last; others are checked against the model."""
+    """The number of columns of the last points; other numbers are checked against the model."""
 
     @property
     def is_optimistic(self) -> bool:
@@ -376,8 +376,8 @@ class BanditAcquisition(AcquisitionFunction):
 
         Args:
             options: All constructor arguments; those that were left out are None or the default.
-            domain: Where the acquisition will be maximized. None if that is not known yet: then
-                any domain's, to check the other options with.
+            domain: The domain on which the acquisition will be maximized. None if it is not known
+                yet; then values for some domain, with which the other options can be checked.
         """
         return {}
 
@@ -436,8 +436,8 @@ def of_acquisition(acquisition: BanditAcquisition, guarantee: Guarantee) -> Guar
     owner = next(i for i, each in enumerate(lineage) if "guarantee" in vars(each))
     if any(vars(each).keys() & set(EVALUATION) for each in lineage[:owner]):
         guarantee = guarantee.with_gaps(
-            f"{lineage[0].__name__} has another evaluation than {lineage[owner].__name__}, whose "
-            "guarantee this is; give it one of its own",
+            f"{lineage[0].__name__} evaluates something other than {lineage[owner].__name__}, "
+            "whose guarantee this is; give it its own guarantee",
             of="regret",
         )
     approximations = {
@@ -542,7 +542,7 @@ def kernelized_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
             ``noise_bound``, ``delta``, ``any_lambda``, ``information_gain``, ``units``,
             ``variation`` (0 if left out) and ``width``; see
             :class:`~botorch_bandits.ImprovedUpperConfidenceBound`. With ``default_width``, a
-            constant, that is the width where none of them is given.
+            constant, that is the width if none of them is given.
 
     Raises:
         ValueError: If bounds and ``width`` are given, or one bound in the units of the outcomes, or
@@ -614,12 +614,12 @@ class CountedRound(int):
 def check_round(round_number: int, summary: PriorSummary, num_pending: int = 0) -> int:
     """Return the number of a round if the model's rows can have been observed before it.
 
-    Where the model does not show its rows, or has rows of several tasks, any number is accepted.
+    If the model does not show its rows, or has rows of several tasks, any number is accepted.
 
     Args:
-        round_number: From 1.
-        summary: Of the model without pending points.
-        num_pending: How many points are pending.
+        round_number: The number of the round, from 1.
+        summary: The prior summary of the model without pending points.
+        num_pending: The number of pending points.
 
     Raises:
         TypeError: If it is not an integer.
@@ -636,7 +636,7 @@ def check_round(round_number: int, summary: PriorSummary, num_pending: int = 0) 
     if checked < least:
         pending = f" and {num_pending} points are pending" if num_pending else ""
         raise ValueError(
-            f"round_number is {checked}, but the model has {num_rows} rows{pending}, so that it "
+            f"round_number is {checked}, but the model has {num_rows} rows{pending}, so it "
             f"must be at least {least}. Leave it out to have it counted."
         )
     return checked
@@ -705,7 +705,7 @@ def _definer_of_rule(cls: type) -> type | None:
 def shared_options(cls: type) -> frozenset[str]:
     """Return the options that mean what they mean in the class that defines the rule.
 
-    They have its names and defaults. Without such a class they are all options.
+    They have its names and defaults. Without such a class, these are all options.
 
     Args:
         cls: An acquisition class.
@@ -721,8 +721,8 @@ def options_known_to(
     """Return the options of a class that were left out and that the domain knows.
 
     Args:
-        domain: Where the acquisition will be maximized.
-        cls: An acquisition class, perhaps with a constructor of its own.
+        domain: The domain on which the acquisition will be maximized.
+        cls: An acquisition class, perhaps with its own constructor.
         options: All options of its constructor.
     """
     complete = {**default_options(_definer_of_rule(cls) or cls), **options}
@@ -746,7 +746,7 @@ _NO_EVALUATION = frozenset(
     | {"__annotations_cache__", "__firstlineno__", "__module__", "__orig_bases__", "__parameters__"}
     | {"__static_attributes__", "__type_params__", "__abstractmethods__", "_abc_impl"}
 )
-"""What a class can have of its own without changing what is evaluated, but by its width rule."""
+"""What a class can define without changing what is evaluated, except through its width rule."""
 
 
 @_once_a_class
@@ -755,7 +755,7 @@ def is_evaluated_by_rule(cls: type) -> bool:
     lineage, definer = cls.__mro__, _definer_of_rule(cls)
     if definer is None:
         return False
-    # what comes between the definer and its own base classes changes the evaluation, too
+    # classes between the definer and its own base classes change the evaluation, too
     others = (each for each in lineage[: lineage.index(Module)] if each not in definer.__mro__)
     return all(vars(each).keys() <= _NO_EVALUATION for each in others)
 
@@ -764,9 +764,9 @@ def is_evaluated_by_rule(cls: type) -> bool:
 def evaluated_as(cls: type) -> type | None:
     """Return the class that an acquisition class leaves unchanged; None if it changes something.
 
-    It is the nearest class that defines a rule, the class itself or a base class. A loop decides
-    by it what goes with an acquisition, so that a subclass with the same options, width and values
-    is treated as its parent.
+    It is the nearest class that defines a rule, the class itself or a base class. A loop uses it to
+    decide what can be combined with an acquisition, so that a subclass with the same options, width
+    and values is treated like its parent.
 
     Args:
         cls: An acquisition class.
@@ -788,7 +788,7 @@ class HallucinatesPending(BanditAcquisition):
     base_model: Model
 
     _evaluate: Callable[[Tensor], Tensor]
-    """From ``batch_shape x 1 x d`` points to ``batch_shape`` values."""
+    """A function from ``batch_shape x 1 x d`` points to ``batch_shape`` values."""
 
     def _value(self, X: Tensor) -> Tensor:
         """Evaluate one point, or several one after the other, and check them."""
@@ -809,8 +809,8 @@ class HallucinatesPending(BanditAcquisition):
         """Let a view of this function know that each of several points comes after others.
 
         Args:
-            view: To be changed.
-            ahead: Its model: the posteriors of the points.
+            view: The view, which is changed.
+            ahead: The model of the view: the posteriors of the points.
         """
 
     @property
@@ -837,13 +837,13 @@ class HallucinatesPending(BanditAcquisition):
             UnsupportedError: If the posterior of the model has no joint Gaussian moments.
         """
         pending = copy_pending(X_pending, self.base_model)
-        # first what may be refused: a refusal leaves the old points and their model in place
+        # errors come first, so that they leave the old points and their model in place
         self.model = self.base_model if pending is None else hallucinate(self.base_model, pending)
         AcquisitionFunction.set_X_pending(self, pending)
 
 
 def copy_pending(X_pending: Tensor | None, model: Model) -> Tensor | None:
-    """Return a copy of pending points where a model lives, or None if there are none.
+    """Return a copy of pending points on the device of a model, or None if there are none.
 
     Raises:
         TypeError: If they are not float64.

@@ -64,7 +64,7 @@ class RandomSearch:
 
 
 class _OneMoment(HallucinatesPending, AnalyticAcquisitionFunction):
-    """What the two rules share."""
+    """The common part of the two rules."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class _OneMoment(HallucinatesPending, AnalyticAcquisitionFunction):
         return scale_in_outcomes(self._summary, 1.0 if self.maximize else -1.0)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what was read of the prior: it cannot be pickled, and is read again."""
+        """Leave out the summary of the prior, which cannot be pickled and is read again."""
         return {**self.__dict__, "_summary": _fresh(self._summary)}
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
@@ -207,10 +207,10 @@ INCUMBENTS = ("posterior_mean", "observed")
 
 
 class _Improvement(HallucinatesPending):
-    """What expected improvement and probability of improvement share: the incumbent."""
+    """The common part of expected improvement and probability of improvement: the incumbent."""
 
     default_margin: ClassVar[float]
-    """Used where no margin is given."""
+    """The margin if none is given."""
 
     is_expected: ClassVar[bool]
     """Expected improvement; otherwise its probability."""
@@ -218,7 +218,7 @@ class _Improvement(HallucinatesPending):
     observed_best_f: Tensor
     best_f: Tensor
     noise_variance: Tensor | None
-    """Of an outcome; there if expected improvement is augmented."""
+    """The noise of an outcome; set if expected improvement is augmented."""
 
     def __init__(
         self,
@@ -332,7 +332,7 @@ class _Improvement(HallucinatesPending):
         return None if self.closed_form is None else gen_candidates_batched
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what was read of the prior: it cannot be pickled, and is read again."""
+        """Leave out the summary of the prior, which cannot be pickled and is read again."""
         return {**self.__dict__, "_summary": _fresh(self._summary)}
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
@@ -386,7 +386,7 @@ class _Improvement(HallucinatesPending):
         means = posterior.mean.squeeze(-2)  # ``b x q x batch_shape x 1``
         dim = -2 - len(shape_of_batch(ahead))
         margin = self.margin if self.maximize else -self.margin
-        # with nothing before the first point; the best mean before each of the others
+        # the best mean before each point; there is none before the first
         worst = torch.full_like(means.narrow(dim, 0, 1), -math.inf if self.maximize else math.inf)
         running = torch.cummax if self.maximize else torch.cummin
         before = running(means.narrow(dim, 0, means.shape[dim] - 1), dim=dim).values
@@ -566,7 +566,7 @@ def _best(
             f"with {name}.unsqueeze(-1)."
         )
     if rows.shape[-2] == 0:
-        # nothing observed: improvement over the prior mean
+        # without observations: improvement over the prior mean
         return rows.new_tensor(prior_mean_of_scalar(PriorSummary(model, posterior_transform)))
     if incumbent == "posterior_mean":
         return _best_mean(model, rows, posterior_transform, maximize)
@@ -579,7 +579,7 @@ def _best(
 def _rows_of(model: Model, incumbent: str) -> Tensor | None:
     """Return the inputs of a model, or its outcomes ``n x m``; None if it does not show them."""
     if len(model.batch_shape or ()) and not is_ensemble(model):
-        return None  # each model of a batch has an incumbent of its own
+        return None  # each model of a batch has its own incumbent
     if incumbent == "posterior_mean":
         return model.promising_rows() if isinstance(model, LocalGP) else observed_inputs(model)
     outcomes = observed_outcomes(model)
@@ -597,7 +597,7 @@ def _best_mean(
 
 
 def _extreme(values: Tensor, maximize: bool) -> Tensor:
-    # ``members x 1``, one incumbent a member, for an ensemble or a batched model
+    # ``members x 1``, one incumbent per member, for an ensemble or a batched model
     keepdim = values.dim() > 1
     return values.amax(-1, keepdim=keepdim) if maximize else values.amin(-1, keepdim=keepdim)
 

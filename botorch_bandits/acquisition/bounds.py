@@ -54,9 +54,9 @@ class Bounds(NamedTuple):
     Attributes:
         mean: ``n`` posterior means of the reward.
         deviation: ``n`` posterior standard deviations of it, without noise.
-        lower: ``n`` lower confidence bounds of it, or None where the method has none.
-        upper: ``n`` upper confidence bounds of it, likewise.
-        constraint_mean: ``n x num_constraints`` posterior means, or None where the model has none.
+        lower: ``n`` lower confidence bounds of it, or None if the method has none.
+        upper: ``n`` upper confidence bounds of it, or None.
+        constraint_mean: ``n x num_constraints`` posterior means, or None if the model has none.
         constraint_lower: ``n x num_constraints`` lower confidence bounds, or None.
         constraint_upper: ``n x num_constraints`` upper confidence bounds, or None.
     """
@@ -73,7 +73,7 @@ class Bounds(NamedTuple):
         """Return what is known at some of the points.
 
         Args:
-            index: Of the points, as for a tensor.
+            index: The index of the points, as for a tensor.
         """
         return Bounds._make(None if each is None else each[index] for each in self)
 
@@ -121,7 +121,7 @@ def bounds_at(acquisition: AcquisitionFunction, model: Model, X: Tensor) -> Boun
 
 
 def _of_outputs(mean: Tensor, deviation: Tensor, lower: Tensor, upper: Tensor) -> Bounds:
-    """Tell the reward, the first output, from the constraints."""
+    """Separate the reward, which is the first output, from the constraints."""
     return Bounds(
         mean[..., 0],
         deviation[..., 0],
@@ -134,7 +134,7 @@ def _of_outputs(mean: Tensor, deviation: Tensor, lower: Tensor, upper: Tensor) -
 
 
 def _width_of(acquisition: AcquisitionFunction) -> Tensor | None:
-    """The factor on the standard deviation, where it is one number and no draw."""
+    """Return the factor on the standard deviation if it is one number and not random."""
     is_drawn = isinstance(acquisition, RandomizedUpperConfidenceBound)
     has_width = isinstance(acquisition, WidthUpperConfidenceBound | GPThompsonSampling)
     if is_drawn or not has_width or acquisition.width.numel() != 1:
@@ -153,7 +153,7 @@ def moments_at(acquisition: AcquisitionFunction, model: Model, X: Tensor) -> tup
         X: ``n x d`` points, float64.
 
     Returns:
-        ``n`` each; of an ensemble those of the mixture of its members.
+        ``n`` each; for an ensemble, the moments of the mixture of its members.
 
     Raises:
         UnsupportedError: If the model has no posterior mean and variance.
@@ -185,7 +185,7 @@ def bounds_on_arms(engine: Any, rule: Any, round_number: int) -> Bounds | None:
     Args:
         engine: The engine that plays arms from sufficient statistics.
         rule: The rule that it currently plays.
-        round_number: From 1; widths grow with it.
+        round_number: The number of the round, from 1; widths grow with it.
 
     Returns:
         None if the engine has no moments of the arms at hand.
@@ -217,9 +217,9 @@ def bounds_on_arms(engine: Any, rule: Any, round_number: int) -> Bounds | None:
 
 
 SIDES = ("lower", "mean", "upper")
-"""What of the reward can be maximized: the pessimistic end of the bounds, the mean, the other end.
+"""What can be maximized: the pessimistic end of the reward's bounds, its mean, or the other end.
 
-Where the reward is minimized all three are of minus the reward."""
+If the reward is minimized, all three refer to minus the reward."""
 
 
 class BoundOfReward(AcquisitionFunction):
@@ -249,7 +249,7 @@ class BoundOfReward(AcquisitionFunction):
     ) -> None:
         """See the class."""
         super().__init__(model)
-        self._of, self._side, self._weights = [acquisition], side, weights  # no part of the state
+        self._of, self._side, self._weights = [acquisition], side, weights  # not part of the state
         self._sign = 1.0 if maximize else -1.0
 
     @property
@@ -285,7 +285,7 @@ class BoundOfReward(AcquisitionFunction):
         """Return ``n`` values from what is known at ``n`` points.
 
         Args:
-            known: From :func:`bounds_at`; it has bounds, unless the side is the mean.
+            known: The result of :func:`bounds_at`, with bounds unless the side is the mean.
         """
         value = _side_of(known, self._side, self._sign)
         if self._weights is None:
@@ -314,7 +314,7 @@ class BoundOfReward(AcquisitionFunction):
 
 
 def _side_of(known: Bounds, side: str, sign: float) -> Tensor:
-    """One end of the bounds of the reward, or of minus the reward."""
+    """Return one end of the bounds of the reward, or of minus the reward."""
     if side == "mean":
         return sign * known.mean
     end = known.upper if (side == "upper") == (sign > 0.0) else known.lower

@@ -77,13 +77,13 @@ from botorch_bandits.optim import gen_candidates_batched
 from botorch_bandits.random_streams import derive_seed
 
 FORMS = ("survivors", "mixture")
-"""What is maximized: the largest bound of the survivors, or the bound of the mixture."""
+"""The forms: the largest bound of the survivors, or the bound of the mixture."""
 
 INGREDIENTS = ("num_arms", "smoothness_a", "smoothness_b", "dim", "side_length")
-"""What widths with a theorem are made of."""
+"""The ingredients of widths with a theorem."""
 
 MIXTURE_WIDTH = 2.0
-"""How many deviations of the mixture are added where no width is given."""
+"""The number of deviations of the mixture that are added if no width is given."""
 
 
 def check_list_model(model: Model) -> CandidatesModel:
@@ -216,20 +216,20 @@ class CandidateWidths:
         skipped = model.recipe.num_skipped
         if skipped:
             assumptions.append(
-                f"all is conditional on the first {skipped} outcomes, which chose the list; the "
-                "rounds until then are covered by nothing"
+                f"everything is conditional on the first {skipped} outcomes, which chose the list; "
+                "the rounds until then are not covered"
             )
         if self.on_box:
             assumptions += [
                 "for each dimension j the largest |df/dx_j| over the box (and over all contexts, "
                 "if there are any) exceeds L with probability at most a exp(-(L/b)^2), for every "
                 "L, with the smoothness_a and smoothness_b of the true prior for a and b",
-                "the acquisition is maximized over a box of dim dimensions at most, with sides of "
+                "the acquisition is maximized over a box of at most dim dimensions, with sides of "
                 "at most side_length, fixed before the data",
             ]
         else:
             assumptions.append(
-                "the acquisition is maximized over num_arms arms at most, fixed before the data"
+                "the acquisition is maximized over at most num_arms arms, fixed before the data"
             )
         theorem = "Theorem 2" if self.on_box else "Theorem 1"
         guarantee = Guarantee(
@@ -263,7 +263,7 @@ class CandidateWidths:
 
 
 class BoundOfList(BanditAcquisition):
-    """What the upper confidence bounds on a list of priors have in common."""
+    """The common part of upper confidence bounds on a list of priors."""
 
     base_model: CandidatesModel
     maximize: bool
@@ -388,7 +388,7 @@ class CandidatesUpperConfidenceBound(BoundOfList):
         model: From :meth:`BanditGP.with_candidates`, or ``CandidatesModel.from_models``.
         form: ``"survivors"``, which has a theorem, or ``"mixture"``, which has none: mean and
             deviation of the mixture of all priors by their posterior weights.
-        delta: The bounds fail with at most this probability: half of it for throwing out the true
+        delta: The bounds fail with at most this probability: half of it for rejecting the true
             prior, half for its band.
         num_arms: ``|D|`` of Theorem 1; in a loop on arms it may be omitted.
         smoothness_a: ``a`` of Theorem 2: partial derivatives of a draw from a prior exceed ``L``
@@ -462,7 +462,7 @@ class CandidatesUpperConfidenceBound(BoundOfList):
     def options_from_domain(
         cls, options: Mapping[str, Any], domain: Domain | None
     ) -> dict[str, Any]:
-        """Return the number of arms, or the shape of the box, where the theorem in use needs it.
+        """Return the number of arms, or the shape of the box, if the theorem in use needs it.
 
         Args:
             options: All constructor arguments.
@@ -590,7 +590,7 @@ class CandidatesUpperConfidenceBound(BoundOfList):
 
     @property
     def tail(self) -> float:
-        """What the discretization of Theorem 2 adds to the regret of this round; 0 on arms."""
+        """The amount that the discretization adds to the regret of this round; 0 on arms."""
         if not self.widths.on_box:
             return 0.0
         scales = self.base_model.recipe.groups.scales
@@ -643,10 +643,10 @@ def make_widths(
     """Return the widths of a form; a constant width if nothing is given.
 
     Args:
-        form: Of :data:`FORMS`.
-        ingredients: Those of :data:`INGREDIENTS`, None for those left out.
-        width: A constant one, or None.
-        delta: Of survivors and bands together.
+        form: One of :data:`FORMS`.
+        ingredients: The arguments in :data:`INGREDIENTS`, None for those that were left out.
+        width: A constant width, or None.
+        delta: The failure probability of survivors and bands together.
 
     Raises:
         ValueError: If ingredients do not match the form, or belong to more than one width.
@@ -670,8 +670,8 @@ def reasons_learned(entry: Any, assume: tuple[str, ...]) -> list[str]:
     """Return why an entry of a list is not a prior that was fixed before the data.
 
     Args:
-        entry: Of the list.
-        assume: What the user vouches for.
+        entry: The entry of the list.
+        assume: The assumptions that the user vouches for.
     """
     if not isinstance(entry, OwnModel):
         return []
@@ -692,7 +692,7 @@ class CandidatesThompsonSampling(BanditAcquisition):
         model: From :meth:`BanditGP.with_candidates`, or ``CandidatesModel.from_models``.
         choices: ``num_points x d`` points for exact draws; only these points can then be evaluated.
             In a loop on arms, they are the arms. Without choices, the draw is pathwise.
-        maximize: If False, the value is minus that of the draw.
+        maximize: If False, the value is minus the value of the draw.
         X_pending: ``n x d`` points whose outcomes have not arrived.
         seed: Makes the draws reproducible; taken from torch's global generator if omitted.
 

@@ -72,20 +72,20 @@ class CandidatesDMMUpperConfidenceBound(BoundOfList):
         model: From :meth:`BanditGP.with_candidates`, or ``CandidatesModel.from_models``. Its
             weights are those of the bets from which the radius is derived.
         rkhs_bound: ``B``, in outcome units: a bound on the norm of the reward minus the prior mean
-            of an entry, in the space of its kernel without output scale. One number, or one an
+            of an entry, in the space of its kernel without output scale. One number, or one per
             entry.
         noise_bound: ``R`` of R-sub-Gaussian noise, positive, in outcome units.
         delta: The bounds fail with at most this probability.
         num_ridges: Size of the grid of ridges; any grid gives a valid bound.
         on_refuted: ``"warn"`` or ``"raise"``: what to do when the data refute every ball.
         maximize: If False, the reward is minimized: the value is minus the least lower bound.
-        assume: What you vouch for because no model shows it. ``"fixed prior"``: frozen parameters
-            of your own models were fixed before the data.
+        assume: Assumptions that you vouch for because no model shows them. ``"fixed prior"``: the
+            frozen parameters of your own models were fixed before the data.
         X_pending: ``n x d`` points whose outcomes have not arrived. They shrink the deviations
             under each kernel; no theorem covers the bound in that case.
 
     Raises:
-        TypeError: If ``model`` is no list of priors, or a tensor is not float64.
+        TypeError: If ``model`` is not a list of priors, or a tensor is not float64.
         ValueError: If a bound is not positive, or the number of bounds differs from the number of
             entries.
 
@@ -190,7 +190,7 @@ class CandidatesDMMUpperConfidenceBound(BoundOfList):
         return self._narrowed(X, None)
 
     def _narrowed(self, X: Tensor, variance_after: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return the bounds at ``... x d`` points, narrowed by what is pending."""
+        """Return the bounds at ``... x d`` points, narrowed by pending points."""
         points = X.reshape(-1, X.shape[-1])
         cross, prior_variance = self.base_model.group_covariances(points, self._distinct)
         lower, upper = self._set.bounds(cross * self._root, prior_variance)  # G x r
@@ -208,7 +208,7 @@ class CandidatesDMMUpperConfidenceBound(BoundOfList):
         X, y = model.train_inputs[0], model.train_targets
         with torch.no_grad():
             # n_i outcomes of one input count as their mean with sqrt(n_i) times kernel and outcome;
-            # by how much they differ is the same for all kernels, and cancels in the radicands
+            # their variation is the same for all kernels, and cancels in the radicands
             distinct, place = torch.unique(X, dim=0, return_inverse=True)
             counts = torch.zeros(len(distinct)).to(y).index_add(0, place, torch.ones_like(y))
             sums = torch.zeros_like(counts).index_add(0, place, y)
@@ -216,7 +216,7 @@ class CandidatesDMMUpperConfidenceBound(BoundOfList):
             lam, means = (torch.from_numpy(v).to(X) for v in (groups.lam, groups.prior_means))
             kernel_matrix, _ = model.group_covariances(distinct, distinct)
             residuals = sums / self._root - means.unsqueeze(-1) * self._root
-            # of entries that differ in their scales alone the largest ball has the others in it
+            # among entries that differ only in their scales, the largest ball contains the others
             bounds = np.zeros(len(groups))
             np.maximum.at(bounds, groups.group_of, self.rkhs_bounds)
             weights = np.zeros(len(groups))

@@ -31,15 +31,15 @@ from botorch_bandits.random_streams import derive_seed
 
 @dataclass(eq=False)
 class CandidatesRound:
-    """What is known in a round on arms.
+    """The state of a round on arms.
 
     Attributes:
-        scores: ``num_arms``; what is maximized.
+        scores: ``num_arms`` scores, which are maximized.
         bounds: ``num_arms`` each, from the outcomes that arrived; None if they still have to be
             computed.
         scale: The unit in which scores are compared.
         draw: The number of the prior that was drawn, or None.
-        round_number: From 1.
+        round_number: The number of the round, from 1.
         among: The arms that may be chosen, in order; None for all.
     """
 
@@ -89,10 +89,10 @@ class CandidatesEngine:
         draw_round: int | None = None,
         rule: Any = None,
     ) -> CandidatesRound:
-        """Return what is known in a round.
+        """Return the state of a round.
 
         Args:
-            round_number: From 1; widths grow with it.
+            round_number: The number of the round, from 1; widths grow with it.
             pending: ``k`` arms whose outcomes have not arrived, or None.
             draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
             rule: Not used.
@@ -120,7 +120,7 @@ class CandidatesEngine:
         """Return the arm to play.
 
         Args:
-            seen: From :meth:`look`.
+            seen: The round, from :meth:`look`.
             check: Whether to reject scores that are not finite.
         """
         return first_of_the_largest(seen.scores, check, seen.scale, seen.among)
@@ -130,7 +130,7 @@ class CandidatesEngine:
         self.arms.observe_many(arms, outcomes)
 
     def relabel(self, arms: Sequence[int], outcomes: Sequence[float]) -> None:
-        """Start over with all outcomes as they are read now.
+        """Start over with all outcomes at their current values.
 
         Args:
             arms: Arm numbers in the order in which outcomes arrived.
@@ -140,10 +140,10 @@ class CandidatesEngine:
         self.arms.observe_many(arms, outcomes)
 
     def describe(self, seen: CandidatesRound, arm: Tensor) -> dict[str, float]:
-        """Return what was known at an arm, by name, as the acquisition function reports it.
+        """Return the diagnostics of an arm, by name, as the acquisition function reports them.
 
         Args:
-            seen: From :meth:`look`.
+            seen: The round, from :meth:`look`.
             arm: The arm.
         """
         index = int(arm)
@@ -182,7 +182,7 @@ class CandidatesEngine:
         """Return lower and upper confidence bounds of all arms, ``num_arms`` each.
 
         Args:
-            round_number: From 1; widths grow with it.
+            round_number: The number of the round, from 1; widths grow with it.
             pending: Arms that count as known at their posterior means.
         """
         width = self.widths.in_round(round_number, self.arms.recipe.groups.scales)
@@ -201,10 +201,10 @@ def build_candidates_engine(
     seed: int,
     priors: PriorsOfGroups | None = None,
 ) -> CandidatesEngine | None:
-    """Return what plays a list of priors on arms, without a BoTorch model.
+    """Return the engine that plays a list of priors on arms, without a BoTorch model.
 
     Args:
-        recipe: The list.
+        recipe: The recipe of the list.
         acquisition: The acquisition function to play.
         domain: The arms.
         seed: The seed of the draws.

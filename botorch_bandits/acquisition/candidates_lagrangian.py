@@ -7,11 +7,12 @@ with the bounds :math:`L_j \le g_j \le U_j` of the survivors of a list, ``j = 0`
 each output has its own copy of the list, its own evidence and its own share :math:`\delta / (1 +
 J)`.
 
-On the event of all bounds let :math:`x^*` be the best point that meets the constraints. On arms
-:math:`L_j(x^*) \le 0`, so that :math:`U(x^*) \ge f(x^*)` for :math:`\kappa \ge 0`, and the regret
-against it of the maximizer :math:`x_t` of ``U`` is at most :math:`U(x_t) - L_0(x_t)`. On a box the
-same holds at the point of the discretization next to :math:`x^*`, where each function differs by at
-most :math:`s_j / t^2`, with the prior standard deviation :math:`s_j`, so that
+On the event of all bounds, let :math:`x^*` be the best point that meets the constraints. On arms
+:math:`L_j(x^*) \le 0`, so that :math:`U(x^*) \ge f(x^*)` for :math:`\kappa \ge 0`. The regret of
+the maximizer :math:`x_t` of ``U``, relative to :math:`x^*`, is therefore at most
+:math:`U(x_t) - L_0(x_t)`. On a box the same holds at the point of the discretization next to
+:math:`x^*`, where each function differs by at most :math:`s_j / t^2`, with the prior standard
+deviation :math:`s_j`, so that
 
 .. math:: U(x_t) - L_0(x_t) + \frac{s_0}{t^2} + \sum_j \kappa_j (\psi(s_j / t^2) - 1)
 
@@ -70,10 +71,10 @@ OF_PARTS = (
     "width",
     "assume",
 )
-"""Options that are those of the bound of each output."""
+"""Options that each output's bound has, too."""
 
 INDEPENDENT_OUTPUTS = "reward and constraints are independent of each other, and so is their noise"
-"""What several lists assume beside what each one does."""
+"""What several lists assume in addition to the assumptions of each one."""
 
 
 class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
@@ -154,7 +155,7 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
         models = list(model.models) if isinstance(model, ModelList) else [model]
         if len(models) != 1 + len(checked):
             raise ValueError(
-                f"there are {len(checked)} multipliers, so that the model must be a ModelList of "
+                f"there are {len(checked)} multipliers, so the model must be a ModelList of "
                 f"{1 + len(checked)} lists of priors (the reward first, then each constraint), but "
                 f"it has {len(models)}. BanditGP.with_candidates([...])(X, Y) makes one of a Y "
                 "with as many columns."
@@ -203,7 +204,7 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
     def options_from_domain(
         cls, options: Mapping[str, Any], domain: Domain | None
     ) -> dict[str, Any]:
-        """Return the number of arms, or the shape of the box, where the theorem in use needs it.
+        """Return the number of arms, or the shape of the box, if the theorem in use needs it.
 
         Args:
             options: All constructor arguments.
@@ -348,7 +349,7 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
         )
 
     def describe(self, x: Tensor) -> dict[str, float]:
-        """Return bounds of all outputs at a point, from what arrived, and the bound on regret.
+        """Return bounds of all outputs at a point, and the bound on regret.
 
         Args:
             x: A ``d``-dimensional point.
@@ -367,7 +368,7 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
         return known
 
     def _tail(self) -> float:
-        """What the discretization of a box adds to the regret of this round."""
+        """Return the amount that a box's discretization adds to the regret of this round."""
         tails = torch.tensor([part.tail for part in self.parts], dtype=torch.float64)
         tails = tails.to(self.multipliers)
         return float(tails[0] - self._penalized(torch.zeros_like(tails[0]), tails[1:]))

@@ -56,7 +56,7 @@ from botorch_bandits.models.hyperparameter_region import HyperparameterRegion
 from botorch_bandits.models.prior_family import PriorFamily
 
 NUM_REFINED = 16
-"""For how many points the region is searched, those with the largest bounds so far."""
+"""The number of points for which the region is searched: those with the largest bounds."""
 
 
 class RegionUpperConfidenceBound(BoundOfList):
@@ -75,7 +75,7 @@ class RegionUpperConfidenceBound(BoundOfList):
             forecaster, and the outcomes in the order in which they arrived.
         family: The family that contains the true prior, a
             :class:`~botorch_bandits.models.PriorFamily` in the units of raw inputs and outcomes.
-        delta: The bounds fail with at most this probability: half of it for throwing out the true
+        delta: The bounds fail with at most this probability: half of it for rejecting the true
             prior, half for its band.
         num_arms: ``|D|`` of Theorem 1; in a loop on arms it may be omitted.
         choices: ``num_arms x d`` points over which the bound is maximized. In a loop on arms, they
@@ -85,8 +85,8 @@ class RegionUpperConfidenceBound(BoundOfList):
         round_number: The round ``t`` of the next point: outcomes plus pending points plus 1 if
             omitted.
         maximize: If False, the reward is minimized: the value is minus the least lower bound.
-        assume: What you vouch for because no model shows it. ``"fixed prior"``: frozen parameters
-            of your own models were fixed before the data.
+        assume: Assumptions that you vouch for because no model shows them. ``"fixed prior"``: the
+            frozen parameters of your own models were fixed before the data.
         X_pending: ``n x d`` points whose outcomes have not arrived.
 
     Raises:
@@ -159,7 +159,7 @@ class RegionUpperConfidenceBound(BoundOfList):
     def options_from_domain(
         cls, options: Mapping[str, Any], domain: Domain | None
     ) -> dict[str, Any]:
-        """Return the arms, and their number where Theorem 1 is in use.
+        """Return the arms, and their number if Theorem 1 is in use.
 
         Args:
             options: All constructor arguments.
@@ -192,7 +192,7 @@ class RegionUpperConfidenceBound(BoundOfList):
 
     @property
     def survivors(self) -> Tensor:
-        """Which entries of the list survive, one ``bool`` each; the bound does not look at them."""
+        """Which entries of the list survive, one ``bool`` each; the bound does not use them."""
         return self.base_model.evidence.survivors(0.5 * self.delta)
 
     @property
@@ -226,7 +226,7 @@ class RegionUpperConfidenceBound(BoundOfList):
             with torch.no_grad():
                 values = self._values(self._choices.unsqueeze(-2)).squeeze(-1)
             best = int(values.masked_fill(~waits, -math.inf).argmax())
-            if float(values[best]) + gain < largest:  # what the others gain is not enough
+            if float(values[best]) + gain < largest:  # the others cannot catch up
                 break
             theta, found = self.region.largest_bound(
                 self._choices[best], self._width_in_round, sign, self.X_pending
@@ -241,7 +241,7 @@ class RegionUpperConfidenceBound(BoundOfList):
         return float(gp_ucb_finite_width(self._num_arms, round_number, 0.5 * self.delta))
 
     def _look_at(self, members: Tensor) -> None:
-        """Let the bound be the largest of some members."""
+        """Use the largest bound of some members."""
         region, pending = self.region, self.X_pending
         inputs = region.X if pending is None else torch.cat([region.X, pending])
         with torch.no_grad():
@@ -271,7 +271,7 @@ class RegionUpperConfidenceBound(BoundOfList):
 
             with torch.no_grad():
                 known = bounds_of(region.members).amax(0)
-            # certificates look at the largest and the least of upper and lower bounds
+            # certificates use the largest and the least of upper and lower bounds
             order, half = known.argsort(), NUM_REFINED // 2
             searched = order.tolist()
             if len(points) > NUM_REFINED:
@@ -309,13 +309,13 @@ class RegionUpperConfidenceBound(BoundOfList):
                 ),
                 assumptions=(
                     DRAWN_FROM_FAMILY,
-                    "the family was fixed before the data; as a forecaster so was the list, with "
-                    "its weights",
+                    "the family was fixed before the data, and so were the list that serves as a "
+                    "forecaster and its weights",
                     "the noise is Gaussian with mean 0 and the variance of the true prior, "
                     "independent from row to row and of the reward function",
                     "the largest and the least bound over the region are those that its numerical "
                     "search found: the maximization is assumed exact",
-                    "the acquisition is maximized over num_arms arms at most, fixed before the "
+                    "the acquisition is maximized over at most num_arms arms, fixed before the "
                     "data",
                 ),
                 constants={
@@ -329,8 +329,8 @@ class RegionUpperConfidenceBound(BoundOfList):
             )
         if self.base_model.recipe.num_skipped:
             guarantee = guarantee.with_assumptions(
-                f"all is conditional on the first {self.base_model.recipe.num_skipped} outcomes, "
-                "which chose the list; the rounds until then are covered by nothing"
+                f"everything is conditional on the first {self.base_model.recipe.num_skipped} "
+                "outcomes, which chose the list; the rounds until then are not covered"
             )
         for entry in self.base_model.recipe.candidates:
             guarantee = guarantee.with_gaps(*reasons_learned(entry, self.assume))

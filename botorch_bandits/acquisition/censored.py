@@ -74,7 +74,7 @@ def censored_width_rule(
 
     Args:
         options: All options, by their names in the constructor; ``width`` is the constant.
-        delta: The width's share.
+        delta: The width's share of delta.
         default_width: The constant to use if neither norm nor noise is known. With None, they have
             defaults.
     """
@@ -139,7 +139,7 @@ class CensorsPending(BanditAcquisition):
     posterior_transform: PosteriorTransform | None
     scale: float
     assume: tuple[str, ...]
-    _censoring: DropInCensoring | None = None  # until all is there
+    _censoring: DropInCensoring | None = None  # until all attributes are set
     _pseudo_values: tuple[float, ...] | None = None
     _filled_values: Tensor | None = None
     _signs: tuple[float, ...] = ()
@@ -175,7 +175,7 @@ class CensorsPending(BanditAcquisition):
         """
         described = super().describe(x)
         gain = self.rule.information_gain(self._censored_summary())
-        if gain is not None:  # that of the base class is without pending rows
+        if gain is not None:  # the base class's gain is without pending rows
             described["information_gain"] = float(gain.mean())
         return described
 
@@ -215,7 +215,7 @@ class CensorsPending(BanditAcquisition):
                 maximize,
                 self._X_observed,
             )
-        # all that may be refused has been: now nothing is left half done
+        # no error can follow, so nothing is left half done
         self.model, self._pseudo_values, self._signs = model, values, signs
         self._filled_values = filled
         AcquisitionFunction.set_X_pending(self, pending)
@@ -349,14 +349,14 @@ class CensorsPending(BanditAcquisition):
         return each.cumsum(-2) - each
 
     def _censored_guarantee(self) -> Guarantee:
-        """Return what the width promises, if the user sees to what a loop does."""
+        """Return the guarantee of the width, if the user does what a loop would do."""
         guarantee: Guarantee = self.rule.guarantee(self._censored_summary(), 1)
         if guarantee.theorem is None:
             return guarantee
         num_below, farthest = self._below
         if num_below and self._censoring is not None and self.rule.bounded_outcomes:
             guarantee = guarantee.with_gaps(
-                f"{num_below} outcomes lie below the minimum, and bounded_outcomes=True needs that "
+                f"{num_below} outcomes lie below the minimum, but bounded_outcomes=True needs that "
                 "none does"
             )
         elif num_below and not (self._censoring and self._censoring.fills_in):
@@ -365,7 +365,7 @@ class CensorsPending(BanditAcquisition):
 
     @property
     def _below(self) -> tuple[int, float]:
-        """How many outcomes lie below the minimum, and by how much at most."""
+        """Return how many outcomes lie below the minimum, and by how much at most."""
         outcomes = self._outcomes
         if outcomes is None or self._censoring is None or self._censoring.minimum is None:
             return 0, 0.0
@@ -373,13 +373,13 @@ class CensorsPending(BanditAcquisition):
 
     @property
     def _outcomes(self) -> tuple[Tensor, ...] | None:
-        """The observed outcomes, one tensor per output; None if they are not known."""
+        """Return the observed outcomes, one tensor per output; None if they are unknown."""
         if self._Y_observed is not None:
             return self._Y_observed.unbind(-1)
         return observed_outcomes(self.base_model)
 
     def _censoring_gaps(self) -> Iterator[str]:
-        """Why the theorem does not cover this use, beside what the width rule knows."""
+        """Yield why the theorem does not cover this use, besides what the width rule says."""
         censoring, values = self._censoring, self._pseudo_values or ()
         assert censoring is not None
         if self.scale != 1.0:
@@ -394,7 +394,7 @@ class CensorsPending(BanditAcquisition):
 
 @dataclass(frozen=True, eq=False)
 class _SummaryAhead:
-    """What the width of censored feedback reads of a prior."""
+    """The part of a prior summary that the width of censored feedback uses."""
 
     num_outputs: int
     active_outputs: tuple[int, ...]
@@ -425,7 +425,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
 
     Args:
         model: A fitted BoTorch model in float64, conditioned on the outcomes that have arrived.
-        minimum: The smallest possible outcome, in raw outcome units. Where smaller is better
+        minimum: The smallest possible outcome, in raw outcome units. If smaller is better
             (``maximize=False``, or an output with a negative weight), the LARGEST possible outcome.
             One number for all outputs, or one per output.
         minimum_proxy: For an unknown minimum: the factor ``w`` of the proxy ``min(mean - w * sd)``
@@ -614,7 +614,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
                 outcome is below the minimum.
             UnsupportedError: If the model cannot be conditioned.
         """
-        if self._censoring is None:  # the base class calls this before all is there
+        if self._censoring is None:  # the base class calls this before everything is set
             return
         width = self._censor(self._censoring, X_pending, self.maximize)
         beta = (width**2).unsqueeze(-1) if width.dim() else width**2
@@ -659,8 +659,8 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
             censored posterior.
         scale: A factor on the scale of the draw.
         pseudo_noise: See there.
-        sum_form: ``"theorem"``: the scale has the sum. ``"published"``: it has none, whatever
-            ``outcome_bound`` is, as in the authors' code; with a constant width only.
+        sum_form: ``"theorem"``: the scale has the sum. ``"published"``: it has none, regardless
+            of ``outcome_bound``, as in the authors' code; with a constant width only.
         on_lower: See there.
         tolerance: See there.
         ringing_tolerance: See there.
@@ -670,7 +670,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         Y_observed: See there.
         choices: ``num_points x d`` points for exact draws; only these points can then be evaluated.
         posterior_transform: See there.
-        maximize: See there; the value is minus that of the draw when minimizing.
+        maximize: See there; when minimizing, the value is minus the value of the draw.
         assume: See there.
         X_pending: See there.
         seed: See :class:`~botorch_bandits.GPThompsonSampling`.
@@ -793,7 +793,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
 
     @classmethod
     def _first_rule(cls, options: Mapping[str, Any]) -> WidthRule:
-        return ConstantWidth(PLAIN_WIDTH)  # until all is there that the own one needs
+        return ConstantWidth(PLAIN_WIDTH)  # until everything is set that its own rule needs
 
     @property
     def _is_plain(self) -> bool:
@@ -818,7 +818,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         Args:
             X_pending: ``n x d`` points, or None.
         """
-        if self._censoring is None:  # the base class calls this before all is there
+        if self._censoring is None:  # the base class calls this before everything is set
             return
         width = self._censor(self._censoring, X_pending, self.maximize)
         self.width = width.to(self.width.device)

@@ -28,10 +28,10 @@ from botorch_bandits.models.closed_form import ClosedForm
 from botorch_bandits.optim import Array, climb
 
 COARSE_STEPS = 8
-"""Of a climb on the coarse bound. It has kinks, where more of them gain little."""
+"""Steps of a climb on the coarse bound, which has kinks: more steps gain little."""
 
 NEARBY = 0.02
-"""The tops of the bound and of the coarse one are expected so near, in sides of the box."""
+"""The expected distance of maxima of the bound and of the coarse one, in sides of the box."""
 
 
 class ClosedFormRidges:
@@ -117,7 +117,7 @@ class ClosedFormRidges:
 
     @staticmethod
     def _is_cut_off(X: Array, low: Array, high: Array, lower: Array, upper: Array) -> bool:
-        """Whether a point lies on a side of a small box that is no side of the large one."""
+        """Return whether a point is on a side of a small box that is not one of the large box."""
         return bool((((low >= X) & (low > lower)) | ((high <= X) & (high < upper))).any())
 
     def value(self, X: Tensor) -> Tensor:

@@ -107,7 +107,7 @@ class _Whole(NamedTuple):
 
 
 class _Pruned(NamedTuple):
-    """What is known where only arms are looked at whose bound may be the largest."""
+    """The state of a round in which only arms whose bound may be the largest are evaluated."""
 
     ridges: RidgeSearch
     scores: Tensor
@@ -208,7 +208,7 @@ class DMMArmsRule(ArmsRule):
     def _prepare_rows(
         self, seen: Any, rkhs_bound: float, noise_bound: float, unit: float, may_prune: bool
     ) -> _Whole | _Pruned:
-        """Return the bounds where rows have contexts, or a model forgets."""
+        """Return the bounds if rows have contexts, or a model forgets."""
         posterior: RowsPosterior = seen.posterior
         may_prune = may_prune and not posterior.has_pending
         ridges = RowsInRidges(
@@ -242,7 +242,7 @@ class DMMArmsRule(ArmsRule):
         rkhs_bound: float | Tensor,
         noise_bound: float | Tensor,
     ) -> _Pruned | None:
-        """Look at all ridges of those arms alone whose bound may be the largest."""
+        """Evaluate all ridges only for arms whose bound may be the largest."""
         unit = basis.unit
         norm, noise = (
             torch.as_tensor(each / unit, dtype=seen.mean.dtype)
@@ -279,7 +279,7 @@ class DMMArmsRule(ArmsRule):
         return lower, upper
 
     def _bounds_at(self, seen: ArmsRound, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the bounds at one arm a replicate, ``batch_shape``."""
+        """Return the bounds at one arm per replicate, ``batch_shape``."""
         if isinstance(seen.prepared, _Pruned):
             ridges = seen.prepared.ridges
             found = ridges.ends(index.cpu().numpy())
@@ -325,12 +325,12 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         model: An exact Gaussian-process model in float64 without a batch dimension. For an
             ensemble, the value is the average of the bounds of its members.
         rkhs_bound: ``B`` of each output in its unit-variance kernel, in raw outcome units unless
-            ``units`` says otherwise. If omitted, 1 prior standard deviation, doubled where needed.
+            ``units`` says otherwise. If omitted, 1 prior standard deviation, doubled if needed.
         noise_bound: ``R`` of each output, in the same units; ``"model"`` if omitted. ``"model"``:
             the noise of each row
             is bounded by the square root of its noise variance in the model (``train_Yvar``); see
             :class:`~botorch_bandits.ImprovedUpperConfidenceBound`. With a number, ``a_0`` is the
-            ``lam`` of the first row where the rows differ.
+            ``lam`` of the first row if the rows differ.
         delta: The bound fails with at most this probability.
         num_ridges: Size of the grid of ridges.
         units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
@@ -364,7 +364,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
 
     defines_rule: ClassVar[bool] = True
     _is_narrowed: bool = False
-    """Whether some points come after others, whose deviations are smaller for it."""
+    """Whether some points come after others, which reduces their deviations."""
 
     def __init__(
         self,
@@ -593,7 +593,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         if pending is not None and base.training:
             base = copy.deepcopy(base)  # BoTorch would put the user's into evaluation mode
         self.model = base if pending is None else hallucinate(base, pending)
-        self._observed = (base,)  # no part of the state
+        self._observed = (base,)  # not part of the state
         AcquisitionFunction.set_X_pending(self, pending)
 
     def guarantee(self) -> Guarantee:
@@ -676,7 +676,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what was read of the model: it cannot be pickled, and is read again."""
+        """Leave out the data of the model, which cannot be pickled and are read again."""
         left_out = ("_data", "_summary", "_sets")
         return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
@@ -690,7 +690,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
 
         Args:
             args: Passed on to ``torch.nn.Module.load_state_dict``: the state first.
-            kwargs: Passed on likewise: ``strict`` and ``assign``.
+            kwargs: Passed on, too: ``strict`` and ``assign``.
         """
         keys = super().load_state_dict(*args, **kwargs)
         self._read_again()
@@ -704,7 +704,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         return self
 
     def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
-        # where nothing is known the bounds are those of the norm
+        # without data, the bounds are those of the norm
         return [
             (" of the norm's bound", bound / self._data[j].prior.standard_deviation, self._summary)
             for j, bound in self.rkhs_bounds.items()

@@ -34,7 +34,7 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.arms import ArmsPosterior
 
 FEWEST_ARMS = 48
-"""With fewer arms in the basis everything is computed afresh in each round, which costs less."""
+"""With fewer arms in the basis, everything is recomputed in each round, which is faster."""
 
 
 class Basis:
@@ -64,7 +64,7 @@ def basis_of(posterior: ArmsPosterior, unit: float) -> Basis | None:
     """Return the basis of the last multiple of 32 rounds; None with few arms.
 
     Args:
-        posterior: Of one stream, on the CPU.
+        posterior: The posterior of one stream, on the CPU.
         unit: The prior standard deviation.
     """
     if posterior.batch_shape or posterior.device.type != "cpu":
@@ -83,7 +83,7 @@ class ArmsInRidges(RidgeSearch):
 
     Args:
         posterior: The posterior of one stream.
-        basis: From :func:`basis_of`.
+        basis: The result of :func:`basis_of`.
         rkhs_bound: ``B`` in prior standard deviations.
         noise_bound: ``R``, likewise.
         delta: The set fails to contain the reward with at most this probability.

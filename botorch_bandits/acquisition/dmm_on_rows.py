@@ -1,10 +1,10 @@
 r"""The DMM bound on arms with contexts, or with a model that forgets, without a BoTorch model.
 
-Outcomes of one arm behind one front form one row, multiplied by the square root ``w`` of its
-weight. The eigenvectors of all rows serve all ridges. With few rows, they are computed in each
-round; with many, they are kept for up to 32 rounds while rows are added, leave a window or fade
-(:mod:`botorch_bandits.confidence.changed_basis`). The choice of these rows depends on the history
-alone, so that a loop rebuilt from it has the same eigenvectors.
+Outcomes of one arm with one front (context and round) form one row, multiplied by the square root
+``w`` of its weight. The eigenvectors of all rows serve all ridges. With few rows, they are computed
+in each round; with many, they are kept for up to 32 rounds while rows are added, leave a window or
+fade (:mod:`botorch_bandits.confidence.changed_basis`). The choice of these rows depends only on the
+history, so that a loop rebuilt from it has the same eigenvectors.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def changes_of(posterior: RowsPosterior, record: Record) -> Changes:
     """Return the rows of a round as changes of rows whose eigenvectors may be known.
 
     Args:
-        posterior: Of the round.
+        posterior: The posterior of the round.
         record: What was observed, less the prior mean.
     """
     rows, outcomes = posterior.rows, posterior.outcomes
@@ -83,7 +83,7 @@ class RowsInRidges(RidgeSearch):
         base_ridge = posterior.lam / unit**2
         self._spectrum, trace = _spectrum(covariance, changes, posterior.lam, unit, memo)
         vectors = self._spectrum.eigenvectors
-        # of the rows: the roots of their weights, over the prior standard deviation
+        # for the rows: the roots of their weights, over the prior standard deviation
         self._root = np.sqrt(posterior.lam * changes.scale / base.noise) / unit
         self._root_of_came = np.sqrt(posterior.lam / came.noise) / unit
         cross, block = _border(covariance, base, came)
@@ -105,7 +105,7 @@ class RowsInRidges(RidgeSearch):
             changes.added * self._root_of_came,
             changes.scale,
         )
-        # of the arms that were looked at, in the order in which they were
+        # for the arms that were evaluated, in the order of evaluation
         self._slots = np.full(posterior.num_arms, -1)
         self._features, self._added = np.zeros((0, len(vectors))), np.zeros((len(block), 0))
         fits = torch.from_numpy(self._basis.fits)
@@ -139,7 +139,7 @@ class RowsInRidges(RidgeSearch):
         return self._basis.moments(self._features[slots], self._added[:, slots], ridges)
 
     def of_all(self) -> tuple[Array, Array]:
-        """Return the lower and upper bounds of all arms; where the set is empty its ends meet."""
+        """Return the lower and upper bounds of all arms; they are equal if the set is empty."""
         num_rows = len(self._changes.base.arms) + len(self._changes.came.arms)
         count = self._basis.points_at_once(num_rows)
         every = np.arange(self._posterior.num_arms)
@@ -152,7 +152,7 @@ class RowsInRidges(RidgeSearch):
         return np.minimum(lower, middle), np.maximum(upper, middle)
 
     def _rows_at(self, arms: Index) -> tuple[Array, Array]:
-        """Return the features of some arms, and their kernel values with rows that have come."""
+        """Return the features of some arms, and their kernel values with added rows."""
         posterior, changes = self._posterior, self._changes
         base, came = (
             posterior.covariance.columns(rows.arms, rows.fronts, posterior.front, arms)
@@ -163,7 +163,7 @@ class RowsInRidges(RidgeSearch):
 
 
 def _border(covariance: FrontCovariance, base: Rows, came: Rows) -> tuple[Array, Array]:
-    """Return the covariances of rows that have come, ``d x p`` and ``d x d``."""
+    """Return the covariances of added rows, ``d x p`` and ``d x d``."""
     count = len(base.arms)
     if not covariance.num_front and len(came.arms):
         both, none = np.concatenate([base.arms, came.arms]), np.zeros(0)

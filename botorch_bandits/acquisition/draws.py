@@ -51,7 +51,7 @@ class SeededDraw(BanditAcquisition):
     """
 
     stream: ClassVar[str]
-    """Names the random numbers: classes with another name draw others from the same seed."""
+    """The name of the random numbers: with another name, the same seed gives other numbers."""
 
     model: Model
     arms: Arms | None
@@ -104,7 +104,7 @@ class SeededDraw(BanditAcquisition):
         self._later = {}
 
     def _after(self, num_redraws: int) -> Self:
-        """Return this function as it will be after some redraws, with the pending points of now."""
+        """Return this function as it will be after some redraws, with the same pending points."""
         if num_redraws == 0:
             return self
         if num_redraws not in self._later:
@@ -141,7 +141,7 @@ class SeededDraw(BanditAcquisition):
     def _current_path(self) -> GenericDeterministicModel:
         """Return the pathwise draw."""
         path = self._draw_path() if self._path is None else self._path
-        # not registered as a module: a draw is no part of the state
+        # not registered as a module, because a draw is not part of the state
         object.__setattr__(self, "_path", path)
         return path
 
@@ -169,7 +169,7 @@ class SeededDraw(BanditAcquisition):
 
 
 def _independent_outputs(model: Model) -> list[Model]:
-    """Return models that are drawn one by one: of the outputs, where they are independent."""
+    """Return models that are drawn one by one: those of the outputs, if they are independent."""
     if isinstance(model, ModelListGP):
         return list(model.models)
     if isinstance(model, BanditGP) and model.num_outputs > 1 and not model.batch_shape:
@@ -215,7 +215,7 @@ def draw_path(model: Model) -> GenericDeterministicModel:
         return values.unsqueeze(-1) if model.num_outputs == 1 else values.transpose(-1, -2)
 
     drawn = GenericDeterministicModel(evaluate, model.num_outputs)
-    object.__setattr__(drawn, "path", path)  # no part of its state
+    object.__setattr__(drawn, "path", path)  # not part of its state
     return drawn
 
 
@@ -251,7 +251,7 @@ def check_gaussian(posterior: Posterior) -> GPyTorchPosterior:
 
 
 LARGEST_DRAW = 2000
-"""Points at which a :class:`PointwiseDraw` has values of its own; each costs that many numbers."""
+"""The most points at which a :class:`PointwiseDraw` has values; each costs as many numbers."""
 
 
 class PointwiseDraw:
@@ -277,7 +277,7 @@ class PointwiseDraw:
         self._generator = torch.Generator().manual_seed(seed)
         self._places: dict[tuple[float, ...], int] = {}
         self._points: Tensor | None = None
-        # what was drawn is the mean plus the root of the covariance times these numbers
+        # the draw is the mean plus the root of the covariance times these numbers
         self._root = torch.empty(0, 0, dtype=DTYPE)
         self._normal = self._values = torch.empty(0, dtype=DTYPE)
 
@@ -358,7 +358,7 @@ def draw_deviation(root: Tensor, seed: int) -> Tensor:
 
     Args:
         root: ``batch_shape x n x r``, from :func:`root_of`.
-        seed: Of the draw; the numbers are the same on every device.
+        seed: The seed of the draw; the numbers are the same on every device.
 
     Returns:
         ``batch_shape x n``.
@@ -503,7 +503,7 @@ def joint_posterior(
 def factor_in_place(covariance: Tensor) -> Tensor | None:
     """Return the Cholesky factor in the memory of a covariance; None if that fails.
 
-    Fresh memory costs as much as half of the factorization.
+    Allocating memory takes half as long as the factorization.
 
     Args:
         covariance: ``n x n``; what was in it is gone in either case.
@@ -520,9 +520,9 @@ def joint_posteriors(
     """Return the posteriors of groups of outputs that do not depend on one another.
 
     Args:
-        model: With a Gaussian posterior.
+        model: A model with a Gaussian posterior.
         choices: ``num_points x d`` points.
-        posterior_transform: Applied to the posterior first, if given.
+        posterior_transform: A transform applied to the posterior first, if given.
 
     Raises:
         UnsupportedError: If the posterior is not Gaussian.

@@ -60,8 +60,8 @@ class ArmsEngine:
     """A rule, its posterior and its random numbers.
 
     Args:
-        rule: The rule that scores the arms in every round without a rule of its own. With None, the
-            engine can only play uniformly at random.
+        rule: The rule that scores the arms in every round that does not have its own. With None,
+            the engine can only play uniformly at random.
         prior: The prior covariance of the arms.
         lam: The regularization of the posterior.
         prior_variance: The unit of bounds on the norm; see
@@ -111,13 +111,13 @@ class ArmsEngine:
         """Return what the rule sees in a round.
 
         Args:
-            round_number: From 1; widths grow with it.
+            round_number: The number of the round, from 1; widths grow with it.
             pending: ``batch_shape x k`` arms whose outcomes have not arrived, or None.
             draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
             rule: The rule for this round alone; the engine's own rule if omitted.
 
         Raises:
-            ValueError: If there is no rule: such an engine plays at random and sees nothing.
+            ValueError: If there is no rule, so that the engine plays at random.
         """
         rule = self.rule if rule is None else rule
         if rule is None:
@@ -139,7 +139,7 @@ class ArmsEngine:
         """Return the arm to play, ``batch_shape``.
 
         Args:
-            seen: From :meth:`look`.
+            seen: The round, from :meth:`look`.
             check: Whether to reject scores that are not finite.
         """
         return first_of_the_largest(seen.scores, check, seen.value_scale, seen.among)
@@ -163,10 +163,11 @@ class ArmsEngine:
         return {**vars(self), "_in_numpy": None}
 
     def choose_uniformly(self, round_number: int) -> Tensor:
-        """Return a uniformly random arm a replicate, ``batch_shape``.
+        """Return a uniformly random arm per replicate, ``batch_shape``.
 
         Args:
-            round_number: From 1; the draw is a function of it and of the replicate's seed.
+            round_number: The number of the round, from 1; the draw is a function of this number and
+                the replicate's seed.
         """
         uniform = self.draw(round_number, "sample", (), "uniform")
         return (uniform * self.posterior.num_arms).long()
@@ -174,7 +175,7 @@ class ArmsEngine:
     def observe(
         self, arm: Tensor | int, outcome: Tensor | float, mask: Tensor | None = None
     ) -> None:
-        """Add one outcome a replicate.
+        """Add one outcome per replicate.
 
         Args:
             arm: ``batch_shape`` numbers of the arms that were played.
@@ -237,7 +238,7 @@ class ArmsEngine:
         self._smallest = self._smallest.masked_fill(mask, torch.inf)
 
     def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, float]:
-        """Return what was known at the arm of a single stream, by name.
+        """Return the diagnostics of an arm of a single stream, by name.
 
         Args:
             seen: What the rule saw when it chose.
@@ -266,9 +267,9 @@ class ArmsEngine:
         """Return the random numbers of a round, ``batch_shape x shape``.
 
         Args:
-            round_number: From 1.
+            round_number: The number of the round, from 1.
             purpose: The purpose; different purposes have different numbers.
-            shape: Of the numbers of a replicate.
+            shape: The shape of the numbers of a replicate.
             distribution: See :class:`~botorch_bandits.random_streams.RandomBlocks`.
             transform: What to do with whole blocks of rounds.
         """
@@ -298,10 +299,10 @@ def build_arms_engine(
     rule: ArmsRule | None = None,
     num_outputs: int | None = None,
 ) -> ArmsEngine | None:
-    """Return what plays these settings on arms from sufficient statistics.
+    """Return the engine that plays these settings on arms from sufficient statistics.
 
     Args:
-        model: Kernel and noise.
+        model: The recipe with kernel and noise.
         acquisition: The acquisition function to play.
         domain: The arms.
         seeds: See :class:`ArmsEngine`.
@@ -347,10 +348,10 @@ def keeps_arms(transform: InputTransform | None) -> bool:
 
 
 NEIGHBORS_PER_DIMENSION = 2
-"""A raw sample is a hilltop if none of so many nearest ones, times ``d``, is above it."""
+"""A raw sample is a hilltop if none of this many nearest ones, times ``d``, is above it."""
 
 STARTS_PER_RESTART = 3
-"""With few rows more starting points cost little: they share evaluations, and those near a lower
+"""With few rows, more starting points cost little: they share evaluations, and those near a lower
 peak are soon given up."""
 
 
@@ -381,7 +382,7 @@ class BoxEngine:
         """Return the point to play, ``B x d``, and its upper confidence bound, ``B``.
 
         Args:
-            round_number: From 1.
+            round_number: The number of the round, from 1.
 
         Raises:
             ValueError: If a width or a value is not finite.
@@ -432,7 +433,7 @@ class BoxEngine:
     def _starting_points(self, raw: Tensor, unit: Tensor, values: Tensor, count: int) -> Tensor:
         """Return ``B x count x d`` starting points: the highest hilltops, then the rest."""
         beside = unit[:, self._neighbors]
-        # neighbors across the edge of the box are none
+        # points across the edge of the box are not neighbors
         is_near = (unit.unsqueeze(2) - beside).abs().amax(-1) < 0.5
         highest = values[:, self._neighbors].masked_fill(~is_near, -torch.inf).amax(-1)
         order = values.argsort(dim=-1, descending=True, stable=True)
@@ -446,7 +447,7 @@ class _Values:
     """Evaluates points that belong to different replicates, all in one batch.
 
     Args:
-        bound: Of all replicates.
+        bound: The bound of all replicates.
         offset: Subtracted from the values.
     """
 
@@ -454,7 +455,7 @@ class _Values:
         """See the class."""
         self._offset = offset
         self._of_all = self._bound = bound
-        self._slot = np.arange(bound.posterior.num_replicates)  # of each replicate in the bound
+        self._slot = np.arange(bound.posterior.num_replicates)  # of each replicate
 
     def __call__(self, points: Array, replicate: Index) -> tuple[Tensor, Tensor]:
         """Return the values and gradients at ``b x d`` points in order of their replicates."""
@@ -467,7 +468,7 @@ class _Values:
             self._bound = of_all.select(index)
             self._slot = np.zeros(num_replicates, dtype=np.int64)
             self._slot[active] = np.arange(len(active))
-        # a rectangle with a row a replicate; shorter rows are filled with the first point
+        # a rectangle with one row per replicate; shorter rows are filled with the first point
         column = np.arange(len(points)) - (counts.cumsum() - counts)[replicate]
         shape = (self._bound.posterior.num_replicates, int(counts.max()), points.shape[-1])
         padded = np.broadcast_to(points[0], shape).copy()
@@ -480,10 +481,10 @@ class _Values:
 def build_box_engine(
     model: BanditGPRecipe, acquisition: AcquisitionRecipe, box: Box, seeds: Sequence[int]
 ) -> BoxEngine | None:
-    """Return what plays these settings on a box for replicates in lockstep.
+    """Return the engine that plays these settings on a box for replicates in lockstep.
 
     Args:
-        model: Kernel and noise.
+        model: The recipe with kernel and noise.
         acquisition: The acquisition function to play.
         box: Its device is where values are computed.
         seeds: One per replicate.
@@ -499,7 +500,7 @@ def build_box_engine(
     if isinstance(acquisition, RandomSearch) or box.discrete_dims or box.dim > MAXIMUM_DIMENSION:
         return None
     if box.constraints:
-        return None  # the searches of all replicates know sides only
+        return None  # the search for all replicates only supports sides
     is_bound = issubclass(acquisition.acquisition_class, WidthUpperConfidenceBound)
     rule = acquisition.arms_rule(box) if is_bound else None
     kernel = StationaryKernel.read(model.kernel)

@@ -55,7 +55,7 @@ FROM_OUTSIDE = (
     "objective_thresholds",
     "ref_point",
 )
-"""What Ax passes beside the constructor arguments of a class."""
+"""What Ax passes in addition to the constructor arguments of a class."""
 
 PER_OUTPUT = ("rkhs_bound", "noise_bound", "width", "minimum", "outcome_bound")
 """Options that may be tuples, which JSON turns into lists."""
@@ -100,7 +100,7 @@ def _register(registry: ModuleType, acquisition_class: type[BanditAcquisition]) 
 def _constructor_of(acquisition_class: type[BanditAcquisition]) -> Constructor:
     """Return the constructor of inputs of one class.
 
-    BoTorch looks at its signature: what is not in there is refused as unknown.
+    BoTorch looks at its signature, and refuses arguments that are not in it as unknown.
     """
     own = constructor_parameters(acquisition_class).values()
     named = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
@@ -151,7 +151,7 @@ def _construct_inputs(
             options["maximize"] = not options.get("maximize", True)
     settings = {key: value for key, value in options.items() if key not in GIVEN_BY_THE_LOOP}
     if "multipliers" in parameters:
-        settings.pop("maximize", None)  # refused in loops only
+        settings.pop("maximize", None)  # refused only in loops
     domain = _domain_of(options, context)
     cls.check_options(settings, domain)
     if domain is not None:
@@ -259,7 +259,7 @@ def lagrangian_outcomes(
     if constraints_tuple is None:
         if getattr(objective, "scalarize", False):
             raise ValueError(
-                f"{name} needs outcome constraints beside the objective; there are none. Use "
+                f"{name} needs outcome constraints besides the objective; there are none. Use "
                 "ImprovedUpperConfidenceBound or GPThompsonSampling without them."
             )
         return objective
@@ -319,7 +319,7 @@ def _datasets(
 
 
 def _observed(options: Mapping[str, Any], context: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the observed inputs and outcomes for an incumbent where they are known."""
+    """Return the observed inputs and outcomes for an incumbent if they are known."""
     known: dict[str, Tensor] = {}
     data = _datasets(context.get("training_data"))
     if options.get("X_observed") is None:
@@ -346,7 +346,7 @@ def _share_inputs(data: Sequence[SupervisedDataset]) -> bool:
 def _seed_of_round(name: str, model: Model, options: Mapping[str, Any], training_data: Any) -> int:
     """Return a seed for this round: options stay the same over an experiment, draws must not.
 
-    Nor does torch's global generator help: Ax may seed it alike before every suggestion.
+    Nor does torch's global generator help: Ax may give it the same seed before every suggestion.
     """
     seed = options.get("seed")
     base = int(torch.randint(2**62, ())) if seed is None else check_integer("seed", seed, 0)
@@ -360,7 +360,7 @@ def register_all(classes: Iterable[type[BanditAcquisition]]) -> None:
     """Register several classes, now or when BoTorch's registry is imported.
 
     Args:
-        classes: Those of :func:`register_input_constructor`.
+        classes: The classes of :func:`register_input_constructor`.
     """
     if REGISTRY in sys.modules:
         registry = import_module(REGISTRY)  # another thread may be in the middle of it
@@ -371,10 +371,10 @@ def register_all(classes: Iterable[type[BanditAcquisition]]) -> None:
 
 
 class _RegistryFinder(MetaPathFinder):
-    """Finds BoTorch's registry as others do; when it has been imported, registers classes and goes.
+    """Finds BoTorch's registry like other finders; registers classes once it has been imported.
 
     Args:
-        classes: What to register.
+        classes: The classes to register.
     """
 
     def __init__(self, classes: tuple[type[BanditAcquisition], ...]) -> None:
@@ -394,7 +394,7 @@ class _RegistryFinder(MetaPathFinder):
         return spec
 
     def register(self, registry: ModuleType) -> None:
-        """Register the classes and make way."""
+        """Register the classes and remove this finder."""
         for acquisition_class in self._classes:
             _register(registry, acquisition_class)
         if self in sys.meta_path:
@@ -402,7 +402,7 @@ class _RegistryFinder(MetaPathFinder):
 
 
 class _RegistryLoader(Loader):
-    """Loads BoTorch's registry, then says that it is there."""
+    """Loads BoTorch's registry, then reports that it was loaded."""
 
     def __init__(self, loader: Loader, finder: _RegistryFinder) -> None:
         self._loader = loader

@@ -113,7 +113,7 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
         scale: float,
         **options: Any,
     ) -> None:
-        """Take what the constructor was given; ``options`` are those of the widths."""
+        """Store the arguments of the constructor; ``options`` are those of the widths."""
         name = type(self).__name__
         self.penalty = Linear() if penalty is None else check_penalty(penalty)
         self.posterior_transform = posterior_transform
@@ -187,7 +187,7 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
         self.warn_if_wide()
 
     def _base_guarantee(self, method: str) -> Guarantee:
-        """Return what the widths of all outputs promise together."""
+        """Return what the widths of all outputs guarantee together."""
         guarantee = self._output_widths.guarantee(method, self.delta)
         if not self.maximize:
             guarantee = of_minus_the_reward(guarantee)
@@ -688,7 +688,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         """Return the options for the widths: half of ``delta`` is for the draws.
 
         Args:
-            options: Of the constructor.
+            options: The options of the constructor.
         """
         return {**options, "delta": options["delta"] / 2, "default_width": PLAIN_WIDTH}
 
@@ -799,7 +799,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         """Return the theorem that covers this draw, or why none does."""
         guarantee = self._base_guarantee("Thompson sampling of a penalized reward")
         if guarantee.theorem is not None:
-            # Remark 1 has one draw of the penalized reward; draws of f and g are another method
+            # Remark 1 draws the penalized reward; separate draws of f and g are another method
             guarantee = guarantee.with_gaps(
                 "no theorem bounds the regret of joint draws of reward and constraints", of="regret"
             )

@@ -53,8 +53,8 @@ class Weights:
         penalty: What is charged for a violation.
         separate_bounds: Whether the bounds on the outputs are combined even where a bound on the
             sum is known.
-        reward_bound: Where the bound on the reward is clipped, if at all.
-        constraint_bound: Likewise for the constraints.
+        reward_bound: The value at which the bound on the reward is clipped, if at all.
+        constraint_bound: The same for the constraints.
     """
 
     multipliers: Tensor
@@ -68,7 +68,7 @@ class Weights:
         """Read the options of a recipe as played in an epoch.
 
         Args:
-            options: Of :class:`.LagrangianUpperConfidenceBound` or
+            options: The options of :class:`.LagrangianUpperConfidenceBound` or
                 :class:`.LagrangianThompsonSampling`, with multipliers.
         """
         known = ("separate_bounds", "reward_bound", "constraint_bound")
@@ -80,14 +80,14 @@ class Weights:
 
     @property
     def is_scalarised(self) -> bool:
-        """Whether the bound is that of one weighted sum of the outputs."""
+        """Whether the bound is for one weighted sum of the outputs."""
         clips = self.reward_bound is not None or self.constraint_bound is not None
         return self.penalty.is_linear and not self.separate_bounds and not clips
 
 
 @dataclass(eq=False)
 class LagrangianRound:
-    """What is known about all arms in a round.
+    """The state of all arms in a round.
 
     Attributes:
         engine: The engine that computed this.
@@ -254,11 +254,11 @@ class PenalizedEngine(ABC):
         draw_round: int,
         rule: Weights | None,
     ) -> LagrangianRound:
-        """Return what is known in a round.
+        """Return the state of a round.
 
         Args:
-            means: Of each group ``num_outputs x num_arms``, less the prior mean.
-            variances: Of an arm, or None for all arms: of each group its ``k`` variances.
+            means: The means of each group, ``num_outputs x num_arms``, less the prior mean.
+            variances: A function from an arm, or None for all arms, to ``k`` variances per group.
             draw_round: The round whose random numbers are drawn.
             rule: The weights in use; the initial ones if omitted.
         """
@@ -300,16 +300,16 @@ class PenalizedEngine(ABC):
         """Return the arm to play.
 
         Args:
-            seen: From :meth:`look`.
+            seen: The round, from :meth:`look`.
             check: Whether to reject scores that are not finite.
         """
         return first_of_the_largest(seen.scores, check, self._value_scale, seen.among)
 
     def describe(self, seen: LagrangianRound, arm: Tensor) -> dict[str, float]:
-        """Return what was known at an arm, by name, as the acquisition function reports it.
+        """Return the diagnostics of an arm, by name, as the acquisition function reports them.
 
         Args:
-            seen: From :meth:`look`.
+            seen: The round, from :meth:`look`.
             arm: The arm.
         """
         index = int(arm)
@@ -354,7 +354,7 @@ class LagrangianEngine(PenalizedEngine):
 
     @property
     def posteriors(self) -> tuple[OutputsPosterior, ...]:
-        """Of each group of outputs with the same kernel."""
+        """One for each group of outputs with the same kernel."""
         return tuple(cast(OutputsPosterior, each.posterior) for each in self._groups)
 
     def look(
@@ -364,10 +364,10 @@ class LagrangianEngine(PenalizedEngine):
         draw_round: int | None = None,
         rule: Weights | None = None,
     ) -> LagrangianRound:
-        """Return what is known in a round.
+        """Return the state of a round.
 
         Args:
-            round_number: From 1.
+            round_number: The number of the round, from 1.
             pending: ``k`` arms whose outcomes have not arrived, or None. Draws ignore them.
             draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
             rule: The weights in use; the initial ones if omitted.
@@ -474,7 +474,7 @@ def has_scale(engine: ArmsEngine | RowsEngine) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class OutputsSettings:
-    """What is played on reward and constraints, and which outputs share a kernel.
+    """The rule played on reward and constraints, and the outputs that share a kernel.
 
     Attributes:
         options: All constructor options of the acquisition function.

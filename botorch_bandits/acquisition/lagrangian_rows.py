@@ -73,7 +73,7 @@ class LagrangianRowsEngine(PenalizedEngine):
 
     @property
     def rule_domain(self) -> Arms:
-        """The arms behind a front."""
+        """The arms with the columns in front of them."""
         return self._groups[0].rule_domain
 
     def transformed_contexts(self, contexts: Tensor) -> Array:
@@ -93,10 +93,10 @@ class LagrangianRowsEngine(PenalizedEngine):
         draw_round: int | None = None,
         rule: Weights | None = None,
     ) -> LagrangianRound:
-        """Return what is known in a round.
+        """Return the state of a round.
 
         Args:
-            round_number: From 1.
+            round_number: The number of the round, from 1.
             front: ``num_front``; the current front of the arms.
             record: The record of observations, with ``num_outputs`` outcomes per row.
             pending: The arms whose outcomes have not arrived, or None. Draws ignore it.

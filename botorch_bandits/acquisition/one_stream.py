@@ -62,7 +62,7 @@ class NumpyUpperConfidenceBound:
         """Return the arm to play: the first whose score is within a tolerance of the largest.
 
         Args:
-            round_number: From 1; widths grow with it.
+            round_number: The number of the round, from 1; widths grow with it.
             among: The arms that may be played, in order; all if omitted.
 
         Raises:
@@ -90,7 +90,7 @@ class NumpyUpperConfidenceBound:
         return int(np.greater_equal(scores, self._threshold, out=self._is_close).argmax())
 
     def describe(self, arm: int) -> dict[str, float]:
-        """Return what was known at an arm when :meth:`choose` was called last, by name.
+        """Return the diagnostics of an arm from the last call of :meth:`choose`, by name.
 
         Args:
             arm: Its number; the posterior has taken in no outcome since.

@@ -57,7 +57,7 @@ def check_outputs(
             )
         if isinstance(posterior_transform, AffineOutcomes):
             check_num_outputs(name, len(posterior_transform.weights), num_outputs)
-        return  # how many outputs another one makes shows in the first evaluation
+        return  # the first evaluation shows how many outputs another transform returns
     check_num_outputs(name, model.num_outputs, num_outputs)
 
 
@@ -200,7 +200,7 @@ class OutputWidths:
         return self.posterior_transform or select_output(j, self.model.num_outputs)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what was read of the prior: it cannot be pickled, and is read again."""
+        """Leave out the summary of the prior, which cannot be pickled and is read again."""
         return {key: value for key, value in self.__dict__.items() if key != "summaries"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -228,7 +228,7 @@ class OutputWidths:
 
         Args:
             method: The method that uses them.
-            delta: For all outputs together.
+            delta: The failure probability for all outputs together.
         """
         each = [
             rule.guarantee(summary, 1)

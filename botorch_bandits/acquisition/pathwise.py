@@ -51,10 +51,10 @@ from botorch_bandits.models.growing import IncrementalGP, read_standardization, 
 from botorch_bandits.random_streams import USUAL_DTYPE
 
 FEWEST_WAVES = 128
-"""Of each term of a sum of products."""
+"""The least number of waves of each term of a sum of products."""
 
 MOST_TERMS = 8
-"""Of such a sum; with more, BoTorch's general way is taken."""
+"""The number of terms of such a sum; with more, BoTorch's general method is used."""
 
 
 def draw_prior_paths(model: Model, sample_shape: torch.Size) -> GeneralizedLinearPath:
@@ -147,7 +147,7 @@ def weights_of_features(shape: torch.Size) -> Tensor:
 
 
 MOST_POINTS = 16
-"""Of a scrambled sequence; beyond that the whole of it is scrambled."""
+"""The most points of a scrambled sequence that are scrambled alone; else the whole of it is."""
 
 
 def first_sobol_normals(num_points: int, dim: int) -> Tensor:
@@ -198,7 +198,7 @@ def _scrambled_directions(mixing: Tensor, count: int) -> Tensor:
 
 
 class _Waves(TensorTransform):
-    """Sines and cosines, each with an amplitude of its own."""
+    """Sines and cosines, each with its own amplitude."""
 
     def __init__(self, amplitudes: Tensor) -> None:
         super().__init__()
@@ -242,7 +242,7 @@ def _frequencies(part: Part, count: int) -> Tensor:
 
 
 def _terms(node: Part | Combination) -> list[tuple[Part, ...]]:
-    """Multiply out: the parts of each product in the sum that the kernel is."""
+    """Expand the kernel into a sum of products, and return the parts of each product."""
     if isinstance(node, Part):
         return [(node,)]
     members = [_terms(member) for member in node.members]
@@ -315,7 +315,7 @@ class ClosedFormDraw:
         unit, transform = _unit(model), model._modules.get("input_transform")
         dim = model.train_inputs[0].shape[-1]
         with torch.no_grad():
-            # what stands before the waves is linear: it is read at the origin and the unit vectors
+            # the map before the waves is linear: it is read at the origin and the unit vectors
             points = torch.cat([features.weight.new_zeros(1, dim), torch.eye(dim).to(prior.weight)])
             before = features.input_transform
             seen = points if before is None else before(points)

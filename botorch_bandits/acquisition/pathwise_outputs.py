@@ -64,7 +64,7 @@ def draw_joint_paths(model: JointOutputs) -> PathList:
         )
         for each, weight in zip(models, weights, strict=True)
     ]
-    torch.set_rng_state(state)  # what was drawn for one output alone gives way
+    torch.set_rng_state(state)  # discards the numbers that were drawn for one output
     for prior, own in zip(priors, frequencies, strict=True):
         prior.feature_map.weight = own
     # ``forward`` takes points that are transformed already

@@ -19,17 +19,17 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 NUM_PROBES = 16
-"""So many arms with the largest means, and with the largest bounds at one ridge, are looked at
-first."""
+"""The number of arms with the largest means, and with the largest bounds at one ridge, that are
+evaluated first."""
 
 STEP = 4
-"""Every so many ridges are looked at before all of them."""
+"""The spacing of the ridges that are evaluated before all of them."""
 
 NUM_FIRST = 4
-"""All ridges are looked at for so many of these arms then."""
+"""The number of these arms for which all ridges are then evaluated first."""
 
 MARGIN = 1e-6
-"""Arms whose numbers are so near the largest bound are looked at, in prior standard deviations."""
+"""Arms this close to the largest bound are evaluated, in prior standard deviations."""
 
 SMALLEST_RADICAND = 0.05
 """Below this share of the squared norm the set is nearly empty, and everything is computed."""

@@ -112,7 +112,7 @@ class RowsRound(ArmsRound):
         return RoundWidth(width, half_width(deviation, along_arms(width), in_place=True))
 
     def _width_of(self, rule: WidthArmsRule) -> Tensor:
-        """Return the width of the round; in numbers where it is not drawn, to save calls."""
+        """Return the width of the round; as a number unless it is drawn, to save calls."""
         if type(rule) is not WidthArmsRule:
             return rule.width(self)
         known = self.memo.get(_WIDTH)
@@ -161,7 +161,7 @@ class RowsEngine:
     """A rule, its rows and its random numbers.
 
     Args:
-        rule: The rule that scores the arms in every round without a rule of its own; None if only
+        rule: The rule that scores the arms in every round that does not have its own; None if only
             the posterior is needed.
         covariance: The prior.
         lam: The noise variance of one outcome.
@@ -211,7 +211,7 @@ class RowsEngine:
 
     @property
     def num_front(self) -> int:
-        """How many columns stand in front of the arms."""
+        """The number of columns in front of the arms."""
         return self.covariance.num_front
 
     @property
@@ -234,7 +234,7 @@ class RowsEngine:
         """Return what the rule sees in a round.
 
         Args:
-            round_number: From 1; widths grow with it.
+            round_number: The number of the round, from 1; widths grow with it.
             front: ``num_front``; the current front of the arms.
             record: The record of observations.
             pending: The arms whose outcomes have not arrived, or None.
@@ -282,7 +282,7 @@ class RowsEngine:
         normal: Callable[..., Array] | None = None,
         draws: bool = False,
     ) -> RowsPosterior:
-        """Return the posterior of all arms behind the front of a round.
+        """Return the posterior of all arms, with the columns in front of them in a round.
 
         Args:
             front: ``num_front``; the current front of the arms.
@@ -390,12 +390,12 @@ class RowsEngine:
         """Return the arm to play.
 
         Args:
-            seen: From :meth:`look`.
+            seen: The round, from :meth:`look`.
         """
         return int(first_of_the_largest(seen.scores, True, seen.value_scale, seen.among))
 
     def describe(self, seen: RowsRound, arm: int) -> dict[str, float]:
-        """Return what was known at an arm, by name.
+        """Return the diagnostics of an arm, by name.
 
         Args:
             seen: What the rule saw when it chose.
@@ -412,7 +412,7 @@ class RowsEngine:
         return {**known, **{name: float(value) for name, value in described.items()}}
 
     def _grown(self, record: Record, outcomes: Array) -> tuple[Any, Rows, Array]:
-        """Add what is new to the rows that stay."""
+        """Add new rows to those that stay."""
         if record.version != self._version:
             self._version = record.version  # relabeled outcomes do not change the rows
             if not self._growing.is_start_of(record.arms, record.fronts):
@@ -423,7 +423,7 @@ class RowsEngine:
         return growing.factor, growing.rows, growing.mean_outcomes(outcomes)
 
     def _matrices(self, among: Array) -> tuple[Array, list[Array]]:
-        """See :meth:`GrowingRows.matrices`; here of rows that do not stay."""
+        """See :meth:`GrowingRows.matrices`; here for rows that do not stay."""
         covariance, arms = self.covariance, self.rows.arms
         if not isinstance(covariance, SumOfProducts):
             return among, []
@@ -455,7 +455,7 @@ class RowsEngine:
         Args:
             draw_round: The round.
             purpose: The purpose; different purposes have different numbers.
-            shape: Of the numbers.
+            shape: The shape of the numbers.
             distribution: See :class:`~botorch_bandits.random_streams.RandomBlocks`.
             transform: What to do with whole blocks of rounds.
         """
@@ -560,7 +560,7 @@ def build_rows(
 
 
 def _transformed(transform: InputTransform | None, choices: Tensor, num_contexts: int) -> Tensor:
-    """Return arms as the kernel wants them; the transform works column by column."""
+    """Return arms as the kernel expects them; the transform works column by column."""
     if transform is None:
         return choices
     whole = torch.cat([choices.new_zeros(len(choices), num_contexts), choices], dim=-1)

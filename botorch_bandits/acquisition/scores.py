@@ -56,7 +56,7 @@ def score(mean: Tensor, half: Tensor, sign: float = 1.0) -> Tensor:
 
     Args:
         mean: Posterior means.
-        half: From :func:`half_width`.
+        half: The result of :func:`half_width`.
         sign: 1 to maximize the reward, -1 to minimize it.
     """
     return torch.add(half, mean, alpha=sign)
@@ -116,7 +116,7 @@ class ArmsRound:
         posterior: The posterior given all outcomes that have arrived; ``batch_shape`` is the shape
             of the replicates.
         summary: The prior, for widths.
-        round_number: From 1.
+        round_number: The number of the round, from 1.
         largest_outcome: ``batch_shape``; the largest outcome so far, minus infinity without any.
         smallest_outcome: ``batch_shape``; likewise.
         draw: A function that maps a purpose, a shape, a distribution and an operation on whole
@@ -207,7 +207,7 @@ class ArmsRound:
 
 
 DRAWS_AT_ONCE = 16
-"""Random numbers of further draws in a round come in groups of so many."""
+"""The size of the groups in which random numbers of further draws in a round are made."""
 
 
 class ArmsRule(ABC):
@@ -217,7 +217,7 @@ class ArmsRule(ABC):
     """Whether it looks at the largest or smallest outcome."""
 
     takes_pending: ClassVar[bool] = True
-    """Whether pending arms enter what it sees; otherwise they make no difference to it."""
+    """Whether pending arms affect what it sees; otherwise they make no difference."""
 
     def prepare(self, seen: ArmsRound) -> Any:
         """Return what scores, bounds and description of a round share as ``seen.prepared``."""
@@ -241,7 +241,7 @@ class ArmsRule(ABC):
         return None
 
     def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
-        """Return what else the rule knows at one arm a replicate, each ``batch_shape``, by name."""
+        """Return more diagnostics of one arm per replicate, each ``batch_shape``, by name."""
         return {}
 
 
@@ -279,7 +279,7 @@ class WidthArmsRule(ArmsRule):
         return width.to(seen.posterior.device)
 
     def deviation(self, seen: ArmsRound) -> Tensor:
-        """Return a new tensor of what the width multiplies, ``batch_shape x num_arms``."""
+        """Return the factors of the width as a new tensor, ``batch_shape x num_arms``."""
         if self.predictive:
             noisy = seen.variance + seen.posterior.lam
             return noisy.clamp_min(seen.prior_share(MINIMUM_VARIANCE)).sqrt_()
@@ -344,7 +344,7 @@ class ThompsonArmsRule(ArmsRule):
     scale: float = 1.0
     maximize: bool = True
 
-    takes_pending: ClassVar[bool] = False  # each round has a draw of its own, and each pending set
+    takes_pending: ClassVar[bool] = False  # each round and each pending set has its own draw
 
     def prepare(self, seen: ArmsRound) -> Tensor:
         """Return the width, a scalar or ``batch_shape``."""
@@ -427,7 +427,7 @@ class ImprovementArmsRule(ArmsRule):
             else:
                 played = posterior.counts > 0
                 best = extreme(seen.mean.masked_fill(~played, worst), -1, keepdim=True)
-            # nothing observed: the prior mean
+            # without observations: the prior mean
             best = best.nan_to_num(posinf=seen.prior_mean, neginf=seen.prior_mean)
         if seen.pending is not None:
             means = seen.mean.gather(-1, seen.pending)
@@ -459,7 +459,7 @@ class OneMomentArmsRule(ArmsRule):
 
 
 MAXIMUM_ROWS_FOR_DIFFERENCES = 256
-"""Above it an evaluation's cost, quadratic in the rows, outweighs what a step costs otherwise."""
+"""With more rows, the evaluation, which is quadratic in them, dominates the cost of a step."""
 
 
 class ClosedFormBound:
@@ -533,8 +533,8 @@ def noise_that_counts(noise_variance: Tensor, prior_variance: float) -> Tensor:
     """Return the nonnegative noise variance minus a negligible amount, in the same unit.
 
     Args:
-        noise_variance: Of an outcome.
-        prior_variance: Of the function.
+        noise_variance: The noise variance of an outcome.
+        prior_variance: The prior variance of the function.
     """
     return (noise_variance - NEGLIGIBLE_NOISE * prior_variance).clamp_min(0.0)
 
@@ -549,7 +549,7 @@ def log_noise_discount(variance: Tensor, noise_variance: Tensor | float) -> Tens
 
     Args:
         variance: Posterior variances of the function, positive.
-        noise_variance: Of an outcome, in the same unit, not negative; it broadcasts.
+        noise_variance: That of an outcome, in the same unit, not negative; it broadcasts.
     """
     predictive = (variance + noise_variance).sqrt()
     deviation = noise_variance**0.5
@@ -613,7 +613,7 @@ class ClosedFormImprovement:
         else:
             of_mean = (log_phi(improvement) - log_h).exp_()
             of_deviation = -of_mean * improvement
-        # of the mean, and of the variance, whose square root is the deviation
+        # derivatives by the mean, and by the variance, whose square root is the deviation
         of_mean = of_mean.mul_(self.sign).div_(deviation)
         of_variance = 0.5 * of_deviation / deviation.square()
         if self.noise_variance is not None:
@@ -723,8 +723,8 @@ def scale_in_outcomes(summary: PriorSummary, sign: float = 1.0) -> ValueScale | 
     """Return the scale of values in outcome units, such as confidence bounds.
 
     Args:
-        summary: Of the model.
-        sign: -1 where the values are those of minus the reward.
+        summary: The prior summary of the model.
+        sign: -1 if the values are those of minus the reward.
 
     Returns:
         None if the prior cannot be read.
@@ -739,8 +739,9 @@ def deviation_of(posterior: Posterior, summary: PriorSummary, smallest_share: fl
     """Return the posterior standard deviations of a scalar.
 
     Args:
-        posterior: Of the scalar.
-        summary: Of the model. If its prior cannot be read, the prior variance counts as 1.
+        posterior: The posterior of the scalar.
+        summary: The prior summary of the model. If the prior cannot be read, its variance counts
+            as 1.
         smallest_share: Smaller variances are replaced by this many prior variances.
     """
     unit = prior_variance_of_scalar(summary) or 1.0

@@ -99,8 +99,8 @@ class GrowingDiscretization:
     r"""A grid that is so fine in round ``t`` that rounding to it costs at most ``1 / t^2``.
 
     A function whose slope along each axis is at most ``B L`` differs by at most ``1 / t^2`` between
-    a point and the nearest point of a grid with ``ceil(B L r d t^2)`` points a side, where ``r`` is
-    the longest side.
+    a point and the nearest point of a grid with ``ceil(B L r d t^2)`` points per side, where ``r``
+    is the longest side.
 
     Source: Chowdhury and Gopalan 2017, the decision sets ``D_t`` of Theorem 4. They are a device of
     the proof: the grid grows so fast that it is soon truncated to ``max_points``, which
@@ -148,7 +148,7 @@ class GrowingDiscretization:
         box = self._box
         size = min(self._wanted(round_number, rkhs_bound), self._affordable)
         lower, sides = box.bounds[0], box.bounds[1] - box.bounds[0]
-        # the middles of equal cells: no point of the box is farther than half a cell
+        # the centers of equal cells: no point of the box is farther away than half a cell
         middles = (torch.arange(size, dtype=torch.float64) + 0.5) / size
         unit = torch.cartesian_prod(*[middles] * box.dim).reshape(-1, box.dim)
         return lower + sides * unit
@@ -211,7 +211,7 @@ class HallucinatedThompsonArmsRule(ThompsonArmsRule):
 
 
 PENDING = ("redraw", "hallucinate")
-"""What a draw can make of pending points."""
+"""The ways in which a draw can treat pending points."""
 
 
 class GPThompsonSampling(WarnsOfWideness, SeededDraw):
@@ -250,7 +250,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         round_number: The round ``t`` of the discretization: the model's rows plus 1 if omitted,
             and at least that.
         posterior_transform: Needed for a model with several outputs.
-        maximize: If False, the reward is minimized: the value is minus that of the draw.
+        maximize: If False, the reward is minimized: the value is minus the value of the draw.
         pending: How pending points are treated. With ``"redraw"``, they do not enter the model, but
             each set of them leads to a new draw (asynchronous Thompson sampling). With
             ``"hallucinate"``, the draw is from the posterior conditioned on the posterior mean at
@@ -677,8 +677,8 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         member = self._member
         if member is None:
             return path(X)
-        # The members stand at -3. Where each has a copy of the training inputs, BoTorch draws one
-        # update for each copy too; they differ in the simulated noise only, and one must do.
+        # The members are at dimension -3. If each has a copy of the training inputs, BoTorch draws
+        # one update for each copy, too; they differ only in the simulated noise, and one is enough.
         values = path(X.unsqueeze(-3)).select(-3, member)
         while values.dim() > X.dim():
             values = values.select(-3, 0)
@@ -719,7 +719,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
 
     @property
     def _member(self) -> int | None:
-        """The ensemble member of this draw; None if the model is no ensemble."""
+        """The ensemble member of this draw; None if the model is not an ensemble."""
         if not is_ensemble(self.model):
             return None
         generator = torch.Generator().manual_seed(self._seed_of("member"))
@@ -747,7 +747,7 @@ def drawn_on(acquisition: GPThompsonSampling) -> dict[str, Any]:
         return {}
     try:
         priors = acquisition._summary.active_priors
-    except UnreadablePriorError:  # which is a gap of the width's guarantee
+    except UnreadablePriorError:  # the width's guarantee has a gap for it
         return {}
     deviation = priors[0].standard_deviation
     if len(priors) != 1 or deviation.numel() != 1:

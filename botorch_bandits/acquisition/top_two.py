@@ -79,7 +79,7 @@ ASYMPTOTIC = (
     "allows (Russo 2020; Shang et al. 2020 for Gaussian rewards). A prior that correlates the arms "
     "is outside of it, and nothing is stated here of any finite number of rounds"
 )
-"""What is known of the draws, and what is not."""
+"""What is known about the draws, and what is not."""
 
 
 def top_two(

@@ -518,7 +518,7 @@ THEOREMS: dict[tuple[str, ...], Callable[..., WidthRule]] = {
 INGREDIENTS = tuple(name for names in THEOREMS for name in names)
 
 LARGEST_DIMENSION = 10**6
-"""Of a box that is not known yet. Theorem 2 asks the more of the constants the fewer dimensions."""
+"""The dimension of an unknown box; in fewer dimensions, Theorem 2 requires more of constants."""
 
 
 class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):

@@ -1,8 +1,8 @@
 """The command line: ``botorch-bandits``, also ``python -m botorch_bandits``.
 
-``tune`` and ``optimize`` run a bandit on a user's task, ``compare`` runs several, ``resume`` and
-``show`` read journals. What other command lines, such as those of the experiments, share with it is
-exported here too.
+``tune`` and ``optimize`` run a bandit on a user's task, ``compare`` runs several, and ``resume``
+and ``show`` read journals. What other command lines, such as those of the experiments, share with
+it is exported here, too.
 """
 
 from botorch_bandits.cli.arguments import main

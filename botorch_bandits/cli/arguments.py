@@ -117,11 +117,11 @@ def add_method_arguments(parser: argparse.ArgumentParser, one: bool = True) -> N
 
 
 def add_continue_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the option that starts afresh instead of continuing a run."""
+    """Add the option that starts over instead of continuing a run."""
     parser.add_argument(
         "--overwrite",
         action="store_true",
-        help="start afresh if the folder holds a run (by default, it is continued)",
+        help="start over if the folder holds a run (by default, it is continued)",
     )
 
 

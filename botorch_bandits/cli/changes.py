@@ -288,12 +288,12 @@ def _candidates(box: Box, settings: Mapping[str, Any]) -> CandidatesRecipe:
 
 
 def _encodes_categories(box: Box) -> bool:
-    """Whether there are categories without an order, which are not numbers to a kernel."""
+    """Return whether there are categories without an order, which are not numbers to a kernel."""
     return isinstance(box, Space) and bool(box.unordered_dims)
 
 
 ENCODED = "encoded_candidates"
-"""Setting of a run whose priors see each category without an order as a column of its own."""
+"""Setting of a run whose priors see each category without an order as a separate column."""
 
 PRIOR_OPTIONS = ("reward_mean", "reward_scale")
 DETECTOR_OPTIONS = (

@@ -64,7 +64,7 @@ def read_command(path: str | Path) -> Command:
             and all(type(text) is str for text in (*arguments, folder))
             and type(settings) is dict
         ):
-            raise ValueError("it is no command line of tune or optimize")
+            raise ValueError("it is not a command line of tune or optimize")
     except (IndexError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(
             f"the header of {path} does not say how its run was begun ({error!r}). Type the "
@@ -97,9 +97,9 @@ def begin_journal(
     """Begin a journal for a loop unless there is one; the loop then continues from it.
 
     Args:
-        path: Of the journal.
-        loop: Settings of the loop.
-        arguments: Those of the command line.
+        path: The path of the journal.
+        loop: The settings of the loop.
+        arguments: The arguments of the command line.
         settings: The effective options that determine the run, by name.
 
     Raises:
@@ -144,8 +144,8 @@ def resume(options: argparse.Namespace, run: Callable[[list[str]], int]) -> int:
     """Continue the run whose journal ``options.file`` is.
 
     Args:
-        options: Those of ``add_resume_parser``.
-        run: Runs a command line.
+        options: The options of ``add_resume_parser``.
+        run: A function that runs a command line.
 
     Returns:
         The exit code.
@@ -167,7 +167,7 @@ def resume(options: argparse.Namespace, run: Callable[[list[str]], int]) -> int:
         arguments.append("--quiet")
     if not Path(command.folder).is_dir():
         raise ValueError(
-            f"{path} was begun in the folder {command.folder}, which is not there. Go to where "
+            f"{path} was begun in the folder {command.folder}, which does not exist. Go to where "
             "its data and modules are now, and type: botorch-bandits " + " ".join(arguments)
         )
     with contextlib.chdir(command.folder):

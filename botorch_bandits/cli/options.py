@@ -93,7 +93,7 @@ def build_acquisition(
         "delta": delta,
         "units": "prior",
     }
-    if prior is not None:  # for any noise; the bound is on the reward minus its mean
+    if prior is not None:  # the form for any noise; the bound is on the reward minus its mean
         kernelized |= {"any_lambda": True, "assume": "centered bound"}
     if weighs_constraints:
         options = {"width": width} if method == "gp-ucb" else kernelized
@@ -125,8 +125,8 @@ def build_loop(
     prior: Prior | None = None,
 ) -> BanditLoop:
     """Return a loop on a box with a fitted model, or with a fixed prior."""
-    # torch imports much at this function's first call, which fits make, and an interrupt in the
-    # middle leaves modules that are half imported: better now than during the run
+    # the first call of this function, which fits make, imports much of torch, and an interrupt in
+    # the middle leaves modules half imported: better now than during the run
     torch.broadcast_shapes((1,), (1,))
     is_separate = constraints is not None and constraints.surrogate_in_use == "separate"
     model: Any = FittedOutputs(box) if is_separate else FittedSingleTaskGP.for_domain(box)
@@ -147,12 +147,12 @@ def build_loop(
 
 @dataclass(frozen=True)
 class Prior:
-    """What ``--prior`` says: a Gaussian process with a Matern 5/2 kernel, fixed before the data.
+    """The value of ``--prior``: a Gaussian process with a Matern 5/2 kernel, fixed beforehand.
 
     Attributes:
-        lengthscale: As a share of the range of each parameter.
+        lengthscale: The lengthscale as a share of the range of each parameter.
         scale: The prior standard deviation of the reward.
-        noise: Standard deviation of the noise of an outcome.
+        noise: The standard deviation of the noise of an outcome.
         mean: The prior mean of the rewards.
     """
 
@@ -163,13 +163,13 @@ class Prior:
 
     @classmethod
     def read(cls, text: str | None) -> Prior | None:
-        """Return what an option says; None if it is missing.
+        """Return the prior that an option describes; None if the option is missing.
 
         Args:
-            text: As in ``0.2:1:0.1`` or ``0.2:1:0.1:50``.
+            text: The value, as in ``0.2:1:0.1`` or ``0.2:1:0.1:50``.
 
         Raises:
-            ValueError: If it says something else.
+            ValueError: If the text has another form.
         """
         if text is None:
             return None
@@ -191,10 +191,10 @@ class Prior:
         return cls(*checked, *(check_number("--prior, MEAN,", value) for value in numbers[3:]))
 
     def recipe(self, box: Box) -> BanditGPRecipe:
-        """Return the model on a box; of categories without an order each has a column.
+        """Return the model on a box; categories without an order have one column each.
 
         Args:
-            box: Where points are chosen.
+            box: The domain of the points.
         """
         variance = self.scale**2
         ratio = (self.noise / self.scale) ** 2
@@ -209,7 +209,7 @@ class FittedOutputs:
     """Builds a fitted model of each outcome: the reward, then each constraint.
 
     Args:
-        box: Where points are chosen.
+        box: The domain of the points.
     """
 
     def __init__(self, box: Box) -> None:
@@ -230,11 +230,11 @@ def parse_box(bounds: str, integer: str) -> Box:
     """Return the box that ``--bounds`` and ``--integer`` describe.
 
     Args:
-        bounds: As in ``0:1,-5:5``.
-        integer: As in ``0,2``, or empty.
+        bounds: The bounds, as in ``0:1,-5:5``.
+        integer: The dimensions, as in ``0,2``, or empty.
 
     Raises:
-        ValueError: If they describe none.
+        ValueError: If they do not describe a box.
     """
     pairs = []
     for part in bounds.split(","):
@@ -253,18 +253,18 @@ def parse_box(bounds: str, integer: str) -> Box:
 
 
 def read_domain(options: argparse.Namespace) -> Box:
-    """Return where ``optimize`` chooses: a box, or a space of named parameters.
+    """Return the domain of ``optimize``: a box, or a space of named parameters.
 
     Args:
-        options: ``--bounds`` and ``--integer``, or ``--param``.
+        options: The options ``--bounds`` and ``--integer``, or ``--param``.
 
     Raises:
         ValueError: If both are given, neither is, or they describe nothing.
     """
     if (options.bounds is None) == (options.param is None):
-        given = "both are there" if options.param else "neither is there"
+        given = "both are given" if options.param else "neither is given"
         raise ValueError(
-            f"optimize needs --bounds or --param, and {given}. Give --bounds low:high,... for a "
+            f"optimize needs --bounds or --param, but {given}. Give --bounds low:high,... for a "
             "function of a tensor, or --param NAME=KIND:... for each parameter of a function of a "
             "dict, as in --param C=log:1e-3:1e3 --param depth=int:2:12."
         )
@@ -293,7 +293,7 @@ def show_value(value: Any) -> str:
 
 
 LARGEST_PRIMAL_DUAL = 1.0
-"""``rho`` of the primal-dual rule: being over budget by all of it costs as much as accuracy 1."""
+"""``rho`` of the primal-dual rule: exceeding a budget by all of it costs as much as accuracy 1."""
 
 
 @dataclass(frozen=True)
@@ -330,7 +330,7 @@ class Budgets:
         }
 
     def result(self, loop: BanditLoop) -> dict[str, Any]:
-        """Return what ``result.json`` says: averages, costs of the best query, the ledger."""
+        """Return the entries of ``result.json``: averages, costs of the best query, the ledger."""
         if not self.budgets:
             return {}
         best = loop.best()
@@ -374,13 +374,13 @@ class Budgets:
 
 
 def read_budgets(options: argparse.Namespace) -> Budgets:
-    """Return what the options say, before any file is written.
+    """Return the budgets that the options describe, before any file is written.
 
     Args:
-        options: Those of ``add_budget_arguments``, and ``--method``.
+        options: The options of ``add_budget_arguments``, and ``--method``.
 
     Raises:
-        ValueError: If they name no budgets, contradict each other, or do not go with the method.
+        ValueError: If they name no budgets, contradict each other, or do not fit the method.
     """
     if not options.budget:
         for name in ("multiplier_rule", "epoch_length", "step_size"):
@@ -456,7 +456,7 @@ class Waiting:
 
 CENSORED_OPTIONS = ("max_delay", "minimum", "outcome_bound", "tolerance")
 FILL_OPTIONS = ("fill", "delay_distribution")
-"""Likewise; runs of earlier versions lack them."""
+"""The same for options that runs of earlier versions lack."""
 
 
 def read_waiting(
@@ -466,12 +466,12 @@ def read_waiting(
     known: Mapping[str, Any],
     minimum: float | None = None,
 ) -> Waiting:
-    """Return what the options say, before any file is written.
+    """Return the settings that the options describe, before any file is written.
 
     Args:
-        options: Those of ``add_waiting_arguments``.
-        acquisition: The method's; it must go with the feedback.
-        box: Where points are chosen.
+        options: The options of ``add_waiting_arguments``.
+        acquisition: The method's acquisition, which must go with the feedback.
+        box: The domain of the points.
         known: Settings of the run that is continued, if any; they are the defaults.
         minimum: The default of ``--minimum``, in units of the reward; if None, it must be given.
 
@@ -505,7 +505,7 @@ def read_waiting(
     else:
         if getattr(options, "budget", None) and options.multiplier_rule != "primal-dual":
             raise ValueError(
-                "--feedback censored goes with --budget only where costs are modeled apart: the "
+                "--feedback censored goes with --budget only if costs are modeled separately: the "
                 "smallest penalized reward would follow from the largest value of each cost, and "
                 "these have none. Add --multiplier-rule primal-dual, or leave one of the two out."
             )
@@ -527,7 +527,7 @@ def read_waiting(
         bounds = {"rkhs_bound", "noise_bound"} & set(getattr(acquisition, "options", ()))
         if given["outcome_bound"] is None and bounds:
             raise ValueError(
-                "--feedback censored needs --outcome-bound beside --rkhs-bound or --noise-bound: "
+                "--feedback censored needs --outcome-bound with --rkhs-bound or --noise-bound: "
                 "no reward exceeds --minimum by more, in prior standard deviations. Give it, or "
                 "leave these out."
             )

@@ -1,6 +1,7 @@
 """The page of a run: ``--html`` of ``tune``, ``optimize``, ``resume`` and ``show``.
 
-What runs keeps its own page up to date; ``show`` writes that of a journal, once or again and again.
+A running command keeps its own page up to date; ``show`` writes the page of a journal, either once
+or repeatedly.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from botorch_bandits.watching.page import PageFacts
 
 
 def check_page_arguments(options: argparse.Namespace) -> None:
-    """Raise unless the arguments of a page go together.
+    """Raise an error unless the arguments of a page can be combined.
 
     Args:
-        options: Of ``show``.
+        options: The options of ``show``.
 
     Raises:
-        ValueError: If they do not.
+        ValueError: If they cannot be combined.
     """
     if options.every is None:
         return
@@ -36,8 +37,8 @@ def follow(options: argparse.Namespace, read: Callable[[], PageFacts]) -> None:
     """Write the page of a journal; with ``--every`` until the user interrupts.
 
     Args:
-        options: Of ``show``.
-        read: Returns what the journal says now.
+        options: The options of ``show``.
+        read: A function that returns the current content of the journal.
     """
     path = Path(options.html)
     try:

@@ -1,6 +1,6 @@
 """Processes of the command line in which queries are evaluated.
 
-Each worker has one thread, and the function from its start. The workers end when the run ends or is
+Each worker has one thread, and the function from the start. The workers end when the run ends or is
 interrupted. Their code is in this file and in the one on processes, both of which import as little
 as possible.
 """
@@ -32,7 +32,7 @@ class UserCodeError(ValueError):
 
     Args:
         message: What happened, in one line.
-        shown: The traceback, as :func:`traceback_of_user` has it.
+        shown: The traceback, as returned by :func:`traceback_of_user`.
     """
 
     def __init__(self, message: str, shown: str = "") -> None:
@@ -48,11 +48,11 @@ class UserCodeError(ValueError):
 def traceback_of_user(error: BaseException) -> str:
     """Return the traceback of an error from where the user's own code begins.
 
-    That is without the frames of this package and of the import system above it; empty where the
-    error is not one of the user's code.
+    It leaves out the frames of this package and of the import system above that point, and is empty
+    if the error did not occur in the user's code.
 
     Args:
-        error: What the user's function, or the import of its module, raised, here or in a worker.
+        error: The error of the user's function, or of importing its module, here or in a worker.
     """
     if type(error.__cause__).__name__ == "_RemoteTraceback":
         lines = str(error.__cause__).strip('\n"').splitlines()
@@ -100,7 +100,7 @@ class NamedFunction:
         loaded = function.load()
         try:
             signature = inspect.signature(loaded)
-        except (TypeError, ValueError):  # of a function that is not written in Python
+        except (TypeError, ValueError):  # raised for functions that are not written in Python
             return function
         try:
             signature.bind(None)
@@ -152,7 +152,7 @@ class AtAnyRound:
     """A function that is the same in every round.
 
     Attributes:
-        function: Of a point alone.
+        function: A function of a point alone.
     """
 
     function: Callable[[Any], Any]
@@ -166,8 +166,8 @@ class WorkerPool(ProcessPoolExecutor):
     """Processes that evaluate one function; see :func:`evaluate_known`.
 
     Args:
-        function: Of an argument and a round; it can be pickled.
-        num_workers: How many processes there are.
+        function: A function of an argument and a round, which can be pickled.
+        num_workers: The number of processes.
         before_submit: Called before each evaluation is submitted.
     """
 
@@ -190,7 +190,7 @@ class WorkerPool(ProcessPoolExecutor):
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """See :class:`concurrent.futures.Executor`."""
         self._before_submit()
-        # a process starts in here: with an interrupt on hold, so that it cannot hit its imports
+        # a process starts here, with interrupts on hold so that they cannot hit its imports
         with one_thread_each(), interrupts_on_hold():
             future = super().submit(function, *args, **kwargs)
         self._futures = [each for each in self._futures if not each.done()] + [future]
@@ -209,7 +209,7 @@ _known: list[Callable[[Any, int], Any]] = []
 
 
 def _prepare(function: Callable[[Any, int], Any]) -> None:
-    import torch  # noqa: F401, which arguments need: a worker takes none before it is ready
+    import torch  # noqa: F401, needed for arguments: a worker takes none before it is ready
 
     _known.append(function)
     end_with_parent()
@@ -219,7 +219,7 @@ def evaluate_known(argument: Any, round_number: int) -> Any:
     """Return what the function of a :class:`WorkerPool` returns, in one of its processes.
 
     Args:
-        argument: Of the function.
+        argument: The argument of the function.
         round_number: The round in which the query was asked.
     """
     return _known[-1](argument, round_number)

@@ -23,7 +23,7 @@ def run_check(options: argparse.Namespace) -> int:
         print(printable(f"problem: {problem}"))
     print(printable("\n".join(_facts(remains))))
     if problems:
-        print(f"\nwhat is left: botorch-bandits salvage {options.file} --out NEW")
+        print(f"\nto recover what is left: botorch-bandits salvage {options.file} --out NEW")
     return DAMAGED if problems else 0
 
 
@@ -36,7 +36,7 @@ def run_salvage(options: argparse.Namespace) -> int:
         print(printable(f"note: {note}"))
     print(
         f"{options.out}: {found.num_records} records from before the damage, "
-        f"{found.num_from_snapshot} from the snapshot, {found.num_behind} from behind its place"
+        f"{found.num_from_snapshot} from the snapshot, {found.num_behind} from after its position"
     )
     return 0
 
@@ -48,7 +48,7 @@ def _facts(remains: Remains) -> list[str]:
         facts.append(f"its snapshot covers {remains.snapshot.num_records} records")
     if remains.num_left_bytes:
         facts.append(
-            f"{remains.num_left_bytes} bytes behind them are no whole record"
+            f"{remains.num_left_bytes} bytes after them are not a whole record"
             + ("" if remains.damage else ": their writing was interrupted")
         )
     return facts

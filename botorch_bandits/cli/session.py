@@ -89,8 +89,8 @@ class OutputFolder:
 
     Args:
         path: The folder; created if it does not exist.
-        settings: What determines the run, by name.
-        overwrite: Whether to start afresh regardless of the contents of the folder.
+        settings: The settings that determine the run, by name.
+        overwrite: Whether to start over regardless of the contents of the folder.
         journal: The journal that records queries and outcomes instead of ``history.json``, if any.
             The other files then agree with the journal.
 
@@ -128,7 +128,7 @@ class OutputFolder:
             if self._known is not None:
                 raise ValueError(
                     f"{self.path} holds a run without a journal, and --journal is {journal}. "
-                    "Choose another --out folder, or start afresh with --overwrite."
+                    "Choose another --out folder, or start over with --overwrite."
                 )
             (self.path / HISTORY_FILE).unlink(missing_ok=True)  # a run has one record
             write_atomically(self.path / JOURNAL_FILE, f"{Path(journal).resolve()}\n")
@@ -144,7 +144,7 @@ class OutputFolder:
 
         Args:
             dim: The dimension of its points.
-            num_constraints: How many constraint values come with each reward.
+            num_constraints: The number of constraint values that come with each reward.
             maximize: Whether large rewards are sought, or least costs.
 
         Raises:
@@ -162,7 +162,7 @@ class OutputFolder:
         reason = (str(error) or type(error).__name__).rstrip(".")[:300]
         return ValueError(
             f"{self.path / HISTORY_FILE} is damaged ({reason:.300}). Choose another --out folder, "
-            "or start afresh with --overwrite."
+            "or start over with --overwrite."
         )
 
     def _refuse_other_journal(self, journal: str | None) -> None:
@@ -191,13 +191,13 @@ class OutputFolder:
             str(self.path),
             known,
             self._settings,
-            "Choose another --out folder, or start afresh with --overwrite.",
+            "Choose another --out folder, or start over with --overwrite.",
         )
 
     def write_history(self, history: History) -> None:
         """Write every query: as a table (``history.csv``), and exactly (``history.json``).
 
-        The latter is left out where there is a journal.
+        The latter is left out if there is a journal.
 
         A row of the table has parameters, reward, rounds, clock readings and diagnostics.
         """
@@ -229,17 +229,17 @@ class OutputFolder:
         costs: Sequence[str] = (),
         random_search: RandomBaseline | None = None,
     ) -> None:
-        """Draw the run; says so if matplotlib is not installed.
+        """Draw the run; print a note if matplotlib is not installed.
 
         Args:
-            loop: What to draw.
+            loop: The loop to draw.
             title: A title.
-            reference: What a reward to compare with is, and that reward, if there is one.
-            pending: Draw what was pending, too.
+            reference: A reward to compare with and its name, if there is one.
+            pending: Whether to draw pending outcomes as well.
             change_points: The last round before each known change. These and resets are marked, and
-                drawn with what the detector said.
-            costs: Names of the constraints; their ledger is drawn, too.
-            random_search: What random search finds, if that is known.
+                drawn with the results of the detector.
+            costs: The names of the constraints, whose ledger is drawn as well.
+            random_search: What random search finds, if it is known.
         """
         try:
             import matplotlib
@@ -273,7 +273,7 @@ class OutputFolder:
 
 
 def folder_error(path: str | Path, error: OSError) -> str:
-    """Return what is said of an output folder that cannot be made or written."""
+    """Return the error message if an output folder cannot be created or written."""
     return (
         f"output folder {path} cannot be used: {error}. Choose another --out folder, or make this "
         "one writable."
@@ -286,27 +286,27 @@ MOST_MARKER_BYTES = 2**14
 
 
 def _read_history(folder: Path) -> dict[str, Any]:
-    """Return what the history of a folder has.
+    """Return the content of the history in a folder.
 
     Raises:
         OSError: If it cannot be read.
-        ValueError: If it is none.
+        ValueError: If it is not a history.
     """
     try:
         known = json.loads(read_bounded(folder / HISTORY_FILE, MOST_HISTORY_BYTES))
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
     if not isinstance(known, dict) or not {"settings", "queries"} <= set(known):
-        raise ValueError("it is no history of a run")
+        raise ValueError("it is not the history of a run")
     if not isinstance(known["settings"], dict):
         raise ValueError(f"settings is {known['settings']!r:.100}")
     if not isinstance(known["queries"], list):
-        raise ValueError(f"records is {known['queries']!r:.100}, which is no list")
+        raise ValueError(f"records is {known['queries']!r:.100}, which is not a list")
     return known
 
 
 def known_settings(path: str | Path) -> dict[str, Any]:
-    """Return the settings of the run that a folder holds; empty if it holds none that is whole."""
+    """Return the settings of the run in a folder; empty if the folder has no whole ones."""
     try:
         return dict(_read_history(Path(path))["settings"])
     except (OSError, ValueError):
@@ -317,11 +317,11 @@ def settings_to_continue(options: argparse.Namespace, folder: str) -> dict[str, 
     """Return the settings of the run that is continued; empty if there is none.
 
     Args:
-        options: Of ``tune`` or ``optimize``.
-        folder: Where the run's files are.
+        options: The options of ``tune`` or ``optimize``.
+        folder: The folder of the run's files.
 
     Raises:
-        ValueError: If there is a journal that is no run's, or is to be overwritten.
+        ValueError: If there is a journal that is not a run's, or is to be overwritten.
     """
     check_journal_options(options)
     if options.journal is not None:
@@ -340,12 +340,12 @@ def open_loop(
     """Return the loop with what is known: from the journal, if there is one, or the folder.
 
     Args:
-        options: Of ``tune`` or ``optimize``.
-        output: Of the run.
+        options: The options of ``tune`` or ``optimize``.
+        output: The output folder of the run.
         settings: The effective options that determine the run, by name.
-        build: Builds the loop; takes ``history=`` or ``journal=``.
+        build: A function that builds the loop; takes ``history=`` or ``journal=``.
         fresh: What it builds without either.
-        num_constraints: How many constraint values come with each reward.
+        num_constraints: The number of constraint values that come with each reward.
 
     Raises:
         ValueError: If the journal was begun with other settings, or cannot be begun.
@@ -379,10 +379,10 @@ def compare(
         seeds: The seeds; there is one trial per seed and method.
         num_rounds: Rounds of each trial.
         num_initial: Uniform rounds at the start of each trial.
-        folder: One file per trial, and ``compare.csv``.
-        settings: Trials on file with other settings are run again.
-        progress: Show a progress bar.
-        on_error: What is done about evaluations that fail; see :func:`~botorch_bandits.run`.
+        folder: The folder for one file per trial, and ``compare.csv``.
+        settings: The settings; trials on file with other settings are run again.
+        progress: Whether to show a progress bar.
+        on_error: How failed evaluations are treated; see :func:`~botorch_bandits.run`.
 
     Returns:
         The exit code.
@@ -441,7 +441,7 @@ def _load(path: Path) -> dict[str, Any] | None:
 
 
 BAD_REWARD = 1
-"""Exit code of a run with an evaluation that gave no usable reward."""
+"""The exit code of a run with an evaluation that did not give a usable reward."""
 
 
 @dataclass
@@ -450,24 +450,24 @@ class Session:
 
     Attributes:
         loop: The loop.
-        function: From a ``d``-dimensional point and a round to one number; with budgets to a pair
-            of that and the constraint values.
-        num_rounds: How many rounds the run has, those of an earlier start included.
-        output: Where files go.
-        title: What is done, in words.
+        function: A function of a ``d``-dimensional point and a round that returns one number; with
+            budgets, a pair of that number and the constraint values.
+        num_rounds: The number of rounds of the run, including those of an earlier start.
+        output: The folder for the files.
+        title: A description of the run.
         waiting: How outcomes are waited for.
-        changes: What may change, and what is done about it.
-        budgets: What must hold on average, and what is done about it.
-        settings: What was asked for; kept in ``result.json``.
-        reference: A reward to compare with, and what it is.
-        random_search: What random search finds, if that is known.
-        in_python: From the best parameters to what a Python user would write.
+        changes: What may change, and how the loop responds.
+        budgets: What must hold on average, and the rule that enforces it.
+        settings: The settings that were requested; kept in ``result.json``.
+        reference: A reward to compare with, and its name.
+        random_search: What random search finds, if it is known.
+        in_python: A function from the best parameters to a Python expression.
         arguments: The arguments typed after ``botorch-bandits``.
         journal: The run's journal, if there is one.
         progress: Whether to show a progress bar.
-        on_error: What is done about evaluations that fail; see :func:`~botorch_bandits.run`.
+        on_error: How failed evaluations are treated; see :func:`~botorch_bandits.run`.
         stop_after_no_gain: After how many rounds without a better reward the run ends, if ever.
-        stop_below: At which certificate of the recommended point the run ends, if at any.
+        stop_below: The certificate of the recommended point at which the run ends, if there is one.
         html: The file of a page that follows the run, if there is one.
     """
 
@@ -492,7 +492,7 @@ class Session:
     html: str | None = None
 
     def __post_init__(self) -> None:
-        """Begin the page, so that a path that cannot be used is known before anything is run."""
+        """Begin the page, so that a bad path is reported before anything is run."""
         self._page = None
         if self.html is not None:
             names = [str(budget) for budget in self.budgets.budgets]
@@ -500,11 +500,11 @@ class Session:
             self._page = LivePage(self.loop, self.html, self.title, **known)
 
     def execute(self) -> int:
-        """Run, print the summary, write the files; returns the exit code."""
+        """Run, print the summary, write the files; return the exit code."""
         with warnings.catch_warnings():
             # the summary counts late outcomes
             warnings.simplefilter("ignore", LateOutcomeWarning)
-            # the model standardizes; what is left is that the first outcomes are all equal
+            # the model standardizes; the remaining warnings are about first outcomes that are equal
             warnings.filterwarnings("ignore", ".*is not standardized", InputDataWarning)
             warnings.filterwarnings("once", category=InfeasibleConstraintsWarning)
             warnings.simplefilter("always", EvaluationFailedWarning)
@@ -513,7 +513,7 @@ class Session:
 
     def _execute(self) -> int:
         started = time.monotonic()
-        # as an interrupt, which need not wait until a point is chosen
+        # as an interrupt, which takes effect even while a point is chosen
         previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
         num_known = self.loop.history.num_queries
         self._mark = EvaluationMark(self.output.path / MARK_FILE)
@@ -538,7 +538,7 @@ class Session:
             side = "below" if self.loop.settings.maximize else "above"
             print(
                 f"error: {str(error).partition(',')[0]}, {side} --minimum {minimum:g} by more than "
-                "noise explains. Start afresh with a minimum that holds or a larger --tolerance, "
+                "noise explains. Start over with a minimum that holds or a larger --tolerance, "
                 "and --overwrite.",
                 file=sys.stderr,
             )
@@ -569,7 +569,7 @@ class Session:
         }
         workers = self.waiting.num_workers
         if workers > 1:
-            # before an evaluation begins its query is on disk
+            # the query is on disk before its evaluation begins
             pool = partial(WorkerPool, self.function, workers, self._write)
             function = ByRound(evaluate_known)
             return run_async(self.loop, function, pool, workers, num_rounds, **common)
@@ -586,7 +586,7 @@ class Session:
             return self.function(argument, round_number)
 
     def _give_up_fatal_queries(self) -> None:
-        """Record queries in whose evaluation process after process died."""
+        """Record the failure of queries whose evaluation ended several processes."""
         while (query := self._mark.fatal_query(self.loop, self.num_rounds)) is not None:
             self.loop.tell_failed(query.id, DEADLY, avoid=True)
             self._write()
@@ -631,7 +631,7 @@ class Session:
             "title": self.title,
             "version": __version__,
             "settings": dict(self.settings),
-            # with delays a round is over before its outcome is told
+            # with delays, a round ends before its outcome is told
             "num_rounds": history.num_arrived
             if self.waiting.delays is None
             else history.num_queries,
@@ -680,7 +680,7 @@ class Session:
         print(self._closing_lines(result))
 
     def _expected_at_best(self) -> dict[str, float] | None:
-        """Return what the model expects at the best point, where it is a model of the reward."""
+        """Return what the model expects at the best point, if it is a model of the reward."""
         is_censored = isinstance(self.loop.settings.feedback, Censored)
         best = self.loop.best() if self._is_plain and not is_censored else None
         return None if best is None else expected_at(self.loop, best[0])
@@ -722,7 +722,7 @@ TOLD_IN_ONE_LINE = (
 
 
 def _one_line_each(show: Callable[..., None]) -> Callable[..., None]:
-    """Return what shows a warning about the run without the line of code that it is from."""
+    """Return a function that shows a warning about the run without its line of code."""
 
     def show_one_line(message: Warning | str, category: type[Warning], *rest: Any) -> None:
         if issubclass(category, TOLD_IN_ONE_LINE):

@@ -68,17 +68,17 @@ _CLASSES = {
 
 
 class _UnknownClassError(Exception):
-    """A setting is of a class that cannot be built from its record."""
+    """A setting has a class that cannot be built from its record."""
 
 
 def censored_feedback(settings: Mapping[str, Any]) -> Censored | None:
-    """Return the censored feedback of a loop, if it has that.
+    """Return the censored feedback of a loop, if it has such feedback.
 
     Args:
-        settings: Of a journal's header.
+        settings: The settings in a journal's header.
     """
     record = settings["feedback"]
-    if isinstance(record, Mapping):  # a function is known by its name only, and not needed here
+    if isinstance(record, Mapping):  # functions are recorded by name only, and not needed here
         record = {key: part for key, part in record.items() if key != "delay_distribution"}
     try:
         feedback = _build(record)
@@ -88,10 +88,10 @@ def censored_feedback(settings: Mapping[str, Any]) -> Censored | None:
 
 
 def rebuild_domain(settings: Mapping[str, Any]) -> Box | None:
-    """Return where a loop chose, for axes in the parameters' names; None for other domains.
+    """Return the domain of a loop, for axes with the parameters' names; None for other domains.
 
     Args:
-        settings: Of a journal's header.
+        settings: The settings in a journal's header.
     """
     record = settings.get("domain") or {}
     kind = str(record.get("class", "")).partition(":")[2]
@@ -101,15 +101,15 @@ def rebuild_domain(settings: Mapping[str, Any]) -> Box | None:
         if kind == "Box":
             return Box(record["bounds"]["entries"], record["integer_dims"])
     except (_UnknownClassError, KeyError, TypeError, ValueError):
-        return None  # of another version
+        return None  # written by another version
     return None
 
 
 def reset_reason(settings: Mapping[str, Any]) -> str:
-    """Return why a loop starts over, as :attr:`.Reset.reason` has it; empty if that is not known.
+    """Return why a loop starts over, as in :attr:`.Reset.reason`; empty if it is unknown.
 
     Args:
-        settings: Of a journal's header.
+        settings: The settings in a journal's header.
     """
     restart = settings.get("restart") or {}
     reasons = {
@@ -121,19 +121,19 @@ def reset_reason(settings: Mapping[str, Any]) -> str:
 
 
 def rebuild_ledger(settings: Mapping[str, Any], history: History) -> Ledger | None:
-    """Return the ledger that a loop with constraints has, without the loop.
+    """Return the ledger of a loop with constraints, without the loop.
 
     Resets are where the queries have them on record: an outcome that came between a detection and
     the next query counts in the epoch that the detection ended.
 
     Args:
-        settings: Of a journal's header.
-        history: What the journal says.
+        settings: The settings in a journal's header.
+        history: The history in the journal.
 
     Returns:
-        None if the multiplier rule cannot be built from its record, or does not give the
-        multipliers that are on record. What was on record before an outcome was retracted does
-        not count; with restarts it may have moved them, which only the loop can tell.
+        The ledger; None if the multiplier rule cannot be built from its record, or does not give
+        the multipliers on record. Multipliers from before a retraction are not compared; with
+        restarts the retraction may have moved them, which only the loop can tell.
     """
     try:
         rule = _build(settings["constraints"])
@@ -166,7 +166,7 @@ def rebuild_ledger(settings: Mapping[str, Any], history: History) -> Ledger | No
 def _recorded_multipliers(
     history: History, num_constraints: int
 ) -> Iterator[tuple[int, list[float]]]:
-    """Return the epoch of each query, and the multipliers in force; from the last retraction on."""
+    """Return the epoch of each query and the multipliers in force, from the last retraction on."""
     first = max((retraction.retracted_round for retraction in history.retractions), default=0)
     for query in history.queries_since(first):
         known = query.diagnostics
@@ -179,7 +179,7 @@ def _build(setting: Any) -> Any:
     """Build an object again.
 
     Raises:
-        _UnknownClassError: If it, or a part of it, is of another class than those above.
+        _UnknownClassError: If it, or a part of it, has another class than those above.
     """
     if isinstance(setting, str) and setting.startswith("float:"):
         return float(setting.removeprefix("float:"))
@@ -192,7 +192,7 @@ def _build(setting: Any) -> Any:
 
 
 def run_show(options: argparse.Namespace) -> int:
-    """Print what a journal says; returns the exit code."""
+    """Print the content of a journal; return the exit code."""
     check_page_arguments(options)
     reader = Journal.read(_check_path(options.file))
     history = read_history(reader)
@@ -208,12 +208,12 @@ def run_show(options: argparse.Namespace) -> int:
 
 
 def page_facts(reader: JournalReader) -> PageFacts:
-    """Return what a page says of a journal.
+    """Return what a page says about a journal.
 
-    What is best now is left out where it depends on the model, which a journal does not hold.
+    What is best now is left out if it depends on the model, which is not part of a journal.
 
     Args:
-        reader: Of the journal.
+        reader: The reader of the journal.
     """
     history, settings, now = read_history(reader), settings_of(reader.header), time.time()
     censored, reason = censored_feedback(settings), reset_reason(settings)
@@ -242,7 +242,7 @@ def page_facts(reader: JournalReader) -> PageFacts:
         domain=rebuild_domain(settings),
         best=None if best is None else (history.query(best.query_id), best),
         resets=resets,
-        guarantee="A guarantee needs the model, and a journal does not hold it. Print "
+        guarantee="A guarantee needs the model, which is not part of a journal. Print "
         "loop.guarantee() in Python, or run tune, optimize or resume with --html.",
         multipliers=_last_multipliers(history),
         given_up=frozenset(lost),
@@ -255,10 +255,10 @@ def page_facts(reader: JournalReader) -> PageFacts:
 
 
 def stop_of(reader: JournalReader) -> str | None:
-    """Return why the run of a journal ended before its rounds; None if it did not, or went on.
+    """Return why the run of a journal ended early; None if it did not, or was continued.
 
     Args:
-        reader: Of the journal.
+        reader: The reader of the journal.
     """
     last = list(reader.records(after=max(reader.num_records - 1, 0)))
     return stop_in(last[-1]) if last else None
@@ -276,7 +276,7 @@ def _last_multipliers(history: History) -> list[float]:
 def _next_steps(
     reader: JournalReader, history: History, options: argparse.Namespace
 ) -> list[tuple[str, str]]:
-    """Return what can be typed next, and what it does."""
+    """Return commands that can be typed next, and what they do."""
     rows = []
     if reader.header.get("command") is None:
         rows.append(("go on, in Python", f"BanditLoop.open({options.file!r}, ...)"))
@@ -295,7 +295,7 @@ def _check_path(path: str) -> str:
     """Return the path of a journal.
 
     Raises:
-        ValueError: If there is none, or it is a folder.
+        ValueError: If it does not exist, or is a folder.
     """
     if Path(path).is_dir():
         known = Path(path) / JOURNAL_FILE
@@ -322,11 +322,11 @@ def describe(
     """Return what ``show`` prints.
 
     Args:
-        reader: Of the journal.
-        history: What it says.
+        reader: The reader of the journal.
+        history: The history in the journal.
         now: The time in seconds, for ages.
-        num_rounds: How many of the last rounds the table has; None for all.
-        with_epochs: Whether constraints have a row an epoch.
+        num_rounds: The number of rounds in the table, the last ones; None for all.
+        with_epochs: Whether each constraint has a row per epoch.
 
     Raises:
         JournalError: If the header or a record is not what a loop writes.
@@ -348,7 +348,7 @@ _NOT_OF_A_LOOP = (
     TypeError,
     ValueError,
 )
-"""What reading raises where an entry is missing, or of another kind."""
+"""The errors of reading if an entry is missing or of another kind."""
 
 
 def _describe(
@@ -388,7 +388,7 @@ def _heading(reader: JournalReader, history: History, censored: Censored | None)
             f"{history.num_queries}: {history.num_arrived} told ({told}), "
             f"{history.num_pending} pending, {history.num_failed} failed"
             + (f", {history.num_retracted} retracted" if history.num_retracted else "")
-            + ("; some are means of many or have a noise of their own" * history.is_weighted),
+            + ("; some are means of several or have their own noise" * history.is_weighted),
         ]
     )
     stop = stop_of(reader)
@@ -449,7 +449,7 @@ def _rounds(history: History, censored: Censored | None, num_rounds: int | None)
 
 
 def _weighting_text(outcome: Outcome) -> str:
-    """The number of observations whose mean an outcome is, or its noise."""
+    """Return the number of observations whose mean an outcome is, or its noise."""
     if outcome.noise is not None:
         return f"noise {outcome.noise:.6g}"
     return f"{outcome.count or 1}"
@@ -472,7 +472,7 @@ def _failures(history: History) -> str:
 
 
 def _retractions(history: History) -> str:
-    """Return what was withdrawn, by query, and why."""
+    """Return the retracted outcomes by query, and the reasons."""
     rows = []
     for retraction in history.retractions:
         told = retraction.outcome
@@ -486,7 +486,7 @@ def _retractions(history: History) -> str:
 
 
 def _resets(settings: Mapping[str, Any], history: History) -> str:
-    """Return where the segment that queries have on record changes."""
+    """Return where the segment on record changes from query to query."""
     if all("segment" not in query.diagnostics for query in history.queries):
         return ""
     reason = reset_reason(settings)
@@ -498,7 +498,7 @@ def _resets(settings: Mapping[str, Any], history: History) -> str:
 
 
 def _constraints(history: History) -> str:
-    """Return both violations of observed values, and the multipliers last on record."""
+    """Return both violations of observed values, and the last multipliers on record."""
     if history.num_constraints == 0 or history.num_arrived == 0:
         return ""
     values = history.constraints()
@@ -520,11 +520,11 @@ def _constraints(history: History) -> str:
 
 
 def _epochs(settings: Mapping[str, Any], history: History) -> str:
-    """Return a row for each epoch and constraint, from the ledger that the records make."""
+    """Return a row for each epoch and constraint, from the ledger that the records give."""
     if settings.get("constraints") is None:
         return "epochs: none, because there are no constraints"
     if not history.num_constraints:
-        return "epochs: none yet, because no outcome was told"
+        return "epochs: none yet, because no outcome has been told"
     ledger = rebuild_ledger(settings, history)
     if ledger is None:
         return "epochs: the journal does not say enough; open the loop and look at loop.ledger()"

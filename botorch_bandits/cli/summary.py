@@ -27,12 +27,12 @@ WIDTH = 100
 def against_random_search(
     baseline: RandomBaseline | None, num_rounds: int, best: float | None
 ) -> dict[str, Any] | None:
-    """Return how random search does with as many rounds; None if that is not known.
+    """Return the results of random search with as many rounds; None if they are unknown.
 
     Args:
-        baseline: Rewards of random points, if there are some.
-        num_rounds: Outcomes of the run.
-        best: Its best reward.
+        baseline: The rewards of random points, if there are any.
+        num_rounds: The number of outcomes of the run.
+        best: The best reward of the run.
     """
     if baseline is None or best is None or num_rounds < 1:
         return None
@@ -51,7 +51,7 @@ def expected_at(loop: BanditLoop, query: Query) -> dict[str, float] | None:
     """Return what the loop's model expects at a query; None without a model of the reward.
 
     Args:
-        loop: Without constraints, contexts and forgetting.
+        loop: A loop without constraints, contexts and forgetting.
         query: Any of its queries.
     """
     if loop.settings.model is None:
@@ -59,7 +59,7 @@ def expected_at(loop: BanditLoop, query: Query) -> dict[str, float] | None:
     with torch.no_grad():
         posterior = loop.current_model().posterior(query.x.unsqueeze(0))
     variance = float(posterior.variance.clamp_min(0.0))
-    sign = 1.0 if loop.settings.maximize else -1.0  # of minus the cost
+    sign = 1.0 if loop.settings.maximize else -1.0  # the model is of minus the cost
     return {"mean": sign * float(posterior.mean), "standard_deviation": variance**0.5}
 
 
@@ -67,7 +67,7 @@ def best_at_the_start(history: History) -> dict[str, Any] | None:
     """Return the best reward of the random points at the start; None if none was told.
 
     Args:
-        history: Of a run without constraints and changes.
+        history: The history of a run without constraints and changes.
     """
     origins = {query.id: query.origin for query in history.queries}
     told = [o for o in history.outcomes if origins[o.query_id] == "initial"]
@@ -84,8 +84,8 @@ def with_numbers(arguments: Sequence[str], numbers: Mapping[str, float]) -> list
     """Return the arguments of a command with other values of options of :data:`SHORTEST`.
 
     Args:
-        arguments: What was typed behind ``botorch-bandits``.
-        numbers: By option.
+        arguments: The arguments typed after ``botorch-bandits``.
+        numbers: The values by option.
     """
     kept: list[str] = []
     skip = False
@@ -95,7 +95,7 @@ def with_numbers(arguments: Sequence[str], numbers: Mapping[str, float]) -> list
             skip = False
         elif any(o.startswith(name) and name.startswith(SHORTEST[o]) for o in numbers):
             skip = not is_joined
-        elif argument != "--overwrite":  # it would start afresh
+        elif argument != "--overwrite":  # this option would start over
             kept.append(argument)
     return [*kept, *(str(part) for item in numbers.items() for part in item)]
 
@@ -109,16 +109,16 @@ def next_steps(
     no_gain: int | None = None,
     stop_below: float | None = None,
 ) -> Rows:
-    """Return what can be typed next.
+    """Return commands that can be typed next.
 
     Args:
-        result: Of ``result.json``.
-        arguments: What was typed behind ``botorch-bandits``.
-        wanted: How many rounds the run should have.
-        journal: Its journal, if there is one.
+        result: The content of ``result.json``.
+        arguments: The arguments typed after ``botorch-bandits``.
+        wanted: The intended number of rounds of the run.
+        journal: The journal of the run, if there is one.
         in_python: The best point as a Python expression, if there is one.
-        no_gain: After how many rounds without a better reward it ends, if ever.
-        stop_below: At which certificate it ends, if at any.
+        no_gain: After how many rounds without a better reward the run ends, if ever.
+        stop_below: The certificate at which the run ends, if there is one.
     """
     is_over = result["num_rounds"] >= wanted
     numbers: dict[str, float] = {"--rounds": 2 * wanted if is_over else wanted}
@@ -149,7 +149,7 @@ def _found(result: Mapping[str, Any], name: str) -> Rows:
 
 
 def _compared(result: Mapping[str, Any]) -> Rows:
-    """Return what the best reward is compared with."""
+    """Return comparisons of the best reward."""
     rows: Rows = []
     if result["reference"] is not None:
         rows.append((result["reference"]["name"], f"{result['reference']['reward']:.6g}"))
@@ -165,7 +165,7 @@ def _compared(result: Mapping[str, Any]) -> Rows:
     else:
         share = max(1, round(100 * search["share_as_good"]))
         text += f"; {share} of 100 such searches find as much, "
-        # of few points that are as good, no more than a digit is known
+        # with few points that are as good, only one digit is known
         text += f"which takes {float(format(search['rounds_to_as_good'], '.1g')):.0f} rounds"
     rows.append(("random search", text))
     means = f"{result['mean_reward']:.6g} a round, random search {search['mean_reward']:.6g}"
@@ -201,11 +201,11 @@ def closing_lines(
     """Return the lines that end a run.
 
     Args:
-        title: What was done.
-        result: Of ``result.json``.
-        wanted: How many rounds the run should have.
-        files: Where its files are.
-        further: What budgets and changes say.
+        title: A description of the run.
+        result: The content of ``result.json``.
+        wanted: The intended number of rounds of the run.
+        files: The folder of its files.
+        further: The rows of budgets and changes.
         next_rows: See :func:`next_steps`.
         waits: Whether queries can be pending.
         has_budgets: Whether costs must be within budgets.
@@ -238,11 +238,11 @@ def closing_lines(
 
 
 def table_of_commands(rows: Rows, size: int = 0) -> list[str]:
-    """Return the lines that say what can be typed next, each command whole.
+    """Return the lines of commands that can be typed next, each in one piece.
 
     Args:
-        rows: What a command does, and the command.
-        size: Letters of the first column at least.
+        rows: A description and a command each.
+        size: The least width of the first column.
     """
     size = max([size, *(len(name) + 2 for name, _ in rows)])
     return ["next", *(f"{'  ' + name:<{size}}  {command}" for name, command in rows)]

@@ -1,6 +1,6 @@
 """Confidence widths, information gain and guarantees.
 
-This package deals with numbers only; it does not know the loop.
+This package deals only with numbers; it does not know the loop.
 """
 
 from botorch_bandits.confidence.bounds_diagnosis import BoundsDiagnosis, diagnose_bounds

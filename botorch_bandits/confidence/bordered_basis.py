@@ -13,8 +13,8 @@ is the Schur complement of the last rows, and with :math:`f = Q^\top k_1(x)`,
    k(x)^\top (K + a I)^{-1} k(x) = f^\top (\Lambda + a I)^{-1} f + r_a^\top S_a^{-1} r_a.
 
 The eigenvectors of the first rows and a small factorization for each ridge thus serve all ridges.
-The basis is recomputed after every 16 rows, which depends on the rows alone: a loop rebuilt from
-its history has the same basis.
+The basis is recomputed after every 16 rows, which depends only on the rows: a loop rebuilt from its
+history has the same basis.
 
 **Rows that have left.** Rows ``R`` of the basis that have since left a window are removed from it
 as in :mod:`botorch_bandits.confidence.changed_basis`. With :math:`G^\top = (-Q_R^\top, Z)`, the
@@ -66,7 +66,7 @@ class Spectrum(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Fading:
-    """How the weights of rows have developed, if all fade by a common factor.
+    """The development of the weights of rows that all fade by a common factor.
 
     Attributes:
         memo: The store that keeps the eigenvectors from round to round.
@@ -106,17 +106,17 @@ class Border:
 
         Args:
             features: ``p x n_1``, ``f``.
-            last: ``p x d`` kernel values with the rows that have come.
+            last: ``p x d`` kernel values with the added rows.
         """
         of_last = self.roots[..., self.num_left :].reshape(-1, self.num_rows)
         both = last @ of_last.mT - features @ self.from_features.mT
         return both.reshape(*features.shape[:-1], -1, self.cross.shape[-1])
 
     def explained(self, whitened: Tensor) -> Tensor:
-        """Return by how much variances are lower than the basis says, ``p x num_ridges``.
+        """Return how much lower variances are than under the basis, ``p x num_ridges``.
 
         Args:
-            whitened: From :meth:`whiten`.
+            whitened: The result of :meth:`whiten`.
         """
         squares = whitened.square()
         if self.num_left == 0:
@@ -125,11 +125,11 @@ class Border:
         return came.sum(-1) - left.sum(-1)
 
     def unwhiten(self, whitened: Tensor, ridge: Tensor) -> Tensor:
-        """Return what the slope of the explained variance is made of, ``p x (r + d)``.
+        """Return the factor of the slope of the explained variance, ``p x (r + d)``.
 
         Args:
             whitened: ``p x (r + d)``.
-            ridge: ``p``; which ridge.
+            ridge: ``p``, the number of the ridge at each point.
         """
         return ((whitened * self.signs).unsqueeze(-2) @ self.roots[ridge]).squeeze(-2)
 
@@ -179,18 +179,18 @@ class BorderedBasis:
 
     @classmethod
     def of(cls, growing: Any, weight: float, fading: Fading | None = None) -> BorderedBasis:
-        """Return that of a model's rows.
+        """Return the basis of a model's rows.
 
         Args:
             growing: The model's closed form, which keeps the eigenvectors.
-            weight: What all rows are multiplied with, beside weights of their own.
-            fading: Of weights of their own; the eigenvectors are kept there then.
+            weight: The factor that multiplies all rows, in addition to their own weights.
+            fading: The fading of their own weights, if they have any; it keeps the eigenvectors.
         """
         num_rows, scale = growing.num_rows, weight**2 / growing.outputscale
         num_deleted = 0 if growing.deleted is None else len(growing.deleted)
-        # numbers of rows count those that have left since the factor of the model was computed
+        # numbers of rows include those that have left since the model's factor was computed
         last = (num_deleted + num_rows) // STRIDE * STRIDE
-        start = max(0, last - num_rows)  # a basis has as many rows as the model, but for 15
+        start = max(0, last - num_rows)  # a basis has up to 15 rows fewer than the model
         num_left, first = num_deleted - start, last - num_deleted
         points, since, memo = growing.points[:first], 1.0, growing.memo
         if num_left:
@@ -211,14 +211,14 @@ class BorderedBasis:
 
     @property
     def trace(self) -> Tensor:
-        """Of the kernel matrix."""
+        """The trace of the kernel matrix."""
         known = self.eigenvalues.sum() + self.block.trace()
         if self.num_left == 0:
             return known
         return known - (self.eigenvectors[: self.num_left].square() @ self.eigenvalues).sum()
 
     def solve(self, ridges: Tensor, outcomes: Tensor) -> Solved:
-        """Return what follows from outcomes.
+        """Return the quantities that follow from outcomes.
 
         Args:
             ridges: ``num_ridges`` positive numbers.
@@ -256,9 +256,9 @@ def _triangles(products: Tensor, num_left: int, block: Tensor, ridges: Tensor) -
     """Return the triangular matrices of all ridges, ``num_ridges x (r + d) x (r + d)``.
 
     Args:
-        products: Of the same shape; ``G (Lambda + a I)^-1 G^T``.
+        products: ``G (Lambda + a I)^-1 G^T`` for all ridges, of the same shape.
         num_left: ``r``.
-        block: ``d x d`` kernel values among the rows that have come.
+        block: ``d x d`` kernel values among the added rows.
         ridges: ``num_ridges``.
     """
     r = num_left

@@ -89,7 +89,7 @@ class BoundsDiagnosis:
         return check_nonnegative("rkhs_bound", rkhs_bound) < self.rkhs_bound
 
     def __str__(self) -> str:
-        """Say it in a few lines."""
+        """Return the diagnosis as a few lines of text."""
         lines = [
             self._headline(),
             *(f"  with R = {R:.4g}: B >= {B:.4g}" for R, B in self.rkhs_bound_by_noise.items()),
@@ -103,7 +103,7 @@ class BoundsDiagnosis:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """Say the same as ``print`` does, in a notebook."""
+        """Return the same text as ``print`` shows, as HTML for a notebook."""
         norms = [[f"{R:.4g}", f"{B:.4g}"] for R, B in self.rkhs_bound_by_noise.items()]
         costs = [
             [f"{B:.4g}", f"{self.noise_bound_by_norm[B]:.4g}", f"{bound:.4g}"]
@@ -181,7 +181,7 @@ def diagnose_bounds(
     else:
         noise = check_nonnegative("noise_bound", noise_bound) / unit
     with torch.no_grad():
-        # with B = R = 0, from which the rest follows
+        # the values for B = R = 0, from which all others follow
         empty = RidgeConfidenceSet.from_data(
             data.kernel_matrix, data.outcomes, 0.0, 0.0, delta, lam
         )
@@ -220,7 +220,7 @@ def diagnose_bounds(
 
 
 def _caveats(learned: Sequence[str], weight: float | None) -> Iterator[str]:
-    """Say why the level may not be what it says, and what is counted where rows have weights."""
+    """Yield reasons why the level may be inexact, and what is counted if rows have weights."""
     if learned:
         yield (
             "the level is stated for a model that was fixed before the data, but of this one "
@@ -228,20 +228,20 @@ def _caveats(learned: Sequence[str], weight: float | None) -> Iterator[str]:
         )
     if weight is not None:
         yield (
-            "outcomes have noise variances of their own, or fade: they weigh as much as "
-            f"{weight:.3g} with the noise of the model, which are what is counted, and what regret "
-            "bounds are for"
+            "outcomes have their own noise variances, or fade: they weigh as much as "
+            f"{weight:.3g} outcomes with the noise of the model, which is the number that is "
+            "counted and that regret bounds are for"
         )
 
 
 @dataclass(frozen=True)
 class _Limits:
-    """Which norms and noises are not refuted, in prior standard deviations.
+    """The norms and noises that are not refuted, in prior standard deviations.
 
     Attributes:
         ridges: The grid of ``a``.
-        radicands: What is under the root for each, with ``B = R = 0``.
-        rate: ``L``: by how much ``r^2`` grows with ``R^2``.
+        radicands: The radicand for each ridge, with ``B = R = 0``.
+        rate: ``L``, the rate at which ``r^2`` grows with ``R^2``.
     """
 
     ridges: Tensor

@@ -72,14 +72,14 @@ from botorch_bandits.checks import check_integer, check_positive, check_probabil
 from botorch_bandits.docstrings import fill_in_docstrings
 
 FIRST_CAPACITY = 64
-"""Outcomes that there is room for at first; it doubles when they are used up."""
+"""The initial capacity for outcomes, which is doubled when it is used up."""
 
 
 LEVEL_OF_SURVIVORS = 0.05
-"""Of survivors where nothing states a level: half of the ordinary ``delta``."""
+"""The level of survivors if none is given: half of the ordinary ``delta``."""
 
 MOST_ROWS_SHOWN = 20
-"""Priors in a printed table; the default list has hundreds."""
+"""The largest number of priors in a printed table; the default list has hundreds."""
 
 
 class RefutedListWarning(RuntimeWarning):
@@ -99,7 +99,7 @@ def log_densities(
         variance: Variances of OUTCOMES, noise included, positive.
     """
     residual = outcome - mean
-    with np.errstate(over="ignore"):  # it becomes minus infinity, which is refused by name
+    with np.errstate(over="ignore"):  # an overflow becomes minus infinity, which is refused
         density: NDArray[np.float64] = -0.5 * (
             residual * residual / variance + np.log(2.0 * math.pi * variance)
         )
@@ -183,7 +183,7 @@ class EvidenceTable:
         return pd.DataFrame([asdict(row) for row in self.rows])
 
     def __str__(self) -> str:
-        """Show it, the best predictions first, and at most :data:`MOST_ROWS_SHOWN` priors."""
+        """Return the table as text, with the best predictions first, shortened if it is long."""
         alive = sum(row.survives for row in self.rows)
         lines = [
             f"{self.num_outcomes} outcomes, {alive} of {len(self.rows)} priors survive at level "
@@ -241,7 +241,7 @@ class CandidateEvidence:
         self.names = tuple(str(i) for i in range(len(values))) if names is None else tuple(names)
         if len(self.names) != len(values):
             raise ValueError(
-                f"names has {len(self.names)} entries and weights {len(values)}; give one name a "
+                f"names has {len(self.names)} entries and weights {len(values)}; give one name per "
                 "prior, or leave names= out."
             )
         total = math.fsum(values)
@@ -252,12 +252,12 @@ class CandidateEvidence:
         self._log_evidence = np.zeros(len(values))
         self._log_marginal = 0.0
         self._path = np.empty((0, len(values)))
-        self._refuted_after: dict[float, int] = {}  # by level; nothing comes back
+        self._refuted_after: dict[float, int] = {}  # by level; refuted priors never come back
         self.num_outcomes = 0
 
     @property
     def num_candidates(self) -> int:
-        """How many priors are on the list."""
+        """The number of priors on the list."""
         return len(self._weights)
 
     @property
@@ -331,7 +331,7 @@ class CandidateEvidence:
         """Add outcomes in order of arrival; see :meth:`update`.
 
         Args:
-            densities: ``n x num_candidates``, a row an outcome.
+            densities: ``n x num_candidates``, one row per outcome.
 
         Raises:
             ValueError: As in :meth:`update`. In this case, only the preceding outcomes are added.
@@ -340,10 +340,10 @@ class CandidateEvidence:
         num_finite = len(densities) if is_finite.all() else int(is_finite.argmin())
         self._take(densities[:num_finite])
         for row in densities[num_finite:]:
-            self.update(row)  # which refuses the first of them
+            self.update(row)  # it refuses the first row that is not finite
 
     def _take(self, new: NDArray[np.float64]) -> None:
-        """Take in outcomes, ``n x num_candidates`` finite numbers."""
+        """Add outcomes, ``n x num_candidates`` finite numbers."""
         if not len(new):
             return
         likelihoods = np.concatenate([self._log_likelihoods[None], new]).cumsum(0)[1:]
@@ -385,7 +385,7 @@ class CandidateEvidence:
         return torch.from_numpy(self.numpy_survivors(check_probability("level", level)))
 
     def thrown_out_after(self, level: float) -> list[int | None]:
-        """Return after how many outcomes each prior was discarded; None for survivors.
+        """Return the number of outcomes after which each prior was discarded; None for survivors.
 
         Args:
             level: See :meth:`survivors`.
@@ -398,7 +398,7 @@ class CandidateEvidence:
         ]
 
     def refuted_after(self, level: float) -> int | None:
-        """Return after how many outcomes the last prior was discarded; None if some survive.
+        """Return the number of outcomes after which none was left; None if some survive.
 
         Args:
             level: See :meth:`survivors`.
@@ -411,7 +411,7 @@ class CandidateEvidence:
         return self._refuted_after[level]
 
     def in_force(self, level: float) -> NDArray[np.bool_]:
-        """Return the survivors, or all priors where none survives.
+        """Return the survivors, or all priors if none survives.
 
         Args:
             level: See :meth:`survivors`.

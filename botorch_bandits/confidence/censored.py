@@ -2,20 +2,20 @@ r"""Censored feedback (Verma, Dai and Low 2022): its options, its widths and its
 
 A query whose outcome has not arrived enters the model at the known minimum. This module contains
 what drop-ins, the loop and the rules on arms share: :class:`Censoring` (the options, and why the
-theorem does not cover a use), the theorem's width, and the terms that censoring adds to other
+theorem does not cover a use), the width of the theorem, and the terms that censoring adds to other
 widths.
 
 With the minimum subtracted from the outcomes, :math:`\tilde y_{s,t} = y_s` if the outcome of query
 ``s`` has arrived within ``m`` rounds, else 0. The posterior mean of these values estimates
 :math:`\rho_m f`, where :math:`\rho_m` is the probability of arriving within ``m`` rounds.
 
-Conventions as in :mod:`botorch_bandits.confidence.igp_ucb`: widths multiply the posterior
-STANDARD DEVIATION, logarithms are natural, kernels have unit variance. ``rkhs_bound`` bounds the
-norm of ``f - minimum``, ``outcome_bound`` is ``B_y`` with ``|y - minimum| <= B_y``. With a prior
-standard deviation ``s``, all bounds and the sum of deviations must be divided by ``s`` first (the
-width rules do this). The information gain is that of all rows, including pending and lost ones; the
-realized gain may replace the maximal one, because the proof uses it only through
-``ln det(I + K / lam)``.
+The conventions are those of :mod:`botorch_bandits.confidence.igp_ucb`: widths multiply the
+posterior STANDARD DEVIATION, logarithms are natural, and kernels have unit variance. ``rkhs_bound``
+bounds the norm of ``f - minimum``, and ``outcome_bound`` is ``B_y`` with
+``|y - minimum| <= B_y``. With a prior standard deviation ``s``, all bounds and the sum of
+deviations must be divided by ``s`` first (the width rules do this). The information gain is that of
+all rows, including pending and lost ones. The realized gain may replace the maximal one, because
+the proof uses the gain only through ``ln det(I + K / lam)``.
 
 Source: Verma, Dai and Low, *Bayesian optimization under stochastic delayed feedback*, ICML 2022,
 Theorem 1 (there the width is ``nu_t``) and its proof, appendix A.1.
@@ -78,23 +78,23 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.fingerprints import added_field
 
 NOISE_DEVIATIONS = 4.0
-"""An outcome can be so many times the bound on the noise below the minimum: Gaussian noise takes it
-farther once in 30000 rounds."""
+"""The largest distance of an outcome below the minimum, in bounds on the noise: Gaussian noise
+exceeds it once in 30000 rounds."""
 
 SHARE_OF_RANGE = 0.05
-"""Where no bound on the noise is known: such a share of ``outcome_bound``."""
+"""The tolerance, as a share of ``outcome_bound``, if no bound on the noise is known."""
 
 SHARE_OF_SPREAD = 0.25
-"""Where that is not known either: such a share of how far outcomes lie above the minimum."""
+"""The tolerance, as a share of the height of outcomes, if ``outcome_bound`` is unknown, too."""
 
 FEWEST_OUTCOMES = 10
 """With fewer outcomes, it is unknown how far they lie above the minimum."""
 
 SUM_FORMS = ("theorem", "published")
-"""What the sum of deviations adds to a width; see :class:`CensoredWidth`."""
+"""The amount that the sum of deviations adds to a width; see :class:`CensoredWidth`."""
 
 FEWEST_BELOW = 3
-"""This many outcomes, none of them above the minimum, show that it is not a minimum."""
+"""If this many outcomes are not above the minimum, it is not a minimum."""
 
 
 @dataclass(frozen=True)
@@ -190,15 +190,15 @@ class Censoring(Filling):
     ) -> float:
         """Return how far noise can push an outcome below the minimum.
 
-        That is ``tolerance``, if it is given. Otherwise :data:`NOISE_DEVIATIONS` times the bound on
-        the noise, where one is stated in the units of outcomes; otherwise :data:`SHARE_OF_RANGE` of
-        ``outcome_bound``. Where nothing is stated, :data:`SHARE_OF_SPREAD` of how far outcomes lie
-        above the minimum, as soon as that is known; until then any is taken, unless none lies above
-        the minimum.
+        It is ``tolerance``, if that is given. Otherwise it is :data:`NOISE_DEVIATIONS` times the
+        bound on the noise, if one is stated in the units of outcomes, or else
+        :data:`SHARE_OF_RANGE` of ``outcome_bound``. If nothing is stated, it is
+        :data:`SHARE_OF_SPREAD` of the height of outcomes above the minimum, as soon as that is
+        known; until then any outcome is accepted, unless none lies above the minimum.
 
         Args:
-            noise_bound: ``R`` in the units of outcomes; None if it is not known.
-            outcome_bound: ``B_y`` in the units of outcomes; None if it is not known in them.
+            noise_bound: ``R`` in the units of outcomes; None if it is unknown.
+            outcome_bound: ``B_y`` in the units of outcomes; None if it is unknown in these units.
             heights: How far the other outcomes lie above the minimum; negative below it.
         """
         if self.tolerance is not None:
@@ -215,13 +215,13 @@ class Censoring(Filling):
     def summed(self, pending: Sequence[int], num_queries: int) -> list[int]:
         """Return the numbers of the queries whose deviations enter the sum in the width.
 
-        Queries are numbered from 0 in the order of issue. In the theorem's proof those that are
-        ``m`` rounds old contribute nothing, so the window ``"pending"`` has at most ``m - 1`` of
-        them.
+        Queries are numbered from 0 in the order of issue. In the proof of the theorem, queries that
+        are ``m`` rounds old contribute nothing, so the window ``"pending"`` has at most ``m - 1``
+        of them.
 
         Args:
-            pending: Numbers of the queries that are waited for, in order.
-            num_queries: How many queries were asked so far.
+            pending: The numbers of the queries that are waited for, in order.
+            num_queries: The number of queries so far.
         """
         if self.outcome_bound is None:
             return []
@@ -241,16 +241,16 @@ class Censoring(Filling):
         units: str = "outcome",
         signs: Sequence[float] | None = None,
     ) -> Iterator[str]:
-        """Report why the theorem does not cover a use, in addition to what the width rule knows.
+        """Yield why the theorem does not cover a use, in addition to what the width rule knows.
 
         Args:
             values: The minimum in use, one per output; empty if there is none to check.
             prior_means: The model's prior means, one tensor per output; None if they cannot be
                 read.
             outcomes: The observed outcomes, one tensor per output; None if they are not known.
-            units: Of ``outcome_bound``; one in prior standard deviations is not compared with
-                outcomes.
-            signs: One per output, 0 where it has no weight; None if all have one.
+            units: The units of ``outcome_bound``; a bound in prior standard deviations is not
+                compared with outcomes.
+            signs: One per output, 0 if it has no weight; None if all have one.
         """
         if self.predictive:
             yield "standard deviations include the noise"
@@ -263,7 +263,7 @@ class Censoring(Filling):
             for j, value in enumerate(values)
         )
         if self.minimum is None:
-            yield "the minimum is unknown; a lower confidence bound is in its place"
+            yield "the minimum is unknown; a lower confidence bound replaces it"
         if is_lowered:
             yield "the minimum was lowered to an observed outcome"
         if values and prior_means is None:
@@ -291,7 +291,7 @@ class Censoring(Filling):
             num_below = int((side * (outcomes[j] - value) < -1e-9 * bound).sum())
             if self.fills_in and num_below:
                 yield (
-                    f"{num_below} outcomes lie below the minimum, and fill={self.fill!r} needs "
+                    f"{num_below} outcomes lie below the minimum, but fill={self.fill!r} needs "
                     "noisy outcomes between minimum and minimum + outcome_bound"
                 )
             farthest = float((outcomes[j] - value).abs().max()) if len(outcomes[j]) else 0.0
@@ -310,7 +310,7 @@ def censored_width(
     information_gain: float | Tensor,
     delta: float,
 ) -> Tensor:
-    r"""Width of GP-UCB-SDF as printed.
+    r"""Return the width of GP-UCB-SDF as printed.
 
     .. math::
        \nu_t = B_y \sum_s \sigma_{t-1}(x_s) + B
@@ -320,7 +320,7 @@ def censored_width(
     proof only queries that are still pending, and younger than ``m`` rounds, contribute, so the sum
     over them is valid and smaller. Assumes ``lam > 1`` (with the realized gain ``lam >= 1``),
     R-sub-Gaussian noise, ``|y - minimum| <= B_y`` and delays that depend neither on noise nor on
-    inputs. GP-TS-SDF (Theorem 3) takes this width at ``delta / 2``.
+    inputs. GP-TS-SDF (Theorem 3) uses this width at ``delta / 2``.
 
     Args:
         deviation_sum: The sum of CURRENT posterior standard deviations, at least 0.
@@ -356,7 +356,7 @@ def any_lambda_censored_width(
     delta: float,
     lam: float | Tensor,
 ) -> Tensor:
-    r"""Width for censored feedback that holds for every regularization.
+    r"""Return the width for censored feedback that holds for every regularization.
 
     .. math::
        \frac{B_y}{\lambda} \sum_s \sigma_{t-1}(x_s) + B
@@ -396,16 +396,16 @@ def bounded_censored_width(
     delta: float,
     lam: float | Tensor,
 ) -> Tensor:
-    r"""Width for censored outcomes of a bounded range, for every regularization.
+    r"""Return the width for censored outcomes of a bounded range, for every regularization.
 
     .. math::
        \frac{B_y}{\lambda} \sum_s \sigma_{t-1}(x_s) + B
        + \frac{B_y}{2 \sqrt\lambda} \sqrt{2 (\gamma_{t-1} + \ln(1/\delta))}
 
-    Tighter than :func:`any_lambda_censored_width` where ``y - minimum`` lies in ``[0, B_y]``: the
-    censored value of an outcome after ``m`` rounds, itself or 0, has the mean :math:`\rho_m f(x)`
-    and a range of ``B_y``, so it is ``B_y / 2``-sub-Gaussian (Hoeffding's lemma). One event
-    replaces two, and ``R`` is not needed.
+    It is tighter than :func:`any_lambda_censored_width` if ``y - minimum`` lies in ``[0, B_y]``:
+    the censored value of an outcome after ``m`` rounds, which is the outcome or 0, has the mean
+    :math:`\rho_m f(x)` and a range of ``B_y``, so it is ``B_y / 2``-sub-Gaussian (Hoeffding's
+    lemma). One event replaces two, and ``R`` is not needed.
 
     Args:
         deviation_sum: See :func:`censored_width`.
@@ -439,7 +439,7 @@ DELAYS_ALIKE = (
     "delays depend neither on the noise nor on the inputs, and have the same distribution in all "
     "rounds; outcomes that fail, are retracted or never arrive count as delayed forever"
 )
-"""What censored feedback assumes of delays."""
+"""What censored feedback assumes about delays."""
 
 NORM_OF_THE_REST = FunctionAssumption(
     "the norm of ", " less the minimum, in the unit-variance kernel, is at most rkhs_bound"
@@ -450,7 +450,7 @@ IN_PRIOR_UNITS = (
     "rkhs_bound, outcome_bound and, if it is used, noise_bound are multiples of the prior standard "
     "deviation"
 )
-"""What bounds are where they are not in the units of outcomes."""
+"""What bounds are if they are not in the units of outcomes."""
 
 
 def below_the_minimum(num_below: int, farthest: float) -> str:
@@ -472,7 +472,7 @@ ALL_QUERIES_ENTER = (
     "X_pending has every query that is waited for, and each query that was given up, failed or was "
     "retracted is a row of the model with the minimum as its outcome"
 )
-"""What the user of a drop-in sees to; a loop does it itself."""
+"""What the user of a drop-in must ensure; a loop does it by itself."""
 
 
 @dataclass(frozen=True)
@@ -486,11 +486,12 @@ class CensoredWidth(WidthRule):
     Attributes:
         rkhs_bound: ``B``, a bound on the norm of each output less its minimum in its unit-variance
             kernel, in raw outcome units. One number for all outputs or one per output.
-        noise_bound: ``R`` of R-sub-Gaussian noise, in raw outcome units. Likewise; not used with
-            ``bounded_outcomes``.
-        outcome_bound: ``B_y``, a bound on ``|y - minimum|``, in raw outcome units. Likewise.
+        noise_bound: ``R`` of R-sub-Gaussian noise, in raw outcome units, with the same choices; not
+            used with ``bounded_outcomes``.
+        outcome_bound: ``B_y``, a bound on ``|y - minimum|``, in raw outcome units, with the same
+            choices.
         delta: The bound fails with at most this probability.
-        any_lambda: Use the form that holds for every regularization, not the printed one.
+        any_lambda: Use the form that holds for every regularization instead of the printed one.
         bounded_outcomes: Use the tighter form for ``y - minimum`` in ``[0, B_y]`` (it holds for
             every regularization).
         units: ``"outcome"``: bounds are in raw outcome units. ``"prior"``: they are multiples of
@@ -506,7 +507,7 @@ class CensoredWidth(WidthRule):
             :mod:`botorch_bandits.confidence.fills`. The sum of deviations is then weighted.
         sum_form: ``"theorem"``: bound and deviations of the sum are in prior standard deviations,
             so that the width does not depend on the unit of the outcomes. ``"published"``: both
-            are in units of the outcomes, as in the authors' released code; only beside
+            are in units of the outcomes, as in the authors' released code; only together with
             ``constant``. The two are the same at prior variance 1.
     """
 
@@ -557,7 +558,7 @@ class CensoredWidth(WidthRule):
             if self.rkhs_bound is not None or self.noise_bound is not None:
                 raise ValueError(
                     "give either width= or rkhs_bound= and noise_bound=, not both; got "
-                    f"width={self.constant}. Beside width=, outcome_bound= adds the sum over "
+                    f"width={self.constant}. With width=, outcome_bound= adds the sum over "
                     "pending queries."
                 )
             return
@@ -751,20 +752,20 @@ class PendingWidth(WidthRule):
         return PendingWidth(self.censored, self.uncovered, deviation_sum, round_number, gaps)
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        """See :meth:`WidthRule.width`; the round is the rule's own."""
+        """See :meth:`WidthRule.width`; the round is that of the rule."""
         if self.uncovered is None:
             return self.added(summary)
         return self.uncovered.width(summary, self.round_number) + self.added(summary)
 
     def added(self, summary: PriorSummary) -> Tensor:
-        """Return what censoring adds to the width of ``uncovered``, or the whole width without.
+        """Return what censoring adds to the width of ``uncovered``; without it, the whole width.
 
         Args:
             summary: The prior of the censored model.
         """
         if self.deviation_sum is None:
             return self.censored.width(summary, self.round_number)
-        sums = (self.deviation_sum,) * summary.num_outputs  # of several outputs one is active
+        sums = (self.deviation_sum,) * summary.num_outputs  # only one of several outputs is active
         return self.censored.censored_width(summary, sums)
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
@@ -803,11 +804,12 @@ def censored_rule(
     """Return a width rule with the terms that censoring adds, for a round without pending queries.
 
     Args:
-        rule: Of IGP-UCB or GP-TS, or a constant width (the sum over pending queries is added), as
-            in the paper. Of any other upper confidence bound: outside any theorem.
-        outcome_bound: ``B_y``; None, for a constant width only, adds nothing.
-        unit: Of delays, for texts.
-        fill: What pending queries enter at; the sum of deviations is then weighted.
+        rule: The rule of IGP-UCB or GP-TS, or a constant width (the sum over pending queries is
+            added), as in the paper; or the rule of any other upper confidence bound, which no
+            theorem then covers.
+        outcome_bound: ``B_y``; None, which is for a constant width only, adds nothing.
+        unit: The unit of delays, for messages.
+        fill: The value at which pending queries enter; the sum of deviations is then weighted.
         sum_form: See :class:`CensoredWidth`.
 
     Raises:
@@ -844,7 +846,7 @@ def censored_rule(
         return PendingWidth(
             CensoredWidth(
                 rkhs_bound=rule.rkhs_bound,
-                # no string: checked there
+                # never a string, as checked there
                 noise_bound=rule.noise_bound if knows_noise else None,  # type: ignore[arg-type]
                 outcome_bound=outcome_bound,
                 delta=rule.delta,
@@ -858,14 +860,14 @@ def censored_rule(
     if outcome_bound is None:
         raise ValueError(
             "feedback=Censored(...) needs outcome_bound=, how far outcomes can lie above the "
-            "minimum, beside information_gain=."
+            "minimum, in addition to information_gain=."
         )
     terms = CensoredWidth(outcome_bound=outcome_bound, constant=0.0, fill=fill)
-    if isinstance(rule, KernelizedWidth):  # half of delta for each of the two noises
+    if isinstance(rule, KernelizedWidth):  # each of the two noises gets half of delta
         terms = replace(terms, any_lambda=rule.any_lambda, units=rule.units)
         noise_bound = _raised(rule.noise_bound, outcome_bound)
         rule = replace(rule, noise_bound=noise_bound, delta=rule.delta / 2.0)
-    elif isinstance(rule, AMMWidth):  # it holds for every lam, so the sum takes that form
+    elif isinstance(rule, AMMWidth):  # it holds for every lam, so the sum has that form, too
         terms = replace(terms, any_lambda=True)
         rule = replace(rule, noise_bound=_raised(rule.noise_bound, outcome_bound))
     return PendingWidth(terms, rule)
@@ -882,7 +884,7 @@ def _raised(noise_bound: Any, outcome_bound: float) -> Any:
 def _needs_a_number(noise_bound: str) -> str:
     return (
         f"noise_bound is {noise_bound!r}; with censored feedback it must be a number in the units "
-        "of the outcomes, because the rows of pending queries are no outcomes."
+        "of the outcomes, because the rows of pending queries are not outcomes."
     )
 
 

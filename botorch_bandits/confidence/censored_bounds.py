@@ -1,6 +1,6 @@
-"""What goes with the width of censored feedback beside its formula.
+"""What the width of censored feedback needs in addition to its formula.
 
-Bounds that nobody gave have defaults, and rows whose noise differs are outside of the theorem.
+Bounds that were not given have defaults, and the theorem does not cover rows whose noise differs.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from botorch_bandits.docstrings import fill_in_docstrings
 
 
 def gaps_of_rows(summary: PriorSummary) -> tuple[str, ...]:
-    """Say why the theorem does not cover rows whose noise differs.
+    """Return why the theorem does not cover rows whose noise differs.
 
     With the smallest of the rows' variances in ``lam``, the terms of the norm and of pending
-    queries stay bounds. The martingale of the noise does not: it needs weights of the rows that
-    are fixed before their outcomes, and the weight of a row changes when its outcome arrives.
+    queries are still bounds. The martingale of the noise is not: it needs weights of the rows that
+    are fixed before their outcomes, but the weight of a row changes when its outcome arrives.
 
     Args:
-        summary: Of the censored model.
+        summary: The prior summary of the censored model.
     """
     try:
         differs = any(prior.row_noise is not None for prior in summary.active_priors)
@@ -40,24 +40,24 @@ def complete_censored_bounds(
     units: str,
     bounded_outcomes: bool,
 ) -> tuple[Bound | None, tuple[str, ...]]:
-    """Return ``rkhs_bound`` or its default, and which bounds are defaults.
+    """Return ``rkhs_bound`` or its default, and the names of bounds that are defaults.
 
-    Where neither norm nor noise is known, ``outcome_bound`` is not needed either; if it is given,
-    it has its units.
+    If neither norm nor noise is known, ``outcome_bound`` is not needed either; if it is given, it
+    has its units.
 
     Args:
-        rkhs_bound: As the user gave it, or None.
-        noise_bound: Likewise.
-        outcome_bound: Likewise.
-        units: ``"outcome"`` or ``"prior"``: of the bounds that were given.
-        bounded_outcomes: Whether the form is used that needs no bound on the noise.
+        rkhs_bound: The bound as the user gave it, or None.
+        noise_bound: The bound as the user gave it, or None.
+        outcome_bound: The bound as the user gave it, or None.
+        units: ``"outcome"`` or ``"prior"``, the units of the bounds that were given.
+        bounded_outcomes: Whether the form that needs no bound on the noise is used.
     """
     given = {"rkhs_bound": rkhs_bound, "noise_bound": noise_bound}
     if bounded_outcomes:
         del given["noise_bound"]
     missing = tuple(name for name, bound in given.items() if bound is None)
     if not missing or (units != "prior" and len(missing) < len(given)):
-        return rkhs_bound, ()  # all is there, or what is missing is an error
+        return rkhs_bound, ()  # either nothing is missing, or it is an error
     if outcome_bound is None and not bounded_outcomes and len(missing) == len(given):
         missing = (*missing, "outcome_bound")
     return DEFAULT_RKHS_BOUND if rkhs_bound is None else rkhs_bound, missing

@@ -1,9 +1,9 @@
 r"""The eigenvectors of a kernel matrix, reused while some rows are added and others removed.
 
 Rows are multiplied by the square roots of their weights, so that the noise of each is the ridge
-``a``. With :math:`K = Q \Lambda Q^\top` of the rows of some round before,
-:math:`f(x) = Q^\top k(x)` and :math:`M_a = Q (\Lambda + a I)^{-1} Q^\top`, the rows :math:`R` of
-them that have left are taken out of it by
+``a``. Let :math:`K = Q \Lambda Q^\top` be the kernel matrix of the rows of an earlier round,
+:math:`f(x) = Q^\top k(x)` and :math:`M_a = Q (\Lambda + a I)^{-1} Q^\top`. Those of these rows that
+have left, :math:`R`, are removed by
 
 .. math::
    k_S(x)^\top (K_{SS} + a I)^{-1} k_S(y) = k(x)^\top M_a k(y)
@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 AT_ONCE = 1 << 21
-"""So many numbers are held at once where many points are looked at."""
+"""The largest number of values in memory at once if many points are evaluated."""
 
 
 class Spectrum(NamedTuple):
@@ -49,7 +49,7 @@ class Spectrum(NamedTuple):
 
     @classmethod
     def of(cls, matrix: Array) -> Spectrum:
-        """Compute it.
+        """Compute the eigenvectors of a matrix.
 
         Args:
             matrix: ``p x p``, positive semi-definite up to rounding.
@@ -61,17 +61,17 @@ class Spectrum(NamedTuple):
 
 
 class ChangedBasis:
-    r"""What rows that are added, are removed or fade contribute at each ridge.
+    r"""The effect at each ridge of rows that are added, are removed or fade.
 
     Args:
         spectrum: The spectrum of the kernel matrix of the base, ``p`` rows.
         ridges: ``num_ridges`` positive numbers.
         features: ``(r + d) x p``; the rows of the eigenvectors for ``r`` rows of the base that have
-            left, and behind them :math:`f` of ``d`` rows that have come.
+            left, followed by :math:`f` of ``d`` added rows.
         num_left: ``r``.
-        block: ``d x d`` kernel values among those that have come.
+        block: ``d x d`` kernel values among the added rows.
         outcomes: ``p`` outcomes of the base; those of rows that have left do not count.
-        added: ``d`` outcomes of those that have come.
+        added: ``d`` outcomes of the added rows.
         scale: A factor on the eigenvalues.
 
     Attributes:
@@ -112,12 +112,12 @@ class ChangedBasis:
     def moments(
         self, features: Array, added: Array, ridges: Any = slice(None)
     ) -> tuple[Array, Array]:
-        """Return means, and by how much the rows lower variances, ``k x num_ridges`` each.
+        """Return means, and how much the rows lower variances, ``k x num_ridges`` each.
 
         Args:
             features: ``k x p``; :math:`f` of some points.
-            added: ``d x k`` kernel values of the rows that have come with these points.
-            ridges: The numbers of the ridges that are asked for.
+            added: ``d x k`` kernel values of the added rows with these points.
+            ridges: The numbers of the requested ridges.
         """
         inverse, weights = self._inverse[:, ridges], self._mean_weights[:, ridges]
         mean: Array = features @ weights
@@ -135,10 +135,10 @@ class ChangedBasis:
         return mean, explained
 
     def points_at_once(self, num_rows: int) -> int:
-        """Return of how many points :meth:`moments` may be asked at once.
+        """Return for how many points :meth:`moments` may be called at once.
 
         Args:
-            num_rows: Of kernel values that belong to a point.
+            num_rows: The number of kernel values of each point.
         """
         num_ridges = self._inverse.shape[1]
         return max(1, AT_ONCE // (num_rows + num_ridges * (2 + 2 * self._num_changed)))

@@ -16,7 +16,7 @@ for every design ``M`` of any mass. For the best design of mass ``T``, the bound
 the best design with real masses (the equivalence theorem of Kiefer and Wolfowitz 1960, for this
 criterion). Each design gives a line in ``T``, and the bound is the minimum of several lines.
 
-**On a box** the points of a grid represent all points. A point in a cell is interpolated between
+**On a box**, the points of a grid represent all points. A point in a cell is interpolated between
 the corners of its cell, :math:`\tilde\varphi(x) = \sum_c w_c \varphi(g_c)` with weights that are
 not negative and sum to 1, and :math:`\lVert \varphi(x) - \tilde\varphi(x) \rVert \le \rho`. As
 :math:`\varphi\varphi^\top \preceq (1 + a) \tilde\varphi\tilde\varphi^\top + (1 + 1/a) r r^\top` for
@@ -26,14 +26,14 @@ the rest ``r`` and every ``a > 0``, and
 .. math:: \gamma_T \le \max_{M \text{ on the grid}} F_{\lambda / (1 + a)}(M)
           + \frac{T}{2} \ln\Bigl(1 + \bigl(1 + \tfrac1a\bigr) \frac{\rho^2}{\lambda}\Bigr).
 
-Interpolating along one axis after the other, :math:`\rho` is at most the sum over the axes of the
-largest error along each, which is a number that the kernel gives.
+If one interpolates along one axis after the other, :math:`\rho` is at most the sum over the axes of
+the largest error along each, which can be computed from the kernel.
 
 Srinivas et al. 2010 bound the gain on a continuous domain by the spectrum of the kernel's operator
-(Theorem 8 and section C.2): they take a fine discretization, of which Theorem 4 is a bound, and add
-``O(T^(1 - tau/d))`` for what it leaves out, with a constant that is not stated. The second term
+(Theorem 8 and section C.2). They use a fine discretization, for which Theorem 4 gives a bound, and
+add ``O(T^(1 - tau/d))`` for what it leaves out, with a constant that is not stated. The second term
 above replaces it, for any bound on the gain of the grid at :math:`\lambda / (1 + a)`.
-:class:`BoxSpectralGain` is their recipe with this term.
+:class:`BoxSpectralGain` is their method with this term.
 """
 
 from __future__ import annotations
@@ -62,23 +62,23 @@ from botorch_bandits.confidence.information_gain import (
 from botorch_bandits.docstrings import fill_in_docstrings
 
 _GROWTH = 1.5
-"""The masses of two neighboring designs; the lines between two are up to 1% off."""
+"""The masses of two neighboring designs; between two of them, the bound is up to 1% off."""
 
 _NUM_STEPS = 40
-"""Most steps for each design."""
+"""The largest number of steps for each design."""
 
 _POWER = 1.5
-"""The shares of a design are multiplied by this power of their variances over the average; 1 is the
-textbook's, 1.5 takes about half as many steps, and with 3 they swing."""
+"""The shares of a design are multiplied by this power of their variances over the average. With 1,
+as in textbooks, the steps are slower; 1.5 needs about half as many, and 3 makes them oscillate."""
 
 _TIGHTNESS = 0.01
-"""The search for a design ends where the bound is off by at most this share of the gain."""
+"""The search for a design ends when the bound is off by at most this share of the gain."""
 
 _EXTRAS = (0.003, 0.03, 0.3)
-"""What ``a`` may be on a box; the least bound counts."""
+"""The values of ``a`` on a box; the smallest of the bounds is used."""
 
 _SHARE_LEFT_OUT = 1e-3
-"""What leaving out directions of small variance may add to the gain of a design, in nats."""
+"""The amount in nats that leaving out directions of small variance may add to a design's gain."""
 
 
 class DesignGain(WaterFillingGain):
@@ -103,7 +103,7 @@ class DesignGain(WaterFillingGain):
         True
     """
 
-    __slots__ = ("_lines",)  # what is computed is no setting
+    __slots__ = ("_lines",)  # a computed value, which is not a setting
 
     def __init__(self, kernel_matrix: Tensor, lam: float, points: Tensor | None = None) -> None:
         """See the class."""
@@ -150,7 +150,7 @@ class BoxGain(GainBound):
         (4.4, 34.7)
     """
 
-    __slots__ = ("__dict__", "_error", "_lines", "_prior_variance")  # what is computed
+    __slots__ = ("__dict__", "_error", "_lines", "_prior_variance")  # computed values
 
     def __init__(self, bounds: Tensor, kernel: Kernel, lam: float, max_points: int = 600) -> None:
         """See the class."""
@@ -201,7 +201,7 @@ class BoxGain(GainBound):
 
     @classmethod
     def on(cls, bounds: Tensor, kernel: Kernel, lam: float) -> Self:
-        """Return the bound for a box, as other bounds have it for points.
+        """Return the bound for a box, like the method of the same name of bounds for points.
 
         Args:
             bounds: ``2 x d``.
@@ -249,11 +249,11 @@ class BoxSpectralGain(BoxGain):
 
 
 class _TangentLines:
-    """The minimum of the tangents at some designs, each computed on request.
+    """The minimum of the tangents at some designs, which are computed on demand.
 
     Args:
-        factor: ``n x m``, a root of the points' covariance whose columns are in the order of what
-            they explain.
+        factor: ``n x m``, a root of the points' covariance whose columns are sorted by the variance
+            that they explain.
         residuals: ``m + 1``, the largest variance that the first columns leave.
         lam: The noise variance.
     """
@@ -264,7 +264,7 @@ class _TangentLines:
         self._lines: dict[int, tuple[float, float]] = {}
 
     def __call__(self, num_observations: int) -> float:
-        """Return the bound for so many observations, at least 1.
+        """Return the bound for a number of observations, at least 1.
 
         Args:
             num_observations: The mass of the design.
@@ -276,9 +276,9 @@ class _TangentLines:
     def _line(self, number: int) -> tuple[float, float]:
         """Return start and slope of the tangent at the best design of mass ``_GROWTH ** number``.
 
-        Directions of the feature space are left out that add less than ``_SHARE_LEFT_OUT`` nats:
-        of two matrices without negative eigenvalues, ``ln det(I + A + B)`` is at most the sum of
-        ``ln det(I + A)`` and ``ln det(I + B)``, and the second at most the sum over its diagonal.
+        Directions of the feature space that add less than ``_SHARE_LEFT_OUT`` nats are left out.
+        For two matrices without negative eigenvalues, ``ln det(I + A + B)`` is at most the sum of
+        ``ln det(I + A)`` and ``ln det(I + B)``, and the latter at most the sum over its diagonal.
         """
         if number not in self._lines:
             mass, lam = _GROWTH**number, self._lam
@@ -296,12 +296,12 @@ def _tangent(features: Tensor, mass: float, lam: float) -> tuple[float, float]:
 
     Args:
         features: ``n x m``.
-        mass: Of the design.
+        mass: The mass of the design.
         lam: The noise variance.
     """
     num_points, rank = features.shape
     if rank == 0:
-        return 0.0, 0.0  # nothing varies, so nothing can be learned
+        return 0.0, 0.0  # all eigenvalues are 0, so nothing can be learned
     share = features.new_full((num_points,), 1.0 / num_points)
     best = (math.inf, 0.0, 0.0)
     identity = torch.eye(rank, dtype=features.dtype)
@@ -321,9 +321,9 @@ def _tangent(features: Tensor, mass: float, lam: float) -> tuple[float, float]:
 
 
 def _pivoted_cholesky(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a factor whose columns are ordered by what they explain.
+    """Return a factor whose columns are sorted by the variance that they explain.
 
-    It ends where rounding is all that is left.
+    The last column is the last one that is more than rounding.
 
     Args:
         matrix: ``n x n``, positive semi-definite.
@@ -350,12 +350,12 @@ def _pivoted_cholesky(matrix: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _sizes_of_grid(bounds: Tensor, kernel: Kernel, max_points: int) -> list[int]:
-    """Return how many points a grid has along each axis: cells of like errors.
+    """Return the number of grid points along each axis, for cells with similar errors.
 
     Args:
         bounds: ``2 x d``.
-        kernel: Stationary.
-        max_points: Of the grid.
+        kernel: A stationary kernel.
+        max_points: The largest number of points of the grid.
     """
     dim = bounds.shape[-1]
     sizes = [2] * dim
@@ -381,18 +381,18 @@ def _sizes_of_grid(bounds: Tensor, kernel: Kernel, max_points: int) -> list[int]
 def _interpolation_error(
     kernel: Kernel, center: Tensor, axis: int, spacing: float, num_steps: int = 2000
 ) -> float:
-    r"""Return a bound on the norm of what interpolation between two points leaves.
+    r"""Return a bound on the norm of the error of interpolation between two points.
 
     It is the root of ``Var(f(u) - (1 - u) f(0) - u f(1))`` for ``u`` between two neighbors on an
     axis, at most the largest value at ``num_steps`` points and the change of the norm between two
     of these, which is at most ``|phi(u) - phi(u')| + |u - u'| |phi(1) - phi(0)|``.
 
     Args:
-        kernel: Stationary.
+        kernel: A stationary kernel.
         center: ``d``, any point.
         axis: The column.
-        spacing: Between the two neighbors.
-        num_steps: How many points between them are looked at.
+        spacing: The distance of the two neighbors.
+        num_steps: The number of points between them that are evaluated.
     """
     u = torch.linspace(0.0, 1.0, num_steps + 1, dtype=center.dtype)
     half = 0.5 / num_steps

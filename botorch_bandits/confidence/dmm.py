@@ -9,10 +9,10 @@ Any such ``f`` with norm at most ``B`` obeys, for EVERY ``a > 0``,
 
 .. math:: |f(x) - \mu_a(x)| \le s_a(x) \sqrt{(r^2 + a B^2 - a y^\top (K + a I)^{-1} y) / a}
 
-with ``mu_a`` and ``s_a`` the posterior with ridge ``a`` and prior variance 1. The tightest over
-``a`` is the bound of DMM; ``a = infinity`` is the prior bound ``B sqrt(k(x, x))``. One
+with ``mu_a`` and ``s_a`` the posterior with ridge ``a`` and prior variance 1. The tightest of these
+over ``a`` is the bound of DMM; ``a = infinity`` is the prior bound ``B sqrt(k(x, x))``. One
 eigendecomposition serves all ridges. A negative radicand at some ``a`` means that the set is empty:
-at level ``delta`` the data refute that kernel, ``B`` and ``R`` belong together.
+at level ``delta``, the data refute the combination of kernel, ``B`` and ``R``.
 
 If the noise of row ``i`` has its own bound ``R_i``, known before the outcome, all of this applies
 to rows divided by ``R_i`` (the kernel matrix on both sides) with ``R = 1``:
@@ -112,7 +112,7 @@ class OutputData:
 
     @cached_property
     def kernel_matrix(self) -> Tensor:
-        """``batch_shape x n x n``; the batch is that of an ensemble's members."""
+        """``batch_shape x n x n``; the batch consists of the members of an ensemble."""
         return self.compute_matrix()
 
     def whitened(self) -> OutputData:
@@ -152,7 +152,7 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
 
     Raises:
         UnreadablePriorError: If the model's prior cannot be read, or it is a batch of models that
-            is no ensemble.
+            is not an ensemble.
     """
     if isinstance(model, ModelListGP):
         return tuple(data for submodel in model.models for data in read_data(submodel))
@@ -160,12 +160,12 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
     if len(model.batch_shape) > 0 and not is_ensemble(model):
         raise UnreadablePriorError(
             f"{type(model).__name__} is a batch of {tuple(model.batch_shape)} models, each with "
-            "data of its own; take one acquisition function for each of them"
+            "its own data; use one acquisition function for each of them"
         )
     kernel: Kernel = model.covar_module
     num_outputs = model.num_outputs
     inputs = kernel_inputs(model)
-    # fixed levels of rows are those of the means already
+    # row-wise noise levels are already those of the means
     has_levels = isinstance(model.likelihood, FixedNoiseGaussianLikelihood)
     repeats = None if has_levels else getattr(model, "repeats", None)
     growing = None if has_levels else getattr(model, "factored", None)
@@ -346,8 +346,8 @@ class RidgeConfidenceSet:
             base_ridge: ``a_0 = R^2 / c``, fixed before any data.
             num_ridges: Size of the grid.
             doubles: Guess and double; see :meth:`from_data`.
-            weight: What all rows are multiplied with.
-            fading: Of rows with weights of their own, by which outcomes are multiplied, too.
+            weight: The factor that multiplies all rows.
+            fading: The fading of rows with their own weights, which multiply outcomes, too.
         """
         whole = BorderedBasis.of(growing, weight, fading)
         base, variance = outcomes.new_tensor([base_ridge]), noise_bound**2
@@ -377,14 +377,14 @@ class RidgeConfidenceSet:
 
     @cached_property
     def leading(self) -> RidgeConfidenceSet | None:
-        r"""A coarse set: without eigenvectors that hardly count; for sets without a batch.
+        r"""A coarse set without eigenvectors that hardly matter, for sets without a batch.
 
-        What eigenvectors with eigenvalues up to :math:`\Lambda` explain of the prior variance at
-        ridge ``a`` is at most :math:`\Lambda / (\Lambda + a)` of it, because
-        :math:`\sum_i f_i^2 / \lambda_i \le k(x, x)`. They are left out where
-        :math:`\\Lambda` is :data:`NEGLIGIBLE_SHARE` of the base ridge. None if more than half of
-        them would be left, or where rows have left: the features, which have zeros in their places,
-        are not small where eigenvalues are.
+        The part of the prior variance that eigenvectors with eigenvalues up to :math:`\Lambda`
+        explain at ridge ``a`` is at most :math:`\Lambda / (\Lambda + a)`, because
+        :math:`\sum_i f_i^2 / \lambda_i \le k(x, x)`. They are left out if :math:`\\Lambda` is
+        :data:`NEGLIGIBLE_SHARE` of the base ridge. None if more than half of them would be left, or
+        if rows have left: the features, which have zeros in their places, are not small for small
+        eigenvalues.
         """
         if self.border is not None and self.border.num_left:
             return None
@@ -414,15 +414,15 @@ class RidgeConfidenceSet:
 
     @property
     def _fits(self) -> Tensor:
-        """``y' (K + a I)^-1 y`` at each ridge; of sets without a border."""
+        """``y' (K + a I)^-1 y`` at each ridge, for sets without a border."""
         return (self.mean_weights.square() / self.variance_weights).sum(-2)
 
     def of_list(self, weights: Tensor, noise_bound: float, delta: float) -> RidgeConfidenceSet:
         """Return the sets of several kernels with one radius for all of them.
 
         Args:
-            weights: ``G``, the size of the only dimension of the batch: of each kernel, before the
-                data; they sum to 1.
+            weights: ``G``, the size of the only dimension of the batch: the weight of each kernel,
+                before the data; they sum to 1.
             noise_bound: ``R`` of R-sub-Gaussian noise, positive, in the units of this set.
             delta: The reward is in none of the sets with at most this probability, if it is in one
                 of the balls.
@@ -468,7 +468,7 @@ class RidgeConfidenceSet:
             prior_variance: ``batch_shape x p`` kernel values of the points with themselves.
 
         Returns:
-            They are followed by what :meth:`slopes` needs.
+            Means and variances, followed by the quantities that :meth:`slopes` needs.
         """
         border = self.border
         num_came = 0 if border is None else border.num_rows
@@ -488,12 +488,12 @@ class RidgeConfidenceSet:
     def slopes(
         self, features: Tensor, whitened: Tensor | None, ridge: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return what kernel values are multiplied with in the slopes of means and variances.
+        """Return the factors of kernel values in the slopes of means and variances.
 
         Args:
             features: ``p x n``, from :meth:`moments`; without a batch.
             whitened: The last result of :meth:`moments`.
-            ridge: ``p``; which ridge at each point.
+            ridge: ``p``, the number of the ridge at each point.
 
         Returns:
             ``p x n`` weights of the mean, and half of what explains the variance.
@@ -515,7 +515,7 @@ class RidgeConfidenceSet:
 def radicands_of(
     radius: Tensor, ridges: Tensor, fits: Tensor, rkhs_bound: Tensor, doubles: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the radicands, the smallest norm bound, and that in use with its doubling.
+    """Return the radicands, the smallest norm bound, and the one in use with its doubling.
 
     Args:
         radius: ``batch_shape x 1``; ``r_t^2``.
@@ -542,9 +542,9 @@ def narrow(
 
     Args:
         lower: Lower confidence bounds from the observed data.
-        upper: Upper ones.
+        upper: Upper confidence bounds from the observed data.
         variance: Posterior variances, of the same shape, in prior variances.
-        variance_with_pending: Likewise, with the outcomes of pending points known.
+        variance_with_pending: The same if the outcomes of pending points were known.
     """
     before, after = (each.clamp_min(MINIMUM_VARIANCE) for each in (variance, variance_with_pending))
     half = 0.5 * (upper - lower) * (1.0 - (after / before).sqrt())
@@ -566,10 +566,10 @@ def report_refutation(
     Args:
         delta: The level at which they do.
         rkhs_bound: ``B``; a number, or one per replicate.
-        noise_bound: ``R``, likewise; or ``"model"``.
+        noise_bound: ``R``; a number, one per replicate, or ``"model"``.
         smallest_rkhs_bound: The value that ``B`` would have to exceed, in the same units.
         on_refuted: ``"warn"`` or ``"raise"``.
-        in_prior_units: Whether bounds are in prior standard deviations, not in raw outcome units.
+        in_prior_units: Whether bounds are in prior standard deviations instead of outcome units.
         kernels: A description of the kernels that were tried.
         remedy: What the user can do.
 
@@ -600,8 +600,8 @@ def ridge_grid(base_ridge: Tensor, trace: Tensor, num_ridges: int) -> Tensor:
     """Return a geometric grid around the base ridge, up to where the data no longer matter.
 
     Args:
-        base_ridge: ``batch_shape x 1``; it is the last of the grid.
-        trace: ``batch_shape x 1``; of the kernel matrix of all observations.
+        base_ridge: ``batch_shape x 1``; it is the last ridge of the grid.
+        trace: ``batch_shape x 1``; the trace of the kernel matrix of all observations.
         num_ridges: Size of the grid.
 
     Returns:

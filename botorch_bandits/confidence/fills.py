@@ -4,9 +4,9 @@ With censored feedback, a pending query :math:`s` enters the model at the known 
 enter at any other value :math:`\varphi_s` of the range in which noisy outcomes lie, which is
 :math:`[y_{\min}, y_{\min} + B_y]`, and the confidence bounds still hold.
 
-**Lemma.** Let :math:`v_s` be the final value of query ``s`` under censoring: its outcome if that
-arrives within ``m`` rounds, else the minimum. Let the model have :math:`v_s` for all queries but
-those that are pending (:math:`0 < t - s < m`), and :math:`\varphi_s` for these. Its posterior mean
+**Lemma.** Let :math:`v_s` be the final value of query ``s`` under censoring: its outcome if it
+arrives within ``m`` rounds, else the minimum. Let the model have :math:`v_s` for all queries except
+those that are pending (:math:`0 < t - s < m`), which have :math:`\varphi_s`. Its posterior mean
 :math:`\mu` and the mean :math:`\mu^v` of the model with all :math:`v_s` obey, at every ``x``,
 
 .. math::
@@ -16,7 +16,7 @@ those that are pending (:math:`0 < t - s < m`), and :math:`\varphi_s` for these.
 Proof: both means are linear in the outcomes, and the weight of row ``s`` in either is the posterior
 covariance of :math:`f(x)` and :math:`f(x_s)` over :math:`\lambda`, which is at most
 :math:`\sigma(x) \sigma(x_s) / \lambda` (Cauchy and Schwarz). Rows that are not pending are the same
-in both, and :math:`v_s` of a pending row lies in the range, at most :math:`b_s` from
+in both models, and :math:`v_s` of a pending row lies in the range, at most :math:`b_s` from
 :math:`\varphi_s`.
 
 The argument is deterministic, so fills may depend on everything observed. The rest of the width,
@@ -47,24 +47,25 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.fingerprints import added_field
 
 FILLS = ("minimum", "middle", "soft", "lower_bound")
-"""At the minimum; half-way to the largest outcome; at the posterior mean of what arrived, weighted
-by how likely the outcome is to come; at a lower confidence bound of what arrived."""
+"""At the minimum; half-way to the largest outcome; at the posterior mean of the outcomes that
+arrived, weighted by the probability that the outcome still comes; at their lower confidence
+bound."""
 
 LOWER_BOUND_DEVIATIONS = 1.0
-"""So many posterior standard deviations below the mean is the fill ``"lower_bound"``. Two and three
-were measured as worse, in the experiment ``beyond-fills``."""
+"""The number of posterior standard deviations from the mean down to the fill ``"lower_bound"``. Two
+and three were measured as worse, in the experiment ``beyond-fills``."""
 
 SUM_TOLERANCE = 1e-6
-"""The probabilities of delays sum to 1 up to so much."""
+"""The tolerance for the sum of the probabilities of delays, which must be 1."""
 
 ROUNDING = 1e-9
-"""By so much a cumulative distribution function may be off."""
+"""The tolerance for the values of a cumulative distribution function."""
 
 BETWEEN = (
-    "outcomes, with their noise, lie between minimum and minimum + outcome_bound, and so does what "
-    "pending queries are filled in with, which may depend on anything"
+    "outcomes, with their noise, lie between minimum and minimum + outcome_bound, and so do the "
+    "values that fill in pending queries, which may depend on anything"
 )
-"""What the lemma assumes of outcomes."""
+"""What the lemma assumes about outcomes."""
 
 DelayDistribution = tuple[float, ...] | Callable[[float], float]
 """The probabilities of delays 0, 1, 2, ..., or a cumulative distribution function."""
@@ -104,7 +105,7 @@ class Filling:
         return self.fill in ("soft", "lower_bound")
 
     def check_fill(self) -> None:
-        """Raise unless the fill matches the other options; store the checked distribution."""
+        """Raise an error unless the fill fits the other options; store the checked distribution."""
         check_one_of("fill", self.fill, FILLS)
         if self.delay_distribution is not None:
             if self.fill != "soft":
@@ -148,10 +149,10 @@ class Filling:
         """Return the probabilities that the outcomes of pending queries will still arrive in time.
 
         Args:
-            ages: Of the queries that are waited for.
-            arrived: From delays to the number of outcomes that had them, where they are estimated.
-            num_longer: How many delays are known to be longer than any that counts.
-            max_delay: For how long a query is waited for; None if forever.
+            ages: The ages of the queries that are waited for.
+            arrived: A map from delays to the number of outcomes that had them, for the estimate.
+            num_longer: The number of delays that are known to be longer than any that counts.
+            max_delay: How long a query is waited for; None if forever.
         """
         expected: Survival
         if self.delay_distribution is None:
@@ -177,9 +178,9 @@ class Filling:
 
         Args:
             bound: ``outcome_bound``, in outcome units.
-            mean: The posterior means of what arrived at pending queries, LESS the minimum.
+            mean: The posterior means at pending queries given what arrived, LESS the minimum.
             deviation: The posterior standard deviations there, of the same shape.
-            shares: For each the probability that its outcome is still to come in time.
+            shares: The probability for each that its outcome is still to come in time.
         """
         if self.fill == "middle":
             heights = torch.full_like(mean, 0.5) * bound
@@ -194,7 +195,7 @@ class Filling:
 
 
 def share_of_bound(heights: Tensor, bound: float | Tensor) -> Tensor:
-    r"""Return :math:`b_s / B_y`: what a pending query's deviation is multiplied by in the sum.
+    r"""Return :math:`b_s / B_y`, the factor of a pending query's deviation in the sum.
 
     Args:
         heights: How far fills lie above the minimum.
@@ -211,16 +212,16 @@ class Survival(ABC):
         """Return the probability of a delay that is longer than this one.
 
         Args:
-            delay: At least 0; ``math.inf`` for what never arrives.
+            delay: At least 0; ``math.inf`` for an outcome that never arrives.
         """
 
     def still_to_come(self, age: float, max_delay: float | None) -> float:
         r"""Return :math:`P(d \le m \mid d > a)`, for a query without an outcome at the age ``a``.
 
-        It is 0 where no outcome is expected to take so long.
+        It is 0 if no outcome is expected to take that long.
 
         Args:
-            age: Of the query.
+            age: The age of the query.
             max_delay: ``m``; None if every outcome is waited for.
         """
         waited = self.beyond(age)
@@ -277,10 +278,10 @@ class DelaysAsSeen(Survival):
         """Return the estimate; see the class.
 
         Args:
-            arrived: From delays to the number of outcomes that had them.
+            arrived: A map from delays to the number of outcomes that had them.
             waiting: The ages of queries that are waited for.
-            num_longer: How many queries have a delay that is longer than any that counts: they were
-                given up, or failed.
+            num_longer: The number of queries whose delay is longer than any that counts, because
+                they were given up, or failed.
         """
         delays = np.array(sorted(delay for delay, count in arrived.items() if count > 0))
         if not len(delays):
@@ -302,12 +303,12 @@ class DelaysAsSeen(Survival):
 def check_delay_distribution(
     distribution: Any, max_delay: float | None = None, unit: str = "rounds"
 ) -> DelayDistribution:
-    """Return a distribution of delays if it is one.
+    """Return a distribution of delays if it is valid.
 
     Args:
-        distribution: What the user gave.
-        max_delay: For how long a query is waited for, or None.
-        unit: Of delays: ``"rounds"`` or ``"seconds"``.
+        distribution: The distribution that the user gave.
+        max_delay: How long a query is waited for, or None.
+        unit: The unit of delays: ``"rounds"`` or ``"seconds"``.
 
     Raises:
         TypeError: If it is neither a sequence of numbers nor a function.
@@ -346,7 +347,7 @@ def check_delay_distribution(
     total = math.fsum(probabilities)
     if abs(total - 1.0) > SUM_TOLERANCE:
         raise ValueError(
-            f"delay_distribution sums to {total:.8g}, not 1. {remedy} Where outcomes may be lost, "
+            f"delay_distribution sums to {total:.8g}, not 1. {remedy} If outcomes may be lost, "
             "a function may stay below 1."
         )
     return probabilities

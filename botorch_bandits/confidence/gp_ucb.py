@@ -1,8 +1,8 @@
 """GP-UCB (Srinivas et al. 2010): widths for rewards that are drawn from the Gaussian process.
 
-There is one width for finitely many arms (Theorem 1) and one for a box (Theorem 2). Conventions as
-in :mod:`botorch_bandits.confidence.width_rules`: a width multiplies the posterior STANDARD
-DEVIATION, logarithms are natural.
+There is one width for finitely many arms (Theorem 1) and one for a box (Theorem 2). The conventions
+are those of :mod:`botorch_bandits.confidence.width_rules`: a width multiplies the posterior
+STANDARD DEVIATION, and logarithms are natural.
 
 Source: Srinivas, Krause, Kakade and Seeger, *Gaussian process optimization in the bandit setting*,
 ICML 2010.
@@ -46,12 +46,13 @@ from botorch_bandits.docstrings import fill_in_docstrings
 
 
 def gp_ucb_finite_width(num_arms: int, round_number: int, delta: float) -> Tensor:
-    r"""Width of GP-UCB on finitely many arms.
+    r"""Return the width of GP-UCB on finitely many arms.
 
     .. math:: w_t = \sqrt{2 \ln \frac{|D| t^2 \pi^2}{6 \delta}}
 
     Source: Srinivas et al. 2010, Theorem 1 (there ``beta_t = w_t ** 2``). Assumes that the
-    reward is a draw from the Gaussian process, Gaussian noise, ``lam`` the noise variance.
+    reward is a draw from the Gaussian process, that noise is Gaussian, and that ``lam`` is its
+    variance.
 
     Args:
         num_arms: ``|D|``, at least 1.
@@ -72,7 +73,7 @@ def gp_ucb_finite_width(num_arms: int, round_number: int, delta: float) -> Tenso
 
 
 def _finite_width(num_arms: int, round_number: int, delta: float) -> float:
-    """The formula of :func:`gp_ucb_finite_width`, of checked numbers."""
+    """Return the value of :func:`gp_ucb_finite_width` for numbers that were checked."""
     argument = num_arms * round_number**2 * math.pi**2 / (6.0 * delta)
     return math.sqrt(2.0 * math.log(argument))
 
@@ -85,21 +86,22 @@ def gp_ucb_compact_width(
     smoothness_a: float,
     smoothness_b: float,
 ) -> Tensor:
-    r"""Width of GP-UCB on a compact box.
+    r"""Return the width of GP-UCB on a compact box.
 
     .. math::
        w_t^2 = 2 \ln\frac{2 \pi^2 t^2}{3 \delta}
              + 2 d \ln\left(t^2 d b r \sqrt{\ln(4 d a / \delta)}\right)
 
     Source: Srinivas et al. 2010, Theorem 2 (there ``beta_t = w_t ** 2``; Lemma 5.8 prints another
-    constant, the theorem is right). Assumes that the reward is a draw from the Gaussian process,
-    Gaussian noise with ``lam`` its variance, a domain in ``[0, r]^d`` and
+    constant, and the theorem is right). Assumes that the reward is a draw from the Gaussian
+    process, Gaussian noise with variance ``lam``, a domain in ``[0, r]^d`` and
     ``P(sup |df/dx_j| > L) <= a exp(-(L/b)^2)`` for each ``j`` and every ``L > 0``.
 
-    The paper's domain is convex. Where ``f`` is a draw on a whole box and the derivatives are
-    bounded there, any part of it will do, as constraints leave it: of each cell of the paper's
-    grid that has points of the part, one of these takes the grid point's place. They are as many at
-    most, every point of the part has one as near, and the line between the two is in the box.
+    The paper's domain is convex. If ``f`` is a draw on a whole box and its derivatives are bounded
+    there, the domain may be any part of the box, such as the part that constraints leave: in each
+    cell of the paper's grid that has points of the part, one of these points replaces the grid
+    point. There are at most as many of them, every point of the part has one as near, and the line
+    between the two is in the box.
 
     Args:
         dim: ``d``, at least 1.
@@ -152,7 +154,7 @@ class FiniteArmsWidth(WidthRule):
         store_checked(self, delta=check_probability("delta", self.delta))
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        """See :meth:`WidthRule.width`; it needs nothing of the model."""
+        """See :meth:`WidthRule.width`; the width does not depend on the model."""
         return gp_ucb_finite_width(self.num_arms, round_number, self.delta)
 
     def in_numbers(self, summary: PriorSummary) -> Callable[[int], float]:
@@ -177,7 +179,7 @@ class FiniteArmsWidth(WidthRule):
                 DRAWN_FROM_PRIOR,
                 FIXED_PRIOR,
                 GAUSSIAN_NOISE,
-                "the acquisition is maximized over num_arms arms at most, fixed before the data",
+                "the acquisition is maximized over at most num_arms arms, fixed before the data",
             ),
             constants=constants,
             gaps=tuple(gaps),
@@ -185,7 +187,7 @@ class FiniteArmsWidth(WidthRule):
 
 
 def _largest_unit(summary: PriorSummary) -> float:
-    """The prior standard deviation, the unit of the theorem's 1 / t^2; 0 if it cannot be read."""
+    """Return the prior standard deviation, the unit of 1 / t^2; 0 if it cannot be read."""
     try:
         return max(float(prior.standard_deviation.max()) for prior in summary.active_priors)
     except UnreadablePriorError:
@@ -264,7 +266,7 @@ class CompactBoxWidth(WidthRule):
                 "for each dimension j the largest |df/dx_j| over the box (and over all contexts, "
                 "if there are any) exceeds L with probability at most a exp(-(L/b)^2), for every "
                 "L, with smoothness_a and smoothness_b for a and b",
-                "the acquisition is maximized over a box of dim dimensions at most, with sides of "
+                "the acquisition is maximized over a box of at most dim dimensions, with sides of "
                 "at most side_length, fixed before the data",
             ),
             constants={
@@ -302,7 +304,7 @@ class WidthOfEachModel(WidthRule):
         """See :meth:`WidthRule.width`.
 
         Args:
-            summary: Of the batch.
+            summary: The prior summary of the batch.
             round_number: Not used.
 
         Raises:
@@ -312,7 +314,7 @@ class WidthOfEachModel(WidthRule):
         if shape != (len(self.values),):
             raise ValueError(
                 f"beta has {len(self.values)} entries, but the model has the batch shape "
-                f"{tuple(shape)}. Give one number, or one a model of the batch."
+                f"{tuple(shape)}. Give one number, or one per model of the batch."
             )
         return torch.tensor(self.values, dtype=torch.float64)
 
@@ -328,7 +330,7 @@ def width_of_beta(beta: float | Tensor) -> WidthRule:
     """Return the constant width that corresponds to a ``beta`` of BoTorch, its square root.
 
     Args:
-        beta: At least 0; one number, or a vector with one a model of a batch.
+        beta: At least 0; one number, or a vector with one number per model of a batch.
 
     Raises:
         ValueError: If a number is negative or not finite.

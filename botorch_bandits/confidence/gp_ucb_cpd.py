@@ -2,11 +2,13 @@ r"""GP-UCB-CPD (Avanesov): the width of a policy that restarts when the reward c
 
 .. math:: w_t = \sqrt{D \, t^{d(d+1) / (2a + d(d+1))} \ln^4 T}
 
-with ``t`` the queries since the last reset, ``T`` the horizon and ``a`` the smoothness of a Matern
-kernel (its ``nu``). Conventions as in :mod:`botorch_bandits.confidence.width_rules`.
+Here ``t`` is the number of queries since the last reset, ``T`` the horizon and ``a`` the smoothness
+of a Matern kernel (its ``nu``). The conventions are those of
+:mod:`botorch_bandits.confidence.width_rules`.
 
 Source: Avanesov, *How to gamble with non-stationary X-armed bandits and have no regrets*, arXiv
-1908.07636, Theorem 3.1. There it is ``beta_t = w_t ** 2``; the fourth power is of the logarithm.
+1908.07636, Theorem 3.1. The paper has ``beta_t = w_t ** 2``; the fourth power is that of the
+logarithm.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from botorch_bandits.confidence.width_rules import PriorSummary, WidthRule
 from botorch_bandits.docstrings import fill_in_docstrings
 
 PUBLISHED_CONSTANT = 0.02
-"""``D`` of the paper's experiments; its lemma wants ``D`` at least 1."""
+"""The value of ``D`` in the paper's experiments; its lemma requires ``D`` to be at least 1."""
 
 
 def gp_ucb_cpd_width(
@@ -35,10 +37,10 @@ def gp_ucb_cpd_width(
     dim: int,
     width_constant: float = PUBLISHED_CONSTANT,
 ) -> Tensor:
-    """Width of GP-UCB-CPD; see the module.
+    """Return the width of GP-UCB-CPD; the formula is in the description of the module.
 
     Args:
-        num_queries: ``t``, queries since the last reset; at least 1.
+        num_queries: ``t``, the number of queries since the last reset; at least 1.
         horizon: ``T``, the total number of rounds.
         smoothness: ``a``, the ``nu`` of the Matern kernel.
         dim: ``d``.
@@ -66,7 +68,7 @@ def regret_exponent(smoothness: float, dim: int) -> float:
 
     .. math:: \frac{2 a + 3 d (d + 1)}{4 a + 2 d (d + 1)}
 
-    It is below 1, so that the regret is sublinear, where :math:`d (d + 1) < 2 a`.
+    The power is below 1, so that the regret is sublinear, if :math:`d (d + 1) < 2 a`.
 
     Args:
         smoothness: ``a``, the ``nu`` of the Matern kernel.
@@ -93,8 +95,8 @@ def change_point_rate(
     settings but is not itself a bound.
 
     Args:
-        periods: ``T_1, ..., T_K``: the lengths of the stationary periods.
-        smallest_change: ``Delta``: the smallest L2 norm of the difference between two consecutive
+        periods: ``T_1, ..., T_K``, the lengths of the stationary periods.
+        smallest_change: ``Delta``, the smallest L2 norm of the difference between two consecutive
             reward functions.
         smoothness: ``a``, the ``nu`` of the Matern kernel.
         dim: ``d``.
@@ -114,16 +116,16 @@ def change_point_rate(
 def change_point_spacing(
     periods: Sequence[int], smallest_change: float | None, smoothness: float, dim: int
 ) -> float:
-    r"""Return how far the spacing of changes is from what the theorem asks for, (3.8) or (3.10).
+    r"""Return how far the spacing of changes is from what the theorem requires, (3.8) or (3.10).
 
     .. math:: \Bigl(\frac{\ln T}{\Delta}\Bigr)^{2 + 2/(2a + d)}
               \frac{\sqrt{\max_i T_i}}{\min_i T_i}
 
-    should tend to 0. Up to logarithms and for a fixed ``Delta`` that is the last factor alone,
-    (3.10), which ``smallest_change=None`` returns.
+    should tend to 0. Up to logarithms and for a fixed ``Delta``, only the last factor matters; this
+    is (3.10), which ``smallest_change=None`` returns.
 
     Args:
-        periods: ``T_1, ..., T_K``: the lengths of the stationary periods.
+        periods: ``T_1, ..., T_K``, the lengths of the stationary periods.
         smallest_change: ``Delta``; see :func:`change_point_rate`.
         smoothness: ``a``, the ``nu`` of the Matern kernel.
         dim: ``d``.
@@ -180,7 +182,7 @@ class ChangePointWidth(WidthRule):
         gp_ucb_cpd_width(1, self.horizon, self.smoothness, self.dim, self.width_constant)
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        """See :meth:`WidthRule.width`; the queries so far are one less than the round."""
+        """See :meth:`WidthRule.width`; there is one query fewer than there are rounds."""
         so_far = max(round_number - 1, 1)
         return gp_ucb_cpd_width(
             so_far, self.horizon, self.smoothness, self.dim, self.width_constant
@@ -208,8 +210,8 @@ class ChangePointWidth(WidthRule):
                     if exponent >= 1.0
                     else []
                 ),
-                "the theorem does not say how large D must be; its lemma wants at least 1, the "
-                "experiments of the paper have 0.02",
+                "the theorem does not say how large D must be; its lemma requires at least 1, and "
+                "the experiments of the paper use 0.02",
             ),
         )
 

@@ -1,4 +1,4 @@
-"""What a method guarantees: theorem, statements, assumptions and constants, or why it does not.
+"""What a method guarantees: theorem, statements, assumptions and constants, or why none applies.
 
 A guarantee has up to three statements, on the confidence bounds, on the regret and on the violation
 of constraints, each with its own reasons why it may not hold. Width rules make the statements,
@@ -43,7 +43,7 @@ class FunctionAssumption(str):
         return assumption
 
     def __getnewargs__(self) -> tuple[str, str, str]:  # type: ignore[override]
-        """Pickle and copy by the pieces."""
+        """Return the three pieces, from which pickles and copies are made."""
         return self.before, self.after, self.function
 
     def about(self, function: str) -> FunctionAssumption:
@@ -58,12 +58,12 @@ class FunctionAssumption(str):
 BOUNDED_NORM = FunctionAssumption(
     "the norm of ", " in the unit-variance kernel is at most rkhs_bound"
 )
-"""What theorems on functions in the kernel's Hilbert space assume, where the prior mean is 0."""
+"""What theorems on functions in the kernel's Hilbert space assume if the prior mean is 0."""
 
 BOUNDED_CENTERED_NORM = FunctionAssumption(
     "the norm of ", " less the prior mean, in the unit-variance kernel, is at most rkhs_bound"
 )
-"""Likewise, with another prior mean."""
+"""The same assumption for any other prior mean."""
 
 DRAWN_FROM_PRIOR = FunctionAssumption("", " is a draw from the model's Gaussian-process prior")
 """What theorems on draws of the Gaussian process assume."""
@@ -74,15 +74,15 @@ FIXED_PRIOR = "kernel, noise variance and prior mean of the model were fixed bef
 DRAWN_FROM_LIST = FunctionAssumption(
     "", " is a draw from one of the Gaussian-process priors on the list"
 )
-"""Where it is unknown from which of several priors it is drawn."""
+"""The assumption if it is unknown from which of several priors the function is drawn."""
 
 DRAWN_FROM_FAMILY = FunctionAssumption(
     "", " is a draw from one of the Gaussian-process priors of the family"
 )
-"""Where the hyperparameters of the prior are in a continuum."""
+"""The assumption if the hyperparameters of the prior lie in a continuum."""
 
 DRAWS = (DRAWN_FROM_PRIOR, DRAWN_FROM_LIST, DRAWN_FROM_FAMILY)
-"""Under one of these the reward function is random, and what is said of it is said of a draw."""
+"""Under one of these, the reward function is random, and statements about it concern a draw."""
 
 FIXED_LIST = (
     "the list, its weights, and kernel, noise variance and prior mean of each of its priors were "
@@ -94,113 +94,113 @@ GAUSSIAN_NOISE_ON_LIST = (
     "the noise is Gaussian with mean 0 and the variance of the prior on the list that is the true "
     "one, independent from row to row and of the reward function"
 )
-"""The noise, where it is on the list, too."""
+"""The assumption on the noise if the noise variance is on the list, too."""
 
 SUB_GAUSSIAN_NOISE = "the noise is noise_bound-sub-Gaussian given the past"
-"""The noise of theorems on functions of bounded norm."""
+"""The assumption on the noise in theorems on functions of bounded norm."""
 
 SUB_GAUSSIAN_OUTPUTS = "the noise of each output is noise_bound-sub-Gaussian given the past"
-"""Likewise, where a model has several outputs."""
+"""The same assumption for a model with several outputs."""
 
 GAUSSIAN_NOISE = (
     "the noise is Gaussian with mean 0 and the modeled variance, independent from row to row and "
     "of the reward function"
 )
-"""The noise of theorems on draws."""
+"""The assumption on the noise in theorems on draws."""
 
 BOUNDED_NOISE = (
     "the noise has mean 0 given the past and is at most sigma in absolute value almost surely, and "
     "the modeled variance is sigma^2"
 )
-"""The noise of Theorem 3 of Srinivas et al. 2010."""
+"""The assumption on the noise in Theorem 3 of Srinivas et al. 2010."""
 
 AS_OBSERVED = "outcomes are as observed: neither censored nor relabeled"
-"""What AMM and DMM assume beside."""
+"""What AMM and DMM assume in addition."""
 
 ARRIVALS_IGNORE_NOISE = (
     "which outcomes have arrived, and in what order, does not depend on their noise; the noise is "
     "as assumed given the points that were asked for and the outcomes that arrived before"
 )
-"""Where outcomes come late and the function is fixed."""
+"""What is assumed if outcomes arrive late and the function is fixed."""
 
 ARRIVALS_IGNORE_REWARD = (
     "which outcomes have arrived, and in what order, depends neither on their noise nor on the "
     "reward function"
 )
-"""Where outcomes come late and the function is drawn: what is known of it is the outcomes alone."""
+"""What is assumed if outcomes arrive late and the function is drawn: only outcomes reveal it."""
 
 FAILURES_IGNORE_NOISE = "which queries failed does not depend on their noise"
-"""Where queries failed and the function is fixed."""
+"""What is assumed if queries failed and the function is fixed."""
 
 FAILURES_IGNORE_REWARD = (
     "which queries failed depends neither on their noise nor on the reward function"
 )
-"""Where queries failed and the function is drawn."""
+"""What is assumed if queries failed and the function is drawn."""
 
 ATTACHED_IGNORE_NOISE = "which outcomes were attached does not depend on their noise"
-"""Where outcomes were attached and the function is fixed."""
+"""What is assumed if outcomes were attached and the function is fixed."""
 
 ATTACHED_IGNORE_REWARD = (
-    "which points were attached depends neither on their noise nor, but for outcomes told before, "
-    "on the reward function"
+    "which points were attached depends neither on their noise nor, except through outcomes told "
+    "before, on the reward function"
 )
-"""Where outcomes were attached and the function is drawn."""
+"""What is assumed if outcomes were attached and the function is drawn."""
 
 ATTACHED_WITHOUT_LOSS = (
-    "outcomes were attached, which are never lost, so that every other outcome arrives within "
+    "attached outcomes are never lost, so every other outcome is assumed to arrive within "
     "max_delay as well (rho_m = 1)"
 )
-"""Where outcomes were attached with censored feedback."""
+"""What is assumed if outcomes were attached and feedback is censored."""
 
 ROWS_IGNORE_NOISE = (
-    "which outcomes the model has as rows does not depend on their noise, and none of them is left "
-    "out again in a later round"
+    "which outcomes are rows of the model does not depend on their noise, and no row is left out "
+    "again in a later round"
 )
-"""Of an acquisition function alone, where the function is fixed; a loop knows more."""
+"""What an acquisition function alone assumes if the function is fixed; a loop knows more."""
 
 ROWS_IGNORE_REWARD = (
-    "points, contexts and rows of the model were chosen by no more than the outcomes that it has: "
-    "neither by noise nor by knowledge of the reward function; no row is left out again in a later "
-    "round, and no two rounds with different rows have the same number"
+    "the points, contexts and rows of the model were chosen from nothing but the outcomes that it "
+    "has, with knowledge neither of the noise nor of the reward function; no row is left out again "
+    "in a later round, and no two rounds with different rows have the same number"
 )
-"""Of an acquisition function alone, where the function is drawn; a loop knows more."""
+"""What an acquisition function alone assumes if the function is drawn; a loop knows more."""
 
-CONTEXTS_IGNORE_NOISE = "contexts do not depend on noise of outcomes that are not yet told"
-"""With contexts, where the function is fixed."""
+CONTEXTS_IGNORE_NOISE = "contexts do not depend on the noise of outcomes that are not yet told"
+"""What is assumed of contexts if the function is fixed."""
 
 CONTEXTS_IGNORE_REWARD = (
-    "contexts reveal nothing of the reward function or of the noise beside the outcomes told"
+    "contexts reveal nothing about the reward function or the noise beyond the outcomes told"
 )
-"""With contexts, where the function is drawn."""
+"""What is assumed of contexts if the function is drawn."""
 
 SETS_IGNORE_NOISE = (
-    "what a round could choose from does not depend on noise of outcomes that are not yet told, "
-    "nor on the random numbers of that round"
+    "the points that a round can choose from depend neither on the noise of outcomes that are not "
+    "yet told nor on the random numbers of that round"
 )
-"""With restricted rounds, where the function is fixed."""
+"""What is assumed of restricted rounds if the function is fixed."""
 
 SETS_IGNORE_REWARD = (
-    "what a round could choose from reveals nothing of the reward function or of the noise beside "
-    "the outcomes told, nor of the random numbers of that round"
+    "the points that a round can choose from reveal nothing about the reward function or the noise "
+    "beyond the outcomes told, nor about the random numbers of that round"
 )
-"""With restricted rounds, where the function is drawn."""
+"""What is assumed of restricted rounds if the function is drawn."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement of a guarantee, on confidence bounds, regret or violation.
+    """One statement of a guarantee: on confidence bounds, on regret or on violation.
 
     Attributes:
         wording: The text of the statement; ``{probability}`` is replaced by ``1 - delta``.
         gaps: The reasons why it does not hold as used; empty if it does.
-        bound: The value of the bound so far for the rounds that it covers, in raw outcome units, if
-            it can be computed: loops do so for regret and violation.
+        bound: The value of the bound for the rounds so far that it covers, in raw outcome units, if
+            it can be computed; loops compute it for regret and violation.
         num_rounds: The number of rounds so far that it covers; None if rounds are not counted.
         num_others: The number of rounds so far that it does not cover.
-        bound_of_others: A bound for those rounds together, if there is one.
-        delta: It fails with at most this probability.
+        bound_of_others: A bound for those other rounds together, if there is one.
+        delta: The statement fails with at most this probability.
         reach: For confidence bounds, the points at which they hold on one event, in all rounds:
-            ``"everywhere"``, ``"arms"`` (all arms, with contexts in that of each round), or None if
+            ``"everywhere"``, ``"arms"`` (all arms, each with the context of the round), or None if
             this is not stated, for example if they hold at one point of each round.
     """
 
@@ -215,7 +215,7 @@ class Statement:
 
     @property
     def text(self) -> str:
-        """What it says, with its probability."""
+        """The text of the statement, with its probability."""
         if self.delta is None:
             return self.wording
         number = f"{1.0 - self.delta:.6g}"
@@ -247,15 +247,15 @@ class Statement:
 
     @property
     def _bounds(self) -> str:
-        """What a number is, between the rounds and the number."""
+        """Return the text between the number of rounds and the value of the bound."""
         return ": at most"
 
     def lines(self, name: str, common: tuple[str, ...]) -> list[str]:
-        """Return it as lines of text.
+        """Return the statement as lines of text.
 
         Args:
-            name: What it is on.
-            common: Gaps that are reported elsewhere.
+            name: The name of the statement.
+            common: Gaps that are reported elsewhere and are left out here.
         """
         told = [f"  {name}, {'guaranteed' if self.holds else 'not guaranteed'}: {self.text}"]
         told += [f"    not covered: {gap}" for gap in self.gaps if gap not in common]
@@ -272,7 +272,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class RegretStatement(Statement):
-    """A statement on regret, and how a loop computes a number from it.
+    """A statement on regret, with what a loop needs to compute a number from it.
 
     The regret of round ``t`` is at most ``factor * width * standard_deviation + tail / t ** 2 +
     added``.
@@ -281,8 +281,8 @@ class RegretStatement(Statement):
         factor: The factor on the width; None if rounds have no bounds of their own.
         tail: The amount added in the first round, in raw outcome units.
         added: The amount added in every round, in raw outcome units.
-        largest: A bound on the regret of any round, no matter who chose its point; None without
-            one.
+        largest: A bound on the regret of any round, no matter who chose its point; None if there is
+            none.
         needs_every_round: Whether the proof requires that the method chose the point in every
             round.
         is_expected: Whether it bounds the expected regret, by the expectation of the number.
@@ -306,7 +306,7 @@ class RegretStatement(Statement):
 
     @property
     def total(self) -> float | None:
-        """The bound for all rounds so far; None without one, or if it is on the expected regret."""
+        """The bound for all rounds so far; None if there is none or it is on expected regret."""
         return None if self.is_expected else super().total
 
     @property
@@ -336,7 +336,7 @@ class Forecast:
     rest: str = ""
 
     def __str__(self) -> str:
-        """Say it in one sentence."""
+        """Return the forecast as one sentence."""
         number = "" if self.value is None else f" {self.value:.6g}"
         return f"{self.wording}{number}{self.rest} ({self.theorem})"
 
@@ -371,14 +371,14 @@ class Guarantee:
     forecasts: tuple[Forecast, ...] = ()
 
     def __post_init__(self) -> None:
-        """Let each statement have the gaps of all."""
+        """Add the gaps of the whole guarantee to each statement."""
         for name, statement in self.statements.items():
             if any(gap not in statement.gaps for gap in self.gaps):
                 object.__setattr__(self, name, statement.with_gaps(*self.gaps))
 
     @property
     def statements(self) -> dict[str, Statement]:
-        """The statements that are made, by name."""
+        """The statements that the guarantee makes, by name."""
         each = {"bands": self.bands, "regret": self.regret, "violation": self.violation}
         return {name: statement for name, statement in each.items() if statement is not None}
 
@@ -395,20 +395,20 @@ class Guarantee:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Every reason why it does not hold, as a whole or in one statement."""
+        """Every reason why the guarantee or one of its statements does not hold."""
         of_statements = [gap for each in self.statements.values() for gap in each.gaps]
         return tuple(dict.fromkeys((*self.gaps, *of_statements)))
 
     @property
     def statement(self) -> str:
-        """What is stated, in one text."""
+        """The text of all statements."""
         return "; ".join(statement.text for statement in self.statements.values())
 
     @property
     def regret_bound(self) -> float | None:
-        """A bound on the cumulative regret of all rounds so far, where there is one.
+        """A bound on the cumulative regret of all rounds so far, if there is one.
 
-        It is None where the statement is on the expected regret, or on a multiple of the regret.
+        It is None if the statement is on the expected regret or on a multiple of the regret.
         """
         regret = self.regret
         return regret.total if regret is not None and regret.quantity == "the regret" else None
@@ -418,7 +418,7 @@ class Guarantee:
 
         Args:
             *gaps: One reason each.
-            of: The one statement that they take away, such as ``"regret"``; None for all.
+            of: The one statement to which they apply, such as ``"regret"``; None for all.
         """
         if of is None:
             return replace(self, gaps=tuple(dict.fromkeys((*self.gaps, *gaps))))
@@ -432,13 +432,13 @@ class Guarantee:
         """Return a copy with further assumptions.
 
         Args:
-            *assumptions: One each; those that are made already are not repeated.
+            *assumptions: One assumption each; those that are already made are not repeated.
         """
         return replace(self, assumptions=tuple(dict.fromkeys((*self.assumptions, *assumptions))))
 
     @property
     def is_on_draws(self) -> bool:
-        """Whether the reward function is a draw, not a fixed function."""
+        """Whether the reward function is a draw rather than a fixed function."""
         return any(
             isinstance(each, FunctionAssumption)
             and any((each.before, each.after) == (one.before, one.after) for one in DRAWS)
@@ -446,13 +446,13 @@ class Guarantee:
         )
 
     def of_rows(self) -> Guarantee:
-        """Return what an acquisition function alone promises: nothing is known of its rows."""
+        """Return what an acquisition function alone guarantees, without knowledge of its rows."""
         if self.theorem is None:
             return self
         return self.with_assumptions(ROWS_IGNORE_REWARD if self.is_on_draws else ROWS_IGNORE_NOISE)
 
     def of_loop(self) -> Guarantee:
-        """Return a copy without the assumption on rows, which a loop takes care of."""
+        """Return a copy without the assumption on rows, which a loop ensures by itself."""
         about_rows = (ROWS_IGNORE_NOISE, ROWS_IGNORE_REWARD)
         kept = tuple(each for each in self.assumptions if each not in about_rows)
         return replace(self, assumptions=kept)
@@ -461,9 +461,9 @@ class Guarantee:
         """Return a copy with other words in one statement.
 
         Args:
-            of: The statement, such as ``"bands"``; nothing changes where it is not made.
-            old: The words.
-            new: The statements that replace them.
+            of: The statement, such as ``"bands"``; nothing changes if it is not made.
+            old: The words to replace.
+            new: The words that replace them.
         """
         statement = self.statements.get(of)
         if statement is None:
@@ -473,7 +473,7 @@ class Guarantee:
         return replace(self, **changed)
 
     def of_weighted_sum(self) -> Guarantee:
-        """Return what is said of a weighted sum of outputs, as a posterior transform makes it."""
+        """Return the guarantee for a weighted sum of outputs, as a posterior transform forms it."""
         least = "the reward at its point less the least reward,"
         return (
             self.with_wording("bands", "the reward lies", "the weighted sum of outputs lies")
@@ -483,7 +483,7 @@ class Guarantee:
         )
 
     def for_minimizing(self) -> Guarantee:
-        """Return what is said where the least reward is sought, by lower confidence bounds."""
+        """Return the guarantee for minimization of the reward by lower confidence bounds."""
         least, minus = "the reward at its point less the least reward,", "minus the reward"
         return (
             self.with_wording("regret", "maximizes the upper", "minimizes the lower")
@@ -493,10 +493,10 @@ class Guarantee:
         )
 
     def about(self, function: str) -> Guarantee:
-        """Return a copy whose assumptions on the reward function are made of another one.
+        """Return a copy whose assumptions on the reward function are about another function.
 
         Args:
-            function: What that is called.
+            function: What the other function is called.
         """
         assumptions = tuple(
             each.about(function) if isinstance(each, FunctionAssumption) else each
@@ -511,12 +511,12 @@ class Guarantee:
         num_points: int | None = None,
         prior_deviation: float | None = None,
     ) -> Guarantee:
-        """Return what the guarantee of a width at ``delta / 2`` says of draws that it scales.
+        """Return the guarantee of draws that are scaled by a width at ``delta / 2``.
 
         Args:
-            method: The method that draws, in words.
-            delta: Of width and draws together.
-            num_points: On how many points each draw is made; None if that is not one number.
+            method: The name of the method that draws, in words.
+            delta: The probability of failure of width and draws together.
+            num_points: The number of points on which each draw is made; None if it varies.
             prior_deviation: The prior standard deviation, in raw outcome units, if it is known.
         """
         if self.theorem is None:
@@ -543,14 +543,14 @@ class Guarantee:
             if self.bands is None
             else replace(
                 self.bands,
-                wording=f"{self.bands.wording} (at half of delta; the other is for the draws)",
+                wording=f"{self.bands.wording} (at half of delta; the other half is for the draws)",
             ),
             regret=regret,
             constants={**self.constants, "delta": delta},
         )
 
     def __str__(self) -> str:
-        """Say it in a few lines."""
+        """Return the guarantee as a few lines of text."""
         lines = [f"{self.method}: " + ("guaranteed" if self.holds else self._why_not())]
         if self.theorem is not None:
             lines.append(f"  theorem: {self.theorem}")
@@ -566,14 +566,14 @@ class Guarantee:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """Say the same as ``print`` does, in a notebook."""
+        """Return the same text as ``print`` shows, as HTML for a notebook."""
         verdict = "guaranteed" if self.holds else self._why_not()
         constants = ", ".join(f"{name} = {value:.6g}" for name, value in self.constants.items())
         facts = {"theorem": self.theorem, "constants": constants or None}
         return display(f"{self.method}: {verdict}", facts, *self.parts_as_markup())
 
     def parts_as_markup(self) -> list[Markup]:
-        """Return statements, assumptions and gaps, as notebooks and pages show them."""
+        """Return statements, assumptions and gaps in the form that notebooks and pages show."""
         names = {"bands": "confidence bounds", "regret": "regret", "violation": "violation"}
         parts = []
         for name, statement in self.statements.items():
@@ -591,7 +591,7 @@ class Guarantee:
 
 
 def of_any_round(largest: float | None) -> str:
-    """Return the end of a text on regret, where functions are bounded.
+    """Return the end of a text on regret if functions are bounded.
 
     Args:
         largest: A bound on the regret of any round, if there is one.
@@ -605,7 +605,7 @@ def band_everywhere(delta: float) -> Statement:
     """Return the statement that a confidence bound holds at all points and in all rounds.
 
     Args:
-        delta: It fails with at most this probability.
+        delta: The statement fails with at most this probability.
     """
     return Statement(
         "with {probability} the reward lies within the width of the posterior mean, at all points "
@@ -616,7 +616,7 @@ def band_everywhere(delta: float) -> Statement:
 
 
 def regret_of_band(delta: float, largest: float | None = None) -> RegretStatement:
-    """Return what follows from a confidence bound that holds at all points for regret.
+    """Return what a confidence bound that holds at all points implies for the regret.
 
     Args:
         delta: The bound fails with at most this probability.

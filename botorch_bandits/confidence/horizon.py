@@ -2,16 +2,16 @@ r"""What the theorems say about a horizon before a run: bounds on regret and vio
 
 The papers state most of these bounds up to constants. The constants follow from the proofs and are
 given here. Every bound holds for the first ``T`` rounds of a run in which the method chooses all
-points, with every outcome available (except for censored feedback). Conventions as in
+points, with every outcome available (except for censored feedback). The conventions are those of
 :mod:`botorch_bandits.confidence.width_rules`: kernels have unit variance, ``lam`` is the noise
-variance of the model, and bounds are in prior standard deviations; with a prior standard deviation
+variance of the model, and bounds are in prior standard deviations. With a prior standard deviation
 ``s``, divide ``rkhs_bound``, ``noise_bound`` and ``outcome_bound`` by ``s`` and ``lam`` by its
 square, and multiply the result by ``s``.
 
-``information_gain`` is a function of the number of observations that bounds the maximal gain:
-:class:`~botorch_bandits.confidence.DesignGain` on arms,
-:class:`~botorch_bandits.confidence.BoxGain` on a box. A run may still use the realized gain in its
-widths, which is never larger.
+The argument ``information_gain`` is a function of the number of observations that bounds the
+maximal gain: :class:`~botorch_bandits.confidence.DesignGain` on arms,
+:class:`~botorch_bandits.confidence.BoxGain` on a box. The widths of a run may still use the
+realized gain, which is never larger.
 
 **From deviations to the gain.** As :math:`\sigma^2 \le 1`,
 :math:`\sigma^2 \le \ln(1 + \sigma^2/\lambda) / \ln(1 + 1/\lambda)`, so that
@@ -23,13 +23,13 @@ widths, which is never larger.
 **Thompson sampling.** With :math:`p = P(Z > 1) = 0.1587` for a standard normal ``Z`` (the papers
 use the lower bound :math:`1 / (4 e \sqrt\pi) = 0.052`), a draw is optimistic at the best point with
 probability at least ``p``, given that the band holds. With probability :math:`1 - 1/t^2` it lies
-within :math:`\sqrt{2 \ln(|D_t| t^2)}` of its own standard deviations on all of :math:`D_t`. Given
-the past, and with :math:`c_t = v_t (1 + \sqrt{2 \ln(|D_t| t^2)})`,
+within :math:`\sqrt{2 \ln(|D_t| t^2)}` of its own standard deviations on all of :math:`D_t`.
+Conditional on the past and with :math:`c_t = v_t (1 + \sqrt{2 \ln(|D_t| t^2)})`,
 
 .. math:: E[r_t] \le C_t E[\sigma_{t-1}(x_t)] + \frac{2 B}{t^2}, \qquad
           C_t = c_t \Bigl(1 + \frac{2}{p - 1/t^2}\Bigr),
 
-where :math:`t^2 > 1/p`, that is from the third round on; the first two rounds have regret at most
+for :math:`t^2 > 1/p`, that is, from the third round on; the first two rounds have regret at most
 :math:`4 B`. (The printed proofs bound :math:`1/(p - 1/t^2)` by :math:`5/p`, even in the rounds in
 which it is negative and the preceding step does not hold.) The random part of the sum of
 :math:`r_t - C_t \sigma_{t-1}(x_t)` is bounded by the Azuma-Hoeffding inequality, with steps of
@@ -83,17 +83,17 @@ def regret_bound_of_width(
     This is Theorem 1 of Srinivas et al. 2010 with the width of round ``T`` from
     :func:`gp_ucb_finite_width`, Theorem 2 with that of :func:`gp_ucb_compact_width` and a ``tail``
     of :math:`\pi^2 / 6`, and Theorem 3 with that of :func:`gp_ucb_rkhs_width`. Theorem 3 of
-    Chowdhury and Gopalan 2017 is :func:`igp_ucb_regret_bound`. It holds on the event on which the
-    width is a bound.
+    Chowdhury and Gopalan 2017 is :func:`igp_ucb_regret_bound`. The bound on the regret holds on the
+    event on which the width is a bound.
 
     Args:
-        width: The largest width of all rounds; widths do not decrease, so that of round ``T``.
+        width: The largest width of all rounds; widths never decrease, so that of round ``T``.
         horizon: ``T``, at least 1.
         information_gain: A bound on the maximal gain.
         lam: The noise variance of the model over the prior variance.
-        largest: A bound on the regret of any round, if there is one; the result is at most
-            ``T * largest`` then.
-        tail: What discretization adds.
+        largest: A bound on the regret of any round, if there is one; the result is then at most
+            ``T * largest``.
+        tail: The amount that discretization adds.
 
     Example:
         >>> from botorch_bandits.confidence import DesignGain, gp_ucb_finite_width
@@ -127,8 +127,8 @@ def igp_ucb_regret_bound(
     .. math:: 2 w_T C_1 \sqrt{T \gamma_T}, \qquad
               w_T = B + R \sqrt{2 (\gamma_{T-1} + 1 + \ln(1/\delta))}
 
-    and never more than :math:`2 B T`. The paper has :math:`\sqrt{4 (T + 2) \gamma_T}`, with
-    :math:`\lambda = 1 + 2/T`, in the place of :math:`C_1 \sqrt{T \gamma_T}`, which is smaller.
+    and never more than :math:`2 B T`. Instead of :math:`C_1 \sqrt{T \gamma_T}`, which is smaller,
+    the paper has :math:`\sqrt{4 (T + 2) \gamma_T}` with :math:`\lambda = 1 + 2/T`.
 
     Args:
         horizon: ``T``, at least 1.
@@ -137,10 +137,10 @@ def igp_ucb_regret_bound(
         noise_bound: ``R``.
         delta: The bound fails with at most this probability.
         lam: The regularization; at least 1, or ``any_lambda=True``.
-        any_lambda: Takes the width that holds for every ``lam``.
+        any_lambda: Whether to use the width that holds for every ``lam``.
 
     Raises:
-        ValueError: If an argument is out of its range, or the printed width is no bound.
+        ValueError: If an argument is out of its range, or the printed width is not a bound.
 
     Example:
         >>> from botorch_bandits.confidence import DesignGain
@@ -172,8 +172,8 @@ def gp_ts_regret_bound(
     .. math:: 4 B + C_1 \sqrt{\gamma_T \sum_{t=3}^T C_t^2} + \sum_{t=3}^T \frac{2 B}{t^2}
               + \sqrt{\tfrac12 \ln(2/\delta) \sum_{t=3}^T (2 B + C_t)^2},
 
-    and never more than :math:`2 B T`; see the module for :math:`C_t`. Half of delta is for the band
-    with scale :math:`v_t`, half for the draws.
+    and never more than :math:`2 B T`; :math:`C_t` is defined in the description of the module. Half
+    of delta is for the band with scale :math:`v_t` and half for the draws.
 
     Args:
         horizon: ``T``, at least 1.
@@ -182,13 +182,14 @@ def gp_ts_regret_bound(
         noise_bound: ``R``.
         delta: The bound fails with at most this probability.
         lam: The regularization; at least 1, or ``any_lambda=True``.
-        num_points: How many points a draw is made on: a number, or a function of the round.
-        any_lambda: Takes the scale that holds for every ``lam``.
+        num_points: The number of points on which a draw is made: a number, or a function of the
+            round.
+        any_lambda: Whether to use the scale that holds for every ``lam``.
         discretized: Whether the points represent a box, each within :math:`1/t^2` in value of the
             points it represents, as Theorem 4 requires. This adds :math:`\sum_t 1/t^2`.
 
     Raises:
-        ValueError: If an argument is out of its range, or the printed scale is no bound.
+        ValueError: If an argument is out of its range, or the printed scale is not a bound.
     """
     horizon = check_integer("horizon", horizon, minimum=1)
     half = 0.5 * check_probability("delta", delta)
@@ -221,19 +222,20 @@ def realized_ts_regret_bound(
               + \sqrt{(V + \rho) \ln\frac{V + \rho}{\rho \delta^2}}, \qquad
               V = \frac14 \sum_{t > 2} (b + s C_t)^2
 
-    in all rounds at once, and never more than ``b`` a round. Scales that depend on the data allow
-    no inequality of Azuma and Hoeffding; the last term is that of the method of mixtures, for
-    sub-Gaussian steps whose ranges are known before each round, with
+    in all rounds at once, and never more than ``b`` per round. The Azuma-Hoeffding inequality does
+    not apply to scales that depend on the data. The last term is therefore that of the method of
+    mixtures, for sub-Gaussian steps whose ranges are known before each round, with
     :math:`\rho = (b + C_3 b / (2 v_3))^2 / 4`, which is known before the data.
 
     Args:
         scales: :math:`v_t`, in the units in which they multiply ``deviations``.
         deviations: :math:`\sigma_{t-1}(x_t)`, in raw outcome units.
-        rounds: ``t`` of each.
-        num_points: On how many points each draw was made.
-        largest: ``b``, bounds the regret of any round, in raw outcome units.
+        rounds: The round number ``t`` of each.
+        num_points: The number of points on which each draw was made.
+        largest: ``b``, which bounds the regret of any round, in raw outcome units.
         prior_deviation: ``s``, in raw outcome units.
-        delta: Of the draws; half of delta, if the other half is for the band.
+        delta: The probability of failure of the draws: half of delta if the other half is for the
+            band.
     """
     largest = check_nonnegative("largest", largest)
     delta = check_probability("delta", delta)
@@ -275,18 +277,19 @@ def censored_regret_bound(
     Args:
         horizon: ``T``, at least 1.
         information_gain: A bound on the maximal gain.
-        rkhs_bound: ``B``, of the reward less the minimum.
+        rkhs_bound: ``B``, for the reward less the minimum.
         noise_bound: ``R``.
         outcome_bound: ``B_y``.
         max_delay: ``m``.
-        arrival_probability: ``rho_m``: that an outcome arrives within ``max_delay``.
+        arrival_probability: ``rho_m``, the probability that an outcome arrives within
+            ``max_delay``.
         delta: The bound fails with at most this probability.
         lam: The regularization; at least 1, or ``any_lambda=True``.
-        any_lambda: Takes the width that holds for every ``lam``; ``B_y`` is divided by ``lam`` in
-            the second term.
+        any_lambda: Whether to use the width that holds for every ``lam``; ``B_y`` is then divided
+            by ``lam`` in the second term.
 
     Raises:
-        ValueError: If an argument is out of its range, or the printed width is no bound.
+        ValueError: If an argument is out of its range, or the printed width is not a bound.
     """
     horizon = check_integer("horizon", horizon, minimum=1)
     max_delay = check_integer("max_delay", max_delay, minimum=0)
@@ -317,10 +320,11 @@ def censored_ts_regret_bound(
 ) -> float:
     r"""Return Theorem 3 of Verma, Dai and Low 2022 as a number: GP-TS-SDF on finitely many points.
 
-    As :func:`gp_ts_regret_bound` with :math:`\nu_t = \beta_t + B_y \sum_s \sigma_{t-1}(x_s)` in
-    the place of :math:`v_t`, at half of delta, and with :math:`C_t` divided by :math:`\rho_m`. The
-    sums of pending deviations add :math:`m B_y C_1^2 \gamma_T` times the largest :math:`C_t/\nu_t`
-    to the regret, and at most :math:`m B_y` to :math:`\nu_t` in the ranges.
+    The bound is that of :func:`gp_ts_regret_bound`, with
+    :math:`\nu_t = \beta_t + B_y \sum_s \sigma_{t-1}(x_s)` in place of :math:`v_t`, at half of
+    delta, and with :math:`C_t` divided by :math:`\rho_m`. The sums of pending deviations add
+    :math:`m B_y C_1^2 \gamma_T` times the largest :math:`C_t/\nu_t` to the regret, and at most
+    :math:`m B_y` to :math:`\nu_t` in the ranges.
 
     Args:
         horizon: See :func:`censored_regret_bound`.
@@ -332,11 +336,11 @@ def censored_ts_regret_bound(
         arrival_probability: See :func:`censored_regret_bound`.
         delta: The bound fails with at most this probability.
         lam: The regularization; at least 1, or ``any_lambda=True``.
-        num_points: How many points a draw is made on.
+        num_points: The number of points on which a draw is made.
         any_lambda: See :func:`censored_regret_bound`.
 
     Raises:
-        ValueError: If an argument is out of its range, or the printed width is no bound.
+        ValueError: If an argument is out of its range, or the printed width is not a bound.
     """
     horizon = check_integer("horizon", horizon, minimum=1)
     max_delay = check_integer("max_delay", max_delay, minimum=0)
@@ -358,11 +362,11 @@ class PenalizedBounds(NamedTuple):
     """The bounds guaranteed for a run with long-term constraints.
 
     Attributes:
-        regret: Bounds the cumulative regret against the best fixed feasible point.
-        violation: Bounds the norm of the positive parts of the summed constraint values.
-        multiplier: Bounds the norm of the multipliers in all epochs; None if no bound is known.
-        realized_violation: Like ``violation``, for the observed values, noise included (Appendix
-            D); None if it is the same because they are observed exactly.
+        regret: A bound on the cumulative regret against the best fixed feasible point.
+        violation: A bound on the norm of the positive parts of the summed constraint values.
+        multiplier: A bound on the norm of the multipliers in all epochs; None if none is known.
+        realized_violation: Like ``violation``, but for the observed values, noise included
+            (Appendix D); None if constraints are observed exactly, so that both are the same.
     """
 
     regret: float
@@ -387,34 +391,34 @@ def exact_constraints_bounds(
 ) -> PenalizedBounds:
     r"""Return Theorem 1 of Shi and Eryilmaz 2022, bounds (11) and (12), as numbers.
 
-    Algorithm 2: constraints are observed exactly, ``L`` epochs of ``S`` rounds start afresh. With
-    probability at least :math:`1 - \delta`
+    In Algorithm 2, constraints are observed exactly, and each of the ``L`` epochs of ``S`` rounds
+    starts without the data of the earlier ones. With probability at least :math:`1 - \delta`
 
     .. math:: R_{LS} \le U = 2 L w_S C_1 \sqrt{S \gamma_S}, \qquad
               V_{LS} \le \sqrt{m} \, S \, \psi_+^{-1}(1 + L \Delta + U / S),
 
     where :math:`w_S` has the confidence :math:`\delta / L`, :math:`m` is the number of constraints
-    and :math:`\Delta` is by how much the largest reward of all exceeds that of the best feasible
-    point. (The paper leaves the factor :math:`\sqrt{m}` to its ``O``.)
+    and :math:`\Delta` is the amount by which the largest reward at any point exceeds that of the
+    best feasible point. (The paper leaves the factor :math:`\sqrt{m}` to its ``O``.)
 
-    Where the penalized function varies by ``v`` within an epoch
+    If the penalized function varies by ``v`` within an epoch
     (:mod:`botorch_bandits.confidence.varying`), :math:`v \sqrt{(S - 1) / \lambda}` is added to
-    :math:`w_S` and :math:`2 v L S` to ``U``; regret and :math:`\Delta` are then against one point
-    that meets the constraints of every round, with the functions of the rounds.
+    :math:`w_S` and :math:`2 v L S` to ``U``. Regret and :math:`\Delta` then compare with one point
+    that meets the constraints of every round, in the functions of the rounds.
 
     Args:
         num_epochs: ``L``.
         epoch_length: ``S``.
-        information_gain: A bound on the maximal gain of the observations of one epoch, the largest
-            of all kernels if epochs have kernels of their own.
-        rkhs_bound: ``B``: of the penalized function of every epoch (Assumption 3).
+        information_gain: A bound on the maximal gain of the observations of one epoch; the largest
+            over all kernels if epochs have different kernels.
+        rkhs_bound: ``B``, for the penalized function of every epoch (Assumption 3).
         noise_bound: ``R``.
         delta: The bounds fail with at most this probability.
         lam: The regularization; at least 1, or ``any_lambda=True``.
         penalty: ``psi``.
         unconstrained_gap: ``Delta``, at least 0.
         num_constraints: ``m``.
-        any_lambda: Takes the width that holds for every ``lam``.
+        any_lambda: Whether to use the width that holds for every ``lam``.
         variation: ``v``.
 
     Raises:
@@ -426,7 +430,7 @@ def exact_constraints_bounds(
     gap = check_nonnegative("unconstrained_gap", unconstrained_gap)
     if penalty.is_linear:
         raise ValueError(
-            "penalty is Linear, which is that of Algorithm 3; take noisy_constraints_bounds, or "
+            "penalty is Linear, which belongs to Algorithm 3; use noisy_constraints_bounds, or "
             "Polynomial(n=2) or Exponential() for Algorithm 2."
         )
     share = check_probability("delta", delta) / num_epochs
@@ -459,7 +463,8 @@ def exact_violation_bound(
     Args:
         num_epochs: ``L``.
         epoch_length: ``S``.
-        regret_bound: ``U``, in raw outcome units; the multipliers of the first epoch are 1 in them.
+        regret_bound: ``U``, in raw outcome units, in which the multipliers of the first epoch are
+            1.
         penalty: ``psi``.
         unconstrained_gap: ``Delta``, at least 0.
         num_constraints: ``m``.
@@ -494,8 +499,8 @@ def noisy_constraints_bounds(
 ) -> PenalizedBounds:
     r"""Return Theorem 2 of Shi and Eryilmaz 2022 as numbers.
 
-    Algorithm 3: constraints are observed with noise, the penalty is linear, and multipliers move by
-    ``mu`` times the average of an epoch. With
+    In Algorithm 3, constraints are observed with noise, the penalty is linear, and multipliers move
+    by ``mu`` times the average of an epoch. With
     :math:`g = \sqrt{4 m} + \sqrt{\ln(2 L / \delta)}`,
     :math:`W = 2 C_1 \sqrt{\gamma_S / S}`, :math:`w_0` the width of IGP-UCB at
     :math:`\delta / (2 L)` and :math:`w_0 - B` its noise term, the multipliers of all epochs have a
@@ -505,41 +510,41 @@ def noisy_constraints_bounds(
               + \frac{2 Q + W w_0 + m \mu M^2 + 4 \mu R^2 g^2 / S}
                      {\epsilon - W (w_0 - B) - 2 R g / \sqrt S}
 
-    with probability at least :math:`1 - \delta`, if the denominator is positive: the Slater margin
-    must exceed what an epoch cannot tell. Then
+    with probability at least :math:`1 - \delta`, if the denominator is positive, that is, if the
+    Slater margin exceeds the uncertainty that an epoch leaves. Then
 
     .. math:: V_{LS} \le \frac{S \kappa}{\mu} + 2 R L \sqrt{S} g, \qquad
               R_{LS} \le L \bigl(S W (B + \sqrt{1 + \kappa^2} (w_0 - B))
               + m S \mu M^2 + 4 \mu R^2 g^2 + 2 R \kappa \sqrt{S} g\bigr).
 
-    The observed constraint values sum to at most :math:`S \kappa / \mu` (26), without a noise term:
-    Appendix D, which adds one, needs none. Where the penalized function varies by ``v`` within an
-    epoch (:mod:`botorch_bandits.confidence.varying`) and the margin is one of every round, ``B``
+    The observed constraint values sum to at most :math:`S \kappa / \mu` by (26), without a noise
+    term; Appendix D adds one, which is not needed. If the penalized function varies by ``v`` within
+    an epoch (:mod:`botorch_bandits.confidence.varying`) and the margin holds in every round, ``B``
     grows by :math:`v \sqrt{(S - 1) / \lambda}`, the numerator by :math:`2 v` and the regret by
     :math:`2 v L S`.
 
-    Source: equations (25) to (33) of the proof. In (32) and (33) it has ``/ S`` where the sum of
-    the noise of an epoch, divided by ``S``, leaves :math:`1 / \sqrt{S}`.
+    Source: equations (25) to (33) of the proof. Equations (32) and (33) have ``/ S`` where the sum
+    of the noise of an epoch, divided by ``S``, leaves :math:`1 / \sqrt{S}`.
 
     Args:
         num_epochs: ``L``.
         epoch_length: ``S``.
         information_gain: See :func:`exact_constraints_bounds`.
-        rkhs_bound: ``B``: of the penalized function of every epoch (Assumption 5).
-        noise_bound: ``R``: of the reward's noise and of that of each constraint.
+        rkhs_bound: ``B``, for the penalized function of every epoch (Assumption 5).
+        noise_bound: ``R``, for the noise of the reward and of each constraint.
         delta: The bounds fail with at most this probability.
         lam: The regularization; at least 1, or ``any_lambda=True``.
-        step_size: ``mu``; the theorem takes it of the order of ``1 / sqrt(L)``.
+        step_size: ``mu``; in the theorem it is of the order of ``1 / sqrt(L)``.
         slater_margin: ``epsilon``: at some point every constraint is at most ``-epsilon``.
-        reward_bound: ``Q``, bounds the absolute value of the reward.
-        constraint_bound: ``M``, bounds that of each constraint.
+        reward_bound: ``Q``, which bounds the absolute value of the reward.
+        constraint_bound: ``M``, which bounds the absolute value of each constraint.
         num_constraints: ``m``.
-        any_lambda: Takes the width that holds for every ``lam``.
+        any_lambda: Whether to use the width that holds for every ``lam``.
         variation: ``v``.
 
     Raises:
         ValueError: If an argument is out of its range, or the margin is too small for these epochs;
-            the message says which it would have to be.
+            the message gives the margin that they would require.
     """
     L = check_integer("num_epochs", num_epochs, minimum=1)
     S = check_integer("epoch_length", epoch_length, minimum=1)
@@ -561,7 +566,7 @@ def noisy_constraints_bounds(
     if margin <= untold:
         raise ValueError(
             f"slater_margin is {margin:g}; the theorem needs more than {untold:g} with epochs of "
-            f"{S} rounds. Take longer epochs: what they leave open falls with their length."
+            f"{S} rounds. Use longer epochs: the margin that is needed falls with their length."
         )
     excess = (
         2.0 * (Q + variation) + W * (B + noise_term) + m * mu * M**2 + 4.0 * mu * (R * g) ** 2 / S
@@ -592,9 +597,9 @@ def smallest_slater_margin(
     any_lambda: bool = False,
     lam: float,
 ) -> float:
-    r"""Return the Slater margin that Theorem 2 of Shi and Eryilmaz 2022 needs more than.
+    r"""Return the Slater margin that Theorem 2 of Shi and Eryilmaz 2022 requires to be exceeded.
 
-    That is :math:`W (w_0 - B) + 2 R g / \sqrt S`; see :func:`noisy_constraints_bounds`.
+    It is :math:`W (w_0 - B) + 2 R g / \sqrt S`; see :func:`noisy_constraints_bounds`.
 
     Args:
         num_epochs: ``L``.
@@ -603,11 +608,11 @@ def smallest_slater_margin(
         noise_bound: ``R``.
         num_constraints: ``m``.
         delta: The bounds fail with at most this probability.
-        any_lambda: Takes the width that holds for every ``lam``.
+        any_lambda: Whether to use the width that holds for every ``lam``.
         lam: The regularization; at least 1, or ``any_lambda=True``.
 
     Raises:
-        ValueError: If an argument is out of its range, or the printed width is no bound.
+        ValueError: If an argument is out of its range, or the printed width is not a bound.
     """
     L = check_integer("num_epochs", num_epochs, minimum=1)
     S = check_integer("epoch_length", epoch_length, minimum=1)
@@ -618,7 +623,7 @@ def smallest_slater_margin(
     return W * noise_term + 2.0 * R * g / math.sqrt(S)
 
 
-# --- what they are made of ----------------------------------------------------------------------
+# --- the terms of these bounds -------------------------------------------------------------------
 
 
 def _gain(information_gain: GainFunction, num_observations: int) -> float:
@@ -637,7 +642,7 @@ def _check_lam(lam: float, any_lambda: bool) -> float:
     lam = check_positive("lam", lam)
     if lam < 1.0 and not any_lambda:
         raise ValueError(
-            f"lam is {lam:g}, and the printed width is a bound for lam of at least 1 only; pass "
+            f"lam is {lam:g}, but the printed width is a bound only for lam of at least 1; pass "
             "any_lambda=True."
         )
     return lam
@@ -673,7 +678,7 @@ def _censored(
     lam: float,
     any_lambda: bool,
 ) -> tuple[Tensor, float]:
-    """The width of censored feedback without its sum, and the factor of the sum."""
+    """Return the width of censored feedback without its sum, and the factor of the sum."""
     lam = _check_lam(lam, any_lambda)
     known = (rkhs_bound, noise_bound, outcome_bound, gain, delta)
     if any_lambda:
@@ -690,7 +695,7 @@ def _of_noisy_epoch(
     num_constraints: int,
     any_lambda: bool,
 ) -> tuple[float, float, float]:
-    """``w_0 - B``, ``g`` and ``W`` of :func:`noisy_constraints_bounds`."""
+    """Return ``w_0 - B``, ``g`` and ``W`` of :func:`noisy_constraints_bounds`."""
     gain = _gain(information_gain, length - 1)
     noise_term = float(_kernelized(gain, 0.0, noise_bound, share, lam, any_lambda))
     g = math.sqrt(4.0 * num_constraints) + math.sqrt(math.log(1.0 / share))
@@ -699,7 +704,7 @@ def _of_noisy_epoch(
 
 
 def _of_variation(variation: float, num_rounds: int, lam: float) -> float:
-    """What functions that vary add to the width of the last of so many rounds."""
+    """Return what functions that vary add to the width of the last of so many rounds."""
     variation = check_nonnegative("variation", variation)
     return variation * math.sqrt((num_rounds - 1) / lam)
 

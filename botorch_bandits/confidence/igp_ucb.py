@@ -1,11 +1,12 @@
 r"""IGP-UCB and related widths, for rewards of bounded norm in the kernel's Hilbert space.
 
 This module contains the printed width of IGP-UCB and GP-TS, its form for every regularization, AMM,
-and Theorem 3 of GP-UCB. Conventions as in :mod:`botorch_bandits.confidence.width_rules`: a width
-multiplies the posterior STANDARD DEVIATION, logarithms are natural, kernels have unit variance.
-``rkhs_bound`` bounds the NORM (never its square) of the reward in that kernel, in the units of the
-reward, and ``noise_bound`` is ``R`` of R-sub-Gaussian noise in the same units. With a prior
-standard deviation ``s``, both must be divided by ``s`` first (the width rules do this).
+and Theorem 3 of GP-UCB. The conventions are those of
+:mod:`botorch_bandits.confidence.width_rules`: a width multiplies the posterior STANDARD DEVIATION,
+logarithms are natural, and kernels have unit variance. ``rkhs_bound`` bounds the NORM (never its
+square) of the reward in that kernel, in the units of the reward, and ``noise_bound`` is ``R`` of
+R-sub-Gaussian noise in the same units. With a prior standard deviation ``s``, both must be divided
+by ``s`` first (the width rules do this).
 
 **Noise that differs from row to row** (``train_Yvar``). Let the noise of row ``i`` be sub-Gaussian
 given the past, with a bound ``R_i`` that is known before its outcome and may depend on the input
@@ -90,7 +91,7 @@ def igp_ucb_width(
     information_gain: float | Tensor,
     delta: float,
 ) -> Tensor:
-    r"""Width of IGP-UCB as printed.
+    r"""Return the width of IGP-UCB as printed in the paper.
 
     .. math:: w_t = B + R \sqrt{2 (\gamma_{t-1} + 1 + \ln(1/\delta))}
 
@@ -128,7 +129,7 @@ def any_lambda_width(
     delta: float,
     lam: float | Tensor,
 ) -> Tensor:
-    r"""Width for R-sub-Gaussian noise that holds for every regularization.
+    r"""Return the width for R-sub-Gaussian noise that holds for every regularization.
 
     .. math:: w_t = B + \frac{R}{\sqrt{\lambda}} \sqrt{2 (\gamma_{t-1} + \ln(1/\delta))}
 
@@ -162,14 +163,14 @@ def gp_ucb_rkhs_width(
     round_number: int,
     delta: float,
 ) -> Tensor:
-    r"""Width of GP-UCB for a function in the RKHS.
+    r"""Return the width of GP-UCB for a function in the RKHS.
 
     .. math:: w_t = \sqrt{2 B^2 + 300 \gamma_t \ln^3(t / \delta)}
 
     Source: Srinivas et al. 2010, Theorem 3 (there ``beta_t = w_t ** 2`` and ``B`` bounds the
     SQUARED norm; here ``B`` bounds the norm). Assumes noise bounded by ``sigma`` almost surely and
-    ``lam = sigma ** 2``. The gain is the MAXIMAL one of ``t`` observations: the realized gain is
-    not proven here.
+    ``lam = sigma ** 2``. The gain is the MAXIMAL one of ``t`` observations: the theorem is not
+    proven for the realized gain.
 
     Args:
         rkhs_bound: ``B``, at least 0. Scalar or tensor.
@@ -193,11 +194,11 @@ def amm_width(
     delta: float,
     radius_factor: float | Tensor,
 ) -> Tensor:
-    r"""Width of the analytic mixture martingale bound (AMM).
+    r"""Return the width of the analytic mixture martingale bound (AMM).
 
     .. math:: w_t = \sqrt{B^2 + c \ln\det(I + K / a_0) + 2 c \ln(1/\delta)}, \qquad a_0 = R^2 / c
 
-    for the posterior with regularization ``a_0``. With ``c = R^2 / lam`` that is the model's own.
+    for the posterior with regularization ``a_0``, the model's own if ``c = R^2 / lam``.
 
     Source: Flynn and Reeb 2024, the analytic bound. Assumes ``||f||_k <= B``, R-sub-Gaussian noise
     and ``c`` fixed before any data.
@@ -219,33 +220,33 @@ def amm_width(
 
 
 MODEL_NOISE = "model"
-"""``noise_bound=`` for: the square root of each row's noise variance in the model (``train_Yvar``)
-bounds the noise of that row."""
+"""The value of ``noise_bound=`` that takes the bound on the noise of each row from the model: it is
+the square root of the row's noise variance (``train_Yvar``)."""
 
 SUB_GAUSSIAN_ROWS = (
     "the noise of each row is sub-Gaussian given the past; its bound is the square root of the "
     "row's noise variance in the model, a number that was known before the row's outcome (a "
     "standard error estimated from the same outcomes is no such bound)"
 )
-"""The noise of theorems on functions of bounded norm, with ``noise_bound="model"``."""
+"""The noise in theorems on functions of bounded norm, with ``noise_bound="model"``."""
 
 FIXED_BUT_FOR_ROWS = "kernel and prior mean of the model were fixed before the data"
-"""What is fixed where the noise variance of each row is known before its outcome only."""
+"""What is fixed if the noise variance of each row is known only before its outcome."""
 
 ROWS_WERE_KNOWN = (
     "the noise variance of each row in the model was known before the row's outcome (it was not "
     "estimated from the same outcomes)"
 )
-"""What weighting rows differently needs beside one ``noise_bound`` for all."""
+"""What is needed in addition if rows are weighted differently and one ``noise_bound`` is given."""
 
 SMALLEST_ROW_IS_FIXED = (
     "no row has a smaller noise variance in the model than the first one, which is the row of the "
     "outcome that was observed first"
 )
-"""The ratio of the noise bound to it enters the width, and is fixed before the data."""
+"""The ratio of the noise bound to that noise enters the width and must be fixed before the data."""
 
 FIRST_ROW = "the first row of the model is that of the outcome that was observed first"
-"""What DMM needs, whose base ridge is the regularization of that row."""
+"""What DMM needs, because its base ridge is the regularization of the first row."""
 
 ROWS_HAVE_LARGE_LAM = "no row ever has a noise variance below the prior variance"
 """What the printed width of IGP-UCB needs in all rounds."""
@@ -258,17 +259,17 @@ DEFAULT_RKHS_BOUND = 1.0
 def complete_bounds(
     name: str, rkhs_bound: Bound | None, noise_bound: NoiseBound | None, units: str
 ) -> tuple[Bound, NoiseBound, tuple[str, ...]]:
-    """Return both bounds, the defaults in place of those that were not given, and which these are.
+    """Return both bounds, with defaults for those that were not given, and the names of the latter.
 
-    The default of the norm is in prior standard deviations regardless of ``units`` for the noise;
-    that of the noise is :data:`MODEL_NOISE`. One bound alone in the units of the outcomes is taken
-    for a mistake: it would stand beside a number of another unit.
+    The default of the norm is in prior standard deviations regardless of ``units``; the default of
+    the noise is :data:`MODEL_NOISE`. A single bound in the units of the outcomes is taken for a
+    mistake, because the default of the other one would be in other units.
 
     Args:
         name: The acquisition class, for errors.
-        rkhs_bound: As the user gave it, or None.
-        noise_bound: Likewise.
-        units: ``"outcome"`` or ``"prior"``: of the bounds that were given.
+        rkhs_bound: The bound as the user gave it, or None.
+        noise_bound: The bound as the user gave it, or None.
+        units: ``"outcome"`` or ``"prior"``, the units of the bounds that were given.
 
     Raises:
         ValueError: If one is given in the units of the outcomes, and the other is not.
@@ -279,8 +280,8 @@ def complete_bounds(
         raise ValueError(
             f"{name} needs rkhs_bound= and noise_bound= (or neither), got rkhs_bound={rkhs_bound} "
             f"and noise_bound={noise_bound}. Give {missing[0]}= in the units of the outcomes too; "
-            f"or leave both out, and they are {DEFAULT_RKHS_BOUND:g} prior standard deviation and "
-            "the noise of the model."
+            f"or leave both out to use {DEFAULT_RKHS_BOUND:g} prior standard deviation and the "
+            "noise of the model."
         )
     return (
         DEFAULT_RKHS_BOUND if rkhs_bound is None else rkhs_bound,
@@ -304,17 +305,17 @@ def gaps_of_defaults(not_given: tuple[str, ...]) -> list[str]:
         not_given: Names of bounds.
     """
     return [
-        f"{name} was not given; the default, {STANDS_FOR[name]}, is nobody's knowledge of this "
+        f"{name} was not given; the default, {STANDS_FOR[name]}, is not based on knowledge of this "
         f"reward: give {name}= if you have a bound"
         for name in not_given
     ]
 
 
 def check_not_given(names: tuple[str, ...]) -> None:
-    """Raise unless all names are of bounds.
+    """Raise an error unless all names are names of bounds.
 
     Args:
-        names: What was not given.
+        names: The names of what was not given.
 
     Raises:
         ValueError: If one is unknown.
@@ -349,15 +350,15 @@ def noise_in_prior_units(
 ) -> float | Tensor:
     """Return the bound on the noise of one output in prior standard deviations.
 
-    For ``"model"`` it is the root of the smallest ``lam``: that of each row is then the row's
-    ``lam``, and ratios of both are 1.
+    For ``"model"`` it is the square root of the smallest ``lam``. The bound of each row is the
+    square root of the row's own ``lam``, so the ratio of the two is 1.
 
     Args:
-        bound: As the user gave it.
-        prior: Of the output.
+        bound: The bound as the user gave it.
+        prior: The prior of the output.
         unit: The prior standard deviation, or 1 for a bound that is in these units already.
         output: The number of the output.
-        num_outputs: How many there are.
+        num_outputs: How many outputs there are.
     """
     level = pick_bound("noise_bound", bound, output, num_outputs)
     return prior.lam.sqrt() if isinstance(level, str) else level / unit
@@ -366,12 +367,12 @@ def noise_in_prior_units(
 def units_of_bounds(
     prior: OutputPrior, units: str, not_given: tuple[str, ...]
 ) -> tuple[float | Tensor, float | Tensor]:
-    """Return by what the bounds on norm and noise are divided to be in prior standard deviations.
+    """Return the divisors that convert the bounds on norm and noise to prior standard deviations.
 
     Args:
-        prior: Of the output.
-        units: Of the bounds that were given.
-        not_given: The others; they are in prior standard deviations.
+        prior: The prior of the output.
+        units: The units of the bounds that were given.
+        not_given: The names of the others, which are in prior standard deviations.
     """
     unit = prior.standard_deviation if units == "outcome" else 1.0
     of_norm, of_noise = (
@@ -381,10 +382,10 @@ def units_of_bounds(
 
 
 def is_model_noise(bound: NoiseBound, output: int) -> bool:
-    """Return whether the noise of an output is bounded by what the model says of its rows.
+    """Return whether the noise of an output is bounded by the model's noise variances of its rows.
 
     Args:
-        bound: As the user gave it.
+        bound: The bound as the user gave it.
         output: The number of the output.
     """
     return isinstance(bound[output] if isinstance(bound, tuple) else bound, str)
@@ -394,11 +395,11 @@ def smallest_stated_lam(summary: PriorSummary, bound: NoiseBound) -> float | Non
     """Return the smallest regularization of the outputs whose noise bound is a number.
 
     Args:
-        summary: Of the model.
-        bound: On the noise, as the user gave it.
+        summary: The prior summary of the model.
+        bound: The bound on the noise, as the user gave it.
 
     Returns:
-        None if there is no such output, or the prior cannot be read.
+        The regularization; None if there is no such output, or the prior cannot be read.
     """
     try:
         outputs = list(zip(summary.active_outputs, summary.active_priors, strict=True))
@@ -414,7 +415,7 @@ def has_row_noise(summary: PriorSummary) -> bool:
     """Return whether the noise variance of an active output differs from row to row.
 
     Args:
-        summary: Of the model.
+        summary: The prior summary of the model.
     """
     return any(row_noise is not None for _, row_noise in _rows_of_active_outputs(summary))
 
@@ -424,12 +425,13 @@ def noise_assumptions(
     bound: NoiseBound,
     of_rows: tuple[str, ...] = (SMALLEST_ROW_IS_FIXED,),
 ) -> tuple[str, ...]:
-    """Return what was fixed before the data, and what is assumed of the noise.
+    """Return what is assumed to be fixed before the data, and what is assumed of the noise.
 
     Args:
-        summary: Of the model.
-        bound: On the noise, as the user gave it.
-        of_rows: What the width needs besides where a number bounds the noise of rows that differ.
+        summary: The prior summary of the model.
+        bound: The bound on the noise, as the user gave it.
+        of_rows: What the width assumes in addition if a number bounds the noise of rows whose
+            variances differ.
     """
     is_of_outputs = summary.posterior_transform is not None or summary.num_outputs > 1
     fixed, noise = [], []
@@ -447,11 +449,11 @@ def noise_assumptions(
 
 
 def noise_gaps(summary: PriorSummary, bound: NoiseBound) -> list[str]:
-    """Say where the ratio of one noise bound to the modeled noise of the rows was not fixed.
+    """Say for which outputs the ratio of the noise bound to the noise of the rows was not fixed.
 
     Args:
-        summary: Of the model.
-        bound: On the noise, as the user gave it.
+        summary: The prior summary of the model.
+        bound: The bound on the noise, as the user gave it.
     """
     try:
         priors = summary.active_priors
@@ -482,22 +484,22 @@ class KernelizedWidth(WidthRule):
     Attributes:
         rkhs_bound: ``B``, a bound on the norm of each output in its unit-variance kernel, in raw
             outcome units. One number for all outputs or one per output; a float64 tensor has one
-            number a replicate.
-        noise_bound: ``R`` of R-sub-Gaussian noise, in raw outcome units. Likewise. With ``"model"``
-            instead of a number, the noise of each row is bounded by the square root of its noise
-            variance in the model.
+            number per replicate.
+        noise_bound: ``R`` of R-sub-Gaussian noise, in raw outcome units, with the same choices.
+            With ``"model"`` instead of a number, the noise of each row is bounded by the square
+            root of its noise variance in the model.
         delta: The bound fails with at most this probability.
-        any_lambda: Use the form that holds for every regularization, not the printed one (which
-            needs ``lam >= 1``).
+        any_lambda: Use the form that holds for every regularization instead of the printed one,
+            which needs ``lam >= 1``.
         explicit_gain: The information gain to use instead of the realized one: a number, or a bound
             on the maximal gain as a function of the number of observations. For a model whose prior
             cannot be read, the bounds are interpreted in units of its prior standard deviation.
         units: ``"outcome"``: the bounds are in raw outcome units. ``"prior"``: they are multiples
             of the prior standard deviation, for models that learn the scale of the outcomes.
-        not_given: Those of ``"rkhs_bound"`` and ``"noise_bound"`` that the user did not give.
-            ``rkhs_bound`` is then a multiple of the prior standard deviation regardless of
-            ``units``, and ``noise_bound="model"`` is the standard deviation of the modeled noise,
-            used as ``R`` of the printed width. Missing bounds void every statement.
+        not_given: The names, among ``"rkhs_bound"`` and ``"noise_bound"``, of bounds that the user
+            did not give. ``rkhs_bound`` is then a multiple of the prior standard deviation
+            regardless of ``units``, and ``noise_bound="model"`` is the standard deviation of the
+            modeled noise, used as ``R`` of the printed width. Missing bounds void every statement.
     """
 
     rkhs_bound: Bound
@@ -532,7 +534,7 @@ class KernelizedWidth(WidthRule):
             if self.any_lambda:
                 return any_lambda_width(rkhs_bound, noise_bound, gain, delta, prior.lam)
             if is_model_noise(self.noise_bound, j) and "noise_bound" not in self.not_given:
-                noise_bound = 1.0  # rows divided by their noise have R = 1 and lam = 1
+                noise_bound = 1.0  # rows divided by their noise bound have R = 1 and lam = 1
             return igp_ucb_width(rkhs_bound, noise_bound, gain, delta)
 
         try:
@@ -568,7 +570,7 @@ class KernelizedWidth(WidthRule):
         def width(_: int) -> float:
             radius = _root(2.0 * (float(prior.information_gain) + added + log))
             of_output = bound + factor * radius
-            return _root(of_output * of_output)  # as one of several outputs
+            return _root(of_output * of_output)  # the same operations as for several outputs
 
         return width
 
@@ -661,11 +663,11 @@ class KernelizedWidth(WidthRule):
 
 
 def gain_is_too_small(gain: float, realized: float) -> str:
-    """Say that an information gain is refuted by the inputs of the model.
+    """Say that the inputs of the model show an information gain to be too small.
 
     Args:
-        gain: The one in use.
-        realized: That of the inputs.
+        gain: The gain in use.
+        realized: The realized gain of the inputs.
     """
     return (
         f"the information gain in use, {gain:.4g}, is below the realized {realized:.4g}; is it of "
@@ -682,10 +684,10 @@ def _largest_realized_gain(summary: PriorSummary) -> float | None:
 
 
 def told_in_prior_units(noise_bound: NoiseBound) -> str:
-    """Return what is said of bounds in prior units; with the model's noise there is one number.
+    """Say that bounds are in prior units; with the model's noise there is one number only.
 
     Args:
-        noise_bound: As the user gave it.
+        noise_bound: The bound as the user gave it.
     """
     if noise_bound == MODEL_NOISE:
         return "rkhs_bound is a multiple of the prior standard deviation"
@@ -693,7 +695,7 @@ def told_in_prior_units(noise_bound: NoiseBound) -> str:
 
 
 IN_PRIOR_UNITS = "rkhs_bound and noise_bound are multiples of the prior standard deviation"
-"""What bounds are where they are not in the units of outcomes."""
+"""What bounds are if they are not in the units of outcomes."""
 
 
 @dataclass(frozen=True)
@@ -771,7 +773,7 @@ class RKHSWidth(WidthRule):
 def _numbers_of_bounds(
     rule: KernelizedWidth | AMMWidth, summary: PriorSummary
 ) -> tuple[float, float, float] | None:
-    """``B`` and ``R`` in prior standard deviations, and ``lam``, if all are one number for good."""
+    """Return ``B`` and ``R`` in prior standard deviations, and ``lam``, if all are fixed."""
     if not isinstance(summary, RunningPriorSummary):
         return None
     (prior,) = summary.active_priors
@@ -785,7 +787,7 @@ def _numbers_of_bounds(
 
 
 def _root(value: float) -> float:
-    """The square root of torch, whose last digit is not always that of Python's."""
+    """Return the square root that torch computes; its last digit can differ from Python's."""
     return torch.tensor(value, dtype=DTYPE).sqrt_().item()
 
 
@@ -795,11 +797,11 @@ class AMMWidth(WidthRule):
 
     Attributes:
         rkhs_bound: ``B``; one number, or one per output. See ``KernelizedWidth``.
-        noise_bound: ``R`` of R-sub-Gaussian noise; one number, one per output, or ``"model"``.
-            Likewise.
+        noise_bound: ``R`` of R-sub-Gaussian noise; one number, one per output, or ``"model"``. See
+            ``KernelizedWidth``.
         delta: The bound fails with at most this probability.
-        units: ``"outcome"`` or ``"prior"``. Likewise.
-        not_given: The bounds that the user did not give. Likewise.
+        units: ``"outcome"`` or ``"prior"``, as for ``KernelizedWidth``.
+        not_given: The names of the bounds that the user did not give, as for ``KernelizedWidth``.
     """
 
     rkhs_bound: Bound
@@ -849,7 +851,7 @@ class AMMWidth(WidthRule):
 
         def width(_: int) -> float:
             of_output = _root(bound * bound + 2.0 * c * (float(prior.information_gain) + log))
-            return _root(of_output * of_output)  # as one of several outputs
+            return _root(of_output * of_output)  # the same operations as for several outputs
 
         return width
 

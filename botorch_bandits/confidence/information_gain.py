@@ -48,7 +48,8 @@ from botorch_bandits.docstrings import fill_in_docstrings
 def realized_information_gain(kernel_matrix: Tensor, lam: Tensor | float) -> Tensor:
     r"""Return ``1/2 ln det(I + K / lam)`` of the inputs in the posterior.
 
-    Source: Srinivas et al. 2010, section 2 and Lemma 5.3. Rows count as often as they occur.
+    Source: Srinivas et al. 2010, section 2 and Lemma 5.3. A repeated row counts as often as it
+    occurs.
 
     Args:
         kernel_matrix: ``batch_shape x n x n``, float64; ``n = 0`` has gain 0.
@@ -87,7 +88,7 @@ def realized_information_gain(kernel_matrix: Tensor, lam: Tensor | float) -> Ten
 
 
 GREEDY_FACTOR = 1.0 / (1.0 - math.exp(-1.0))
-"""A greedy set has at least 1 - 1/e of the largest gain (submodularity)."""
+"""By submodularity, a greedy set has at least 1 - 1/e of the largest gain."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +113,7 @@ class GainDomain:
         return frozenset() if self.points is None else frozenset(map(tuple, self.points.tolist()))
 
     def has(self, points: Tensor) -> bool:
-        """Return whether all of some points are among them, or in the box.
+        """Return whether all of the given points are among the points of the domain or in its box.
 
         Args:
             points: ``n x d``.
@@ -132,24 +133,24 @@ class GainBound(ABC):
     used.
     """
 
-    __slots__ = ("_domain",)  # not among the attributes by which journals compare settings
+    __slots__ = ("_domain",)  # journals compare settings by other attributes than this one
 
     is_upper_bound: bool = True
 
     @property
     def domain(self) -> GainDomain | None:
-        """The finitely many points that it is for; None if it was made otherwise."""
+        """The domain for which the bound was made; None if it was not made for a domain."""
         return getattr(self, "_domain", None)
 
     @property
     def assumption(self) -> str:
-        """What whoever uses it vouches for, in words."""
+        """The assumption that a user of the bound makes, in words."""
         if self.domain is None:
             return "the gain bound is for this domain, this kernel and this noise variance"
         if self.domain.bounds is not None:
             return (
-                "the gain bound is for this kernel, this noise variance and a box, in which all "
-                "points are that are played"
+                "the gain bound is for this kernel, this noise variance and a box that contains "
+                "all points that are played"
             )
         number = self.domain.num_points
         return (
@@ -163,13 +164,13 @@ class GainBound(ABC):
         contexts: Iterable[Tensor] | None = None,
         bounds: Tensor | None = None,
     ) -> list[str]:
-        """Say why it is no bound on a domain.
+        """Return the reasons why it is not a bound on some domain.
 
         Args:
             choices: ``num_arms x d`` arms; None for a box.
-            contexts: Those of the rounds so far, which come before the arms in the model's inputs;
-                None without contexts.
-            bounds: ``2 x d`` of the box; None for arms.
+            contexts: The contexts of the rounds so far, which come before the arms in the model's
+                inputs; None without contexts.
+            bounds: ``2 x d``, the bounds of the box; None for arms.
         """
         domain = self.domain
         if domain is None:
@@ -184,32 +185,32 @@ class GainBound(ABC):
             if all(domain.has(each) for each in inputs):
                 return []
             return [
-                "the gain bound is for another box, in which not all points of the domain are; "
-                "make it of the domain's, such as BoxGain(domain.bounds, kernel, lam)"
+                "the gain bound is for another box, which does not contain all points of the "
+                "domain; build it for the domain's, such as BoxGain(domain.bounds, kernel, lam)"
             ]
         assert domain.num_points is not None
         made = f"the gain bound is for {domain.num_points} points"
-        remedy = "make it of them, such as WaterFillingGain.on(choices, kernel, lam)"
+        remedy = "build it for them, such as WaterFillingGain.on(choices, kernel, lam)"
         if choices is None:
             return [
-                f"{made}, which says nothing of a box; leave information_gain= out, or use "
+                f"{made}, which says nothing about a box; leave information_gain= out, or use "
                 "BoxGain(domain.bounds, kernel, lam)"
             ]
         if contexts is not None:
             if domain.points is None:
-                return [f"{made} that were not told (points=), and there are contexts"]
+                return [f"{made} that were not given (points=), and there are contexts"]
             joined = (torch.cat([c.expand(len(choices), -1), choices], -1) for c in contexts)
             if not all(domain.has(inputs) for inputs in joined):
-                return [f"{made}, and arms with the contexts so far are not all among them"]
+                return [f"{made}, but not all arms with the contexts so far are among them"]
             return []
         if domain.points is not None and not domain.has(choices):
-            return [f"{made}, and the arms are not all among them; {remedy}"]
+            return [f"{made}, but not all arms are among them; {remedy}"]
         if domain.num_points < len(choices):
-            return [f"{made}, and there are {len(choices)} arms; {remedy}"]
+            return [f"{made}, but there are {len(choices)} arms; {remedy}"]
         return []
 
     def gaps_with(self, lam: float | None) -> list[str]:
-        """Say why it is no bound for a model.
+        """Return the reasons why it is not a bound for a model.
 
         Args:
             lam: The model's noise variance over its prior variance; None if it cannot be read.
@@ -220,8 +221,8 @@ class GainBound(ABC):
         if made_for is None or lam is None or made_for <= lam * (1.0 + 1e-6):
             return []
         return [
-            f"the gain bound was made with lam = {made_for:.4g}, and the model's is {lam:.4g}: the "
-            "gain is larger than with the bound's"
+            f"the gain bound was made with lam = {made_for:.4g}, and the model's is {lam:.4g}, for "
+            "which the gain is larger"
         ]
 
     def __call__(self, num_observations: int) -> float:
@@ -323,7 +324,7 @@ class GreedyGain(GainBoundOfPoints):
         """Return the gain of the greedy set, a lower bound on the maximal gain.
 
         Args:
-            num_observations: How many points it has, repeats counted.
+            num_observations: The size of the set, with repeats counted.
         """
         while len(self._gains) <= num_observations:
             variance = self._covariance.diagonal()
@@ -339,13 +340,13 @@ class GreedyGain(GainBoundOfPoints):
 
 
 class WaterFillingGain(GainBoundOfPoints):
-    r"""Upper bound from the spectrum, with observations spread over eigenvalues by water-filling.
+    r"""Upper bound from the spectrum that spreads observations over eigenvalues by water-filling.
 
     .. math:: \max_{\sum m_i = T,\; m_i \ge 0} \tfrac12 \sum_i \ln(1 + m_i l_i / \lambda)
 
     over real ``m_i``, with ``l_i`` the eigenvalues of the arms' kernel matrix. The gain of any
-    multiset is the gain of a diagonal matrix of counts, whose trace is ``T``, and the determinant
-    is largest where that matrix commutes with ``K``: no factor ``1 / (1 - 1/e)`` is needed. It is
+    multiset is the gain of a diagonal matrix of counts, whose trace is ``T``. The determinant is
+    largest if that matrix commutes with ``K``, so no factor ``1 / (1 - 1/e)`` is needed. This is
     the tightest of the simple bounds on arms.
 
     Args:
@@ -363,8 +364,8 @@ class WaterFillingGain(GainBoundOfPoints):
 
     def _bound(self, num_observations: int) -> float:
         if len(self._ratios) == 0:
-            return 0.0  # nothing varies, so nothing can be learned
-        # m_i = (level - 1 / ratio_i)^+ ; the k largest ratios are under water
+            return 0.0  # all eigenvalues are 0, so nothing can be learned
+        # m_i = (level - 1 / ratio_i)^+ is positive for the k largest ratios
         inverse = 1.0 / self._ratios
         k = torch.arange(1, len(inverse) + 1, dtype=inverse.dtype)
         levels = (num_observations + inverse.cumsum(0)) / k
@@ -374,13 +375,13 @@ class WaterFillingGain(GainBoundOfPoints):
 
 
 class SpectralGain(GainBoundOfPoints):
-    r"""The paper's bound from the spectrum.
+    r"""The paper's bound from the spectrum of the kernel matrix.
 
     .. math:: \frac{1/2}{1 - 1/e} \max_{(m_i)} \sum_i \ln(1 + m_i l_i / \lambda),
               \qquad \sum_i m_i = T, \; m_i \in \{0, 1, ...\}
 
     Source: Srinivas et al. 2010, Lemma 7.6; :class:`TruncatedSpectralGain` bounds it further. Up to
-    the rounding of ``m_i`` it is the water-filling bound times ``1 / (1 - 1/e)``.
+    the rounding of ``m_i``, it is the water-filling bound times ``1 / (1 - 1/e)``.
 
     Args:
         kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
@@ -398,7 +399,7 @@ class SpectralGain(GainBoundOfPoints):
 
     def _bound(self, num_observations: int) -> float:
         while len(self._sums) <= num_observations:
-            # the logarithm is concave: one more observation goes where it gains most
+            # the logarithm is concave: each observation goes where it adds most
             gains = torch.log1p(self._ratios / (1.0 + self._counts * self._ratios))
             best = int(gains.argmax())
             self._counts[best] += 1.0
@@ -417,7 +418,7 @@ class TruncatedSpectralGain(GainBoundOfPoints):
     Source: Srinivas et al. 2010, Theorem 4 with the constants of Lemma 7.8. As printed, the lemma
     has ``log(r n_T / sigma^2)``, which can be smaller than the quantity it bounds; ``1 +`` is
     meant. The bound shows how the gain grows if a few eigenvalues account for most of the sum. It
-    is never tighter than :class:`SpectralGain`, which needs no ``T_*``.
+    is never tighter than :class:`SpectralGain`, which does not need ``T_*``.
 
     Args:
         kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
@@ -442,18 +443,18 @@ class TruncatedSpectralGain(GainBoundOfPoints):
             check_integer("num_leading", num_leading, minimum=1)
             if num_leading > len(self._ratios):
                 raise ValueError(
-                    f"num_leading is {num_leading}, and there are {len(self._ratios)} eigenvalues; "
-                    "leave it out for the best one."
+                    f"num_leading is {num_leading}, but there are {len(self._ratios)} eigenvalues; "
+                    "leave it out to use the best value."
                 )
 
     def _bound(self, num_observations: int) -> float:
         total = float(self._ratios.sum())
         if total == 0.0:
-            return 0.0  # nothing varies, so nothing can be learned
+            return 0.0  # all eigenvalues are 0, so nothing can be learned
         leading = torch.arange(1, len(self._ratios) + 1, dtype=self._ratios.dtype)
-        rest = self._ratios.flip(0).cumsum(0).flip(0)  # from each eigenvalue on
+        rest = self._ratios.flip(0).cumsum(0).flip(0)  # sums from each eigenvalue on
         rest = torch.cat([rest[1:], rest.new_zeros(1)])
-        # the maximum over r of a concave function; where nothing is left, all of T is leading
+        # the maximum over r of a concave function; if nothing is left, all T are leading
         most = (leading / rest - 1.0 / total).clamp(0.0, num_observations)
         bounds = leading * torch.log1p(most * total) + (num_observations - most) * rest
         chosen = bounds.min() if self.num_leading is None else bounds[self.num_leading - 1]
@@ -461,7 +462,7 @@ class TruncatedSpectralGain(GainBoundOfPoints):
 
 
 class RateGain(GainBound):
-    r"""A published growth rate, times a constant. It is NOT a bound with constant 1.
+    r"""A published growth rate times a constant, which is NOT a bound with constant 1.
 
     ==================  =====================================================================
     ``"linear"``        :math:`d \ln T` (Srinivas et al. 2010, Theorem 5)
@@ -470,7 +471,7 @@ class RateGain(GainBound):
     ``"matern-tight"``  :math:`T^{d/(2\nu+d)} (\ln T)^{2\nu/(2\nu+d)}` (Vakili et al. 2021)
     ==================  =====================================================================
 
-    A rate is also 0 at ``T = 1``.
+    A rate is 0 at ``T = 1``, too.
 
     Args:
         kernel: One of the names above.
@@ -489,7 +490,7 @@ class RateGain(GainBound):
         self.dim = check_integer("dim", dim, minimum=1)
         self.constant = check_positive("constant", constant)
         if (nu is None) == kernel.startswith("matern"):
-            raise ValueError(f"nu is {nu}; it is needed for Matern kernels and for no others.")
+            raise ValueError(f"nu is {nu}; it is needed for Matern kernels and only for them.")
         self.nu = 0.0 if nu is None else check_positive("nu", nu)
 
     def _bound(self, num_observations: int) -> float:
@@ -510,13 +511,13 @@ def exact_maximal_information_gain(
 ) -> float:
     """Return the maximal information gain by trying every multiset of arms.
 
-    For tiny sets only; the bounds are tested against it.
+    It is for tiny sets only; the tests compare the bounds with it.
 
     Args:
         kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
         lam: The regularization (noise variance), in the same units.
         num_observations: The size of the multisets.
-        max_multisets: More than this are refused.
+        max_multisets: The largest number of multisets that is accepted.
 
     Raises:
         ValueError: If there are too many multisets.
@@ -544,7 +545,7 @@ def exact_maximal_information_gain(
 
 
 def check_kernel_matrix(kernel_matrix: Tensor) -> Tensor:
-    """Return a kernel matrix that was given, detached.
+    """Return a kernel matrix that a user gave, detached, if it is valid.
 
     Args:
         kernel_matrix: ``n x n``.

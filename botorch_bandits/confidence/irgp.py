@@ -1,8 +1,8 @@
 """IRGP-UCB (Takeno et al. 2023): a random width that does not grow with the round.
 
-It is for rewards that are drawn from the Gaussian process, on finitely many arms. Conventions as in
-:mod:`botorch_bandits.confidence.width_rules`: a width multiplies the posterior STANDARD DEVIATION,
-logarithms are natural.
+It is for rewards that are drawn from the Gaussian process, on finitely many arms. The conventions
+are those of :mod:`botorch_bandits.confidence.width_rules`: a width multiplies the posterior
+STANDARD DEVIATION, and logarithms are natural.
 
 Source: Takeno, Inatsu and Karasuyama, *Randomized Gaussian process upper confidence bound with
 tighter Bayesian regret bounds*, ICML 2023.
@@ -35,21 +35,21 @@ from botorch_bandits.random_streams import generator
 
 
 def irgp_ucb_width(num_arms: int, exponential: float | Tensor) -> Tensor:
-    r"""Width of IRGP-UCB: random, and not growing with the round.
+    r"""Return the width of IRGP-UCB, which is random and does not grow with the round.
 
     .. math:: w_t = \sqrt{2 \ln(|D| / 2) + Z_t}, \qquad Z_t \sim \mathrm{Exp}(\text{mean } 2)
 
-    Source: Takeno, Inatsu and Karasuyama 2023, finite domains (there ``zeta_t = w_t ** 2``). It
-    bounds the expected regret of a reward drawn from the Gaussian process; it is no confidence
-    bound that holds in all rounds at once.
+    Source: Takeno, Inatsu and Karasuyama 2023, finite domains (where ``zeta_t = w_t ** 2``). The
+    width bounds the expected regret of a reward drawn from the Gaussian process; it is not a
+    confidence bound that holds in all rounds at once.
 
     Args:
         num_arms: ``|D|``, at least 2.
-        exponential: ``Z_t / 2``, a draw from the exponential distribution with mean 1, fresh in
-            each round. Scalar or tensor.
+        exponential: ``Z_t / 2``, a draw from the exponential distribution with mean 1, a new one
+            in each round. Scalar or tensor.
 
     Returns:
-        A float64 tensor of its shape.
+        A float64 tensor of the shape of ``exponential``.
     """
     num_arms = check_integer("num_arms", num_arms, minimum=2)
     draw = check_all_nonnegative("exponential", exponential)
@@ -76,7 +76,7 @@ class RandomizedWidth(WidthRule):
         store_checked(self, seed=check_integer("seed", self.seed, minimum=0))
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        """See :meth:`WidthRule.width`; it needs nothing of the model."""
+        """See :meth:`WidthRule.width`; the width does not depend on the model."""
         stream = generator(self.seed, round_number, "IRGP-UCB")
         draw = torch.empty((), dtype=torch.float64).exponential_(generator=stream)
         return irgp_ucb_width(self.num_arms, float(draw))
@@ -99,7 +99,7 @@ class RandomizedWidth(WidthRule):
                 DRAWN_FROM_PRIOR,
                 FIXED_PRIOR,
                 GAUSSIAN_NOISE,
-                "the acquisition is maximized over num_arms arms at most, fixed before the data",
+                "the acquisition is maximized over at most num_arms arms, fixed before the data",
             ),
             constants={"num_arms": float(self.num_arms)},
             gaps=tuple(gaps),

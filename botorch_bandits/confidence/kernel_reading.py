@@ -29,14 +29,14 @@ class UnreadablePriorError(ValueError):
 
 
 def refuse_several(verb: str, model: Model) -> None:
-    """Raise unless a model is one of one output.
+    """Raise an error unless a model has a single output.
 
     Args:
-        verb: What is done with it.
-        model: Of BoTorch.
+        verb: What is done with the model, for the error.
+        model: A BoTorch model.
 
     Raises:
-        TypeError: If it is no model.
+        TypeError: If it is not a BoTorch model.
         ValueError: If it has several outputs or a batch dimension, or is a list of priors.
     """
     check_instance("model", model, Model, "Pass a BoTorch model.")
@@ -57,16 +57,16 @@ def refuse_several(verb: str, model: Model) -> None:
 
 
 def check_forward(model: ExactGP, inputs: Tensor) -> None:
-    """Raise unless a user's class evaluates its mean and kernel at some of its inputs.
+    """Raise an error unless a user's class evaluates its mean and kernel at some of its inputs.
 
-    It is looked at because kernel and mean are read.
+    This is checked because mean and kernel are read from the model.
 
     Args:
         model: The model, whose mode is not changed.
         inputs: ``batch_shape x n x d``, as its kernel sees them.
 
     Raises:
-        UnreadablePriorError: If its ``forward`` computes another prior.
+        UnreadablePriorError: If its ``forward`` computes a different prior.
     """
     points = inputs[..., :10, :]
     if points.shape[-2] == 0:
@@ -85,7 +85,7 @@ def check_forward(model: ExactGP, inputs: Tensor) -> None:
     )
     if not close:
         raise UnreadablePriorError(
-            f"{type(model).__name__}.forward computes another prior than its mean_module and "
+            f"{type(model).__name__}.forward computes a different prior than its mean_module and "
             "covar_module"
         )
 
@@ -93,20 +93,20 @@ def check_forward(model: ExactGP, inputs: Tensor) -> None:
 def outlier_variances(
     model: ExactGP, likelihood: SparseOutlierGaussianLikelihood, inputs: Tensor
 ) -> Tensor | None:
-    """Return the noise variance of each row where rows that look like outliers have one added.
+    """Return the noise variance of each row if rows that look like outliers have additional noise.
 
     Rows that were added later, such as pseudo-observations, have the ordinary noise.
 
     Args:
-        model: With this likelihood.
-        likelihood: Of BoTorch's robust models.
+        model: A model with this likelihood.
+        likelihood: The likelihood of BoTorch's robust models.
         inputs: ``batch_shape x n x d``, as the kernel sees them.
 
     Returns:
-        ``batch_shape x n``; None if no row has one added, and all have the same.
+        ``batch_shape x n``; None if no row has additional noise and all have the same variance.
 
     Raises:
-        UnreadablePriorError: If the ordinary noise of rows that were added is not known.
+        UnreadablePriorError: If the ordinary noise of rows that were added is unknown.
     """
     noise, num_rows = likelihood.noise_covar, inputs.shape[-2]
     with torch.no_grad():
@@ -128,13 +128,13 @@ def outlier_variances(
 
 
 def check_tasks(model: MultiTaskGP) -> None:
-    """Raise unless a model with several tasks answers for one of them, with an ordinary kernel.
+    """Raise an error unless a model of several tasks predicts one, with an ordinary kernel.
 
     Args:
-        model: Of several tasks.
+        model: A model of several tasks.
 
     Raises:
-        UnreadablePriorError: If not.
+        UnreadablePriorError: If it predicts several tasks or has another kernel.
     """
     name = type(model).__name__
     if is_ensemble(model):
@@ -152,11 +152,11 @@ def check_tasks(model: MultiTaskGP) -> None:
 
 
 def insert_task(model: MultiTaskGP, X: Tensor) -> Tensor:
-    """Return points with the column of the output task.
+    """Return points with the column of the output task inserted.
 
     Args:
         model: A model of several tasks, one of which is its output.
-        X: ``... x d`` points without the column, or with it.
+        X: ``... x d`` points without the column, or with it already.
     """
     if X.shape[-1] > model.num_non_task_features:
         return X
@@ -167,10 +167,10 @@ def insert_task(model: MultiTaskGP, X: Tensor) -> Tensor:
 
 
 def number_tasks(model: MultiTaskGP, inputs: Tensor) -> Tensor:
-    """Return transformed inputs with the numbers of their tasks, as the kernel sees them.
+    """Return transformed inputs with the number of each row's task, as the kernel sees them.
 
     Args:
-        model: Of several tasks.
+        model: A model of several tasks.
         inputs: ``... x n x (d + 1)``.
     """
     before, tasks, after = model._split_inputs(inputs)
@@ -181,7 +181,7 @@ def variance_of_output_task(model: MultiTaskGP, inputs: Tensor) -> Tensor:
     """Return the prior variance of the output task's function, a scalar.
 
     Args:
-        model: Of several tasks, with a stationary kernel.
+        model: A model of several tasks, with a stationary kernel.
         inputs: ``n x (d + 1)``, as the kernel sees them.
     """
     task = inputs.new_tensor([float(model._output_tasks[0])]).long()
@@ -192,20 +192,20 @@ def variance_of_output_task(model: MultiTaskGP, inputs: Tensor) -> Tensor:
 
 
 def is_of_output_task(model: MultiTaskGP) -> Tensor:
-    """Return which rows of a model are of its output task, ``n`` booleans.
+    """Return which rows of a model belong to its output task, as ``n`` booleans.
 
     Args:
-        model: Of several tasks.
+        model: A model of several tasks.
     """
     tasks: Tensor = model.train_inputs[0][..., model._task_feature] == model._output_tasks[0]
     return tasks
 
 
 def noise_of_tasks(model: MultiTaskGP, likelihood: HadamardGaussianLikelihood) -> Tensor:
-    """Return the noise variance of each row, which is that of its task.
+    """Return the noise variance of each row, which is the variance of its task.
 
     Args:
-        model: Of several tasks.
+        model: A model of several tasks.
         likelihood: Its likelihood.
 
     Raises:
@@ -215,13 +215,14 @@ def noise_of_tasks(model: MultiTaskGP, likelihood: HadamardGaussianLikelihood) -
     tasks = model.train_inputs[0][..., model._task_feature].long()
     if bool(((tasks < 0) | (tasks >= len(levels))).any()):
         raise UnreadablePriorError(
-            f"the tasks of {type(model).__name__} are not numbered from 0, as its likelihood wants"
+            f"the tasks of {type(model).__name__} are not numbered from 0, as its likelihood "
+            "requires"
         )
     return levels[tasks]
 
 
 def prior_mean_at(model: ExactGP, inputs: Tensor) -> Tensor:
-    """Return the prior mean of a model.
+    """Return the prior mean of a model at some inputs.
 
     Args:
         model: Any exact Gaussian process.
@@ -240,7 +241,7 @@ def constants_of_tasks(model: MultiTaskGP) -> list[Tensor]:
     """Return the constant prior means of all tasks; empty if one is not constant.
 
     Args:
-        model: Of several tasks.
+        model: A model of several tasks.
     """
     means = getattr(model.mean_module, "base_means", [model.mean_module])
     constants = [getattr(mean, "constant", None) for mean in means]

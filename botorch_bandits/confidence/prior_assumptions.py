@@ -1,7 +1,8 @@
 """What guarantees say about a model's prior: what they assume, and what voids them.
 
-A theorem needs kernel, noise and units fixed before the data, and a bound on the norm of the reward
-minus the prior mean. :class:`~.width_rules.PriorSummary` reads those facts that a model shows.
+A theorem needs a kernel, noise and units that were fixed before the data, and a bound on the norm
+of the reward minus the prior mean. :class:`~.width_rules.PriorSummary` reads those of these facts
+that a model shows.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from botorch_bandits.docstrings import fill_in_docstrings
 
 
 def prior_gaps(summary: PriorSummary) -> list[str]:
-    """Say why the prior voids a theorem: it cannot be read, or was learned from the same data."""
+    """Return the reasons why the prior voids a theorem: it is unreadable, or was learned."""
     try:
         priors = summary.active_priors
     except UnreadablePriorError as error:
@@ -38,13 +39,13 @@ def prior_gaps(summary: PriorSummary) -> list[str]:
 def norm_assumption(
     summary: PriorSummary,
 ) -> tuple[FunctionAssumption, tuple[str, ...], dict[str, float]]:
-    """Return what a bound on the norm says, why it may not be said, and the constants in it.
+    """Return the assumption that a bound on the norm makes, its gaps, and its constants.
 
-    The theorems bound the norm of the reward less the prior mean. Where that mean is not 0, a bound
-    for the reward itself says nothing of it, so that the user must say which one was given.
+    The theorems bound the norm of the reward less the prior mean. If that mean is not 0, a bound
+    for the reward itself does not imply one, so the user must say which one was given.
 
     Args:
-        summary: Of the model.
+        summary: The prior summary of the model.
     """
     is_of_outputs = summary.posterior_transform is not None or summary.num_outputs > 1
     function = "each output of the model" if is_of_outputs else "the reward function"
@@ -55,7 +56,7 @@ def norm_assumption(
         return bounded, (), {}
     means = [prior.prior_mean for prior in priors]
     if any(prior.learned for prior in priors) or all(mean == 0.0 for mean in means):
-        return bounded, (), {}  # what is learned voids theorems anyway
+        return bounded, (), {}  # a learned prior voids theorems anyway
     told = {
         "prior_mean" if len(means) == 1 else f"prior_mean_{j}": mean
         for j, mean in enumerate(means)
@@ -68,17 +69,18 @@ def norm_assumption(
         centered,
         (
             f"the prior mean is {value}, and the theorem needs a bound on the norm of the reward "
-            'less the prior mean; if rkhs_bound= is that, say so with assume="centered bound"',
+            "less the prior mean; if rkhs_bound= bounds that, state it with "
+            'assume="centered bound"',
         ),
         told,
     )
 
 
 def kernel_assumptions(summary: PriorSummary, is_at_most_one: bool = False) -> tuple[str, ...]:
-    """Return what is meant by a kernel of unit variance where the kernel is not stationary.
+    """Return what a kernel of unit variance means if the kernel is not stationary.
 
     Args:
-        summary: Of the model.
+        summary: The prior summary of the model.
         is_at_most_one: Whether the theorem needs ``k(x, x) <= 1``.
     """
     try:
@@ -103,13 +105,13 @@ def kernel_assumptions(summary: PriorSummary, is_at_most_one: bool = False) -> t
 
 
 def largest_regret(summary: PriorSummary, rkhs_bound: Bound, in_prior_units: bool) -> float | None:
-    """Return ``2 B``, the most that two values of the reward can differ; None if it is not known.
+    """Return ``2 B``, the largest difference of two values of the reward; None if it is unknown.
 
     A function of norm ``B`` is at most ``B sqrt(k(x, x))``, and ``k(x, x) = 1`` for stationary
-    kernels. A constant prior mean changes no difference.
+    kernels. A constant prior mean does not change differences.
 
     Args:
-        summary: Of the model.
+        summary: The prior summary of the model.
         rkhs_bound: ``B``.
         in_prior_units: Whether it is a multiple of the prior standard deviation.
     """

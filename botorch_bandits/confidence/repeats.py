@@ -1,17 +1,17 @@
 r"""How often a point may be played before the next one is chosen.
 
 Let :math:`x` be chosen with the posterior variance :math:`s^2`, and play it ``n`` times before the
-next choice. With noise variance :math:`\lambda` the variance before play ``i`` is
+next choice. With noise variance :math:`\lambda`, the variance before play ``i`` is
 
 .. math:: \sigma_{i-1}^2(x) = \frac{s^2}{1 + (i - 1) s^2 / \lambda} .
 
-For a factor :math:`C > 1` and :math:`n = 1 + \lfloor (C^2 - 1) \lambda / s^2 \rfloor` it is at
+For a factor :math:`C > 1` and :math:`n = 1 + \lfloor (C^2 - 1) \lambda / s^2 \rfloor`, it is at
 least :math:`s^2 / C^2` before the last play.
 
 **Regret.** On the event on which a width ``w`` is a bound when ``x`` is chosen, each play has
 regret at most :math:`2 w s \le 2 C w \sigma_{i-1}(x)`. The sum over all rounds is therefore at most
-``C`` times what it would be with a choice in each round: the BOUND on regret, not the regret, grows
-by at most the factor ``C``.
+``C`` times what it would be with a choice in each round. It is the BOUND on regret, not the regret,
+that grows by at most the factor ``C``.
 
 **Choices.** The ``n`` plays of a choice have the information gain
 :math:`\tfrac12 \ln(1 + n s^2 / \lambda) > \ln C`, for :math:`n > (C^2 - 1) \lambda / s^2`. There
@@ -24,10 +24,10 @@ before the last play. The distance of the bounds at the choice bounds the regret
 plays of a choice have more than :math:`\ln C` of information gain under the prior of the least
 ratio, so that there are at most :math:`1 + \sum_\theta \gamma_\theta / \ln C` choices.
 
-**A box.** Where a discretization adds :math:`1/t^2` to the regret of the choice of round ``t``
-(Theorem 2 of Srinivas et al. 2010), each play has this. With prior variance 1 and
-:math:`\lambda \le 1`, :math:`s^2 \ge \lambda / (\lambda + t - 1)`, so that the last play is at the
-latest in round :math:`(C^2 + 1) t`, and all plays together add at most
+**A box.** If a discretization adds :math:`1/t^2` to the regret of the choice of round ``t``
+(Theorem 2 of Srinivas et al. 2010), it adds this to the regret of each play. With prior variance 1
+and :math:`\lambda \le 1`, :math:`s^2 \ge \lambda / (\lambda + t - 1)`, so the last play is in round
+:math:`(C^2 + 1) t` at the latest, and all plays together add at most
 :math:`(C^2 + 1)^2 \pi^2 / 6`.
 
 Source: after Calandriello, Carratino, Lazaric, Valko and Rosasco 2022, *Scaling Gaussian process
@@ -48,21 +48,21 @@ from botorch_bandits.confidence.width_rules import outcome_units
 from botorch_bandits.docstrings import fill_in_docstrings
 
 LARGEST_NUMBER = 2**53
-"""More plays than this are not planned; numbers beyond are not exact in float64."""
+"""The largest number of plays that is planned; larger numbers are not exact in float64."""
 
 
 def check_factor(name: str, factor: float) -> float:
-    """Return a factor ``C`` if it is above 1.
+    """Return a factor ``C`` if it is greater than 1.
 
     Args:
-        name: Of the argument, for the error.
+        name: The name of the argument, for the error.
         factor: The factor.
     """
     factor = check_number(name, factor)
     if not factor > 1.0:
         raise ValueError(
-            f"{name} is {factor:g}; it must be above 1. By that factor the bound on regret may "
-            "grow, so that 1.1 means 10 percent; a point is played once where it is left out."
+            f"{name} is {factor:g}; it must be above 1. The bound on regret may grow by that "
+            "factor, so 1.1 means 10 percent; leave it out to play each point once."
         )
     return factor
 
@@ -79,7 +79,7 @@ def num_plays(standard_deviation: float, noise: float, factor: float) -> int:
         At least 1.
 
     Raises:
-        ValueError: If an argument is not finite, negative, or the factor at most 1.
+        ValueError: If an argument is negative or not finite, or the factor is at most 1.
 
     Example:
         >>> num_plays(standard_deviation=0.5, noise=0.25, factor=2.0)
@@ -105,16 +105,16 @@ def num_plays_of_ratio(noise_ratio: float, factor: float) -> int:
 
 
 def num_plays_at(model: Model, x: Tensor, factor: float, level: float = LEVEL_OF_SURVIVORS) -> int:
-    """Return how often a point is played that was chosen with a BoTorch model.
+    """Return how often to play a point that was chosen with a BoTorch model.
 
     Args:
-        model: With one output, a :class:`~gpytorch.likelihoods.GaussianLikelihood` with the same
-            noise for all rows, and no outcome transform but ``Standardize``; or a list of priors,
-            of which the survivor with the least ratio of noise variance to posterior variance
-            counts.
+        model: A model with one output, a :class:`~gpytorch.likelihoods.GaussianLikelihood` with the
+            same noise for all rows, and no outcome transform but ``Standardize``; or a list of
+            priors, in which the survivor with the least ratio of noise variance to posterior
+            variance counts.
         x: ``d``, the point.
-        factor: ``C``, above 1: the bound on the regret grows by that factor at most.
-        level: Of a list of priors: the level of its survivors, half of the ``delta`` of
+        factor: ``C``, above 1: the bound on the regret grows by at most that factor.
+        level: For a list of priors, the level of its survivors, half of the ``delta`` of
             :class:`~botorch_bandits.CandidatesUpperConfidenceBound`.
 
     Returns:
@@ -157,9 +157,9 @@ def most_choices(information_gain: float, factor: float, num_cut_short: int = 0)
     r"""Return a bound on the number of choices, :math:`1 + \gamma / \ln C`.
 
     Args:
-        information_gain: ``gamma``, realized or maximal, of all rounds, in nats.
+        information_gain: ``gamma``, the realized or maximal gain of all rounds, in nats.
         factor: ``C``, above 1.
-        num_cut_short: How many choices, beside the last, were played less often than planned.
+        num_cut_short: How many choices, besides the last, were played less often than planned.
 
     Example:
         >>> round(most_choices(information_gain=20.0, factor=1.5), 1)
@@ -170,12 +170,13 @@ def most_choices(information_gain: float, factor: float, num_cut_short: int = 0)
 
 
 def tail_on_box(tail: float, factor: float) -> float:
-    r"""Return a bound on what discretization adds, :math:`(C^2 + 1)^2` times that of one play each.
+    r"""Return a bound on what discretization adds, :math:`(C^2 + 1)^2` times a given total.
 
-    It takes prior variance 1 and a noise variance of at most 1.
+    The total is for one play per choice. The bound requires prior variance 1 and a noise variance
+    of at most 1.
 
     Args:
-        tail: What it adds where each round is a choice, such as :math:`\pi^2 / 6`.
+        tail: The total if each round is a choice, such as :math:`\pi^2 / 6`.
         factor: ``C``, above 1.
     """
     return check_nonnegative("tail", tail) * (check_factor("factor", factor) ** 2 + 1.0) ** 2

@@ -1,21 +1,21 @@
-r"""Rewards and constraints that vary with the round: what remains of a theorem on one function.
+r"""Rewards and constraints that vary with the round: what a theorem on one function still implies.
 
 **Functions that differ from one by at most** ``v``. Let the function of round ``s`` be
 :math:`f^s`, with :math:`|f^s(x) - f(x)| \le v` at every point for one function ``f`` of bounded
-norm. The outcomes are those of ``f`` with noise and an error :math:`e_s`, :math:`|e_s| \le v`. With
-:math:`a = (K + \lambda I)^{-1} k(x)`
+norm. The outcomes are then outcomes of ``f`` with noise and an error :math:`e_s`,
+:math:`|e_s| \le v`. With :math:`a = (K + \lambda I)^{-1} k(x)`,
 
 .. math:: \sigma^2(x) = \lVert \varphi(x) - \Phi^\top a \rVert^2 + \lambda \lVert a \rVert^2,
           \qquad |a^\top e| \le \lVert a \rVert \, v \sqrt{n}
           \le v \sqrt{n / \lambda} \; \sigma(x),
 
 so that adding :math:`v \sqrt{n / \lambda}` to a width for ``f`` observed without errors gives a
-width with errors, for every ``lam`` and any choice of the errors. The regret of a round, against
-the best point of that round or any other, is at most twice the new width times the standard
-deviation plus :math:`2 v`. Models that restart, as with ``surrogate="fresh"``, have few rows ``n``,
-and ``v`` only needs to bound the variation within an epoch.
+width for observations with errors, for every ``lam`` and any choice of the errors. The regret of a
+round, compared with the best point of that round or any other, is at most twice the new width times
+the standard deviation plus :math:`2 v`. Models that restart, as with ``surrogate="fresh"``, have
+few rows ``n``, and ``v`` only needs to bound the variation within an epoch.
 
-**Realized rewards and constraints** (Shi and Eryilmaz 2022, Appendices B and D). Where
+**Realized rewards and constraints** (Shi and Eryilmaz 2022, Appendices B and D). If
 :math:`f^t = f + \varepsilon^t` and :math:`g^t = g + \varepsilon'^t`, regret can be measured in
 realized values,
 
@@ -25,11 +25,11 @@ realized values,
 * If the noise of a round is the same at all points, :math:`R'_T = R_T`: the best point is the same,
   and the noise cancels. Appendix B then needs no inequality.
 * If it is independent from point to point, the best point in hindsight depends on it. Over ``N``
-  points the largest sum of noise is at most :math:`R \sqrt{2 T \ln(2 N / \delta)}`, and that of the
-  points that were played, a martingale, at least :math:`-R \sqrt{2 T \ln(2 / \delta)}`, so that
-  :math:`R'_T` exceeds :math:`R_T` by at most their difference. Appendix B applies Hoeffding's
-  inequality at a fixed point, which neither the best point in hindsight nor the points that were
-  chosen by earlier noise are; on a continuum the supremum need not be finite.
+  points, the largest sum of noise is at most :math:`R \sqrt{2 T \ln(2 N / \delta)}`. The sum for
+  the points that were played is a martingale and at least :math:`-R \sqrt{2 T \ln(2 / \delta)}`, so
+  :math:`R'_T` exceeds :math:`R_T` by at most the difference of the two. Appendix B applies
+  Hoeffding's inequality at a fixed point, but neither the best point in hindsight nor the points
+  that were chosen by earlier noise are fixed; on a continuum the supremum need not be finite.
 * :math:`V'_T` is a sum of observed values, so a run knows it. The proof of Theorem 2 bounds it
   before the run by :math:`S \lVert \kappa^{L+1} \rVert / \mu`, which is LESS than the bound for the
   expected values by the whole noise term of (27). Appendix D instead adds another term by
@@ -59,19 +59,19 @@ from botorch_bandits.docstrings import fill_in_docstrings
 
 VARIES = FunctionAssumption(
     "in every round and at every point ",
-    " differs by at most variation from one fixed function, of which all else is assumed that is "
-    "said of it; how it varies may depend on what happened before, not on noise that is to come",
+    " differs by at most variation from one fixed function, for which all other assumptions hold; "
+    "how it varies may depend on what happened before, not on noise that is still to come",
 )
-"""What takes the place of one function where the function of each round is another one."""
+"""What replaces the assumption of one function if each round has its own."""
 
 
 def width_of_variation(variation: float | Tensor, num_rows: int | Tensor, lam: Tensor) -> Tensor:
-    r"""Return what a width grows by where functions vary: :math:`v \sqrt{n / \lambda}`.
+    r"""Return the amount that varying functions add to a width, :math:`v \sqrt{n / \lambda}`.
 
     Args:
         variation: ``v``, in prior standard deviations.
-        num_rows: ``n``, how many outcomes the model has.
-        lam: The regularization, the smallest of all rows.
+        num_rows: ``n``, the number of outcomes that the model has.
+        lam: The regularization; the smallest one if rows differ.
 
     Example:
         >>> lam = torch.tensor(0.25, dtype=torch.float64)
@@ -91,21 +91,21 @@ def realized_regret_bound(
 ) -> float:
     r"""Return a bound on regret in realized rewards: Appendix B of Shi and Eryilmaz 2022.
 
-    With probability at least :math:`1 - \delta`, beside that of the bound for expected rewards,
+    With probability at least :math:`1 - \delta`, besides that of the bound for expected rewards,
 
     .. math:: R'_T \le R_T + R \sqrt{2 T}
               \bigl(\sqrt{\ln(2 N / \delta)} + \sqrt{\ln(2 / \delta)}\bigr)
 
-    where the noise is independent from point to point, and :math:`R'_T = R_T` where that of a round
+    if the noise is independent from point to point, and :math:`R'_T = R_T` if the noise of a round
     is the same at all points.
 
     Args:
-        regret_bound: Of the cumulative regret in expected rewards.
+        regret_bound: A bound on the cumulative regret in expected rewards.
         horizon: ``T``.
         noise_bound: ``R``.
-        delta: Of the noise.
-        num_points: ``N``, how many points may be the best in hindsight; None if the noise of a
-            round is the same at all points.
+        delta: The probability of failure for the noise.
+        num_points: ``N``, the number of points that may be the best in hindsight; None if the noise
+            of a round is the same at all points.
 
     Raises:
         ValueError: If an argument is out of its range.
@@ -154,7 +154,7 @@ class VaryingWidth(WidthRule):
         if len(priors) > 1:
             raise ValueError(
                 f"variation is {self.variation:g}, but the model has {len(priors)} outputs. Give "
-                "each output a model of its own, or leave variation= out."
+                "each output its own model, or leave variation= out."
             )
         unit = 1.0 if self.rule.units == "prior" else priors[0].standard_deviation
         return of_one + width_of_variation(self.variation / unit, summary.num_rows, priors[0].lam)
@@ -166,7 +166,7 @@ class VaryingWidth(WidthRule):
         if self.rule.units == "prior":
             unit = float(summary.active_priors[0].standard_deviation.max())
         added = 2.0 * self.variation * unit
-        told = told.with_wording("bands", "the reward lies", "the reward but for variation lies")
+        told = told.with_wording("bands", "the reward lies", "the reward, up to variation, lies")
         regret = told.regret
         assert regret is not None
         largest = None if regret.largest is None else regret.largest + added

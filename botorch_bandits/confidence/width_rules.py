@@ -9,9 +9,9 @@ Every width function returns ``w``, the factor of the posterior STANDARD DEVIATI
 ``mean + w * standard_deviation``. BoTorch's ``UpperConfidenceBound(beta)`` multiplies by
 ``sqrt(beta)``, so ``beta = w ** 2``. Logarithms are natural.
 
-The theorems speak of a kernel with ``k(x, x) <= 1``, prior mean 0 and the regularization
-``lam = (modeled noise variance) / (prior variance)``. Those for rewards drawn from the Gaussian
-process are in :mod:`botorch_bandits.confidence.gp_ucb`, those for rewards of bounded norm
+The theorems are about a kernel with ``k(x, x) <= 1``, prior mean 0 and the regularization
+``lam = (modeled noise variance) / (prior variance)``. Widths for rewards drawn from the Gaussian
+process are in :mod:`botorch_bandits.confidence.gp_ucb`, and widths for rewards of bounded norm are
 in :mod:`botorch_bandits.confidence.igp_ucb`.
 
 A rule holds a method's ingredients (bounds, delta), reads a model's prior when needed, and handles
@@ -20,9 +20,9 @@ deviation of the user's model, so that the width multiplies the posterior standa
 the model reports.
 
 For a scalarization ``sum_j a_j f_j`` of ``m`` independent outputs, each active output gets
-``delta / m`` and the widths combine to ``sqrt(sum_j w_j ** 2)``. By the Cauchy-Schwarz inequality
-``sum_j |a_j| w_j sigma_j`` is at most that times ``sqrt(sum_j a_j ** 2 sigma_j ** 2)``, the
-posterior standard deviation of the scalarization.
+``delta / m`` and the widths combine to ``sqrt(sum_j w_j ** 2)``. By the Cauchy-Schwarz inequality,
+``sum_j |a_j| w_j sigma_j`` is at most this combined width times
+``sqrt(sum_j a_j ** 2 sigma_j ** 2)``, the posterior standard deviation of the scalarization.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ from botorch_bandits.fingerprints import added_field
 
 
 def _no_gain() -> None:
-    """The information gain is not known yet; a function with a name can be pickled."""
+    """Return None: the information gain is not known yet (a named function can be pickled)."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class OutputPrior:
             in the model's own (transformed) outcome units.
         noise_variance: Modeled noise variance in the same units; the smallest one if it differs
             between rows.
-        prior_variance: Prior variance in the same units: of the whole kernel if it is stationary,
-            otherwise the outer ``ScaleKernel``'s output scale (1 without one).
+        prior_variance: Prior variance in the same units: that of the whole kernel if it is
+            stationary, otherwise the outer ``ScaleKernel``'s output scale (1 without one).
         outcome_scale: Raw outcome units in one transformed outcome unit.
         learned: A description of what was, or could have been, learned from the same data.
         running_information_gain: A function that returns the realized information gain if the model
@@ -113,9 +113,9 @@ class OutputPrior:
             parameter can have been fitted before it was frozen.
         row_noise: ``batch_shape x n`` noise variances of the rows, in the same units; None if there
             is one level (``noise_variance``).
-        has_tasks: Whether rows belong to several tasks, in which case the norm is that of all their
-            functions together. The output is one of them, and the prior variance is that of its
-            function.
+        has_tasks: Whether rows belong to several tasks, in which case the norm is the norm of all
+            their functions together. The output is one of the tasks, and the prior variance is that
+            of its function.
     """
 
     kernel_matrix: Callable[[], Tensor]
@@ -132,18 +132,18 @@ class OutputPrior:
 
     @property
     def lam(self) -> Tensor:
-        """The theorem's regularization, (smallest) noise variance over prior variance."""
+        """The regularization of the theorem: (smallest) noise variance over prior variance."""
         return self.noise_variance / self.prior_variance
 
     @property
     def first_lam(self) -> Tensor:
-        """The regularization of the first row, which is known before every outcome."""
+        """The regularization of the first row, which is known before all outcomes."""
         first = self.noise_variance if self.row_noise is None else self.row_noise[..., 0]
         return first / self.prior_variance
 
     @property
     def lam_has_fallen(self) -> bool:
-        """Whether the noise of a row is below that of the first one, so that ``lam`` changed."""
+        """Whether the noise of some row is below that of the first one, so that ``lam`` changed."""
         return bool((self.lam < self.first_lam * (1.0 - 1e-12)).any())
 
     @property
@@ -155,7 +155,7 @@ class OutputPrior:
     def information_gain(self) -> Tensor:
         """The realized information gain of the model's inputs, in nats.
 
-        With ``V`` the diagonal matrix of the rows' noise variances it is
+        With ``V`` the diagonal matrix of the rows' noise variances, the gain is
         ``1/2 ln det(I + V^(-1/2) K V^(-1/2))``.
         """
         if self.row_noise is not None:
@@ -257,10 +257,10 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
 
 
 def constant_prior_mean(model: ExactGP) -> float | None:
-    """Return the constant of a model's mean, the one farthest from 0; None for other means.
+    """Return the constant of a model's mean, the one farthest from 0; None for other mean modules.
 
     Args:
-        model: With a ``mean_module``.
+        model: A model with a ``mean_module``.
     """
     if isinstance(model, MultiTaskGP):
         of_tasks = {float(value) for value in constants_of_tasks(model)}
@@ -293,7 +293,7 @@ def kernel_inputs(model: ExactGP) -> Tensor:
     """
     inputs = model.train_inputs[0].detach()
     transform = getattr(model, "input_transform", None)
-    # BoTorch keeps raw inputs in training mode and, in evaluation mode, what this makes of them.
+    # in training mode BoTorch keeps raw inputs, in evaluation mode their transforms
     if model.training and transform is not None:
         with torch.no_grad():
             inputs = copy.deepcopy(transform).preprocess_transform(inputs)
@@ -327,14 +327,14 @@ def _noise_variance(model: ExactGP) -> tuple[Tensor, Tensor | None, list[str]]:
     if isinstance(likelihood, FixedNoiseGaussianLikelihood):
         levels = likelihood.noise.detach()
         if levels.shape[-1] == 0:
-            raise UnreadablePriorError("the model has observation noise only at its rows, and none")
+            raise UnreadablePriorError("the model has noise at its rows only, and it has no rows")
         unknown = ~(torch.isfinite(levels) & (levels > 0.0)).reshape(-1, levels.shape[-1]).all(0)
         if bool(unknown.any()):
             rows = ", ".join(map(str, unknown.nonzero().squeeze(-1).tolist()))
             raise ValueError(
                 f"the observation variances (train_Yvar) of {type(model).__name__} are not finite "
                 f"and positive in these rows: {rows}. A width needs a bound on the noise of each "
-                "row, known before its outcome: state one for them too, or leave the rows out."
+                "row, known before its outcome: give one for them too, or leave the rows out."
             )
         noise = levels[..., 0]
         if torch.allclose(levels, noise.unsqueeze(-1), rtol=1e-12, atol=0.0):
@@ -356,12 +356,12 @@ def _noise_variance(model: ExactGP) -> tuple[Tensor, Tensor | None, list[str]]:
 
 
 def read_outcome_scale(model: Model) -> tuple[Tensor, list[str]]:
-    """Return raw outcome units in one transformed unit, and what was learned for that.
+    """Return raw outcome units in one transformed unit, and what was learned to determine it.
 
     The scale has the model's batch shape, then one entry per output if there are several.
 
     Raises:
-        UnreadablePriorError: If there is another transform than ``Standardize`` or a chain of them.
+        UnreadablePriorError: If a transform is neither ``Standardize`` nor a chain of them.
     """
     scale, _ = outcome_units(model)
     learned = getattr(model, "outcome_transform", None) is not None
@@ -371,14 +371,14 @@ def read_outcome_scale(model: Model) -> tuple[Tensor, list[str]]:
 def outcome_units(model: Model) -> tuple[Tensor, Tensor]:
     """Return scale and shift of a model's outcomes: raw ones are ``shift + scale * own``.
 
-    Both have the model's batch shape, then one entry per output if there are several; they are a
-    scalar 1 and 0 without an outcome transform.
+    Both have the model's batch shape, then one entry per output if there are several. Without an
+    outcome transform they are a scalar 1 and a scalar 0.
 
     Args:
-        model: Of BoTorch, with training targets.
+        model: A BoTorch model with training targets.
 
     Raises:
-        UnreadablePriorError: If there is another transform than ``Standardize`` or a chain of them.
+        UnreadablePriorError: If a transform is neither ``Standardize`` nor a chain of them.
     """
     scale = torch.ones((), dtype=torch.float64, device=model.train_targets.device)
     shift = torch.zeros_like(scale)
@@ -392,22 +392,22 @@ def outcome_units(model: Model) -> tuple[Tensor, Tensor]:
 
 
 def _standardizations(transform: OutcomeTransform) -> list[Standardize]:
-    """Return what a transform is made of, the one of raw outcomes first."""
+    """Return the transforms that a transform consists of, in the order of their application."""
     if type(transform) is Standardize:
         return [transform]
     if isinstance(transform, ChainedOutcomeTransform):
         return [part for each in transform.values() for part in _standardizations(each)]
     if isinstance(transform, StratifiedStandardize):
-        raise UnreadablePriorError("StratifiedStandardize gives each task a unit of its own")
+        raise UnreadablePriorError("StratifiedStandardize gives each task its own unit")
     raise UnreadablePriorError(f"the outcome transform {type(transform).__name__} is not affine")
 
 
 def prior_variance_of(kernel: Kernel, inputs: Tensor) -> Tensor:
-    """Return what bounds on the norm are measured in; see :class:`OutputPrior`.
+    """Return the unit in which bounds on the norm are measured; see :class:`OutputPrior`.
 
     Args:
-        kernel: Of the model.
-        inputs: ``batch_shape x n x d`` of its inputs; ``n`` may be 0.
+        kernel: The kernel of the model.
+        inputs: ``batch_shape x n x d``, inputs of the model; ``n`` may be 0.
     """
     if kernel.is_stationary:
         if inputs.shape[-2] > 0:
@@ -421,8 +421,8 @@ def prior_variance_of(kernel: Kernel, inputs: Tensor) -> Tensor:
 
 
 ASSUMABLE = ("fixed prior", "centered bound")
-"""What a user can vouch for by ``assume=``, because no model shows it: ``"fixed prior"``, that the
-frozen parameters of a model were fixed before the data, and ``"centered bound"``, that
+"""What a user can state by ``assume=``, because no model shows it. ``"fixed prior"`` states that
+the frozen parameters of a model were fixed before the data, and ``"centered bound"`` that
 ``rkhs_bound`` is for the reward less the prior mean."""
 
 
@@ -433,7 +433,7 @@ def check_assume(assume: str | Iterable[str]) -> tuple[str, ...]:
         assume: One or several of :data:`ASSUMABLE`.
 
     Raises:
-        TypeError: If it is no text, nor several.
+        TypeError: If it is neither a string nor an iterable.
         ValueError: If an entry is not one of them.
     """
     entries = (assume,) if isinstance(assume, str) else assume
@@ -446,7 +446,7 @@ def check_assume(assume: str | Iterable[str]) -> tuple[str, ...]:
 
 
 class PriorSummary:
-    """A summary of a model's prior, which is read at most once.
+    """A summary of a model's prior, which is read from the model at most once.
 
     Args:
         model: Any BoTorch model; it is not changed.
@@ -507,9 +507,9 @@ class PriorSummary:
         return tuple(self.priors[j] for j in self.active_outputs)
 
     def smallest_lam(self) -> float | None:
-        """Return the smallest regularization of an active output, over all its rows.
+        """Return the smallest regularization of the active outputs, over all rows.
 
-        It is None if it cannot be read.
+        It is None if the prior cannot be read.
         """
         try:
             return min(float(prior.lam.min()) for prior in self.active_priors)
@@ -537,7 +537,7 @@ class PriorSummary:
 def _count_rows(model: Model) -> int:
     if isinstance(model, ModelListGP):
         return max(_count_rows(submodel) for submodel in model.models)
-    if hasattr(model, "num_observations"):  # rows may be means of several
+    if hasattr(model, "num_observations"):  # a row may be the mean of several observations
         return int(model.num_observations)
     targets = getattr(model, "train_targets", None)
     if not isinstance(targets, Tensor):
@@ -591,7 +591,7 @@ class RunningPriorSummary(PriorSummary, ABC):
     @property
     @abstractmethod
     def num_rows(self) -> int | Tensor:  # type: ignore[override]
-        """How many observations there are: a number, or one per replicate where they differ."""
+        """The number of observations; one number per replicate if they differ."""
 
     @property
     def num_outputs(self) -> int:
@@ -620,10 +620,10 @@ class RunningPriorSummary(PriorSummary, ABC):
 
 
 MINIMUM_VARIANCE = 1e-18
-"""Posterior variances are clamped here: times a wide bound, a larger clamp would be visible."""
+"""The lower limit of posterior variances; with a wide bound, a larger one would be visible."""
 
 MINIMUM_VARIANCE_OF_IMPROVEMENT = 1e-12
-"""They are clamped here where improvement is divided by the deviation, as BoTorch does it: its
+"""The lower limit of variances where improvement is divided by the deviation. It is BoTorch's:
 ``LogExpectedImprovement`` is the drop-in class, and arms must have the same values."""
 
 
@@ -637,7 +637,7 @@ def constant_width(width: float) -> Tensor:
 
 
 def check_scale(scale: float) -> float:
-    """Check a factor on a width. Only the factor 1 keeps a guarantee.
+    """Return a factor on a width after checking it; only the factor 1 keeps a guarantee.
 
     Srinivas et al. 2010 divide ``beta`` by 5 in their experiments: ``scale = 5 ** -0.5``.
     """
@@ -660,7 +660,7 @@ class WidthRule(ABC):
     """A confidence width as a function of a model and a round."""
 
     needs_round: ClassVar[bool] = False
-    """Whether the width depends on the round other than through the data."""
+    """Whether the width depends on the round in other ways than through the data."""
 
     is_uniform: ClassVar[bool] = True
     """Whether the theorem's confidence bound holds at every point of the domain in every round."""
@@ -679,20 +679,20 @@ class WidthRule(ABC):
 
     @abstractmethod
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        """Return what the width promises for this model and round.
+        """Return what the width guarantees for this model and round.
 
         Args:
-            summary: Of the model.
+            summary: The prior summary of the model.
             round_number: The round of the next point, from 1.
         """
 
     def in_numbers(self, summary: PriorSummary) -> Callable[[int], float]:
-        """Return the width of one stream as a function of the round, the same to the last bit.
+        """Return the width of one stream as a function of the round, equal to the last bit.
 
-        A rule may compute what does not change once, and the rest without tensors.
+        A rule may compute once what does not change, and the rest without tensors.
 
         Args:
-            summary: Of a posterior without batch shape that goes on taking in outcomes.
+            summary: The summary of a posterior without batch shape that keeps taking in outcomes.
         """
         return lambda t: float(fit_to_batch(WIDTH, self.width(summary, t), torch.Size()))
 
@@ -700,7 +700,7 @@ class WidthRule(ABC):
         """Return the information gain that enters the width, summed over outputs, if any does.
 
         Args:
-            summary: Of the model.
+            summary: The prior summary of the model.
         """
         return None
 
@@ -710,19 +710,19 @@ class WidthRule(ABC):
 
 
 DEFAULT_WIDTH = 2.0
-"""The constant width of GP-UCB if the user gave no ingredients of a width."""
+"""The constant width of GP-UCB if the user gave nothing that determines one."""
 
 PLAIN_WIDTH = 1.0
-"""Likewise for Thompson sampling: the draw is from the unscaled posterior."""
+"""The same for Thompson sampling: draws come from the unscaled posterior."""
 
 
 @dataclass(frozen=True)
 class ConstantWidth(WidthRule):
-    """A fixed width, as used by practitioners.
+    """A fixed width, as practitioners use it.
 
     Attributes:
         value: The factor of the posterior standard deviation, at least 0.
-        is_default: Whether it is the default because the user gave none.
+        is_default: Whether it is the default because the user did not give one.
     """
 
     value: float
@@ -759,7 +759,7 @@ def no_ingredient(width: float) -> str:
         width: The constant in its place.
     """
     return (
-        f"no ingredient of a width was given; the default, the constant {width:g}, is nobody's "
+        f"no ingredient of a width was given; the default, the constant {width:g}, is not based on "
         "knowledge of this reward: give bounds if you have them"
     )
 
@@ -785,23 +785,23 @@ def combine_outputs(
 
 
 WIDTH = "the width (from rkhs_bound= and noise_bound=)"
-"""What a width is called in errors."""
+"""The name of a width in errors."""
 
 Bound = float | tuple[float, ...] | Tensor
 """One number for all outputs, one per output (a tuple), or one per replicate (a float64 tensor)."""
 
 NoiseBound = Bound | str | tuple[float | str, ...]
-"""Likewise, with ``"model"`` in place of a number; see :class:`KernelizedWidth`."""
+"""The same, or ``"model"`` in place of a number; see :class:`KernelizedWidth`."""
 
 
 def check_bounds(**bounds: Bound) -> dict[str, Bound]:
     """Return bounds that are one number, one per output or one per replicate, by name.
 
     Args:
-        **bounds: By name. A tensor without dimensions is one number.
+        **bounds: The bounds by name. A tensor without dimensions is one number.
 
     Returns:
-        Likewise, with Python floats for all but tensors.
+        The same bounds, with Python floats for all but tensors.
     """
     return {name: check_bound(name, bound) for name, bound in bounds.items()}
 
@@ -810,7 +810,7 @@ def check_bound(name: str, bound: Bound) -> Bound:
     """Return one bound with Python floats for all but tensors.
 
     Args:
-        name: What it is, for the error.
+        name: The name of the bound, for the error.
         bound: A number, a tuple of numbers, or a float64 tensor.
     """
     if isinstance(bound, Tensor) and bound.dim() > 0:
@@ -824,9 +824,9 @@ def fit_to_batch(name: str, value: Tensor, batch_shape: torch.Size) -> Tensor:
     """Return ``value`` if it is one number or one per replicate; a single entry becomes a scalar.
 
     Args:
-        name: What it is, for the error.
+        name: The name of the value, for the error.
         value: A tensor.
-        batch_shape: Of the replicates, or of a batched model.
+        batch_shape: The batch shape of the replicates or of a batched model.
 
     Raises:
         ValueError: If it has another shape.
@@ -861,14 +861,14 @@ def pick_bound(name: str, bound: NoiseBound, output: int, num_outputs: int) -> f
     """Return the bound of one output.
 
     Raises:
-        ValueError: If there is not one number, nor one per output.
+        ValueError: If there is neither one number nor one per output.
     """
     if not isinstance(bound, tuple):
         return bound
     if len(bound) != num_outputs:
         raise ValueError(
             f"{name} has {len(bound)} entries for {num_outputs} outputs; give one number, or one "
-            "an output."
+            "per output."
         )
     return bound[output]
 

@@ -1,22 +1,21 @@
 """The files of a journal: one writer, writing that is on disk or not at all, and snapshots.
 
-It knows the operating system and no record: locks, files that are replaced as a whole, and the
-refusal of files that somebody else may have prepared.
+This module deals with the operating system and knows nothing about records: it contains locks,
+files that are replaced as a whole, and the refusal of files that somebody else may have prepared.
 
 **One writer.** The lock is on the journal's own open file. Another name of the file (a hard link)
 therefore has the same lock, and a removed ``.lock`` changes nothing. The file ``<path>.lock`` only
 says who had the lock last.
 
-**Prepared folders.** A folder may come from somebody else. What lies in it under the name of a file
-that a journal makes may be a symbolic link to a file of the user, or a pipe that never answers.
-Nothing is therefore written or read through a link, and anything that is not a regular file is
-refused.
+**Prepared folders.** A folder may come from somebody else. An entry under the name of a file that a
+journal makes may be a symbolic link to a file of the user, or a pipe that never answers. Nothing is
+therefore written or read through a link, and anything that is not a regular file is refused.
 
-**Snapshots.** A snapshot lies beside its journal, as ``<path>.snapshot``. Its first line names the
-format; the second is a line like those of a journal. It holds the state, and the place in the
-journal that the state belongs to with the checksum there. The checksum stands for all records so
-far, so that the snapshot of another journal does not fit. A snapshot can be deleted at any time:
-the journal is the truth.
+**Snapshots.** A snapshot is beside its journal, as ``<path>.snapshot``. Its first line names the
+format; the second is a line like those of a journal. It holds the state, and the position in the
+journal to which the state belongs, with the checksum there. The checksum covers all records so far,
+so the snapshot of another journal does not fit. A snapshot can be deleted at any time, because the
+journal contains everything.
 """
 
 from __future__ import annotations
@@ -59,25 +58,25 @@ _SAY_LOCKED = (errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK)
 _NUM_LOCK_TRIES = 10
 _MAX_HOLDER_BYTES = 1000
 _held: dict[tuple[int, int], WriterLock] = {}  # by device and inode of the journal
-_held_guard = threading.RLock()  # a lock may be released by the garbage collector at any time
+_held_guard = threading.RLock()  # because garbage collection may release a lock at any time
 _forks_are_watched = False
 
 
 class WriterLock:
-    """The right to write to a journal; at most one process has it, and there only one object.
+    """The right to write to a journal, which at most one object in one process has.
 
-    The operating system takes the lock back when the process ends, however it ends. A child that
-    was forked does not have it.
+    The operating system takes the lock back when the process ends, however it ends. A forked child
+    does not have it.
 
     Args:
-        path: Of the journal, which is there.
+        path: The path of the journal, which must exist.
 
     Attributes:
-        descriptor: Of the journal's file, open for reading and writing.
+        descriptor: The descriptor of the journal's file, open for reading and writing.
 
     Raises:
         FileNotFoundError: If there is no journal.
-        JournalError: If it is no regular file.
+        JournalError: If it is not a regular file.
         JournalLockedError: If somebody has the lock.
         OSError: If the file cannot be opened or locked.
     """
@@ -98,21 +97,21 @@ class WriterLock:
                     raise
                 if is_there:
                     break
-                os.close(self.descriptor)  # it was replaced after it was opened
+                os.close(self.descriptor)  # the file was replaced after it was opened
             else:
                 raise JournalError(
-                    f"{path} is replaced again and again by somebody else. End that, and open it "
-                    "again."
+                    f"{path} is replaced again and again by another program. End that program, and "
+                    "open the journal again."
                 )
             self._key = (status.st_dev, status.st_ino)
             _held[self._key] = self
         self._is_released = False
 
     def write_holder(self) -> None:
-        """Write into ``<path>.lock`` which process has the lock.
+        """Write to ``<path>.lock`` which process has the lock.
 
         Raises:
-            JournalError: If that is not a regular file with one name.
+            JournalError: If that file is not a regular file with a single name.
             OSError: If it cannot be written.
         """
         descriptor = open_own(_holder_path(self._path), os.O_WRONLY)
@@ -129,23 +128,23 @@ class WriterLock:
             os.close(descriptor)
 
     def is_on(self, status: os.stat_result) -> bool:
-        """Return whether a file is the one that is locked.
+        """Return whether a file is the locked one.
 
         Args:
-            status: What ``os.fstat`` or ``os.lstat`` says of the file.
+            status: The result of ``os.fstat`` or ``os.lstat`` for the file.
         """
         return (status.st_dev, status.st_ino) == self._key
 
     def release(self) -> None:
         """Give the lock back and close the file; a second call does nothing."""
         if self._process != os.getpid():
-            return  # a forked child never had it, and has closed its descriptor
+            return  # a forked child never had the lock, and has closed its descriptor
         with _held_guard:
             if not self._is_released:
                 self._is_released = True
                 del _held[self._key]
                 try:
-                    # closing is not enough while a process is being started, which has a copy
+                    # a process that is being started has a copy, so closing is not enough
                     _unlock_file(self.descriptor)
                 finally:
                     os.close(self.descriptor)
@@ -177,7 +176,7 @@ def _holder_path(path: Path) -> Path:
 
 
 def _read_holder(path: Path) -> int | None:
-    """Return the process that wrote ``<path>.lock`` last; None if that is not known."""
+    """Return the process that wrote ``<path>.lock`` last; None if it is unknown."""
     try:
         with open_to_read(_holder_path(path)) as file:
             known = json.loads(file.read(_MAX_HOLDER_BYTES))
@@ -214,21 +213,22 @@ _SIGNALS = tuple(
 )
 
 
-# all handlers as they were last, and those of them that are Python's and the program's own
+# the last handlers of all signals, and those among them that are Python functions of the program
 _seen: tuple[list[Any], list[tuple[int, Any]]] = ([], [])
 _first_thread = threading.main_thread().ident  # a child of a fork keeps the identity
 
 
 class HandlersOnHold:
-    """While this is entered no signal handler of Python's runs in this thread.
+    """While this is entered, no Python signal handler runs in this thread.
 
-    A handler may call what it interrupts: in the middle of a record it would wait for itself, or
-    write a second one into the first. What comes is handled at the end. A program without handlers
-    of its own pays two microseconds. The default of ``SIGINT``, which calls nothing, interrupts.
+    A handler may call the function that it interrupts: in the middle of a record, it would wait for
+    itself, or write a second record into the first. Signals that arrive are handled at the end. For
+    a program without its own handlers, this costs two microseconds. The default handler of
+    ``SIGINT``, which calls nothing, interrupts.
     """
 
     def __enter__(self) -> HandlersOnHold:
-        """Put the handlers on hold; in another thread than the first one none ever runs."""
+        """Put the handlers on hold; handlers never run in other threads than the first."""
         global _seen
         self._kept: list[tuple[int, Any]] = []
         if threading.get_ident() != _first_thread:
@@ -260,7 +260,7 @@ class HandlersOnHold:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Take the handlers back, and have them called for what came meanwhile."""
+        """Restore the handlers, and call them for the signals that arrived meanwhile."""
         if self._kept:
             try:
                 self._take_back()
@@ -277,7 +277,7 @@ class HandlersOnHold:
 
 
 class _Waiting:
-    """Stands in for a handler, and keeps which signals came."""
+    """Replaces a handler, and records which signals arrived."""
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
@@ -292,10 +292,10 @@ _MOST_PASSES = 10
 
 
 def _deliver_signals() -> None:
-    """Have handlers called for what came, one behind the other.
+    """Call handlers for the signals that arrived, one after the other.
 
-    A handler may record something itself, while the next signal comes: that waits for the handler
-    to end. Signals that come faster than they are handled are left to the next record.
+    A handler may itself write a record while the next signal arrives; that signal waits until the
+    handler has ended. Signals that arrive faster than they are handled are left to the next record.
     """
     global _is_delivering
     if _is_delivering:
@@ -313,10 +313,10 @@ def _deliver_signals() -> None:
 
 
 def _raise_signals(numbers: Sequence[int]) -> None:
-    """Raise each signal, also if the handler of one before it raises."""
+    """Raise each signal, even if the handler of an earlier one raises an error."""
     if numbers:
         try:
-            if callable(_signal.getsignal(numbers[0])):  # the program has not taken it back
+            if callable(_signal.getsignal(numbers[0])):  # the program has not removed the handler
                 signal.raise_signal(numbers[0])
         finally:
             _raise_signals(numbers[1:])
@@ -325,7 +325,7 @@ def _raise_signals(numbers: Sequence[int]) -> None:
 if sys.platform == "win32":
     import msvcrt
 
-    # Far behind what is written, for Windows hides locked bytes; the C library takes 31 bits.
+    # Far beyond the content, because Windows hides locked bytes; the C library takes 31 bits.
     _LOCKED_BYTE = 2**31 - 2
 
     def _lock_file(descriptor: int) -> None:
@@ -343,8 +343,8 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    # Not lockf: its lock falls as soon as any descriptor of the file is closed in this process,
-    # such as that of a reader.
+    # Not lockf, whose lock is released as soon as any descriptor of the file is closed in this
+    # process, such as a reader's.
     def _lock_file(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -358,7 +358,7 @@ else:
         if not _forks_are_watched:
             _forks_are_watched = True
             os.register_at_fork(
-                before=_held_guard.acquire,  # no descriptor is open that is not in the table yet
+                before=_held_guard.acquire,  # so that every open descriptor is in the table
                 after_in_parent=_held_guard.release,
                 after_in_child=_close_copies,
             )
@@ -371,7 +371,7 @@ else:
         _held_guard.release()
 
 
-# A pipe is opened without waiting for its other end; what was opened is checked afterwards.
+# A pipe is opened without waiting for its other end; the opened file is checked afterwards.
 _SAFE_FLAGS = (
     getattr(os, "O_NOFOLLOW", 0)
     | getattr(os, "O_NONBLOCK", 0)
@@ -397,26 +397,26 @@ def place_of(path: str | Path) -> Path:
     The last part of the path is not resolved, so that a link there can be refused.
 
     Args:
-        path: Of a journal that need not be there.
+        path: The path of a journal, which need not exist.
     """
     path = Path(path)
     return path.parent.resolve() / path.name
 
 
 def check_place(path: Path) -> None:
-    """Raise unless a journal can be at a path.
+    """Raise an error unless a journal can be at a path.
 
     Args:
-        path: As :func:`place_of` returns it.
+        path: A path as returned by :func:`place_of`.
 
     Raises:
-        FileNotFoundError: If its folder is not there.
+        FileNotFoundError: If its folder does not exist.
         IsADirectoryError: If it is a folder.
-        JournalError: If something else than a regular file is there.
+        JournalError: If something other than a regular file is there.
     """
     if not path.parent.is_dir():
         raise FileNotFoundError(
-            f"the folder {path.parent} of the journal {path.name} is not there. Make it first, "
+            f"the folder {path.parent} of the journal {path.name} does not exist. Create it first, "
             "or choose another path."
         )
     with contextlib.suppress(FileNotFoundError):
@@ -433,12 +433,12 @@ def check_place(path: Path) -> None:
 
 
 def check_regular(path: Path, status: os.stat_result, remedy: str = "Remove it.") -> None:
-    """Raise unless a file is a regular one.
+    """Raise an error unless a file is a regular file.
 
     Args:
-        path: Of the file, for the message.
-        status: What ``os.lstat`` or ``os.fstat`` says of it.
-        remedy: What to do otherwise, for the message.
+        path: The path of the file, for the message.
+        status: The result of ``os.lstat`` or ``os.fstat`` for the file.
+        remedy: What to do about it, for the message.
 
     Raises:
         JournalError: Saying what it is instead.
@@ -452,25 +452,25 @@ def check_regular(path: Path, status: os.stat_result, remedy: str = "Remove it."
 
 
 def open_regular(path: Path, flags: int) -> int:
-    """Open a regular file that is there, and never what a symbolic link points to.
+    """Open an existing regular file, but never through a symbolic link.
 
     Args:
-        path: Of the file.
-        flags: Of ``os.open``.
+        path: The path of the file.
+        flags: The flags of ``os.open``.
 
     Returns:
         The descriptor.
 
     Raises:
-        FileNotFoundError: If it is not there.
-        JournalError: If it is no regular file.
+        FileNotFoundError: If it does not exist.
+        JournalError: If it is not a regular file.
         OSError: If it cannot be opened.
     """
     check_regular(path, os.lstat(path))
     try:
         descriptor = os.open(path, flags | _SAFE_FLAGS)
     except OSError as error:
-        if error.errno in _SAY_LINK:  # it has become one since
+        if error.errno in _SAY_LINK:  # it has become a link in the meantime
             raise JournalError(f"{path} is a symbolic link. Remove the link.") from error
         raise
     try:
@@ -485,44 +485,44 @@ def open_to_read(path: Path) -> BinaryIO:
     """Open a regular file for reading; see :func:`open_regular`.
 
     Args:
-        path: Of the file.
+        path: The path of the file.
     """
     return os.fdopen(open_regular(path, os.O_RDONLY), "rb")
 
 
 def read_bounded(path: Path, most: int) -> bytes:
-    """Return what is in a regular file, or what a link to one leads to, if that is not too much.
+    """Return the content of a regular file, or of the target of a link, if it is not too large.
 
     Args:
-        path: Of the file.
-        most: So many bytes at most are read.
+        path: The path of the file.
+        most: The largest number of bytes that is read.
 
     Raises:
         OSError: If it cannot be read.
-        ValueError: If it is no regular file, or has more bytes.
+        ValueError: If it is not a regular file, or has more bytes.
     """
     descriptor = os.open(path, os.O_RDONLY | (_SAFE_FLAGS & ~getattr(os, "O_NOFOLLOW", 0)))
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"{path} is no regular file")
+            raise ValueError(f"{path} is not a regular file")
         if status.st_size > most:
-            raise ValueError(f"{path} has {status.st_size} bytes, and at most {most} are read")
+            raise ValueError(f"{path} has {status.st_size} bytes, but at most {most} are read")
         return file.read(most)
 
 
 def open_own(path: Path, flags: int) -> int:
-    """Open a file that a journal keeps beside it, and make it if it is not there.
+    """Open a file that a journal keeps beside it, and create it if it does not exist.
 
     Args:
-        path: Of the file.
-        flags: Of ``os.open``.
+        path: The path of the file.
+        flags: The flags of ``os.open``.
 
     Returns:
         The descriptor.
 
     Raises:
-        JournalError: If something else than a regular file with this one name is there.
+        JournalError: If it is anything but a regular file with this single name.
         OSError: If it cannot be opened.
     """
     for _ in range(_NUM_TRIES):
@@ -531,7 +531,7 @@ def open_own(path: Path, flags: int) -> int:
         try:
             descriptor = open_regular(path, flags)
         except FileNotFoundError:
-            continue  # it was removed in between
+            continue  # the file was removed in between
         if os.fstat(descriptor).st_nlink > 1:
             os.close(descriptor)
             raise JournalError(
@@ -539,21 +539,23 @@ def open_own(path: Path, flags: int) -> int:
                 f"that name. Remove {path}."
             )
         return descriptor
-    raise JournalError(f"{path} is made and removed again and again by somebody else. End that.")
+    raise JournalError(
+        f"{path} is created and removed again and again by another program. End that program."
+    )
 
 
 def write_first(path: Path, content: bytes) -> None:
-    """Write a file that is not there yet; it is there as a whole or not at all.
+    """Write a file that does not exist yet; afterwards it exists as a whole or not at all.
 
     Args:
-        path: Of the file.
-        content: Of the file.
+        path: The path of the file.
+        content: The content of the file.
 
     Raises:
-        FileExistsError: If something is there.
+        FileExistsError: If a file exists there.
         OSError: If it cannot be written.
     """
-    # a name of its own, for another process may be doing the same
+    # a unique name, because another process may be doing the same
     temporary = path.with_name(f"{path.name}.new-{secrets.token_hex(8)}")
     try:
         _write_new(temporary, content)
@@ -572,17 +574,17 @@ def write_first(path: Path, content: bytes) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that is there as a whole or not at all, also after a crash.
+    """Write a file that exists as a whole or not at all, even after a crash.
 
-    One process at a time may do this for a path: the one that has the lock.
+    Only the process that has the lock may do this for a path.
 
     Args:
         path: The path of the file; an existing one is replaced.
-        content: Of the file.
+        content: The content of the file.
 
     Raises:
-        JournalError: If ``<path>.new`` is something else than what a crash left behind.
-        OSError: If it cannot be written; what was there before is left as it was.
+        JournalError: If ``<path>.new`` is anything but what a crash left behind.
+        OSError: If it cannot be written; the previous file is left as it was.
     """
     temporary = path.with_name(path.name + ".new")
     with contextlib.suppress(FileNotFoundError):
@@ -602,7 +604,7 @@ def sync_folder(path: Path) -> None:
     """Sync the entry of a file in its folder to disk; Windows does this automatically.
 
     Args:
-        path: Of the file.
+        path: The path of the file.
     """
     if sys.platform == "win32":
         return
@@ -614,10 +616,10 @@ def sync_folder(path: Path) -> None:
 
 
 def make_folders(path: Path) -> None:
-    """Make a folder and those above it that are not there, and put on disk that they are.
+    """Create a folder and missing folders above it, and sync their entries to disk.
 
     Args:
-        path: Of the folder.
+        path: The path of the folder.
     """
     missing = []
     while not path.is_dir():
@@ -625,21 +627,21 @@ def make_folders(path: Path) -> None:
         path = path.parent
     for folder in reversed(missing):
         folder.mkdir(exist_ok=True)
-        sync_folder(folder)  # it is an entry of the one above
+        sync_folder(folder)  # the folder is an entry of the one above it
 
 
 def write_at(descriptor: int, offset: int, content: bytes, is_synced: bool = True) -> None:
-    """Write bytes at an offset, and put them on disk.
+    """Write bytes at an offset, and sync them to disk.
 
     Args:
-        descriptor: Of the file.
-        offset: In bytes from its start.
-        content: What to write.
-        is_synced: False: leave it to the system when they are.
+        descriptor: The descriptor of the file.
+        offset: The offset in bytes from the start of the file.
+        content: The bytes to write.
+        is_synced: Whether to sync them; otherwise the system decides when to do so.
     """
     os.lseek(descriptor, offset, os.SEEK_SET)
     written = 0
-    while written < len(content):  # the system may take less than it is given
+    while written < len(content):  # the system may write less than it is given
         written += os.write(descriptor, content[written:])
     if is_synced:
         os.fsync(descriptor)
@@ -654,22 +656,22 @@ def _write_new(path: Path, content: bytes) -> None:
 
 
 KIND = "snapshot"
-_MAX_OFFSET = 2**62  # that the system can look for
+_MAX_OFFSET = 2**62  # the largest offset that the system can seek
 
 
 class UnusableSnapshotError(ValueError):
     """A snapshot is damaged or belongs to another journal; the message is the reason.
 
     Attributes:
-        snapshot: What it says, if it is whole and may be one of this journal.
+        snapshot: Its content, if it is whole and may belong to this journal.
     """
 
     def __init__(self, reason: str, snapshot: Snapshot | None = None) -> None:
-        """Keep what it says.
+        """Keep the content of the snapshot.
 
         Args:
             reason: Why it cannot be used.
-            snapshot: What it says, if it is whole and may be one of this journal.
+            snapshot: Its content, if it is whole and may belong to this journal.
         """
         self.snapshot = snapshot
         super().__init__(reason)
@@ -677,14 +679,15 @@ class UnusableSnapshotError(ValueError):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A state and its place in a journal.
+    """A state and its position in a journal.
 
     Attributes:
-        state: What was handed to :meth:`Journal.write_snapshot`.
-        before: Where the last line that the state covers begins.
-        after: Where it ends.
-        num_records: How many records the state covers.
-        header_checksum: Of the journal's header; None in snapshots of earlier versions.
+        state: The state that was passed to :meth:`Journal.write_snapshot`.
+        before: The start of the last line that the state covers.
+        after: The end of that line.
+        num_records: The number of records that the state covers.
+        header_checksum: The checksum of the journal's header; None in snapshots of earlier
+            versions.
     """
 
     state: dict[str, Any]
@@ -699,25 +702,25 @@ class Snapshot:
 
 
 def snapshot_path(path: Path) -> Path:
-    """Return where the snapshot of a journal lies."""
+    """Return the path of the snapshot of a journal."""
     return path.with_name(path.name + ".snapshot")
 
 
 def save_snapshot(path: Path, snapshot: Snapshot) -> None:
-    """Replace the snapshot of a journal, at once and for good.
+    """Replace the snapshot of a journal, atomically and durably.
 
     Args:
-        path: Of the journal.
-        snapshot: To write.
+        path: The path of the journal.
+        snapshot: The snapshot to write.
 
     Raises:
-        JournalError: If the file that it is first written to is no regular file.
-        OSError: If it cannot be written; the old one is left then.
+        JournalError: If the file to which it is first written is not a regular file.
+        OSError: If it cannot be written; the old one is then kept.
         TypeError: If the state is not plain.
         ValueError: If a number in it is NaN or infinite, or it is longer than any line may be.
     """
     before, after = snapshot.before, snapshot.after
-    encode_line(snapshot.state, "", name="state")  # so that errors speak of the state
+    encode_line(snapshot.state, "", name="state")  # so that errors name the state
     line, _ = encode_line(
         {
             "num_records": after.num_records,
@@ -737,9 +740,9 @@ def load_snapshot(path: Path, journal: BinaryIO, header_checksum: str) -> Snapsh
     """Return the snapshot of a journal, or None.
 
     Args:
-        path: Of the journal.
+        path: The path of the journal.
         journal: The journal's file; its position changes.
-        header_checksum: Of the journal's header.
+        header_checksum: The checksum of the journal's header.
 
     Raises:
         UnusableSnapshotError: If it is damaged, or does not fit the journal.
@@ -754,7 +757,7 @@ def load_snapshot(path: Path, journal: BinaryIO, header_checksum: str) -> Snapsh
         raise UnusableSnapshotError("it belongs to another journal")
     size = snapshot.after.offset - snapshot.before.offset
     if not (0 <= snapshot.before.offset <= _MAX_OFFSET and 0 < size <= MAX_LINE_BYTES):
-        raise UnusableSnapshotError("the place in the journal that it names is no line")
+        raise UnusableSnapshotError("its position in the journal is not a line")
     missing = UnusableSnapshotError(
         f"the journal does not have the {snapshot.num_records} records that it covers", snapshot
     )
@@ -763,10 +766,10 @@ def load_snapshot(path: Path, journal: BinaryIO, header_checksum: str) -> Snapsh
     journal.seek(snapshot.before.offset)
     line, is_whole = read_line(journal, snapshot.before.checksum)
     if not line.endswith(b"\n"):
-        line += b"\n"  # the last line of the journal may lack it
+        line += b"\n"  # the last line of the journal may lack the line break
     try:
         if not is_whole or len(line) != size:
-            raise DamagedLineError("its line in the journal is of another length")
+            raise DamagedLineError("its line in the journal has another length")
         _, checksum = decode_line(line, snapshot.before.checksum)
     except DamagedLineError as error:
         raise missing from error
@@ -776,15 +779,15 @@ def load_snapshot(path: Path, journal: BinaryIO, header_checksum: str) -> Snapsh
 
 
 def read_whole_snapshot(path: Path) -> Snapshot:
-    """Return what the snapshot beside a journal says, whether it fits the journal or not.
+    """Return the content of the snapshot beside a journal, whether it fits the journal or not.
 
     Args:
-        path: Of the journal.
+        path: The path of the journal.
 
     Raises:
         DamagedLineError: If it is damaged.
         FileNotFoundError: If there is none.
-        JournalError: If it is no snapshot, or no regular file.
+        JournalError: If it is not a snapshot, or not a regular file.
         OSError: If it cannot be read.
     """
     with open_to_read(snapshot_path(path)) as file:
@@ -794,15 +797,15 @@ def read_whole_snapshot(path: Path) -> Snapshot:
             raise DamagedLineError("its line is too long, or its checksum does not fit")
         payload, _ = decode_line(line, first_checksum(KIND))
         if file.read(1):
-            raise DamagedLineError("there is something behind it")
+            raise DamagedLineError("something follows it")
     return _snapshot_of(parse(payload))
 
 
 def keep_unusable_snapshot(path: Path) -> None:
-    """Give a snapshot that does not fit its journal another name, before one takes its place.
+    """Rename a snapshot that does not fit its journal, before another one takes its place.
 
     Args:
-        path: Of the journal.
+        path: The path of the journal.
     """
     known = snapshot_path(path)
     with contextlib.suppress(FileNotFoundError):
@@ -813,18 +816,18 @@ def _snapshot_of(record: dict[str, Any]) -> Snapshot:
     """Return the snapshot that a record describes.
 
     Raises:
-        DamagedLineError: If it describes none.
+        DamagedLineError: If the record does not describe a snapshot.
     """
     kinds = {"state": dict, "num_records": int, "start": int, "end": int}
     kinds |= {"checksum_before": str, "checksum": str}
     for name, kind in kinds.items():
         if type(record.get(name)) is not kind:
             raise DamagedLineError(f"its entry {name!r} is missing or of another kind")
-    header_checksum = record.get("header_checksum")  # earlier versions wrote none
+    header_checksum = record.get("header_checksum")  # earlier versions did not write it
     if type(header_checksum) is not str and header_checksum is not None:
         raise DamagedLineError("its entry 'header_checksum' is of another kind")
     if record["num_records"] < 0:
-        raise DamagedLineError("it covers less than no record")
+        raise DamagedLineError("the number of records that it covers is negative")
     return Snapshot(
         state=record["state"],
         before=Position(record["num_records"] - 1, record["start"], record["checksum_before"]),

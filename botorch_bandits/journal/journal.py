@@ -67,8 +67,8 @@ MAX_GROUPED_BYTES = 2**20
 class JournalReader:
     """A journal as it was when it was opened; made by :meth:`Journal.read`.
 
-    A last line that is incomplete or damaged is left out, because it may be in the course of being
-    written. One that lacks only its line break counts.
+    A last line that is incomplete or damaged is left out, because it may be in the process of being
+    written. A last line that lacks only its line break counts.
 
     Args:
         path: The path of the journal.
@@ -82,8 +82,8 @@ class JournalReader:
     Raises:
         FileNotFoundError: If there is no such file.
         IsADirectoryError: If it is a folder.
-        JournalError: If it is a symbolic link or anything else that is no regular file.
-        JournalFormatError: If it is no journal, or of an unknown version.
+        JournalError: If it is a symbolic link or anything else that is not a regular file.
+        JournalFormatError: If it is not a journal, or has an unknown version.
         JournalCorruptionError: If a line before the last one is damaged.
     """
 
@@ -154,7 +154,7 @@ class JournalReader:
         Warns:
             SnapshotWarning: If there is one, but it is damaged or belongs to another journal.
         """
-        # handed over once, for a state may be large
+        # it is returned only once, because a state may be large
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is None:
             with self._open_file() as file:
@@ -162,7 +162,7 @@ class JournalReader:
         return snapshot
 
     def _num_grouped_bytes(self) -> int:
-        """Return how many bytes at the end may not have been written to disk one by one."""
+        """Return how many bytes at the end may have been written to disk in groups."""
         durability = parse(self._header).get("durability", DURABILITY[0])
         return 0 if durability == DURABILITY[0] else MAX_GROUPED_BYTES
 
@@ -177,7 +177,7 @@ class JournalReader:
             ) from error
 
     def _positions(self, after: int, end: Position) -> Iterator[tuple[bytes, Position, Position]]:
-        """Read the records up to a position, from some place at most ``after`` records in."""
+        """Read the records up to a position, starting at most ``after`` records in."""
         start = self._known if self._known.num_records <= after else self._first
         if start == end:
             return
@@ -189,7 +189,7 @@ class JournalReader:
                 if last == end:
                     return
         raise JournalCorruptionError(
-            self.path, last.num_records + 3, "it is not as it was when the journal was opened"
+            self.path, last.num_records + 3, "it has changed since the journal was opened"
         )
 
     def _read_header(self, file: BinaryIO) -> tuple[bytes, Position]:
@@ -215,7 +215,7 @@ class JournalReader:
     def _check_place_of_snapshot(self, snapshot: Snapshot) -> None:
         if self._end != snapshot.after:
             raise JournalCorruptionError(
-                self.path, snapshot.num_records + 2, "its snapshot has it at another place"
+                self.path, snapshot.num_records + 2, "its snapshot has it at another position"
             )
 
     def _warn_of_snapshot(self, reason: str) -> None:
@@ -228,17 +228,17 @@ class JournalReader:
 
 
 def before_header() -> Position:
-    """Return the position behind the first line, before the header."""
+    """Return the position after the first line, before the header."""
     return Position(-1, len(format_line(KIND)), first_checksum(KIND))
 
 
 class Journal(JournalReader):
     """An append-only file of records that survives crashes; one process writes, others read.
 
-    :meth:`create`, :meth:`open` and :meth:`read` make one. A record is a dictionary of plain
-    values (None, bools, ints, floats, texts, lists, dictionaries). It comes back exactly as it was
-    written. Several threads may append. A forked child may not append, because the journal belongs
-    to its parent.
+    :meth:`create`, :meth:`open` and :meth:`read` return one. A record is a dictionary of plain
+    values (None, bools, ints, floats, strings, lists, dictionaries). It is read back exactly as it
+    was written. Several threads may append. A forked child may not append, because the journal
+    belongs to its parent.
 
     Attributes:
         torn_bytes: How many bytes were cut off on opening, because their writing had been
@@ -271,7 +271,7 @@ class Journal(JournalReader):
         # an object that is garbage-collected without close() also releases its lock
         self._release = weakref.finalize(self, lock.release)
         num_behind = os.fstat(self._descriptor).st_size - self._end.offset
-        self._lacks_line_break = num_behind == -1  # of the last line; the next append writes it
+        self._lacks_line_break = num_behind == -1  # the next append writes it after the last line
         self.torn_bytes = max(num_behind, 0)
         if self.torn_bytes:
             self._cut_torn_tail()
@@ -298,7 +298,7 @@ class Journal(JournalReader):
             FileExistsError: If the file, or a snapshot of an earlier one, exists.
             FileNotFoundError: If its folder does not exist.
             IsADirectoryError: If it is a folder.
-            JournalError: If it, or a file that belongs beside it, is no regular file.
+            JournalError: If it, or a file that belongs beside it, is not a regular file.
             JournalLockedError: If another process opened it as soon as it existed.
             JournalWriteError: If it cannot be written to disk.
             OSError: If it cannot be locked.
@@ -337,7 +337,7 @@ class Journal(JournalReader):
         """Open a journal to continue it.
 
         Args:
-            path: Of the journal.
+            path: The path of the journal.
             verify: Which records are checked now: ``"tail"``, those after the snapshot, or
                 ``"all"``. The others are checked when they are read.
             durability: As for :meth:`create`; if omitted, the one with which it was begun.
@@ -348,9 +348,9 @@ class Journal(JournalReader):
             FileNotFoundError: If there is no such file.
             IsADirectoryError: If it is a folder.
             JournalError: If it, or a file that belongs beside it, is a symbolic link or anything
-                else that is no regular file.
+                else that is not a regular file.
             JournalLockedError: If it is open for writing, here or in another process.
-            JournalFormatError: If it is no journal, or of an unknown version.
+            JournalFormatError: If it is not a journal, or has an unknown version.
             JournalCorruptionError: If a line before the last one is damaged.
             SnapshotAheadError: If its snapshot covers records that it has lost.
             OSError: If it cannot be locked or written to disk, or a torn tail cannot be cut off.
@@ -364,7 +364,7 @@ class Journal(JournalReader):
         path = place_of(path)
         check_place(path)
         if not path.exists():
-            JournalReader(path)  # its error
+            JournalReader(path)  # raises a better error
         lock = WriterLock(path)
         try:
             lock.write_holder()
@@ -438,12 +438,12 @@ class Journal(JournalReader):
 
         Args:
             state: A dictionary of plain values.
-            after: How many records it covers.
+            after: The number of records that it covers.
 
         Raises:
             JournalError: If the journal is closed, or belongs to the parent of this process, or
-                the file that the snapshot is first written to is no regular file.
-            JournalWriteError: If it cannot be put on disk; the last snapshot is left then.
+                the file to which the snapshot is first written is not a regular file.
+            JournalWriteError: If it cannot be put on disk; the last snapshot is then kept.
             TypeError: If the state is not a dictionary of plain values.
             ValueError: If a number in it is NaN or infinite, it is longer than any line may be, or
                 there are fewer records.
@@ -512,10 +512,10 @@ class Journal(JournalReader):
         raise AssertionError("reading ends with the last record or an error")
 
     def check_process(self) -> None:
-        """Raise in a child that was forked from the process that opened the journal.
+        """Raise an error in a child process forked from the one that opened the journal.
 
         Raises:
-            JournalError: If this is one.
+            JournalError: If this is such a child process.
         """
         if self._process != os.getpid():
             raise JournalError(
@@ -525,7 +525,7 @@ class Journal(JournalReader):
 
     def _check_writable(self) -> None:
         if not self._release.alive:
-            raise JournalError(f"{self.path} is closed. Open it again to go on.")
+            raise JournalError(f"{self.path} is closed. Open it again to continue.")
         if self._broken is not None:
             raise JournalError(self._broken)
         try:
@@ -535,13 +535,13 @@ class Journal(JournalReader):
         if not is_there or os.fstat(self._descriptor).st_size != self._size:
             what = "changed by somebody else" if is_there else "moved, deleted or replaced"
             raise JournalWriteError(
-                f"{self.path} was {what} while it was open, so nothing is written. Put it right, "
+                f"{self.path} was {what} while it was open, so nothing is written. Restore it, "
                 "and open it again."
             )
 
     @property
     def _size(self) -> int:
-        """How long the file is."""
+        """Return the size of the file."""
         return self._end.offset - self._lacks_line_break
 
     def _write(self, line: bytes, is_synced: bool) -> None:
@@ -559,20 +559,20 @@ class Journal(JournalReader):
             # the system may have dropped data that it could not write, and reports it only once
             self._broken = (
                 f"the last {self._num_waiting} records could not be put on disk: {error}. Repair "
-                f"the disk and open {self.path} again; which of them are in it shows then."
+                f"the disk and open {self.path} again to see which of them it contains."
             )
             raise JournalWriteError(self._broken) from error
         self._num_waiting = self._num_waiting_bytes = 0
 
     def _num_grouped_bytes(self) -> int:
-        """See the reader; the system has what this process wrote, even if it is not on disk."""
+        """See the reader; what this process wrote can be read even if it is not yet on disk."""
         return 0 if hasattr(self, "_num_waiting") else super()._num_grouped_bytes()
 
     def _check_not_behind(self) -> None:
-        """Raise if the snapshot has records that the journal lacks.
+        """Raise an error if the snapshot has records that the journal lacks.
 
         Raises:
-            SnapshotAheadError: If so; both files are left unchanged.
+            SnapshotAheadError: If it does; both files are left unchanged.
         """
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead.num_records > self.num_records:
@@ -581,7 +581,7 @@ class Journal(JournalReader):
                 f"{snapshot_path(self.path)} covers {ahead.num_records}: the journal was cut off, "
                 "or replaced by an earlier copy. Nothing is changed. Restore the journal from a "
                 "backup, or write what both have to a new one: botorch-bandits salvage "
-                f"{self.path} --out NEW. Where the snapshot is of another journal, move it away."
+                f"{self.path} --out NEW. If the snapshot belongs to another journal, move it away."
             )
 
     def _settle_durability(self, wanted: str | None) -> str:
@@ -592,26 +592,26 @@ class Journal(JournalReader):
         if check_one_of("durability", wanted, DURABILITY) != DURABILITY[0] and wanted != begun:
             raise ValueError(
                 f"durability= is to group records, but {self.path} was begun with {begun!r}, so "
-                "that what a power cut leaves of a group would be taken for damage. Leave it out, "
-                "or begin another journal."
+                "what a power cut leaves of a group would be taken for damage. Leave it out, or "
+                "begin another journal."
             )
         return wanted
 
     def _open_file(self) -> BinaryIO:
-        """Open the journal for reading, and make sure that it is the file that is locked."""
+        """Open the journal for reading, and check that it is the file that is locked."""
         file = super()._open_file()
         if not self._lock.is_on(os.fstat(file.fileno())):
             file.close()
             raise JournalError(
-                f"{self.path} was replaced while it was open. Put it right, and open it again."
+                f"{self.path} was replaced while it was open. Restore it, and open it again."
             )
         return file
 
     def _withdraw(self, error: BaseException) -> None:
-        """Undo what an append that failed has written."""
+        """Undo what a failed append has written."""
         self._broken = (
             f"an earlier record could be neither written to {self.path} nor removed again. Repair "
-            "the disk and open the journal again; whether that record is in it shows then."
+            "the disk and open the journal again to see whether it contains that record."
         )
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, self._size)
@@ -629,7 +629,7 @@ class Journal(JournalReader):
         os.lseek(self._descriptor, offset, os.SEEK_SET)
         descriptor = open_own(kept, os.O_WRONLY)
         try:
-            at = os.fstat(descriptor).st_size  # it may hold an earlier tail
+            at = os.fstat(descriptor).st_size  # the file may contain an earlier tail
             while part := os.read(self._descriptor, 1 << 20):
                 write_at(descriptor, at, part, is_synced=False)
                 at += len(part)
@@ -641,8 +641,8 @@ class Journal(JournalReader):
         os.fsync(self._descriptor)
         warnings.warn(
             f"the last {self.torn_bytes} bytes of {self.path}, on line {self.num_records + 3}, are "
-            f"no whole record and were cut off: their writing was interrupted. They are kept in "
-            f"{kept}.",
+            f"not a whole record and were cut off, because their writing was interrupted. They are "
+            f"kept in {kept}.",
             TornTailWarning,
             stacklevel=4,
         )
@@ -650,7 +650,7 @@ class Journal(JournalReader):
 
 def _is_there_already(path: Path) -> FileExistsError:
     return FileExistsError(
-        f"{path} is there already. Continue it with Journal.open, move it away, or choose another "
+        f"{path} already exists. Continue it with Journal.open, move it away, or choose another "
         "path."
     )
 

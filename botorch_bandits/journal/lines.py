@@ -5,9 +5,9 @@ Line 1 names the format and its version. Every other line is::
     LENGTH CHECKSUM JSON
 
 ``LENGTH`` is the number of bytes of the JSON text, and ``CHECKSUM`` the first 32 hexadecimal digits
-of the SHA-256 of the checksum before it followed by the JSON text. The checksum therefore stands
-for all lines so far: a removed, repeated or moved line is detected like a changed one. The text is
-ASCII and has no line break. Floats are written with as many digits as tell them apart from every
+of the SHA-256 of the preceding checksum followed by the JSON text. The checksum therefore covers
+all lines so far: a removed, repeated or moved line is detected like a changed one. The text is
+ASCII and has no line break. Floats are written with enough digits to distinguish them from every
 other float.
 """
 
@@ -31,7 +31,7 @@ class JournalError(RuntimeError):
 
 
 class JournalFormatError(JournalError):
-    """The file is no journal, or one of another version of the format."""
+    """The file is not a journal, or has another version of the format."""
 
 
 class JournalCorruptionError(JournalError):
@@ -61,7 +61,7 @@ class JournalLockedError(JournalError):
     """Somebody else is writing to the journal.
 
     Attributes:
-        holder: The process number of who holds the lock; None if it is not known.
+        holder: The number of the process that holds the lock; None if it is unknown.
     """
 
     def __init__(self, message: str, holder: int | None) -> None:
@@ -69,16 +69,16 @@ class JournalLockedError(JournalError):
 
         Args:
             message: Which file is locked, and what to do.
-            holder: The process number of who holds the lock; None if it is not known.
+            holder: The number of the process that holds the lock; None if it is unknown.
         """
         self.holder = holder
         super().__init__(message)
 
 
 class SnapshotAheadError(JournalError):
-    """A snapshot covers records that its journal does not have any more.
+    """A snapshot covers records that its journal no longer has.
 
-    A snapshot is written when the records are on disk, so that the journal has lost some: it was
+    A snapshot is written when its records are on disk. The journal has therefore lost some: it was
     cut off, or replaced by an earlier copy.
     """
 
@@ -104,23 +104,24 @@ DEEPEST = 50  # levels of nesting in a record
 MAX_LINE_BYTES = 2**30
 """The longest line that is written and read, so that no file can fill the memory."""
 MAX_TORN_BYTES = 2**26
-"""The longest end of a file that is taken for a line whose writing was interrupted, though it does
-not begin like one."""
+"""The longest end of a file that is taken for an interrupted line even if it does not begin like
+one."""
 _MAX_FORMAT_BYTES = 1000
-_SHORT_BYTES = 2**16  # a line up to here is read at once, and a longer one only if it is right
+_SHORT_BYTES = 2**16  # lines up to this length are read at once, longer ones only if valid
 _CHUNK_BYTES = 2**20
 _BEGINNING = re.compile(rb"([1-9][0-9]{0,17}) ([0-9a-f]{%d}) " % NUM_DIGITS)
 
 
 @dataclass(frozen=True)
 class Position:
-    """A place between two lines.
+    """A position between two lines.
 
     Attributes:
-        num_records: How many records lie before it.
-        offset: In bytes from the start of the file, behind the line break of the line before it.
-            If that line is the last one and lacks its line break, this is one more than the size.
-        checksum: Of the line before it.
+        num_records: The number of records before it.
+        offset: The offset in bytes from the start of the file, after the line break of the line
+            before it. If that line is the last one and lacks its line break, this is one more than
+            the size.
+        checksum: The checksum of the line before it.
     """
 
     num_records: int
@@ -129,7 +130,7 @@ class Position:
 
 
 class DamagedLineError(ValueError):
-    """A line is not what was written; the message is the reason."""
+    """A line differs from what was written; the message is the reason."""
 
 
 def format_line(kind: str) -> bytes:
@@ -142,15 +143,15 @@ def format_line(kind: str) -> bytes:
 
 
 def first_checksum(kind: str) -> str:
-    """Return what the checksum of line 2 follows."""
+    """Return the text to which the checksum of line 2 is chained."""
     return hashlib.sha256(format_line(kind)).hexdigest()[:NUM_DIGITS]
 
 
 def check_format_line(line: bytes, kind: str, path: Path) -> None:
-    """Raise unless the first line is that of a file of this kind and version.
+    """Raise an error unless the first line belongs to a file of this kind and version.
 
     Raises:
-        JournalFormatError: Saying what the file is instead.
+        JournalFormatError: With a message that says what the file is instead.
     """
     if line == format_line(kind):
         return
@@ -159,10 +160,11 @@ def check_format_line(line: bytes, kind: str, path: Path) -> None:
     if line.startswith(start) and version.isdigit():
         raise JournalFormatError(
             f"{path} has format {version.decode('ascii')}, but this version of botorch_bandits "
-            f"knows format {FORMAT_VERSION} only. Use the version that wrote it, or a newer one."
+            f"only knows format {FORMAT_VERSION}. Use the version that wrote it, or a newer one."
         )
     raise JournalFormatError(
-        f"{path} is no {kind}: its first line is {line[:60]!r} instead of {format_line(kind)!r}. "
+        f"{path} is not a {kind}: its first line is {line[:60]!r} instead of "
+        f"{format_line(kind)!r}. "
         "Check the path; if it was one, restore it from a backup."
     )
 
@@ -171,9 +173,9 @@ def encode_line(record: dict[str, Any], previous: str, name: str = "record") -> 
     """Return the line of a record and its checksum.
 
     Args:
-        record: Of plain values; see :func:`check_plain`.
+        record: A dictionary of plain values; see :func:`check_plain`.
         previous: The checksum of the line before.
-        name: What the record is called in errors.
+        name: The name of the record in errors.
 
     Raises:
         TypeError: If the record is not a dictionary, or holds something that is not plain.
@@ -197,11 +199,11 @@ def decode_line(line: bytes, previous: str) -> tuple[bytes, str]:
     """Return the JSON text of a line and its checksum.
 
     Args:
-        line: With its line break.
+        line: The line with its line break.
         previous: The checksum of the line before.
 
     Raises:
-        DamagedLineError: If a single bit of it is not as it was written.
+        DamagedLineError: If it differs in a single bit from what was written.
     """
     if not line.endswith(b"\n"):
         raise DamagedLineError("it has no end")
@@ -221,20 +223,20 @@ def read_first_line(file: BinaryIO) -> bytes:
     """Return the first line of a file, or as much of it as a format line can have.
 
     Args:
-        file: At its start.
+        file: The file, at its start.
     """
     return file.readline(_MAX_FORMAT_BYTES)
 
 
 def read_line(file: BinaryIO, previous: str) -> tuple[bytes, bool]:
-    """Return the next line of a file, and whether that is all of it.
+    """Return the next line of a file, and whether it was read completely.
 
-    Of a long line nothing is kept before its length and its checksum are known to be right; of
-    another one only the beginning is returned. No file can therefore fill the memory with what is
-    no record, such as a hole of a terabyte.
+    A long line is kept only if its length and its checksum are correct; otherwise only its
+    beginning is returned. No file can therefore fill the memory with something that is not a
+    record, such as a hole of a terabyte.
 
     Args:
-        file: At the start of the line.
+        file: The file, at the start of the line.
         previous: The checksum of the line before.
     """
     line = file.readline(min(_SHORT_BYTES, MAX_LINE_BYTES + 1))
@@ -269,17 +271,17 @@ def scan(
 ) -> Iterator[tuple[bytes, Position, Position]]:
     """Read and check lines from a position to the end of a file.
 
-    A last line that is incomplete or damaged is left out: it was being written. A last line that
-    lacks nothing but its line break is a record: its length and its checksum are right. A line
-    that is longer than its length says is not of this kind: a line break in it is damaged.
+    A last line that is incomplete or damaged is left out, because it was being written. A last line
+    that only lacks its line break is a record, because its length and its checksum are correct. A
+    line that is longer than its length says is not of this kind: a line break in it is damaged.
 
     Args:
-        file: At the position.
+        file: The file, at the position.
         start: The position.
-        path: For errors.
-        num_grouped_bytes: How many bytes at the end may have been written without being put on disk
-            one by one. When power fails parts of them may be missing, from the first on; what
-            follows one that is missing is left out, too.
+        path: The path, for errors.
+        num_grouped_bytes: How many bytes at the end may have been put on disk in groups. If the
+            power fails, any parts of them may be missing; what follows a missing part is left out,
+            too.
 
     Yields:
         The JSON text of each record, and the positions before and after its line.
@@ -290,7 +292,7 @@ def scan(
     position = start
     while (read := read_line(file, position.checksum))[0]:
         line, is_whole = read
-        # without an end it was the last one when it was read; a writer may have gone on since
+        # without an end it was the last line when it was read; a writer may have continued since
         has_end = line.endswith(b"\n")
         whole = line if has_end else line + b"\n"
         try:
@@ -307,9 +309,9 @@ def scan(
                 size, was_last = _measure(file, line)
             reason = str(error)
             if size > MAX_LINE_BYTES:
-                reason = f"it is longer than {MAX_LINE_BYTES} bytes, which no record is"
+                reason = f"it is longer than {MAX_LINE_BYTES} bytes, the limit of a record"
             elif size > MAX_TORN_BYTES and _BEGINNING.match(line) is None:
-                reason = "it does not begin like a line, and is too long for one that was begun"
+                reason = "it does not begin like a line, and is too long for an interrupted one"
             elif was_last and not _is_longer_than_announced(line, size):
                 return
             if num_grouped_bytes and position.offset + num_grouped_bytes >= _size_of(file):
@@ -328,18 +330,18 @@ def _size_of(file: BinaryIO) -> int:
 
 
 def _measure(file: BinaryIO, line: bytes) -> tuple[int, bool]:
-    """Return how long a line is, as far as it matters, and whether it is the last one.
+    """Return the length of a line, as far as it matters, and whether it is the last one.
 
     Args:
-        file: Behind its beginning.
-        line: Its beginning.
+        file: The file, after the beginning of the line.
+        line: The beginning of the line.
     """
     beginning = _BEGINNING.match(line)
     most = MAX_TORN_BYTES
     if beginning is not None:
         most = beginning.end() + int(beginning[1]) + 1
         if most > MAX_LINE_BYTES:
-            return most, False  # such a line is never begun
+            return most, False  # no writer begins such a line
         if file.tell() - len(line) + most < _size_of(file):
             return most + 1, False  # it should have ended
     size = len(line)
@@ -351,41 +353,41 @@ def _measure(file: BinaryIO, line: bytes) -> tuple[int, bool]:
 
 
 def parse(payload: bytes) -> dict[str, Any]:
-    """Return the record of a JSON text that was checked.
+    """Return the record of a JSON text whose checksum is correct.
 
     Args:
-        payload: The text, whose checksum is right.
+        payload: The text.
 
     Raises:
-        JournalFormatError: If it is still not a record: another program wrote it.
+        JournalFormatError: If it is not a record, because another program wrote it.
     """
     try:
         record = _DECODER.decode(payload.decode("ascii"))
-        # most records have few brackets, so that nothing need be looked at
+        # most records have few brackets, so their depth need not be checked
         if payload.count(b"[") + payload.count(b"{") > DEEPEST:
             _check_depth(record)
     except (ValueError, RecursionError) as error:
         raise JournalFormatError(
-            f"a line with the right checksum holds no record: {payload[:60]!r} ({error}). Another "
+            f"a line with the right checksum is not a record: {payload[:60]!r} ({error}). Another "
             "program wrote it; restore the file from a backup."
         ) from error
     if not isinstance(record, dict):
         raise JournalFormatError(
-            f"a line with the right checksum holds {payload[:60]!r}, which is no record. Another "
+            f"a line with the right checksum is not a record: {payload[:60]!r}. Another "
             "program wrote it; restore the file from a backup."
         )
     return record
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"it has the number {name}, which no record has")
+    raise ValueError(f"it has the number {name}, which is not allowed in a record")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _check_depth(record: Any) -> None:
-    """Raise if a value is nested deeper than any that is written."""
+    """Raise an error if a value is nested more deeply than any that is written."""
     level = [record]
     for _ in range(DEEPEST):
         parts = [part for each in level for part in (each.values() if type(each) is dict else each)]
@@ -396,11 +398,11 @@ def _check_depth(record: Any) -> None:
 
 
 def check_plain(name: str, value: Any, depth: int = 0) -> None:
-    """Raise unless a value comes back from JSON exactly as it is.
+    """Raise an error unless a value comes back from JSON exactly as it is.
 
     Raises:
         TypeError: Unless it is None, a bool, int, float, str, or a list or dict of such values with
-            texts as keys. Subclasses are refused, for they come back as something else.
+            strings as keys. Subclasses are refused, because they come back as something else.
         ValueError: If a number is NaN or infinite, a text is not Unicode, or the nesting is too
             deep.
     """
@@ -413,7 +415,7 @@ def check_plain(name: str, value: Any, depth: int = 0) -> None:
             _check_text(name, value)
     elif kind is dict or kind is list:
         if depth >= DEEPEST:
-            raise ValueError(f"{name} lies more than {DEEPEST} levels deep; flatten the record.")
+            raise ValueError(f"{name} is more than {DEEPEST} levels deep; flatten the record.")
         if kind is list:
             for i, part in enumerate(value):
                 check_plain(f"{name}[{i}]", part, depth + 1)
@@ -425,7 +427,7 @@ def check_plain(name: str, value: Any, depth: int = 0) -> None:
             check_plain(f"{name}[{key!r}]", part, depth + 1)
     elif value is not None and kind is not bool and kind is not int:
         raise TypeError(
-            f"{name} is a {kind.__module__}.{kind.__qualname__}, which a journal does not hold. "
+            f"{name} is a {kind.__module__}.{kind.__qualname__}, which a journal cannot hold. "
             "Pass plain values: tolist() of a tensor or array, list(...) of a tuple, float(...) of "
             "a number."
         )
@@ -441,7 +443,7 @@ def _check_text(name: str, text: str) -> None:
 def _is_longer_than_announced(line: bytes, size: int) -> bool:
     length = line.split(b" ", 1)[0]
     if not (length.isdigit() and len(length) <= 18):
-        return False  # a line that was never begun
+        return False  # no writer begins such a line
     return size > len(length) + 1 + NUM_DIGITS + 1 + int(length) + 1
 
 

@@ -1,8 +1,8 @@
-"""What is left of a journal that cannot be opened: its good prefix, and what lies behind.
+"""What remains of a journal that cannot be opened: its good prefix, and the lines after the damage.
 
-Nothing here changes a file. A damaged line ends the prefix, for the checksum of each line stands
-for all before it. What follows can be told only with a snapshot: it has a checksum from which the
-lines behind its place can be checked again.
+Nothing here changes a file. A damaged line ends the prefix, because the checksum of each line
+covers all lines before it. What follows can be verified only with a snapshot, which has a checksum
+from which the lines after its position can be checked again.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from botorch_bandits.journal.lines import (
 
 @dataclass(frozen=True)
 class Remains:
-    """What is left of a journal.
+    """What remains of a journal.
 
     Attributes:
-        path: Of the journal.
+        path: The path of the journal.
         header: Its header.
-        records: Those before the first damaged line.
+        records: The records before the first damaged line.
         damage: What is wrong with the next line; None if nothing is.
-        num_left_bytes: How many bytes follow the last good record; they are no whole record.
-        snapshot: What it says, if it is whole and not of a journal with another header.
-        snapshot_problem: Why there is no snapshot, though there is a file.
-        is_consistent: Whether the snapshot's place is where the good records have it; None if they
-            end before.
-        later: Records behind the snapshot's place, where the prefix ends before that.
+        num_left_bytes: How many bytes, which are not a whole record, follow the last good record.
+        snapshot: Its snapshot, if it is whole and has the header of this journal.
+        snapshot_problem: Why there is no snapshot, although there is a file.
+        is_consistent: Whether the snapshot's position agrees with the good records; None if they
+            end before it.
+        later: The records after the snapshot's position, if the prefix ends before it.
     """
 
     path: Path
@@ -69,12 +69,12 @@ def read_remains(path: str | Path) -> Remains:
     """Read everything that is readable in a journal, which may be damaged and is not changed.
 
     Args:
-        path: Of the journal.
+        path: The path of the journal.
 
     Raises:
         FileNotFoundError: If there is no such file.
         IsADirectoryError: If it is a folder.
-        JournalError: If it is no journal or no regular file, or its header is damaged.
+        JournalError: If it is not a journal or not a regular file, or its header is damaged.
     """
     path = place_of(path)
     check_place(path)

@@ -2,7 +2,7 @@
 
 :class:`ArmsStream` reads a history as the loop goes on and lets an engine observe it. What the
 engine sees is a function of the history, operation by operation, so that a loop that is rebuilt
-from its history goes on to the last bit.
+from its history continues identically to the last bit.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class ArmsStream:
     """One stream of rounds on arms.
 
     Args:
-        engine: Chooses and observes.
+        engine: The engine that chooses and observes.
         domain: The arms.
-        history: What happened; it grows as the loop goes on.
-        feedback: What is made of pending queries.
-        rounds_before: How many rounds were asked before this history.
-        noise: The noise variance of one observation; those that are told are compared with it.
+        history: The history, which grows as the loop goes on.
+        feedback: How pending queries are treated.
+        rounds_before: The number of rounds that were asked before this history.
+        noise: The noise variance of one observation, with which told variances are compared.
 
     Raises:
-        ValueError: If feedback is censored and the engine's rule has no width for that.
+        ValueError: If feedback is censored and the engine's rule has no width for it.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class ArmsStream:
         self.engine, self._rule, self._noise = engine, engine.rule, noise
         self._rounds_before = rounds_before
         self._domain, self._history, self._feedback = domain, history, feedback
-        self._num_outcomes = 0  # that the engine has seen
+        self._num_outcomes = 0  # how many outcomes the engine has seen
         self._version = history.first_version
-        self._arms: list[int] = []  # of each query, as far as they were needed
+        self._arms: list[int] = []  # the arm of each query, as far as arms were needed
         self._latest = (-1, -1)  # the query that was chosen last, and its arm
         if isinstance(feedback, Censored):
             rule = self._rule
@@ -67,19 +67,19 @@ class ArmsStream:
                 rule.rule, bound, fill=feedback.fill, sum_form=feedback.sum_form
             )
             self._queue = CensoredQueue(feedback, history)
-            self._num_seen = 0  # queries that the engine has a row of
-            self._num_censored: dict[int, int] = {}  # rows at the pseudo-value, by arm
+            self._num_seen = 0  # how many queries have a row in the engine
+            self._num_censored: dict[int, int] = {}  # number of rows at the pseudo-value, by arm
             self._minimum = engine.prior_mean if feedback.minimum is None else feedback.minimum
             self._observed: ArmsPosterior | None = None
-            # an unknown minimum, and a fill, follow from what arrived in time, alone
+            # an unknown minimum, and a fill, follow from only those outcomes that arrived in time
             if feedback.minimum is None or feedback.fills_by_model:
                 self._observed = ArmsPosterior(engine.posterior.prior, engine.posterior.lam)
 
     def play(self, rule: Any) -> None:
-        """Choose by another rule from now on, as at the end of an epoch.
+        """Choose by another rule from now on, as happens at the end of an epoch.
 
         Args:
-            rule: Scores the arms, from the same posterior; what the engine takes for one.
+            rule: The rule that scores the arms from the same posterior; any that the engine takes.
         """
         self._rule = rule
 
@@ -100,7 +100,7 @@ class ArmsStream:
         Args:
             round_number: The number of the round, from 1.
             now: Clock time in seconds.
-            context: None: there are no contexts.
+            context: None, because there are no contexts.
             among: The arms that may be chosen, in order; None for all.
         """
         self.catch_up()
@@ -125,21 +125,23 @@ class ArmsStream:
         return int(chosen), self.engine.describe(seen, chosen)
 
     def describe(self, x: Tensor, round_number: int) -> dict[str, float]:
-        """Return what is known of a point that something else chooses.
+        """Return the diagnostics of a point that something else chooses.
 
         Args:
             x: An arm.
-            round_number: The number of the round, from 1. Feedback is not censored.
+            round_number: The number of the round, from 1. Feedback must not be censored.
         """
         self.catch_up()
         seen = self._look(round_number, self._rule, self._pending())
         return self.engine.describe(seen, self._domain.index_of(x.unsqueeze(0))[0])
 
     def bounds(self, round_number: int) -> Bounds | None:
-        """Return what is known of all arms from what arrived, or None with censored feedback.
+        """Return the statistics of all arms from the outcomes that arrived.
+
+        They are None with censored feedback.
 
         Args:
-            round_number: The number of the round, from 1; widths grow with it.
+            round_number: The number of the round, from 1, with which widths grow.
         """
         if isinstance(self._feedback, Censored):
             return None
@@ -155,7 +157,7 @@ class ArmsStream:
     def _look(
         self, round_number: int, rule: ArmsRule | None, pending: Tensor | None = None
     ) -> ArmsRound:
-        # random numbers go on where widths start over
+        # random numbers continue across resets, after which widths start over
         return self.engine.look(round_number, pending, self._rounds_before + round_number, rule)
 
     def catch_up(self) -> None:
@@ -172,7 +174,7 @@ class ArmsStream:
             return
         outcomes = self._history.outcomes_since(self._num_outcomes)
         if self._history.version != self._version:
-            # what came before the labels changed, then the change, as a live stream has it
+            # first what came before the labels changed, then the change, as in a live stream
             self._version, last_round = self._history.version, self._history.changed_after
             num_before = sum(outcome.arrived_round <= last_round for outcome in outcomes)
             self._observe(outcomes[:num_before])
@@ -198,7 +200,7 @@ class ArmsStream:
         return outcome.reward
 
     def _relabel_all(self) -> None:
-        """Give the outcomes that the engine has seen the values with which they are read now."""
+        """Update the outcomes that the engine has seen to the values that they have now."""
         seen = self._history.outcomes_since(0)[: self._num_outcomes]
         arms = [self._arms[outcome.query_id] for outcome in seen]
         self.engine.relabel(arms, [outcome.reward for outcome in seen], *self._weights(seen))
@@ -208,12 +210,12 @@ class ArmsStream:
         return self._domain.choices.device
 
     def _catch_up_censored(self, feedback: Censored) -> None:
-        """Round by round: the query of the round, then the outcomes that arrived behind it."""
+        """Take in each round in order: its query, then the outcomes that arrived after it."""
         history = self._history
         outcomes = history.outcomes_since(self._num_outcomes)
         position = 0
         for query in history.queries_since(self._num_seen):
-            # outcomes told since the engine looked, but before this query was asked
+            # outcomes that were told before this query was asked, but not yet taken in
             position = self._hear(feedback, outcomes, position, before=query.round_number)
             self._take_proxy(feedback)
             arm = self._arms[query.id]
@@ -223,7 +225,7 @@ class ArmsStream:
         self._num_outcomes += self._hear(feedback, outcomes, position, history.num_queries + 1)
 
     def _hear(self, feedback: Censored, outcomes: list[Outcome], position: int, before: int) -> int:
-        """Replace pseudo-values by outcomes that arrived before a round; return how many."""
+        """Replace pseudo-values by outcomes that arrived before a round; return how many so far."""
         offset = self.engine.prior_mean
         while position < len(outcomes) and outcomes[position].arrived_round < before:
             outcome = outcomes[position]
@@ -242,7 +244,7 @@ class ArmsStream:
         return position
 
     def _take_proxy(self, feedback: Censored) -> None:
-        """Where the minimum is unknown: the least lower bound at arms with outcomes, if any."""
+        """Replace an unknown minimum by the least lower bound at arms with outcomes, if any."""
         if self._observed is None or feedback.minimum_proxy is None:
             return
         lower = self._observed.mean - feedback.minimum_proxy * self._observed.standard_deviation
@@ -253,12 +255,12 @@ class ArmsStream:
             self._relabel(float(lower[counts].min()) + self.engine.prior_mean)
 
     def _relabel(self, minimum: float) -> None:
-        """Give all censored rows another pseudo-value; the cost does not grow with their number."""
+        """Give all censored rows another pseudo-value, at a cost independent of their number."""
         middle = 0.5 * (minimum + self._minimum) - self.engine.prior_mean
         half = 0.5 * (minimum - self._minimum)
         if half != 0.0:
             for arm, count in self._num_censored.items():
-                if count > 0:  # ``count`` changes of an arm at once: of its sum and sum of squares
+                if count > 0:  # changes an arm's sum and sum of squares as ``count`` changes would
                     self.engine.posterior.change_outcome(
                         arm, middle - count * half, middle + count * half
                     )
@@ -305,7 +307,7 @@ class ArmsStream:
         return torch.tensor([self._arms[i] for i in ids], dtype=torch.long, device=self._device)
 
     def _heights(self, feedback: Censored, pending: Sequence[int]) -> Tensor:
-        """How far the fills of pending queries lie above the minimum."""
+        """Return how far the fills of pending queries lie above the minimum."""
         assert feedback.outcome_bound is not None
         arms = self._arms_of(pending)
         mean = deviation = torch.zeros(len(pending), dtype=DTYPE, device=self._device)
@@ -318,10 +320,10 @@ class ArmsStream:
         return feedback.heights(feedback.outcome_bound, mean, deviation, shares)
 
     def _shift(self, pending: Sequence[int], heights: Tensor) -> Tensor:
-        """What the posterior means of all arms grow by where pending queries have these fills.
+        """Return the increase of the posterior means of all arms due to the fills of queries.
 
-        The engine has them at the minimum. The weight of a row is the posterior covariance with its
-        arm over the noise variance.
+        In the engine, pending queries are at the minimum. The weight of a row is the posterior
+        covariance with its arm over the noise variance.
         """
         posterior = self.engine.posterior
         columns = posterior.covariance_columns(self._arms_of(pending))
@@ -329,13 +331,13 @@ class ArmsStream:
 
 
 class OutputsStream(ArmsStream):
-    """One stream of rounds on arms in which reward and constraints are observed apart."""
+    """One stream of rounds on arms in which reward and constraints are observed separately."""
 
     def _read(self, outcome: Outcome) -> Any:
         return (outcome.reward, *outcome.constraints)
 
     def smallest_lower_bounds(self) -> Tensor:
-        """Return the least of the lower confidence bounds of each constraint over all arms."""
+        """Return the least of each constraint's lower confidence bounds over all arms."""
         self.catch_up()
         engine: Any = self.engine
         bounds: Tensor = engine.lower_bounds_of_constraints().amin(dim=-1)

@@ -1,7 +1,7 @@
-"""Points that others choose: what a loop is told of those that were, or are, evaluated elsewhere.
+"""Points that others choose: how a loop records points that are evaluated elsewhere.
 
-An attached point is a round of the loop like one that was asked. Its outcome is recorded with it,
-or is pending and told later.
+An attached point is a round of the loop, like a point that was asked for. Its outcome is recorded
+with it, or the point is pending and its outcome is told later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from botorch_bandits.loop.turns import TakesTurns
 
 
 class AttachesPoints(TakesTurns):
-    """The part of a loop that takes points which it did not choose."""
+    """The part of a loop that takes in points that it did not choose."""
 
     _clock: Callable[[], float]
 
@@ -33,26 +33,27 @@ class AttachesPoints(TakesTurns):
         count: int | None = None,
         noise: float | None = None,
     ) -> Outcome:
-        """Record the reward of a query; :meth:`.BanditLoop.tell` has it.
+        """Record the reward of a query, as described in :meth:`.BanditLoop.tell`.
 
         Args:
             query_id: The id of the query.
-            reward: Any finite real number of at most 1e50 in size: of Python, of numpy, or a tensor
-                with one entry, of any precision; True and False are 1 and 0.
-            constraints: One such number for each constraint, or a float64 tensor; at most 0 is
-                feasible. None without constraints.
-            count: Of how many observations these are the means, such as clicks of ``count``
-                impressions; it must not depend on them.
-            noise: The variance of this reward's noise, if it is not the model's; known before it.
+            reward: Any finite real number of absolute value at most 1e50: a Python or numpy number,
+                or a tensor with one entry, of any precision; True and False count as 1 and 0.
+            constraints: One such number for each constraint, or a float64 tensor; a value of at
+                most 0 is feasible. None without constraints.
+            count: The number of observations whose means these values are, such as the clicks of
+                ``count`` impressions; it must not depend on the observed values.
+            noise: The variance of this reward's noise, if it differs from the model's; it must be
+                known before the reward is observed.
         """
 
     @abstractmethod
     def _check_told(self, outcome: Outcome, query: Query, now: float) -> None:
-        """Raise if an outcome is not one that the loop takes."""
+        """Raise an error if the loop cannot take in an outcome."""
 
     @abstractmethod
     def _next_round(self) -> int:
-        """Return the number of the next round, if there is one."""
+        """Return the number of the next round, if there is a next one."""
 
     @overload
     def attach(
@@ -88,37 +89,37 @@ class AttachesPoints(TakesTurns):
         count: int | None = None,
         noise: float | None = None,
     ) -> Outcome | Query:
-        """Record a point that was evaluated elsewhere, and its reward, or that is evaluated there.
+        """Record a point that was evaluated elsewhere and its reward, or one still in evaluation.
 
-        It counts as a round of the loop: among ``num_initial`` and ``horizon``, and where widths
+        It counts as a round of the loop: among ``num_initial`` and ``horizon``, and for widths that
         grow with the round. It is a row of the model like any other. Its query has the origin
-        ``"attached"``, which no test for a change looks at.
+        ``"attached"``, and tests for a change ignore it.
 
-        Without a reward the query is pending, like one that :meth:`ask` returned in this round:
-        tell its outcome, or that it failed, by its id.
+        Without a reward, the query is pending, as if :meth:`ask` had returned it in this round:
+        tell its outcome by its id, or report that it failed.
 
         Args:
-            x: The point, in the domain; under a :class:`~botorch_bandits.Space` values by name, or
+            x: The point, in the domain; under a :class:`~botorch_bandits.Space`, values by name or
                 coordinates.
             reward: As for :meth:`tell`; None if it is not known yet.
-            constraints: As for :meth:`tell`; they come with the reward.
-            context: ``context_dim`` numbers: in which context the point is evaluated. None without
-                contexts.
+            constraints: As for :meth:`tell`; given together with the reward.
+            context: The ``context_dim`` numbers of the context in which the point is evaluated.
+                None without contexts.
             request_id: The caller's name for the request; a second call with the same name, point
-                and reward does nothing and returns what is known. With a reward it may follow one
-                without, whose query is then told.
-            count: As for :meth:`tell`; it comes with the reward.
-            noise: As for :meth:`tell`; it comes with the reward.
+                and reward does nothing and returns what was recorded. A call with a reward may
+                follow one without, whose query is then told.
+            count: As for :meth:`tell`; given together with the reward.
+            noise: As for :meth:`tell`; given together with the reward.
 
         Returns:
-            The outcome, or without a reward the query.
+            The outcome, or the query if there is no reward.
 
         Raises:
             RuntimeError: If ``horizon`` rounds were asked already.
             TypeError: If a value is of the wrong kind.
-            ValueError: If the point is outside the domain, or a value is NaN, infinite, too large
-                (see :meth:`tell`), missing, not wanted, or another than the request had before.
-                Nothing is recorded then.
+            ValueError: If the point is outside the domain; if a value is NaN, infinite, too large
+                (see :meth:`tell`), missing, or given where none is expected; or if the request was
+                made before with other values. Nothing is recorded then.
             JournalError: If it cannot be written to the journal. Nothing is recorded then.
 
         Example:
@@ -135,10 +136,10 @@ class AttachesPoints(TakesTurns):
             for name, value in given.items():
                 if value is not None:
                     raise ValueError(
-                        f"{name} is {value!r}, but reward is missing, and they come together. Pass "
-                        f"the reward, or attach the point alone and pass {name}= to tell()."
+                        f"{name} is {value!r}, but reward is missing, and both are told together. "
+                        f"Pass the reward, or attach the point alone and pass {name}= to tell()."
                     )
-        named = self.settings.domain.decode(x)  # values that were given stay as they were given
+        named = self.settings.domain.decode(x)  # given values stay exactly as they were given
         x = self.settings.domain.check_point("x", x)
         context = check_context(self.settings.context_dim, context)
         with HandlersOnHold(), self._lock:

@@ -1,8 +1,8 @@
 """What is best now: the answer of :meth:`.BanditLoop.best`.
 
-Where the reward is the same in all rounds it is the largest reward that was observed. Where it is
-not, only what still counts does: the rounds since a reset, those within a sliding window, and,
-where contexts or the age of an outcome matter, what the model makes of the points that were played.
+If the reward is the same in all rounds, the best is the largest reward that was observed. If it is
+not, only what still counts is considered: the rounds since a reset, the rounds within a sliding
+window, and, if contexts or the age of an outcome matter, the model's means at the played points.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def best_now(
     """Return the query that is best now and its outcome, if there is one.
 
     Args:
-        settings: Of the loop.
-        history: Of all rounds.
-        chooser: Of the loop; it has resets, multipliers and the model.
-        context: For which it is best; None in a loop without contexts.
+        settings: The settings of the loop.
+        history: The history of all rounds.
+        chooser: The loop's chooser, which has resets, multipliers and the model.
+        context: The context for which it is best; None in a loop without contexts.
         now: Clock time in seconds.
     """
     segments, forgetting = chooser.segments, settings.forgetting
@@ -55,7 +55,7 @@ def best_now(
         if outcome.query_id >= first_id and max(outcome.constraints, default=0.0) <= 0.0
     ]
     is_by_model = context is not None or not isinstance(forgetting, SlidingWindow | None)
-    # a surrogate that is fresh in each epoch may have seen nothing yet
+    # a surrogate that starts over in each epoch may not have seen an outcome yet
     if is_by_model and settings.model is not None and chooser.current.num_arrived:
         return _best_of_model(told, chooser, context, forgetting, now)
     if context is not None:
@@ -74,7 +74,7 @@ def _best_of_model(
 ) -> Told | None:
     """Return the point with the largest posterior mean among those that were played.
 
-    Of several outcomes there it is the latest in this context, or else the latest.
+    Of several outcomes there, it is the latest in this context, or else the latest of all.
     """
     if not told or chooser.has_no_data():
         return None

@@ -1,13 +1,13 @@
 r"""The rows of a censored model: outcomes that came in time, and pseudo-values for the others.
 
-:func:`build_censored` makes the model of a round from the queries that count in it, which
-:class:`CountedRows` says: all of them, or with a model that forgets those in its window.
-:class:`CensoredRound` gives the acquisition function on it the width of censored feedback.
+:func:`build_censored` makes the model of a round from the queries that count in it. These are given
+by :class:`CountedRows`: all queries, or those in the window of a model that forgets.
+:class:`CensoredRound` gives the acquisition function on this model the width of censored feedback.
 
-Where constraints have models of their own (:class:`SeparatePriors`), a query without an outcome has
-the constraint values 0. With :math:`\rho_m` the probability that an outcome arrives in time, the
-models estimate :math:`\rho_m (f - y_{\min})` and :math:`\rho_m g_j`. The second has the sign of
-:math:`g_j` whatever :math:`\rho_m` is, so that the same points meet the constraints; and
+If constraints have their own models (:class:`SeparatePriors`), a query without an outcome has the
+constraint values 0. With :math:`\rho_m` the probability that an outcome arrives in time, the models
+estimate :math:`\rho_m (f - y_{\min})` and :math:`\rho_m g_j`. The latter has the sign of
+:math:`g_j` for every :math:`\rho_m`, so the same points meet the constraints; and
 :math:`\rho_m (f - \sum_j \kappa_j g_j)` has the same maximizer. Any other pseudo-value ``c`` would
 move the border to :math:`g_j = -c (1 - \rho_m) / \rho_m`.
 """
@@ -48,15 +48,15 @@ from botorch_bandits.models.moments import prior_means, variances_of_outputs
 
 @dataclass(frozen=True)
 class CountedRows:
-    """The queries that count in a round, and what makes a model of them.
+    """The queries that count in a round, and the functions that make a model of them.
 
     Attributes:
-        ids: Of these queries, in asking order.
-        inputs: From ids to ``n x d`` inputs of the model.
-        build: From ids and ``n x m`` outcomes to a model.
-        is_recipe: Whether a recipe makes the model, which is not fitted to pseudo-values.
-        joins: Whether pseudo-values of an unknown minimum join the model of what arrived. Where
-            outcomes fade they do not, because they should fade likewise.
+        ids: The ids of these queries, in asking order.
+        inputs: A function from ids to ``n x d`` inputs of the model.
+        build: A function from ids and ``n x m`` outcomes to a model.
+        is_recipe: Whether a recipe makes the model, which is then not fitted to pseudo-values.
+        joins: Whether pseudo-values of an unknown minimum join the model of outcomes that arrived.
+            They do not if outcomes fade, because they would have to fade, too.
     """
 
     ids: Sequence[int]
@@ -67,12 +67,13 @@ class CountedRows:
 
 
 class SeparatePriors:
-    """Builds a model of the reward and of each constraint, whose prior means are pseudo-values.
+    """Builds a model of the reward and of each constraint with pseudo-values as prior means.
 
     Args:
-        recipe: Of the reward, with its minimum as the prior mean. That of constraints is 0.
-        num_constraints: How many there are.
-        builder_of: From the recipe of one output to what makes its models.
+        recipe: The recipe for the reward, with its minimum as the prior mean. The prior mean of
+            constraints is 0.
+        num_constraints: The number of constraints.
+        builder_of: A function from the recipe of one output to the function that builds its models.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class SeparatePriors:
         Args:
             X: ``n x d``.
             Y: ``n x (1 + num_constraints)``.
-            *others: What builders take beside them.
+            *others: Further arguments of the builders.
         """
         columns = zip(self._builders, Y.split(1, dim=-1), strict=True)
         return ModelListGP(*(build(X, column, *others) for build, column in columns))
@@ -107,17 +108,18 @@ def build_censored(
     history: History,
     rows: CountedRows,
 ) -> Model:
-    """Return the model with a row a query; censored ones are at their pseudo-value.
+    """Return the model with one row per query; censored queries are at their pseudo-value.
 
-    A recipe has all queries as rows in asking order. Pseudo-values join the model of what arrived
-    in time where it is a user's, which must not be fitted to them, and where it says what they are
-    (an unknown minimum).
+    A recipe's model has all queries as rows in asking order. Pseudo-values join the model of
+    outcomes that arrived in time if the model is a user's, which must not be fitted to them, or if
+    the model determines them (an unknown minimum).
 
     Args:
-        feedback: Says what the pseudo-value is; not one with a ``fill``, see :func:`build_filled`.
-        minimum: That value, or None where the model says it.
-        rewards: One per query in asking order, None where it is censored.
-        history: Of these queries.
+        feedback: Determines the pseudo-value; for feedback with a ``fill``, see
+            :func:`build_filled`.
+        minimum: The pseudo-value, or None if the model determines it.
+        rewards: One per query in asking order, None if it is censored.
+        history: The history of these queries.
         rows: The queries that count.
     """
     met = _constraints_at_the_border(history)
@@ -142,7 +144,7 @@ def build_censored(
 def build_arrived(
     rewards: Sequence[float | None], history: History, rows: CountedRows
 ) -> tuple[Model, list[int]]:
-    """Return the model of what arrived in time alone, and the queries that are its rows.
+    """Return the model of the outcomes that arrived in time, and the queries that are its rows.
 
     Args:
         rewards: See :func:`build_censored`.
@@ -165,7 +167,7 @@ def build_filled(
     """Return the model of what arrived in time, joined by pseudo-values.
 
     Args:
-        arrived: From :func:`build_arrived`; None where pseudo-values do not join a model.
+        arrived: From :func:`build_arrived`; None if pseudo-values do not join a model.
         values: The pseudo-value of each censored query that counts.
         rewards: See :func:`build_censored`.
         history: See :func:`build_censored`.
@@ -186,11 +188,11 @@ def build_filled(
 def _told_in_order(
     rewards: Sequence[float | None], history: History, rows: CountedRows
 ) -> list[int]:
-    """The queries whose outcomes arrived in time, as they become rows of a model."""
+    """Return the queries whose outcomes arrived in time, in the order in which they become rows."""
     told = [i for i in rows.ids if rewards[i] is not None]
     if not rows.is_recipe:
         return told
-    counted = set(told)  # in order of arrival, rows are appended only
+    counted = set(told)  # in order of arrival, so that rows are only ever appended
     return [o.query_id for o in history.outcomes if o.query_id in counted]
 
 
@@ -199,13 +201,14 @@ class CensoredRound:
     """A round of a loop with censored feedback.
 
     Attributes:
-        feedback: Says what widths grow by.
-        view: What the model sees of the queries.
+        feedback: Determines what is added to widths.
+        view: The queries as the model sees them.
         model: That model.
-        history: Of these queries.
-        rows: Those that count; what has left a window is waited for no more.
+        history: The history of these queries.
+        rows: The queries that count; a query that has left the window is no longer waited for.
         number: The number of the round, from 1.
-        shares: By what the deviation at a pending query is multiplied in the sum, where that is
+        shares: The factors other than 1 of deviations at pending queries in the sum: how far the
+            outcome can be from its fill, as a share of ``outcome_bound``.
             not 1: how far the outcome can be from its fill, as a share of ``outcome_bound``.
     """
 
@@ -221,7 +224,7 @@ class CensoredRound:
         """Give an acquisition function the width of censored feedback, and return it.
 
         Args:
-            acquisition: On the censored model.
+            acquisition: The acquisition function on the censored model.
         """
         if isinstance(acquisition, LagrangianAcquisition):
             acquisition.set_rules(self.widened(acquisition.width_rules))
@@ -249,7 +252,7 @@ class CensoredRound:
         for j, (rule, bound) in enumerate(zip(rules, bounds, strict=True)):
             if j and bound is not None and getattr(rule, "units", "outcome") == "prior":
                 bound /= float(read_prior(self.model)[j].standard_deviation)
-            # those of constraints are at 0 for every fill
+            # pseudo-values of constraints are 0 with every fill
             censored = self._censored(rule, bound, "minimum" if j else self.feedback.fill)
             found.append(censored.in_round(sums[j], self.number))
         return tuple(found)
@@ -258,7 +261,7 @@ class CensoredRound:
         return censored_rule(rule, bound, self.feedback.unit, fill, self.feedback.sum_form)
 
     def _deviations(self) -> Tensor:
-        """Posterior deviations at what is waited for, ``n x 1 x m``."""
+        """Return the posterior deviations at queries that are waited for, ``n x 1 x m``."""
         counted = set(self.rows.ids)
         summed = self.feedback.summed(self.view.pending, self.number - 1)
         ids = [i for i in summed if i in counted]
@@ -272,13 +275,13 @@ class CensoredRound:
         deviations = variance.clamp_min(0.0).sqrt()
         if self.shares:
             shares = deviations.new_tensor([self.shares.get(i, 1.0) for i in ids])
-            # constraints of their own have pseudo-values and bounds of their own
+            # separate constraints have their own pseudo-values and bounds
             filled = deviations[..., :1] if isinstance(self.history, StackedHistory) else deviations
             filled *= shares.reshape(-1, *[1] * (deviations.dim() - 1))
         return deviations
 
     def _gaps(self, units: str, draws: bool) -> Iterator[str]:
-        """Why the theorem does not cover this use, beside what the width rule knows."""
+        """Yield why the theorem does not cover this use, besides what the width rule says."""
         feedback = replace(self.feedback, predictive=False) if draws else self.feedback
         minimum = self.feedback.current_minimum(self.history)
         observed = [reward for reward in self.view.rewards if reward is not None]
@@ -288,9 +291,9 @@ class CensoredRound:
 
 
 class BuildsCensored(ABC):
-    """What builds models and acquisition functions, where queries without an outcome are censored.
+    """Builds models and acquisition functions in which queries without an outcome are censored.
 
-    It is a part of what the loop builds them with in each round.
+    It is the part of a loop's builder that deals with censored feedback.
     """
 
     _given: Any
@@ -301,7 +304,7 @@ class BuildsCensored(ABC):
     _separates_outputs: bool | str
     _build_model: Callable[..., Any]
     _cached_model: tuple[Any, Model] | None
-    _cached_arrived: tuple[Any, Model] | None  # where pending queries have a fill
+    _cached_arrived: tuple[Any, Model] | None  # used if pending queries have a fill
     _shares: Mapping[int, float]
     _num_separate: int
 
@@ -316,11 +319,11 @@ class BuildsCensored(ABC):
 
     @abstractmethod
     def _seed_of(self, round_number: int) -> int:
-        """The seed of what is built in a round."""
+        """Return the seed of everything that is built in a round."""
 
     @property
     def _censored_now(self) -> Censored:
-        """What is made of pending queries; with constraints it changes with the multipliers."""
+        """Return how pending queries are treated now; it may change with the multipliers."""
         assert isinstance(self._feedback, Censored)
         if isinstance(self._history, PenalizedHistory):
             return self._history.censored(self._feedback)
@@ -329,13 +332,13 @@ class BuildsCensored(ABC):
     def _censored_model(
         self, feedback: Censored, view: CensoredView, round_number: int, now: float
     ) -> Model:
-        """The model with a row a query; see :func:`build_censored`."""
+        """Return the model with one row per query; see :func:`build_censored`."""
         minimum = feedback.current_minimum(self._history)
         if (
             isinstance(self._history, PenalizedHistory)
             and isinstance(self._given, BanditGPRecipe)
             and minimum not in (None, self._given.prior_mean)
-        ):  # with other multipliers
+        ):  # the same with other multipliers
             self._begin_models(replace(self._given, prior_mean=minimum))
         if feedback.fills_in:
             return self._filled_model(feedback, view, round_number, now)
@@ -349,7 +352,7 @@ class BuildsCensored(ABC):
     def _filled_model(
         self, feedback: Censored, view: CensoredView, round_number: int, now: float
     ) -> Model:
-        """The model with a row a query, where pending ones have a fill."""
+        """Return the model with one row per query in which pending queries have a fill."""
         history, rows = self._history, self._counted(round_number)
         assert feedback.minimum is not None
         assert feedback.outcome_bound is not None
@@ -393,7 +396,7 @@ class BuildsCensored(ABC):
         self._build_model = given.builder(self._seed, self._collapses, self._separates_outputs)
 
     def _counted(self, round_number: int) -> CountedRows:
-        """The queries that count in a round, where what is pending is censored."""
+        """Return the queries that count in a round in which pending queries are censored."""
         X = self._history.inputs()
         return CountedRows(
             range(self._history.num_queries),
@@ -410,7 +413,7 @@ class BuildsCensored(ABC):
         domain: Domain,
         now: float,
     ) -> AcquisitionFunction:
-        """The acquisition on the censored model, with the width of censored feedback."""
+        """Return the acquisition on the censored model, with the width of censored feedback."""
         view = feedback.view(self._history, round_number, now)
         model = self._censored_model(feedback, view, round_number, now)
         assert isinstance(recipe, AcquisitionRecipe)
@@ -425,7 +428,7 @@ class BuildsCensored(ABC):
         return CensoredRound(*given).widen(acquisition)
 
     def widened(self, rules: Sequence[WidthRule], now: float) -> tuple[WidthRule, ...]:
-        """Return rules for reward and constraints with what pending queries add in the next round.
+        """Return the rules for reward and constraints with the terms of queries pending next round.
 
         Args:
             rules: One per output, for outcomes without delay.
@@ -441,7 +444,7 @@ class BuildsCensored(ABC):
 
 
 def _moments_of_reward(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation at ``n x d`` inputs, of an ensemble those of the mixture."""
+    """Return mean and standard deviation at ``n x d`` inputs; of the mixture for an ensemble."""
     with torch.no_grad():
         posterior = model.posterior(X)
         mean = posterior.mean[..., 0].reshape(-1, len(X))
@@ -452,13 +455,13 @@ def _moments_of_reward(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _constraints_at_the_border(history: History) -> tuple[float, ...]:
-    """The constraint values of a query without an outcome, where they have models of their own."""
+    """Return the constraint values of a query without an outcome if they have their own models."""
     is_separate = isinstance(history, StackedHistory)
     return (0.0,) * history.num_constraints if is_separate else ()
 
 
 def _told(reward: float | None, history: History, query_id: int) -> tuple[float | None, ...]:
-    """The row of an outcome that came in time."""
+    """Return the row of an outcome that came in time."""
     if not isinstance(history, StackedHistory):
         return (reward,)
     outcome = history.outcome(query_id)

@@ -1,7 +1,7 @@
-"""What a loop checks before it records something, and what outcomes say of its model.
+"""What a loop checks before it records something, and how its outcomes agree with its model.
 
-Queries of a history that is given, and requests, are refused if they do not fit. A check of the
-loop's model refuses rows that are no outcomes as they were told.
+Queries of a given history, and requests, are refused if they do not fit. The check of the loop's
+model refuses rows that are not outcomes as they were told.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ if TYPE_CHECKING:
     from botorch_bandits.loop.chooser import Chooser
 
 ALIKE = (
-    "the model fades old outcomes, and the check takes all of them alike: as if the reward "
-    "did not change"
+    "the model fades old outcomes, but the check treats all of them equally, as if the reward did "
+    "not change"
 )
-"""What a check of a model with exponential weights passes over."""
+"""What the check of a model with exponential weights does not take into account."""
 
 
 def check_of_loop(settings: LoopSettings, model: Model, history: History) -> ModelCheck:
-    """Return what the outcomes since the last reset say of the model of the reward.
+    """Return how the outcomes since the last reset agree with the model of the reward.
 
     Args:
-        settings: Of the loop.
-        model: Its model now.
-        history: What happened since the last reset.
+        settings: The settings of the loop.
+        model: The loop's model now.
+        history: The history since the last reset.
 
     Raises:
-        RuntimeError: If the rows are no outcomes.
+        RuntimeError: If the model's rows are not outcomes.
     """
     if isinstance(settings.feedback, Censored):
         raise RuntimeError(
-            "with censored feedback the model has pseudo-values where outcomes are missing, and "
-            "what it expects of those says nothing. Pass outcomes and a model of them to "
+            "with censored feedback the model has pseudo-values for missing outcomes, and how it "
+            "predicts those says nothing about it. Pass outcomes and a model of them to "
             "botorch_bandits.models.check_model."
         )
-    if isinstance(model, ModelList):  # of the reward, then of the constraints
+    if isinstance(model, ModelList):  # the model of the reward, then of the constraints
         model = model.models[0]
     if isinstance(model, CandidatesModel):
         likeliest = int(model.evidence.posterior_weights.argmax())
@@ -74,7 +74,7 @@ def check_of_loop(settings: LoopSettings, model: Model, history: History) -> Mod
     if repeats is None:
         return check_model(model)
     if settings.constraints is not None and settings.constraints.surrogate_in_use != "separate":
-        if len(repeats) == history.num_arrived:  # weights of outcomes, none of which were merged
+        if len(repeats) == history.num_arrived:  # weights of outcomes none of which were merged
             return check_model(model, weights=repeats)
         raise RuntimeError(
             "the model's rows are means of penalized rewards, whose order is lost. Use "
@@ -89,9 +89,9 @@ def check_of_loop(settings: LoopSettings, model: Model, history: History) -> Mod
     if isinstance(settings.forgetting, TimeVaryingKernel) or (
         is_learned and len(repeats) == len(Y)
     ):
-        return check_model(model, weights=repeats)  # with the times, and as bad outcomes are raised
+        return check_model(model, weights=repeats)  # own rows: with times, or bad outcomes raised
     if weights is not None and is_learned:
-        weights = weights * (repeats.sum() / weights.sum())  # counts are ratios there
+        weights = weights * (repeats.sum() / weights.sum())  # only ratios of counts matter there
     check = check_model(model, X, Y, weights)
     if isinstance(settings.forgetting, ExponentialWeights):
         return replace(check, cautions=(ALIKE,))
@@ -99,7 +99,7 @@ def check_of_loop(settings: LoopSettings, model: Model, history: History) -> Mod
 
 
 def check_given(domain: Domain, query: Query) -> None:
-    """Raise unless a query of a history that is given is of the domain, and its names are too."""
+    """Raise an error unless a query of a given history, and its names, belong to the domain."""
     x = domain.check_point(f"x of query {query.id} in history", query.x)
     if query.parameters is None or not isinstance(domain, Space):
         return
@@ -112,7 +112,7 @@ def check_given(domain: Domain, query: Query) -> None:
 
 
 def too_large_in(history: History) -> str | None:
-    """Return which outcomes of a history models may not be able to carry, or None."""
+    """Return which outcomes of a history may be too large for models, or None."""
     too_large = [
         outcome.query_id
         for outcome in history.outcomes
@@ -147,13 +147,13 @@ def check_request(
 
 
 def checked_clock(clock: Any) -> Callable[[], float]:
-    """Return a clock that says what is wrong with the times it reads.
+    """Return a clock that raises a helpful error if a time that it reads is invalid.
 
     Args:
-        clock: What a loop was given.
+        clock: The clock that a loop was given.
 
     Raises:
-        TypeError: If it cannot be called, or not without arguments.
+        TypeError: If it cannot be called without arguments.
     """
     remedy = "Pass a function without arguments that returns seconds, such as time.time."
     if clock is time.time:
@@ -184,11 +184,11 @@ def _read_clock(clock: Callable[[], Any]) -> float:
 def evidence_of_loop(
     settings: LoopSettings, chooser: Chooser, now: float, level: float | None, output: int
 ) -> EvidenceTable:
-    """Return what the outcomes since the last reset say of each prior on the list.
+    """Return the evidence of the outcomes since the last reset for each prior on the list.
 
     Args:
-        settings: Of the loop.
-        chooser: Of the loop.
+        settings: The settings of the loop.
+        chooser: The chooser of the loop.
         now: Clock time in seconds.
         level: See :meth:`.BanditLoop.evidence`.
         output: See :meth:`.BanditLoop.evidence`.
@@ -208,7 +208,8 @@ def evidence_of_loop(
     model = models[output]
     if not isinstance(model, CandidatesModel):
         raise RuntimeError(
-            "the loop's model is no list of priors. Pass BanditGP.with_candidates([...]) as model=."
+            "the loop's model is not a list of priors. Pass BanditGP.with_candidates([...]) as "
+            "model=."
         )
     level = 0.5 * chooser.delta_now(0.1) / len(models) if level is None else level
     table = model.evidence.table(level)

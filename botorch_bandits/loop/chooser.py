@@ -1,7 +1,7 @@
 """Chooses the points of a loop, from its settings and its history alone.
 
-:class:`Chooser` decides in each round who chooses. That is a uniform draw, or the acquisition
-function on a model, which :class:`AcquisitionBuilder` builds from the history, or an
+:class:`Chooser` decides who chooses the point of each round: a uniform draw; the acquisition
+function on a model, which :class:`AcquisitionBuilder` builds from the history; or an
 :class:`~botorch_bandits.loop.arms_stream.ArmsStream`, which plays arms from sufficient statistics
 without a BoTorch model. What each of them sees is a function of the history, operation by
 operation, so that a loop that is rebuilt from its history continues identically to the last bit.
@@ -173,7 +173,7 @@ class Chooser:
             round_number: One more than the rounds so far.
             context: The context of the round, or None without contexts.
             now: Clock time in seconds.
-            limits: What the round may choose from; None for the whole domain.
+            limits: The restriction of the round; None for the whole domain.
         """
         self.begin_round(round_number)
         if self._watch is not None:
@@ -194,13 +194,13 @@ class Chooser:
     def _lower_bounds(
         self, x: Tensor, round_number: int, context: Tensor | None, now: float
     ) -> dict[str, float]:
-        """What a rule for every round counts of a point that was drawn uniformly."""
+        """Return the lower bounds of a uniformly drawn point that a rule for every round uses."""
         if self.has_no_data() or not isinstance(self._played, AcquisitionRecipe):
             return {}
         local_round = self.current.num_queries + 1
         if isinstance(self._stream, RowsStream):
             if not isinstance(self._stream, OutputsRowsStream):
-                return {}  # its rules see one outcome
+                return {}  # rules on this stream see a single outcome
             described = self._stream.describe(x, local_round, context)
         elif self._stream is not None:
             described = self._stream.describe(x, local_round)
@@ -209,7 +209,7 @@ class Chooser:
             acquisition = self._builder.build(self._played, local_round, domain, now)
             assert isinstance(acquisition, BanditAcquisition)
             whole = domain.sample(1, generator(0, 0, "columns in front")).squeeze(0)
-            whole[-len(x) :] = x  # what stands in front is fixed: the round, the context
+            whole[-len(x) :] = x  # the columns in front, round and context, are fixed
             described = acquisition.describe(whole)
         return {k: v for k, v in described.items() if k.startswith("constraint_lower_bound")}
 
@@ -250,7 +250,7 @@ class Chooser:
             self.segments.add_failure(failure)
 
     def _taken_in(self, entry: Any) -> Any:
-        """Return a query or an event in the sign of the model, whose history has it then, too."""
+        """Return a query or an event in the sign of the model, in which the history then has it."""
         if self._minimizes:
             entry = turned_entry(entry)
             self._history.record(entry)
@@ -262,14 +262,14 @@ class Chooser:
         return self._history
 
     def latest_fit(self) -> dict[str, Any] | None:
-        """Return the hyperparameters of the last refit and which rows it was to; None if none."""
+        """Return the hyperparameters of the last refit and its rows; None if there was none."""
         fit = None if self._stream is not None else self._builder.latest_fit()
         if fit is None:
             return None
         return {"segment": self.rounds_before, "epoch": self.current.version, **fit}
 
     def delta_now(self, default: float) -> float:
-        """Return the failure probability of what is played now, or the default without one."""
+        """Return the failure probability of what is played now, or the default if it has none."""
         options = getattr(self._played, "options", {})
         return float(options.get("delta", default))
 
@@ -318,10 +318,10 @@ class Chooser:
     def acquisition_now(
         self, context: Tensor | None, now: float
     ) -> tuple[AcquisitionFunction, Domain]:
-        """Return the acquisition function of the next round without pending points, and its domain.
+        """Return the acquisition of the next round without pending points, and its domain.
 
         Args:
-            context: Of the round, or None without contexts.
+            context: The context of the round, or None without contexts.
             now: Clock time in seconds.
         """
         next_round = self.current.num_queries + 1
@@ -330,7 +330,7 @@ class Chooser:
         return built, domain
 
     def bounds_on_arms(self) -> Bounds | None:
-        """Return the sufficient statistics of all arms now, if the settings need no model."""
+        """Return the statistics of all arms now, if the settings do not need a model."""
         if not isinstance(self._stream, ArmsStream):
             return None
         return self._stream.bounds(self.current.num_queries + 1)
@@ -345,8 +345,8 @@ class Chooser:
         """Return the guarantee of an acquisition function in this loop.
 
         Args:
-            acquisition: From :meth:`acquisition_now`, with the domain.
-            domain: Where it is maximized.
+            acquisition: The acquisition function of :meth:`acquisition_now`.
+            domain: The domain that comes with it.
             num_given: How many rounds of the history the loop was given.
             of_choices: See :func:`.guarantee_of`.
         """
@@ -391,7 +391,7 @@ class Chooser:
             # a user's model cannot be built without data
             return self._sample(round_number, limits), "initial", {}
         if self.current.avoided_in_a_row() >= FAILURES_BEFORE_UNIFORM:
-            # the model learns nothing from failures, and would go on beside the last ones
+            # the model learns nothing from failures and would continue near the last ones
             return self._sample(round_number, limits), "initial", {}
         if settings.repeats is not None and limits is None:
             again = next_play(self.current, context, self.rounds_before)
@@ -419,7 +419,7 @@ class Chooser:
         return whole[-settings.domain.dim :], "acquisition", diagnostics
 
     def begin_round(self, round_number: int) -> None:
-        """Let the last round end; a segment or an epoch may begin."""
+        """End the last round; a segment or an epoch may begin."""
         if self.segments is None:
             return
         multipliers = self.segments.multipliers
@@ -457,12 +457,12 @@ class Chooser:
                 self._watch.settings = self._settings
         self._played = self._acquisition_now()
         self._stream = self._new_stream()
-        # arms that are played from sufficient statistics need no model to choose
+        # no model is needed to choose among arms that are played from sufficient statistics
         self._cached_builder = None if self._stream is not None else self._new_builder()
 
     @property
     def _builder(self) -> AcquisitionBuilder:
-        """Builds the models and acquisition functions of this segment."""
+        """The builder of models and acquisition functions of this segment."""
         if self._cached_builder is None:
             self._cached_builder = self._new_builder()
         return self._cached_builder
@@ -473,7 +473,7 @@ class Chooser:
         return kind(self._settings, self.current, self.rounds_before)
 
     def _new_stream(self) -> ArmsStream | RowsStream | None:
-        """Return what plays arms without a model, if the settings need none."""
+        """Return what plays arms without a model, if the settings do not need one."""
         settings = self._settings
         if not (
             isinstance(settings.domain, Arms)
@@ -494,7 +494,7 @@ class Chooser:
         ):
             return self._new_outputs_stream(settings.model, self._played, settings.domain)
         if isinstance(settings.model, CandidatesRecipe):
-            player: Any = build_candidates_engine(  # what the stream asks of an engine
+            player: Any = build_candidates_engine(  # it has the methods that the stream calls
                 settings.model, self._played, settings.domain, settings.seed
             )
             if player is None:
@@ -507,24 +507,24 @@ class Chooser:
         )
         if engine is None:
             return None
-        self._arms_prior = engine.posterior.prior  # it outlives resets
+        self._arms_prior = engine.posterior.prior  # kept after resets
         given = (settings.feedback, self.rounds_before, settings.model.noise)
         return ArmsStream(engine, settings.domain, self.current, *given)
 
     def _new_outputs_stream(
         self, model: BanditGPRecipe, played: AcquisitionRecipe, domain: Arms
     ) -> OutputsStream | None:
-        """Return what plays arms from statistics of reward and constraints, if these are enough."""
+        """Return what plays arms from statistics of reward and constraints, if they are enough."""
         engine: Any = build_lagrangian_engine(model, played, domain, self._settings.seed)
         if engine is None:
             return None
-        self._priors = [posterior.prior for posterior in engine.posteriors]  # they outlive resets
+        self._priors = [posterior.prior for posterior in engine.posteriors]  # kept after resets
         return OutputsStream(
             engine, domain, self.current, self._settings.feedback, self.rounds_before
         )
 
     def _new_rows_stream(self, played: AcquisitionRecipe) -> RowsStream | None:
-        """Return what plays arms with contexts, or what forgets, if the settings need no model."""
+        """Return what plays arms with contexts or forgetting, if the settings need no model."""
         settings = self._settings
         if not isinstance(settings.model, BanditGPRecipe):
             return None
@@ -533,13 +533,13 @@ class Chooser:
             settings, settings.model, played, self.current, self.rounds_before, self._covariances
         )
         if stream is not None:
-            self._covariances = stream.engine.covariances  # they outlive resets
+            self._covariances = stream.engine.covariances  # kept after resets
         return stream
 
     def _sample(self, round_number: int, limits: Restriction | None) -> Tensor:
         domain = self._settings.domain if limits is None else limits.domain
         if isinstance(domain, Arms):
-            # in blocks, as replicates on the same arms draw
+            # drawn in blocks, as for replicates on the same arms
             return domain.choices[int(self._uniform.at(round_number) * domain.num_arms)]
         stream = generator(self._settings.seed, round_number, "sample")
         return domain.sample(1, stream).squeeze(0)
@@ -554,12 +554,12 @@ class Chooser:
 
 
 class AcquisitionBuilder(BuildsCensored):
-    """Builds models and acquisition functions from a history; remembers the last model.
+    """Builds models and acquisition functions from a history, and keeps the last model.
 
     Args:
         settings: The loop's settings.
-        history: What happened; it grows as the loop goes on.
-        rounds_before: How many rounds were asked before this history; random numbers go on.
+        history: The history, which grows as the loop goes on.
+        rounds_before: The number of rounds before this history, from which random numbers continue.
     """
 
     def __init__(self, settings: LoopSettings, history: History, rounds_before: int = 0) -> None:
@@ -570,7 +570,7 @@ class AcquisitionBuilder(BuildsCensored):
         # one row for all observations of an arm, unless values are replaced row by row
         on_arms = isinstance(settings.domain, Arms) and settings.context_dim == 0
         self._collapses = on_arms and not isinstance(settings.feedback, Censored)
-        # a pathwise draw of several outputs has random numbers of all of them at once
+        # pathwise draws of several outputs use random numbers of all outputs at once
         draws_outputs = (
             isinstance(settings.acquisition, AcquisitionRecipe)
             and issubclass(settings.acquisition.acquisition_class, LagrangianThompsonSampling)
@@ -582,7 +582,7 @@ class AcquisitionBuilder(BuildsCensored):
                 settings.seed,
                 self._collapses,
                 self._separates_outputs,
-                # what is censored is replaced row by row
+                # pseudo-values are replaced row by row
                 None if on_arms or isinstance(settings.feedback, Censored) else MergingBuilder,
             )
             if isinstance(settings.model, BanditGPRecipe)
@@ -590,30 +590,30 @@ class AcquisitionBuilder(BuildsCensored):
             if isinstance(settings.model, CandidatesRecipe)
             else self._call_factory
         )
-        self._num_separate = 0  # constraints with pseudo-values and a model of their own
+        self._num_separate = 0  # number of constraints with pseudo-values and their own models
         if isinstance(settings.feedback, Censored) and isinstance(history, StackedHistory):
             self._num_separate = history.num_constraints
             if isinstance(settings.model, BanditGPRecipe):
                 self._build_model = SeparatePriors(
                     settings.model, self._num_separate, lambda prior: prior.builder(self._seed)
                 )
-        self._cached_model: tuple[Any, Model] | None = None  # and what it was built from
+        self._cached_model: tuple[Any, Model] | None = None  # with the data that it was built from
         self._cached_arrived: tuple[Any, Model] | None = None
         self._shares: Mapping[int, float] = {}
-        self._has_warned = False  # that the model has many rows
+        self._has_warned = False  # whether a warning said that the model has many rows
 
     def latest_fit(self) -> dict[str, Any] | None:
-        """Return a recipe's hyperparameters and to which rows they were fitted; None if never."""
+        """Return a recipe's hyperparameters and the rows they were fitted to; None if never."""
         builder = self._build_model
         if not isinstance(builder, ModelBuilder) or builder.latest_fit is None:
             return None
         return plain_fit(*builder.latest_fit)
 
     def restore_fit(self, fit: Mapping[str, Any]) -> None:
-        """Continue from a recorded fit, if it is to the first outcomes that arrived.
+        """Continue from a recorded fit if its rows are the first outcomes that arrived.
 
         Args:
-            fit: From :meth:`latest_fit`.
+            fit: The result of :meth:`latest_fit`.
         """
         builder = self._build_model
         if isinstance(builder, ModelBuilder) and not isinstance(self._feedback, Censored):
@@ -661,9 +661,9 @@ class AcquisitionBuilder(BuildsCensored):
         Args:
             acquisition: A recipe, as it is played in this round, or a user's function.
             round_number: The number of the round, from 1.
-            domain: Where it will be maximized.
+            domain: The domain on which it will be maximized.
             now: Clock time in seconds.
-            with_pending: Whether pending points enter; where they are censored they always do.
+            with_pending: Whether pending points are used; censored ones always are.
         """
         if isinstance(self._feedback, Censored):
             feedback = self._censored_now
@@ -689,12 +689,12 @@ class AcquisitionBuilder(BuildsCensored):
             return acquisition(model, X_pending)
 
     def _weights(self) -> tuple[Tensor, ...]:
-        """The weights of the rows that arrived, as the last argument of builders; none if all 1."""
+        """Return the weights of the rows that arrived as the last argument of builders, if any."""
         weights = self._history.weights(getattr(self._given, "noise", 1.0))
         return () if weights is None else (weights,)
 
     def _rows_to_look_at(self, X: Tensor, model: Model) -> Tensor:
-        """The inputs that arrived, as far as an acquisition function has to look at them."""
+        """Return those inputs that arrived which an acquisition function has to look at."""
         if isinstance(model, LocalGP):
             return model.promising_rows()
         builder = self._build_model
@@ -705,13 +705,13 @@ class AcquisitionBuilder(BuildsCensored):
 
     def _call_factory(self, X: Tensor, Y: Tensor, *weights: Tensor) -> Model:
         assert callable(self._given)
-        # a user's fit may draw from the global generator
+        # a fit by a user's function may draw from the global generator
         with seeded_globally(derive_seed(self._seed, self._rounds_before + len(X), "model")):
             return self._given(X, Y, *weights)
 
 
 class ForgettingBuilder(AcquisitionBuilder):
-    """Builds the model of each round from what has not been forgotten.
+    """Builds the model of each round from outcomes that have not been forgotten.
 
     With a time-varying kernel the model's inputs are ``(round, context, point)``; see
     :meth:`domain_in`.
@@ -726,7 +726,7 @@ class ForgettingBuilder(AcquisitionBuilder):
         """See the class."""
         super().__init__(settings, history, rounds_before)
         assert settings.forgetting is not None
-        self._censored_round = 0  # the one whose model is cached
+        self._censored_round = 0  # the round whose model is cached
         self._forgetting = settings.forgetting
         self._models: ForgettingModels | WindowModels | None = None
         self._build_rows: Callable[..., Any] | None = None
@@ -762,7 +762,7 @@ class ForgettingBuilder(AcquisitionBuilder):
             return super().model(round_number, now)
         key = (self._history.num_arrived, round_number, self._history.version)
         if self._cached_model is None or self._cached_model[0] != key:
-            self._cached_model = None  # the next one needs nothing of it: two would be in memory
+            self._cached_model = None  # not needed for the next one; keeps one model in memory
             of_round = None if self._models is not None else round_number
             X, Y, rounds = self._arrived(of_round)
             weights = self._weights_in(of_round)
@@ -807,7 +807,7 @@ class ForgettingBuilder(AcquisitionBuilder):
 
         Args:
             domain: The domain of the points.
-            context: The context, or None.
+            context: The context of the round, or None.
             round_number: The number of the round, from 1.
         """
         fixed = [] if context is None else [context]
@@ -816,9 +816,9 @@ class ForgettingBuilder(AcquisitionBuilder):
         return domain.in_context(torch.cat(fixed)) if fixed else domain
 
     def _arrived(self, round_number: int | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Inputs, outcomes and rounds of what arrived, in that order, less what left the window.
+        """Return inputs, outcomes and rounds of what arrived, in that order, within the window.
 
-        Without a round they are all of them.
+        Without a round, outcomes that have left the window are included.
         """
         X, Y = self._history.arrived()
         rounds = self._history.rounds().to(X.device)
@@ -828,7 +828,7 @@ class ForgettingBuilder(AcquisitionBuilder):
         return X, Y, rounds
 
     def _weights_in(self, round_number: int | None) -> tuple[Tensor, ...]:
-        """The weights of the rows in :meth:`_arrived`; none if all outcomes weigh the same."""
+        """Return the weights of the rows in :meth:`_arrived`; nothing if all weigh the same."""
         if round_number is None or not isinstance(self._forgetting, SlidingWindow):
             return self._weights()
         kept = self._forgetting.keeps(self._history.rounds(), round_number)

@@ -1,7 +1,7 @@
 """Settings of a loop as a user would write them, from the loop or from its journal's header.
 
-Tables and pages show them, so they are short: large tensors by their shapes, and what is of no
-interest not at all.
+Tables and pages show them, so they are short: large tensors are shown by their shapes, and
+uninteresting parts are left out.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ NAMES = (
     "repeats",
 )
 INNER = {"model": ("kernel",), "restart": ("detector", "constraint_detectors")}
-"""What has a row of its own."""
+"""The settings that have rows of their own."""
 
 APPROXIMATE = {"LocalGPRecipe": "LocalGP"}
-"""What a reader must know to be approximate, by the names that journals have."""
+"""Settings that a reader must know to be approximate, by their names in journals."""
 
 _CLASS_NAMES = ("acquisition_class", "model_class", "class")
 
@@ -42,7 +42,8 @@ def settings_in_words(settings: LoopSettings) -> list[list[str]]:
     """Return a name and a description for each setting of a loop that is in use.
 
     Args:
-        settings: Of the loop. What has no name in a file, such as a lambda, is shown by its class.
+        settings: The settings of the loop. A setting that has no name in a file, such as a lambda,
+            is shown by its class.
     """
     known: dict[str, Any] = {}
     for field in dataclasses.fields(settings):
@@ -58,7 +59,7 @@ def setting_rows(settings: Mapping[str, Any]) -> list[list[str]]:
     """Return a name and a description for each setting that is in use.
 
     Args:
-        settings: Of a journal's header.
+        settings: The settings in a journal's header.
     """
     rows = []
     for name in NAMES:
@@ -88,7 +89,7 @@ def setting_rows(settings: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _without_domain(setting: Any, domain: Any) -> Any:
-    """Return a setting that names a space where it holds the one that the first row describes."""
+    """Return a setting with the name of its space in place of the space of the first row."""
     if isinstance(setting, list):
         return [_without_domain(part, domain) for part in setting]
     if not isinstance(setting, Mapping):
@@ -99,10 +100,10 @@ def _without_domain(setting: Any, domain: Any) -> Any:
 
 
 def describe_setting(setting: Any) -> str:
-    """Return a setting as a user would write it, as far as that is short.
+    """Return a setting as a user would write it, if that is short.
 
     Args:
-        setting: As :func:`~botorch_bandits.fingerprints.fingerprint` describes it.
+        setting: The description that :func:`~botorch_bandits.fingerprints.fingerprint` makes.
 
     Example:
         >>> describe_setting({"class": "botorch_bandits:SlidingWindow", "size": 40})
@@ -136,7 +137,7 @@ def describe_setting(setting: Any) -> str:
 
 
 def _describe_module(flat: Mapping[str, Any], prefix: str = "") -> str:
-    """Return a kernel, or another module, whose parts are recorded by names with dots."""
+    """Return a kernel, or another module, whose parts are recorded under dotted names."""
     values = {**flat, **flat[PARAMETERS]}
     own = {
         name.removeprefix(prefix): value
@@ -160,7 +161,7 @@ def _describe_module(flat: Mapping[str, Any], prefix: str = "") -> str:
 
 
 def _is_side(name: str) -> bool:
-    """Return whether a part of a module is of no interest: a constraint or prior of a parameter."""
+    """Return whether a part of a module is uninteresting: a constraint or prior of a parameter."""
     return any(part.endswith(("_constraint", "_prior")) for part in name.split("."))
 
 

@@ -1,7 +1,7 @@
-"""What a loop whose epochs have models of their own promises: the proofs need that of each epoch.
+"""The guarantee of a loop whose epochs have different models: the proofs need one for each epoch.
 
-The bands of a guarantee are about the running epoch, but regret and violation are sums over all, so
-that what one model lacks takes them away for good.
+The bands of a guarantee are about the running epoch, but regret and violation are sums over all
+epochs, so a statement about them that does not hold for one model does not hold at all.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class SettingsOfEpochs:
     """The settings of a loop epoch by epoch, for outcomes in the sign of the model.
 
     Args:
-        settings: As its user gave them.
+        settings: The settings as the user gave them.
 
     Attributes:
-        differ: Whether epochs have models of their own.
+        differ: Whether epochs have different models.
     """
 
     def __init__(self, settings: LoopSettings) -> None:
@@ -38,46 +38,46 @@ class SettingsOfEpochs:
         self.differ = isinstance(settings.model, EpochModels)
 
     def now(self, multipliers: Multipliers | None) -> LoopSettings:
-        """Return those of the running epoch.
+        """Return the settings of the running epoch.
 
         Args:
-            multipliers: What the loop follows its history with, if there are constraints.
+            multipliers: The state of the multipliers, if there are constraints.
         """
         if multipliers is None or not self.differ:
             return self.in_epoch()
         return self.in_epoch(multipliers.epoch, multipliers.values.tolist())
 
     def in_epoch(self, epoch: int = 1, multipliers: Sequence[float] | None = None) -> LoopSettings:
-        """Return those of an epoch.
+        """Return the settings of an epoch.
 
         Args:
-            epoch: Its number in its segment, from 1.
-            multipliers: In force in it; the initial ones if omitted.
+            epoch: The number of the epoch in its segment, from 1.
+            multipliers: The multipliers in force in the epoch; the initial ones if omitted.
         """
         settings = self._settings.in_epoch(epoch, multipliers)
         return settings if settings.maximize else settings_of_model(settings)
 
     def others(self, multipliers: Multipliers | None, domain: Domain) -> list[OtherEpoch] | None:
-        """Return earlier epochs with other models; None where one model is for all.
+        """Return earlier epochs with other models; None if there is one model for all epochs.
 
         Args:
             multipliers: See :meth:`now`.
-            domain: Where the acquisition function of the next round is maximized.
+            domain: The domain on which the acquisition function of the next round is maximized.
         """
         if not self.differ or multipliers is None:
             return None
         if self._settings.restart is not None:
-            return []  # no statement is made of all epochs then
+            return []  # then no statement covers all epochs
         return other_epochs(self.in_epoch, multipliers, domain)
 
 
 @dataclass(frozen=True)
 class OtherEpoch:
-    """An earlier epoch whose model is not that of the running one.
+    """An earlier epoch whose model differs from that of the running one.
 
     Attributes:
-        number: From 1.
-        guarantee: What the acquisition function promises on its model without data.
+        number: The number of the epoch, from 1.
+        guarantee: The guarantee of the acquisition function on its model without data.
         prior_deviation: The prior standard deviation of its model, in raw outcome units.
     """
 
@@ -91,12 +91,12 @@ def other_epochs(
     multipliers: Multipliers,
     domain: Domain,
 ) -> list[OtherEpoch]:
-    """Return one earlier epoch for each model that is not that of the running epoch.
+    """Return one earlier epoch for each model that differs from that of the running epoch.
 
     Args:
-        settings_in: From an epoch's number and multipliers to the loop's settings in it.
-        multipliers: Of a loop that never restarted, so that epochs are counted once.
-        domain: Where the acquisition function of the next round is maximized.
+        settings_in: A function from an epoch's number and multipliers to the loop's settings in it.
+        multipliers: The multipliers of a loop that never restarted: epochs are counted once.
+        domain: The domain on which the acquisition function of the next round is maximized.
     """
     *earlier, latest = multipliers.updates
     now = settings_in(latest.epoch, latest.multipliers)
@@ -120,16 +120,16 @@ def other_epochs(
 
 
 def with_other_epochs(guarantee: Guarantee, others: Sequence[OtherEpoch]) -> Guarantee:
-    """Return a guarantee of penalized functions with what the models of earlier epochs lack.
+    """Return a guarantee of penalized functions with the gaps of the models of earlier epochs.
 
     Args:
-        guarantee: Of the loop, with the model of the running epoch.
-        others: The earlier ones.
+        guarantee: The guarantee of the loop, with the model of the running epoch.
+        others: The earlier epochs with other models.
     """
     about = "the penalized function of each epoch"
     guarantee = guarantee.with_assumptions(
-        "each epoch has a model of its own, which was fixed before the outcomes of the epoch; what "
-        "is assumed of the penalized function of an epoch is meant in the kernel of that model"
+        "each epoch has its own model, which was fixed before the outcomes of the epoch; "
+        "assumptions on the penalized function of an epoch refer to the kernel of that model"
     )
     for other in others:
         told = other.guarantee.about(about)

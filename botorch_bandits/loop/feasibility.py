@@ -215,7 +215,7 @@ def _of_list(
     round_number: int,
     width: float | None,
 ) -> AcquisitionFunction:
-    """Return minus the lower bound of a constraint from its list of priors."""
+    """Return minus the lower bound of a constraint under its list of priors."""
     assert isinstance(recipe, AcquisitionRecipe)
     options = {**recipe.options, "multipliers": (0.0,) * settings.num_constraints}
     if width is not None:
@@ -228,7 +228,7 @@ def _of_list(
 
 
 def _model_of(settings: LoopSettings, X: Tensor, Y: Tensor, *weights: Tensor) -> Model:
-    """The model of one constraint's negative, so that its smallest values are the largest.
+    """Return the model of one constraint's negative, whose largest values are the smallest ones.
 
     It receives the weights of the rows if they differ.
     """
@@ -254,7 +254,7 @@ def _width_of(
     round_number: int,
     widened: Callable[[Sequence[WidthRule]], Sequence[WidthRule]],
 ) -> float:
-    """The loop's width for one constraint."""
+    """Return the loop's width for one constraint."""
     num_outputs = 1 + rule.num_constraints
     if isinstance(recipe, AcquisitionRecipe):
         name = recipe.acquisition_class.__name__
@@ -264,7 +264,7 @@ def _width_of(
             summary = PriorSummary(model, select_output(constraint + 1, num_outputs))
             return float(options["scale"] * of_output.width(summary, 1))
         shared = recipe.at_share_of_delta(lambda delta: delta / num_outputs)
-        arms_rule = shared.arms_rule(settings.domain)  # on a box too, for its settings
+        arms_rule = shared.arms_rule(settings.domain)  # on a box as well, for its settings
         is_drawn = isinstance(arms_rule, RandomizedArmsRule)
         if isinstance(arms_rule, WidthArmsRule | ThompsonArmsRule) and not is_drawn:
             return float(arms_rule.scale * arms_rule.rule.width(PriorSummary(model), round_number))
@@ -275,7 +275,7 @@ def _width_of(
 
 
 def _data(settings: LoopSettings, segments: Segments, history: History) -> tuple[Tensor, ...]:
-    """Inputs and constraint values since the last reset, and the weights if they differ."""
+    """Return inputs and constraint values since the last reset, and the weights if they differ."""
     first = segments.first_id_of_segment
     counts = [outcome.query_id >= first for outcome in history.outcomes]
     here = torch.tensor(counts, dtype=torch.bool)
@@ -285,7 +285,7 @@ def _data(settings: LoopSettings, segments: Segments, history: History) -> tuple
 
 
 def _domains(settings: LoopSettings, history: History) -> list[Domain]:
-    """The domain in each of the latest contexts; the domain itself without contexts."""
+    """Return the domain in each of the latest contexts; the domain itself without contexts."""
     if settings.context_dim == 0:
         return [settings.domain]
     latest = history.queries_since(max(history.num_queries - NUM_CONTEXTS, 0))
@@ -301,7 +301,7 @@ class ConstraintWatch:
         settings: The settings of a loop with constraints, in the running epoch.
 
     Attributes:
-        settings: As given; another epoch may have another model.
+        settings: The settings as given; another epoch may have another model.
     """
 
     def __init__(self, settings: LoopSettings) -> None:
@@ -309,7 +309,7 @@ class ConstraintWatch:
         self.settings, rule = settings, settings.constraints
         assert rule is not None
         self._rule = rule
-        # where functions change, a value that differs need not be noise
+        # if functions change, a value that differs is not necessarily noise
         varies = bool(getattr(settings.acquisition, "options", {}).get("variation"))
         self._hears = rule.expects_exact_constraints and settings.forgetting is None and not varies
         self._first_values: dict[tuple[float, ...], tuple[float, ...]] = {}  # by input
@@ -321,7 +321,7 @@ class ConstraintWatch:
         """Compare new outcomes with the first values of the same input, in this segment.
 
         Args:
-            segments: What counts of the history.
+            segments: The part of the history that counts.
             history: The whole history.
         """
         if not self._hears:
@@ -346,7 +346,7 @@ class ConstraintWatch:
                 return
 
     def _may_be_infeasible(self, multipliers: Multipliers) -> bool:
-        """Whether a multiplier did not fall in the last update, without which none is."""
+        """Return whether a multiplier did not fall in the last update, so that it may be."""
         latest = [update.multipliers for update in multipliers.updates[-2:]]
         return any(now >= before for before, now in zip(latest[0], latest[-1], strict=True))
 
@@ -360,15 +360,15 @@ class ConstraintWatch:
     ) -> None:
         """Warn at the end of an epoch if a constraint seems infeasible; to be called every round.
 
-        It costs a model of each constraint and a search of the domain, so it is only done where
-        multipliers grew in each of the last updates, and not again for ten rounds, or a fifth of
-        the rounds so far.
+        This requires a model of each constraint and a search of the domain. It is therefore done
+        only if multipliers grew in each of the last updates, and then not again for ten rounds or a
+        fifth of the rounds so far.
 
         Args:
-            segments: What counts of the history.
+            segments: The part of the history that counts.
             history: The whole history.
             separate_model: See :func:`~botorch_bandits.loop.feasibility.smallest_lower_bounds`.
-            known_bounds: Gives these bounds where the loop has them at hand, without a model.
+            known_bounds: Returns these bounds if the loop has them without a model.
             widened: See :func:`~botorch_bandits.loop.feasibility.smallest_lower_bounds`.
         """
         multipliers = segments.multipliers
@@ -389,7 +389,7 @@ class ConstraintWatch:
                 bounds = smallest_lower_bounds(*given, widened=widened)
             else:
                 bounds = known_bounds()
-        except NoWidthError:  # only loop.feasibility(width=...) can tell then
+        except NoWidthError:  # only loop.feasibility(width=...) can give an answer then
             self._looks = False
             return
         infeasible = torch.nonzero(recognize(multipliers, bounds)).squeeze(-1).tolist()

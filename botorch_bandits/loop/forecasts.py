@@ -1,9 +1,9 @@
-"""What the theorems say of a loop before its run, from its settings and its horizon.
+"""What the theorems say about a loop before its run, from its settings and its horizon.
 
-The papers bound the regret of a horizon ``T`` by the maximal information gain. A loop that knows
-``T`` knows the rest: bounds, noise, kernel and domain. The numbers hold under the assumptions of
-the guarantee that they stand in, if the rounds to come are chosen as it says; they are larger than
-what a run sums up of its own widths.
+The papers bound the regret of a horizon ``T`` in terms of the maximal information gain. A loop that
+knows ``T`` also knows everything else in these bounds: norm, noise, kernel and domain. The numbers
+hold under the assumptions of the guarantee that contains them if the remaining rounds are chosen as
+it states. They are larger than the sum of a run's own widths.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.models import BanditGPRecipe
 
 LARGEST_DESIGN = 1200
-"""On more arms the gain is bounded as that of points that have nothing to do with each other."""
+"""For more arms than this, the gain is bounded as for points without any correlation."""
 
 MOST_ROUNDS_OF_DRAWS = 50_000
-"""The bounds of draws are sums over rounds, and take part of a second for so many."""
+"""The bounds of draws are sums over rounds, which take part of a second for this many."""
 
 CHOWDHURY, SRINIVAS = "Chowdhury and Gopalan 2017", "Srinivas et al. 2010"
 VERMA, SHI = "Verma, Dai and Low 2022", "Shi and Eryilmaz 2022"
@@ -88,10 +88,10 @@ class Gains:
     """Bounds on the maximal information gain of a loop's domain.
 
     Attributes:
-        bound: The tightest that is at hand.
-        name: What it is, in words.
-        published: That of Srinivas et al., where it differs.
-        source: Its theorem.
+        bound: The tightest bound that is available.
+        name: A description of that bound.
+        published: The bound of Srinivas et al., if it differs.
+        source: The theorem of the published bound.
     """
 
     bound: Callable[[int], float]
@@ -106,13 +106,13 @@ def gains_of(
     """Return bounds on the gain of any observations in the loop's domain.
 
     Args:
-        recipe: Of the model.
-        settings: Of the loop.
+        recipe: The recipe of the model.
+        settings: The settings of the loop.
         lam: The noise variance over the prior variance.
         is_stationary: Whether the prior variance is the same at all points.
 
     Returns:
-        None if the prior variance may be larger somewhere than ``lam`` supposes.
+        None if the prior variance may be larger at some point than ``lam`` implies.
     """
     unrelated = None
     if is_stationary:
@@ -151,12 +151,12 @@ def _matrix_of(recipe: BanditGPRecipe, choices: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Loop:
-    """What the numbers are made of; bounds are in prior standard deviations.
+    """The quantities from which numbers are computed; bounds are in prior standard deviations.
 
     Attributes:
-        settings: Of the loop, in the running epoch.
+        settings: The settings of the loop, in the running epoch.
         horizon: ``T``.
-        gains: Of the domain.
+        gains: The bounds on the gain for the domain.
         deviation: The prior standard deviation, in raw outcome units.
         lam: The regularization.
     """
@@ -171,7 +171,7 @@ class _Loop:
         """Return a bound in prior standard deviations.
 
         Args:
-            bound: In the units of the rule.
+            bound: The bound in the units of the rule.
             units: ``"outcome"`` or ``"prior"``.
         """
         return bound if units == "prior" else bound / self.deviation
@@ -186,15 +186,15 @@ def with_forecasts(
     cache: dict[Any, Gains | None],
     has_several_models: bool,
 ) -> Guarantee:
-    """Return a guarantee with what is known before the run.
+    """Return a guarantee with the numbers that are known before the run.
 
     Args:
-        guarantee: Of the loop; only what it states as guaranteed has a number.
-        acquisition: Of the next round.
-        settings: Of the loop, in the running epoch.
-        history: Of all rounds.
-        cache: Bounds on the gain by recipe; it is filled.
-        has_several_models: Whether epochs have models of their own.
+        guarantee: The guarantee of the loop; only what it states as guaranteed has a number.
+        acquisition: The acquisition of the next round.
+        settings: The settings of the loop, in the running epoch.
+        history: The history of all rounds.
+        cache: Bounds on the gain by recipe, to which new ones are added.
+        has_several_models: Whether epochs have different models.
     """
     if settings.horizon is None or not isinstance(acquisition, BanditAcquisition):
         return guarantee
@@ -214,7 +214,7 @@ def with_forecasts(
     except (UnreadablePriorError, ValueError):
         return guarantee
     if prior.row_noise is not None:
-        return guarantee  # that of rows to come is not known
+        return guarantee  # the noise of future rows is unknown
     if settings.model not in cache:
         cache[settings.model] = gains_of(settings.model, settings, lam, prior.is_stationary)
     gains = cache[settings.model]
@@ -281,7 +281,7 @@ def _forecasts(
 def _regret_of_horizon(
     guarantee: Guarantee, rule: WidthRule, loop: _Loop, summary: PriorSummary
 ) -> tuple[str, float] | None:
-    """The theorem and its number in raw outcome units, if there is one for this width."""
+    """Return the theorem and its number in raw outcome units, if there is one for this width."""
     T, gain, lam, s = loop.horizon, loop.gains.bound, loop.lam, loop.deviation
     regret = guarantee.regret
     assert regret is not None
@@ -331,7 +331,7 @@ def _regret_of_horizon(
 
 
 def _at_some_rounds(gain: Callable[[int], float], horizon: int) -> Callable[[int], float]:
-    """Return a bound that is evaluated at rounds 1% apart: the gain of fewer rounds is less."""
+    """Return a bound that is evaluated at rounds 1% apart; it does not decrease with rounds."""
     known: dict[int, float] = {}
 
     def bound(number: int) -> float:
@@ -347,7 +347,7 @@ def _at_some_rounds(gain: Callable[[int], float], horizon: int) -> Callable[[int
 
 
 def _is_plain(rule: KernelizedWidth | AMMWidth) -> bool:
-    """Whether its bounds are one number each, and of the outcomes."""
+    """Return whether its bounds are one number each, and are in the units of outcomes."""
     return not rule.not_given and all(isinstance(bound, float) for bound in _numbers(rule))
 
 
@@ -369,7 +369,7 @@ def _of_censored(guarantee: Guarantee, rule: PendingWidth, loop: _Loop) -> tuple
     assert feedback.max_delay is not None
     B, R, B_y = bounds
     m, delta = math.ceil(feedback.max_delay), regret.delta
-    args = loop.horizon, loop.gains.bound, B, R, B_y, m, 1.0, delta, loop.lam  # rho_m comes later
+    args = loop.horizon, loop.gains.bound, B, R, B_y, m, 1.0, delta, loop.lam  # rho_m: below
     with_contexts = " and 4" if loop.settings.context_dim else ""
     plural = "s" if with_contexts else ""
     if regret.factor is not None:
@@ -387,7 +387,7 @@ def _of_censored(guarantee: Guarantee, rule: PendingWidth, loop: _Loop) -> tuple
 
 
 def _of_epochs(loop: _Loop, rule: WidthRule, has_several_models: bool) -> Iterator[Forecast]:
-    """The bounds of both algorithms for all epochs of the horizon."""
+    """Yield the bounds of both algorithms for all epochs of the horizon."""
     constraints, acquisition = loop.settings.constraints, loop.settings.acquisition
     if not isinstance(acquisition, AcquisitionRecipe):
         return
@@ -399,7 +399,7 @@ def _of_epochs(loop: _Loop, rule: WidthRule, has_several_models: bool) -> Iterat
     if not all(isinstance(bound, float | int) for bound in bounds):
         return
     if has_several_models:
-        yield Forecast(SHI, "no number is known where epochs have models of their own")
+        yield Forecast(SHI, "no number is known if epochs have different models")
         return
     B, R, v = (
         loop.in_prior_units(float(bound), options["units"])
@@ -437,8 +437,8 @@ def _of_exact(
     regret = loop.deviation * bounds.regret
     yield Forecast(f"{SHI}, (11)", f"the regret {of_run} is at most", regret)
     if gap is None:
-        needed = "the violation has a number with unconstrained_gap=, by how much the largest "
-        needed += "reward exceeds the best feasible one"
+        needed = "the violation has a number if unconstrained_gap= is given, the amount by which "
+        needed += "the largest reward exceeds the best feasible one"
         yield Forecast(f"{SHI}, (12)", needed)
         return
     epochs, many = given["num_epochs"], rule.num_constraints
@@ -449,7 +449,7 @@ def _of_exact(
 def _of_noisy(
     loop: _Loop, rule: AdditiveEpochs, of_run: str, needed: float, given: dict[str, Any]
 ) -> Iterator[Forecast]:
-    """All functions are divided by the prior deviation, so that multipliers stay as they are."""
+    """Divide all functions by the prior deviation, which leaves the multipliers as they are."""
     s, name = loop.deviation, f"{SHI}, Theorem 2"
     margin, largest = rule.slater_margin, rule.largest_constraint
     if margin is None or largest is None:
@@ -474,7 +474,7 @@ def _of_noisy(
     yield Forecast(name, f"the violation {of_run} is at most", s * bounds.violation)
     assert bounds.realized_violation is not None
     assert bounds.multiplier is not None
-    of_observed = f"the violation {of_run} of constraint values as observed, is at most"
+    of_observed = f"the violation {of_run}, of constraint values as observed, is at most"
     yield Forecast(f"{SHI}, Appendix D", of_observed, s * bounds.realized_violation)
     yield Forecast(f"{name}, (33)", "the norm of the multipliers is at most", bounds.multiplier)
 
@@ -491,14 +491,14 @@ def with_change_points(
 ) -> Guarantee:
     """Return a guarantee with conditions and rate of Avanesov's theorem, (3.8) to (3.10).
 
-    They are no claims: the conditions are asymptotic, and the constant of the rate is not known.
+    These are not bounds: the conditions are asymptotic, and the constant of the rate is unknown.
 
     Args:
-        guarantee: Of the loop.
-        acquisition: Of the next round.
-        settings: Of the loop.
-        resets: So far.
-        num_rounds: So far.
+        guarantee: The guarantee of the loop.
+        acquisition: The acquisition of the next round.
+        settings: The settings of the loop.
+        resets: The resets so far.
+        num_rounds: The number of rounds so far.
     """
     restart = settings.restart
     rules = acquisition.width_rules if isinstance(acquisition, BanditAcquisition) else ()
@@ -511,7 +511,7 @@ def with_change_points(
     known = settings.horizon or (None if width is None else width.horizon)
     if isinstance(restart, OracleRestart):
         horizon, changes = known or num_rounds, list(restart.change_points)
-        of = "of the periods that were told"
+        of = "of the periods that were given"
     elif isinstance(restart, ChangePointRestart):
         horizon, changes = num_rounds, [reset.after_round for reset in resets]
         of = "of the periods so far, as detected"
@@ -533,7 +533,7 @@ def with_change_points(
         told.append(
             Forecast(
                 f"{AVANESOV}, (3.8)",
-                f"with Delta = {change:g} and its logarithm that is",
+                f"with Delta = {change:g} and its logarithm, this is",
                 change_point_spacing(periods, change, smoothness, dim),
             )
         )
@@ -545,7 +545,7 @@ def with_change_points(
             Forecast(
                 f"{AVANESOV}, (3.9)",
                 f"the expected regret grows as the lengths of periods to the power {exponent:.4g}: "
-                f"{of} it is a constant that nobody knows times",
+                f"{of} it is an unknown constant times",
                 change_point_rate(periods, change or 1.0, smoothness, dim),
                 rest,
             )

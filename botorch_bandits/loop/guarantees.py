@@ -1,8 +1,8 @@
 """The guarantee of a loop.
 
 The guarantee of an acquisition function becomes that of a loop: the rounds so far give numbers for
-its statements on regret and violation, and the events in them, restarts, forgetting, constraints
-and retractions add assumptions and gaps.
+its statements on regret and violation, and restarts, forgetting, constraints and retractions in
+these rounds add assumptions and gaps.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def guarantee_of(
     domain: Domain,
     of_choices: bool = True,
 ) -> Guarantee:
-    """Return what an acquisition function promises to a loop, without a number for the regret.
+    """Return what an acquisition function guarantees in a loop, without a number for the regret.
 
     Args:
         acquisition: The acquisition function of the next round, built without pending points.
@@ -75,7 +75,7 @@ def guarantee_of(
     if not isinstance(acquisition, BanditAcquisition):
         return Guarantee(method=type(acquisition).__name__, gaps=("no theorem is stated for it",))
     guarantee = acquisition.guarantee().of_loop()
-    withdrawn = set(history.rounds_with_retracted())  # their bounds are no evidence
+    withdrawn = set(history.rounds_with_retracted())  # bounds in these rounds are not evidence
     refuted = [
         q.round_number
         for q in history.queries
@@ -107,7 +107,7 @@ def guarantee_of(
         )
     num_restricted = _num_restricted(history)
     if num_restricted and guarantee.regret is not None:
-        # confidence bounds hold at all points, so that nothing else changes
+        # confidence bounds hold at all points, so restrictions change nothing else
         against = (
             f"; in the {num_restricted} of {history.num_queries} rounds that could choose from a "
             "part of the domain only, regret is against the best point of that part"
@@ -120,18 +120,18 @@ def guarantee_of(
 
 
 def _assumptions(guarantee: Guarantee, history: History, settings: LoopSettings) -> Iterator[str]:
-    """The assumptions on the rounds so far, beside those of the theorem on function and noise."""
+    """Yield the assumptions on the rounds so far, besides those on function and noise."""
     on_draws = guarantee.is_on_draws
     if not isinstance(settings.model, BanditGPRecipe | CandidatesRecipe):
         yield "the function that makes the model makes a row of every outcome, as it was told"
     if not isinstance(settings.acquisition, AcquisitionRecipe):
         yield "the acquisition function is made with the same arguments in every round"
-    is_censored = isinstance(settings.feedback, Censored)  # which has an assumption on delays
+    is_censored = isinstance(settings.feedback, Censored)  # it has its own assumption on delays
     if not is_censored and (history.num_pending or _any_late(history)):
         yield ARRIVALS_IGNORE_REWARD if on_draws else ARRIVALS_IGNORE_NOISE
     feedback = settings.feedback
     minimum = feedback.minimum if isinstance(feedback, Censored) else None
-    # if pending queries are filled in, the feedback itself adds the gap
+    # if pending queries are filled in, the feedback adds the gap itself
     if minimum is not None and not getattr(feedback, "fills_in", False):
         below = [minimum - o.reward for o in history.outcomes if o.reward < minimum]
         if below:
@@ -158,7 +158,7 @@ def _num_restricted(history: History) -> int:
 def _gaps_of_gains(
     acquisition: BanditAcquisition, history: History, settings: LoopSettings
 ) -> Iterator[str]:
-    """Why a bound on the information gain does not hold on the loop's domain."""
+    """Yield why a bound on the information gain does not hold on the loop's domain."""
     domain = settings.domain
     if not isinstance(domain, Arms | Box):
         return  # the points of a user's own domain are unknown
@@ -172,7 +172,7 @@ def _gaps_of_gains(
 
 
 def _gaps_of_losses(feedback: Censored, history: History) -> Iterator[str]:
-    """Say where attached outcomes, which are never lost, stand beside others that were."""
+    """Yield a gap if attached outcomes, which are never lost, occur along with lost ones."""
     if not _any_attached_with_outcome(history):
         return
     late = [o for o in history.outcomes if feedback.is_late(history.query(o.query_id), o)]
@@ -182,13 +182,13 @@ def _gaps_of_losses(feedback: Censored, history: History) -> Iterator[str]:
         num_lost += sum(query.round_number <= latest for query in history.pending())
     if num_lost:
         yield (
-            f"attached outcomes are never lost, but {num_lost} others were, so that rho_m is not "
-            "one number"
+            f"attached outcomes are never lost, but {num_lost} others were, so rho_m is not one "
+            "number"
         )
 
 
 def _any_attached_with_outcome(history: History) -> bool:
-    """Whether an attached point came with its outcome, which can then not be lost."""
+    """Return whether an attached point came with its outcome, which then cannot be lost."""
     return any(
         outcome_told_at_once(history.query(event.query_id), event) is not None
         for event in history.events
@@ -196,7 +196,7 @@ def _any_attached_with_outcome(history: History) -> bool:
 
 
 def _any_late(history: History) -> bool:
-    """Whether an outcome arrived after a later query had been asked."""
+    """Return whether an outcome arrived after a later query had been asked."""
     return any(
         outcome.arrived_round != history.query(outcome.query_id).round_number
         for outcome in history.outcomes
@@ -279,8 +279,8 @@ def with_regret(
         guarantee = guarantee.of_rows()
         if any(query.origin == "acquisition" for query in history.queries[:num_given]):
             guarantee = guarantee.with_assumptions(
-                "what the given history says that the acquisition chose was chosen by it, with "
-                "these settings"
+                "the points that the given history attributes to the acquisition were chosen by "
+                "it, with these settings"
             )
     if regret is None or not regret.holds or guarantee.theorem is None:
         return guarantee
@@ -288,7 +288,7 @@ def with_regret(
         return guarantee
     is_sure = regret.factor is not None and not regret.is_expected
     if not is_sure and history.rounds_with_retracted():
-        # with an expectation over choices, rounds must not be left out according to them
+        # with an expectation over choices, rounds must not be left out based on the choices
         guarantee = guarantee.with_assumptions(
             "which outcomes were retracted, and when, does not depend on what was chosen after them"
         )
@@ -303,7 +303,7 @@ def with_regret(
         covered = rounds_in_hand(history, starts)
     bounds = [_bound_of_round(query, regret, starts) for query in covered]
     covered = [query for query, bound in zip(covered, bounds, strict=True) if bound is not None]
-    if is_sure:  # each play of a point has the bound of its choice
+    if is_sure:  # each play of a point has the bound of the choice
         bounds = [bound for bound in bounds if bound is not None]
         of_choices = {
             query.round_number: bound
@@ -319,7 +319,7 @@ def with_regret(
         return _without_rates(
             guarantee,
             f"{num_others} of {history.num_queries} rounds were not chosen by the method with "
-            "every outcome at hand, and the proof needs that all are",
+            "every outcome at hand, but the proof needs all of them to be",
         )
     largest = regret.largest
     if history.num_queries and not covered and largest is None:
@@ -350,7 +350,7 @@ def _without_rates(guarantee: Guarantee, gap: str) -> Guarantee:
 
 
 def _bound_of_round(query: Query, regret: RegretStatement, starts: Iterable[int]) -> float | None:
-    """The bound on one round's regret; NaN if rounds have none, None without diagnostics.
+    """Return the bound on one round's regret; NaN if rounds have none, None without diagnostics.
 
     The round ``t`` of the theorem is counted from the last reset.
     """
@@ -365,14 +365,14 @@ def _bound_of_round(query: Query, regret: RegretStatement, starts: Iterable[int]
 
 
 def _round_of_segment(query: Query, starts: Iterable[int]) -> int:
-    """The round of a query, counted from the last reset."""
+    """Return the round of a query, counted from the last reset."""
     return query.round_number - max((start for start in starts if start <= query.id), default=0)
 
 
 def _bound_of_draws(
     covered: list[Query], regret: RegretStatement, starts: Iterable[int], largest: float
 ) -> float | None:
-    """A bound on the regret of rounds that were drawn, which holds for all of them together."""
+    """Return a bound on the regret of all rounds that were drawn, taken together."""
     if any(start > covered[0].id for start in starts):
         return None  # each segment has its own theorem
     assert regret.num_points is not None
@@ -397,9 +397,9 @@ def with_certificate(
 ) -> Guarantee:
     """Return a guarantee with numbers for regret and violation from separate confidence bounds.
 
-    On the event that the bounds hold, a point ``x*`` that meets all constraints has lower bounds of
-    the constraints of at most 0, so that the bound of the penalized reward is at least ``f(x*)``
-    there.
+    On the event that the bounds hold, the constraints have lower bounds of at most 0 at a point
+    ``x*`` that meets all of them, so that the bound of the penalized reward there is at least
+    ``f(x*)``.
 
     Args:
         guarantee: The guarantee of an upper confidence bound on separate models of reward and
@@ -444,7 +444,7 @@ def with_certificate(
 
 
 def _upper_bound(mean: float, lower: float, clipped_at: float | None) -> float:
-    """The upper confidence bound of a constraint; it does not follow from a clipped lower one."""
+    """Return the upper bound of a constraint; it does not follow from a clipped lower bound."""
     if clipped_at is None:
         return 2.0 * mean - lower
     return clipped_at if abs(lower) >= clipped_at else min(2.0 * mean - lower, clipped_at)
@@ -457,14 +457,14 @@ def with_restarts(
     num_constraints: int = 0,
     model: Any = None,
 ) -> Guarantee:
-    """Return what is left of a guarantee when a policy starts over.
+    """Return what remains of a guarantee when a policy starts over.
 
     Args:
         guarantee: The guarantee of the policy alone, at the running segment's share of delta.
-        restart: The rule.
-        segment: The number of that segment, from 0.
-        num_constraints: How many constraints there are.
-        model: The loop's model, for evidence.
+        restart: The restart rule.
+        segment: The number of the running segment, from 0.
+        num_constraints: The number of constraints.
+        model: The loop's model, which evidence depends on.
     """
     if isinstance(restart, NeverRestart):
         return guarantee
@@ -485,19 +485,19 @@ def with_restarts(
         )
     if isinstance(restart, OracleRestart):
         return guarantee.with_gaps(
-            "each segment has all of delta, so that all together fail with more; split_delta=True "
-            "divides it"
+            "each segment has all of delta, so all segments together fail with a larger "
+            "probability; split_delta=True divides it"
         )
     if isinstance(restart, EvidenceRestart):
         kept = (
             "the rows that later segments keep were chosen by their outcomes"
             if restart.keep == "since_change"
-            else "the outcomes that later segments drop chose when they begin"
+            else "the outcomes that later segments drop determined when they begin"
         )
         return guarantee.with_gaps(
             f"with restarts the theorem covers each segment at {share}, for as long as the reward "
-            f"function does not change in it, and {kept}; a change where nobody looks is not seen. "
-            f"Of false alarms: {restart.describe_level(model)}"
+            f"function does not change in it, and {kept}; a change at points that are not played "
+            f"is not seen. On false alarms: {restart.describe_level(model)}"
         )
     return guarantee.with_gaps(
         "with restarts the theorem covers each segment at "
@@ -507,7 +507,7 @@ def with_restarts(
 
 
 def _at_delta_of_all(guarantee: Guarantee, fraction: float) -> Guarantee:
-    """Return the guarantee of all segments together from that of one.
+    """Return the guarantee of all segments together from the guarantee of one.
 
     Args:
         guarantee: The guarantee of a segment that has its share of delta.
@@ -525,7 +525,7 @@ def _at_delta_of_all(guarantee: Guarantee, fraction: float) -> Guarantee:
 
 
 def with_forgetting(guarantee: Guarantee) -> Guarantee:
-    """Return what is left of a guarantee when the model forgets."""
+    """Return what remains of a guarantee when the model forgets."""
     return guarantee.with_gaps("no theorem is stated here for a model that forgets")
 
 
@@ -584,8 +584,8 @@ def with_constraints(
         )
     if settings.restart is not None and not isinstance(settings.restart, NeverRestart):
         rates.append(
-            "a reset cuts the running epoch, which makes no update of the multipliers, and the "
-            "proof needs that of every epoch"
+            "a reset cuts the running epoch short without an update of the multipliers, but the "
+            "proof needs the update of every epoch"
         )
     # the surrogate models the penalized function
     about = guarantee.about("the penalized function of each epoch")
@@ -617,7 +617,7 @@ def with_constraints(
     )
     if combined.regret is not None and combined.regret.added:
         combined = combined.with_assumptions(
-            "the fixed point that regret is against meets the constraints of every round"
+            "the fixed point that regret compares with meets the constraints of every round"
         )
     if others is not None:
         combined = with_other_epochs(combined, others)
@@ -633,8 +633,8 @@ def with_constraints(
     if num_without:
         combined = _without_rates(
             combined,
-            f"{num_without} of {history.num_queries} rounds have no outcome, and the proof needs "
-            "the constraint values of all",
+            f"{num_without} of {history.num_queries} rounds have no outcome, but the proof needs "
+            "the constraint values of all rounds",
         )
     if len(rounds_in_hand(history, starts)) < history.num_queries:
         return combined  # the proof needs every round: :func:`with_regret` says so
@@ -644,7 +644,7 @@ def with_constraints(
 
 
 def _complete_options(settings: LoopSettings) -> dict[str, Any]:
-    """The options of the acquisition, given by the user or by default."""
+    """Return the options of the acquisition, as given by the user or by default."""
     given = settings.acquisition
     if not isinstance(given, AcquisitionRecipe):
         return {}
@@ -658,18 +658,19 @@ def _with_epochs(
     summary: PriorSummary,
     deviations: Sequence[float] = (),
 ) -> Guarantee:
-    r"""Return a guarantee with the numbers of the proofs of both algorithms, from what was seen.
+    r"""Return a guarantee with numbers from the proofs of both algorithms and the rounds so far.
 
     A point that meets the constraints has a penalized value of at least ``f``, so that regret plus
-    penalty of a round are at most twice width times standard deviation. For exact constraints the
-    penalty is not negative. With noise the penalty :math:`\sum_j \kappa_j g_j` is what was observed
+    penalty of a round is at most twice width times standard deviation. For exact constraints the
+    penalty is not negative. With noise, the penalty :math:`\sum_j \kappa_j g_j` is the observed one
     less its noise, whose sum over rounds is at most
 
     .. math:: \sqrt{2 (V + R^2) \ln(\sqrt{V / R^2 + 1} / \delta')}, \qquad
         V = R^2 \sum_t \sum_j \kappa_{j,t}^2
 
     in all rounds with probability :math:`1 - \delta'` (method of mixtures). Half of delta is
-    reserved for this: half of it for the regret, and the rest in equal shares for the constraints.
+    reserved for this, of which one half is for the regret and the constraints share the rest
+    equally.
     """
     rule, regret, violation = settings.constraints, guarantee.regret, guarantee.violation
     if regret is None or violation is None or not (regret.holds and violation.holds):
@@ -700,7 +701,7 @@ def _with_epochs(
         noise_sum = _largest_noise_sum(float(multipliers.square().sum()), noise, delta / 4.0)
         bound += noise_sum - float((multipliers * values).sum())
         share = delta / (4.0 * rule.num_constraints)
-        realized = float(violations.clamp_min(0.0).norm())  # Appendix D: known from the run
+        realized = float(violations.clamp_min(0.0).norm())  # Appendix D: known after the run
         guarantee = replace(
             guarantee, constants={**guarantee.constants, "realized_violation": realized}
         )
@@ -718,7 +719,7 @@ def _with_epochs(
 
 
 def _largest_noise_sum(squares: float, noise_bound: float, delta: float) -> float:
-    """Bound a sum of noises whose weights, fixed before each, have this sum of squares."""
+    """Bound a weighted sum of noises; each weight is fixed before its noise."""
     log = 0.5 * math.log1p(squares) - math.log(delta)
     return noise_bound * math.sqrt(2.0 * (squares + 1.0) * log)
 
@@ -735,10 +736,10 @@ def _is_covered(rule: MultiplierRule, acquisition_class: type | None) -> bool:
 
 
 def with_retractions(guarantee: Guarantee, history: History) -> Guarantee:
-    """Return a guarantee with what it assumes if outcomes were withdrawn.
+    """Return a guarantee with the assumptions that it makes if outcomes were withdrawn.
 
     The theorems are about the noise of the outcomes that a model has. Leaving some out changes
-    nothing only if the choice of these outcomes does not depend on the noise.
+    nothing only if the choice of the outcomes to leave out does not depend on the noise.
 
     Args:
         guarantee: The guarantee of the loop without regard to retractions.
@@ -749,8 +750,8 @@ def with_retractions(guarantee: Guarantee, history: History) -> Guarantee:
         return guarantee
     many = num_retracted > 1
     depends = (
-        "depends neither on their noise nor, but for the outcomes that are kept, on the reward "
-        "function"
+        "depends neither on their noise nor, except through the outcomes that are kept, on the "
+        "reward function"
         if guarantee.is_on_draws
         else "does not depend on their noise"
     )

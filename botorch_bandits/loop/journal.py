@@ -1,7 +1,7 @@
 """The journal of a loop: its settings in the header, its events in the records.
 
 :class:`LoopJournal` records each query, outcome, failure and retraction before it counts, and reads
-a history from them. It refuses a journal that was begun with other settings.
+a history from these records. It refuses a journal that was begun with other settings.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def record_of(*entries: Query | Event) -> dict[str, Any]:
 
 
 STOPPED = "stopped"
-"""The kind of a record that says why a run ended before its rounds; no choice depends on it."""
+"""The kind of a record that states why a run ended early; no choice depends on such records."""
 
 
 def replay(record: Mapping[str, Any], history: History) -> None:
@@ -67,10 +67,10 @@ def replay(record: Mapping[str, Any], history: History) -> None:
 
     Args:
         record: A record of a journal.
-        history: As it was when the record was written; it grows.
+        history: The history as it was when the record was written; the content is added to it.
 
     Raises:
-        JournalError: If the record does not go with the history.
+        JournalError: If the record does not fit the history.
     """
     kind = record.get("kind")
     try:
@@ -104,18 +104,18 @@ def replay(record: Mapping[str, Any], history: History) -> None:
         elif kind == "retracted":
             history.add_retraction(record["id"], record["reason"], record["at"])
         elif kind not in ("asked", STOPPED):
-            raise ValueError(f"records of the kind {kind!r} are not known.")
+            raise ValueError(f"records of the kind {kind!r} are unknown.")
     except _NO_RECORD as error:
         shown = str(dict(record))
         shown = shown if len(shown) <= 300 else f"{shown[:300]} ..."
         raise JournalError(
-            f"the record {shown} does not go with what is before it: {_reason(error)} Was it "
+            f"the record {shown} does not fit those before it: {_reason(error)} Was it "
             "written by a later version of the package, or by another program?"
         ) from error
 
 
 def stop_in(record: Mapping[str, Any]) -> str | None:
-    """Return the reason in a record that a run stopped; None of any other record.
+    """Return the reason in a record that a run stopped; None for any other record.
 
     Args:
         record: A record of a journal.
@@ -124,7 +124,7 @@ def stop_in(record: Mapping[str, Any]) -> str | None:
 
 
 def encode_floats(values: Mapping[str, float]) -> dict[str, Any]:
-    """Return diagnostics as a journal holds them: what is not finite becomes a text."""
+    """Return diagnostics as a journal holds them: numbers that are not finite become strings."""
     return {
         name: value if math.isfinite(value) else repr(float(value))
         for name, value in values.items()
@@ -177,58 +177,58 @@ def _told(outcome: Outcome) -> dict[str, Any]:
 
 CONTENT, VERSION = "a loop of botorch_bandits", 1
 SNAPSHOT_EVERY = 1000
-"""A snapshot is written after so many records, or half of what the last one covers."""
+"""The number of records between snapshots, unless half of those in the last one are more."""
 
 VERIFY = ("tail", "all")
 LOOP_DURABILITY = ("record", "round", "batch")
 """What is on disk when a call returns: everything, up to the last outcome, or after ``sync``."""
-MAX_CONTEXT_DIM = 10_000  # of a journal that is read without its loop
+MAX_CONTEXT_DIM = 10_000  # in a journal that is read without its loop
 
 Fit = dict[str, Any]
-"""Hyperparameters as plain values, and which rows they were fitted to."""
+"""Hyperparameters as plain values, and the rows to which they were fitted."""
 
 
 class DifferentSettingsError(ValueError):
-    """A journal was begun with other settings than it is opened with.
+    """A journal was begun with other settings than those with which it is opened.
 
     Attributes:
-        differences: One line for each.
+        differences: One line for each difference.
     """
 
     def __init__(self, path: Path, differences: list[str]) -> None:
-        """Name them.
+        """Put the differences into the message.
 
         Args:
-            path: The journal.
-            differences: One line for each.
+            path: The path of the journal.
+            differences: One line for each difference.
         """
         self.differences = differences
         super().__init__(
             f"{path} was begun with other settings:\n  " + "\n  ".join(differences) + "\nOpen it "
-            "with those, or begin another journal and pass history= to go on from this one."
+            "with those, or begin another journal and pass history= to continue from this one."
         )
 
 
 class LoopJournal:
-    """Records the events of a loop, and reads them again.
+    """Records the events of a loop, and reads them back.
 
     Args:
-        path: The path of the journal, which is begun if the file does not exist.
+        path: The path of the journal; a new one is begun if the file does not exist.
         settings: The loop's settings.
-        given: What a new journal begins with.
-        verify: ``"tail"``: records that the snapshot covers are not read. ``"all"``: each is, and
-            what the snapshot says is compared with it.
+        given: The history with which a new journal begins.
+        verify: With ``"tail"``, records that the snapshot covers are not read. With ``"all"``, each
+            record is read, and the content of the snapshot is compared with them.
         durability: ``"record"``, ``"round"`` or ``"batch"``; that of the journal if omitted.
 
     Attributes:
-        num_given: How many queries the journal began with.
-        stopped: Why the run of the last record ended before its rounds; None where it did not, or
-            something came behind.
+        num_given: The number of queries with which the journal began.
+        stopped: Why the run of the last record ended early; None if it did not, or if records
+            followed.
 
     Raises:
         DifferentSettingsError: If the journal was begun with other settings.
         UnnamedSettingError: If a setting has no name in a file, such as a lambda.
-        ValueError: If there is a journal already, and a history is given too.
+        ValueError: If there is a journal already, and a history is given as well.
     """
 
     def __init__(
@@ -248,15 +248,15 @@ class LoopJournal:
         self._sizes = settings.history_sizes
         self.num_given = 0
         self.stopped: str | None = None
-        self._covered = 0  # records that the snapshot has
-        self._recorded_fit: Fit | None = None  # the latest that is on record
-        self._is_checked = True  # whether this process has made that fit too
+        self._covered = 0  # number of records that the snapshot covers
+        self._recorded_fit: Fit | None = None  # the latest fit on record
+        self._is_checked = True  # whether this process has repeated that fit
         header = header_of(settings)
         path = Path(path)
         is_new = not path.exists()
         if not is_new and given is not None:
             raise ValueError(
-                f"{path} is there already, and has its own history. Leave history= out to continue "
+                f"{path} already exists, and has its own history. Leave history= out to continue "
                 "it, or choose another path."
             )
         grouping = "batch" if durability == "round" else durability
@@ -276,7 +276,7 @@ class LoopJournal:
 
     @property
     def path(self) -> Path:
-        """Where the journal is."""
+        """The path of the journal."""
         return self._journal.path
 
     @property
@@ -286,14 +286,14 @@ class LoopJournal:
 
     @property
     def num_records(self) -> int:
-        """How many records are on disk."""
+        """The number of records on disk."""
         return self._journal.num_records
 
     def read(self) -> History:
-        """Return what the journal says, from the latest snapshot on.
+        """Return the history in the journal, from the latest snapshot on.
 
         Raises:
-            JournalError: If a record does not go with those before it.
+            JournalError: If a record does not fit those before it.
         """
         history = History(*self._sizes)
         snapshot = self._journal.read_snapshot()
@@ -311,31 +311,31 @@ class LoopJournal:
             else:
                 self._recorded_fit = record.get("fit", self._recorded_fit)
                 if record.get("kind") == "retracted":
-                    self._recorded_fit = None  # it may be to a row that does not count any more
+                    self._recorded_fit = None  # it may use a row that no longer counts
                 replay(record, history)
             if snapshot is not None and num_read == snapshot.num_records:
                 check_snapshot(snapshot, history, self._journal.path)
                 self._covered = num_read
-        self._verify = "tail"  # once is enough
+        self._verify = "tail"  # once verified, the tail is enough
         self._is_checked = False
         return history
 
     def append(self, *entries: Query | Event, fit: Fit | None = None) -> None:
-        """Write down what is about to be added to the history; it is on disk behind this.
+        """Write what is about to be added to the history; it is on disk when this returns.
 
         Args:
-            entries: A query or an event, or an attached query and its outcome if that is known.
+            entries: A query or an event, or an attached query and its outcome if it is known.
             fit: The hyperparameters with which a query was chosen; written if they are new.
 
         Raises:
-            JournalWriteError: If it cannot be written; it does not count then.
+            JournalWriteError: If it cannot be written, in which case it does not count.
         """
         record = record_of(*entries)
         if fit is not None:
             self._check_fit(fit)
             if fit != self._recorded_fit:
                 record["fit"] = fit
-        # a round ends with what is told; then what was asked before it goes to disk, too
+        # an outcome or a failure ends a round, and everything before it goes to disk, too
         first = entries[0]
         is_chosen = isinstance(first, Query) and first.origin != "attached"
         is_end = self._syncs_rounds and not is_chosen
@@ -350,10 +350,10 @@ class LoopJournal:
             self._recorded_fit = None  # see read()
 
     def append_stop(self, reason: str, at: float) -> None:
-        """Write down why a run ended before its rounds, unless the last record says so.
+        """Record why a run ended early, unless the last record says so.
 
         Args:
-            reason: As ``result.stopped`` has it.
+            reason: The text of ``result.stopped``.
             at: Clock time in seconds.
         """
         if reason != self.stopped:
@@ -381,10 +381,10 @@ class LoopJournal:
         self._journal.sync()
 
     def check_process(self) -> None:
-        """Raise in a child that was forked from the process that opened the journal.
+        """Raise an error in a child process forked from the one that opened the journal.
 
         Raises:
-            JournalError: If this is one.
+            JournalError: If this is such a child process.
         """
         self._journal.check_process()
 
@@ -409,7 +409,7 @@ class LoopJournal:
             )
 
     def _check_fit(self, fit: Fit) -> None:
-        """Compare the first fit after opening with the one on record."""
+        """Compare the first fit after opening with the recorded one."""
         recorded, is_checked, self._is_checked = self._recorded_fit, self._is_checked, True
         if is_checked or recorded is None:
             return
@@ -460,12 +460,12 @@ def settings_of(header: Mapping[str, Any]) -> dict[str, Any]:
 def _without_names(
     known: Mapping[str, Any], wanted: dict[str, Any], domain: Domain
 ) -> dict[str, Any]:
-    """Return the wanted settings, a space as its box where the journal was begun on a box.
+    """Return the settings to compare, with a space as its box if the journal was begun on a box.
 
     Args:
-        known: Settings on record.
-        wanted: Settings with which the journal is opened.
-        domain: What the latter have.
+        known: The settings on record.
+        wanted: The settings with which the journal is opened.
+        domain: The domain in the latter.
     """
     of_box = fingerprint({"class": Box})["class"]
     box = domain.without_names() if isinstance(domain, Space) else None
@@ -475,19 +475,19 @@ def _without_names(
 
 
 def check_content(journal: JournalReader) -> None:
-    """Raise unless a journal is that of a loop.
+    """Raise an error unless a journal is a loop's journal.
 
     Raises:
-        JournalFormatError: If it is another one, or of an unknown version.
+        JournalFormatError: If it is another kind of journal, or has an unknown version.
     """
     header = journal.header
     if type(header.get("settings")) is not dict or type(header.get("environment")) is not dict:
         raise JournalFormatError(
-            f"{journal.path} is no journal of a loop: its header has no settings or no environment."
+            f"{journal.path} is not a loop's journal: its header has no settings or no environment."
         )
     if header.get("content") != CONTENT or header.get("version") != VERSION:
         raise JournalFormatError(
-            f"{journal.path} is no journal of a loop that this version can read: its header says "
+            f"{journal.path} is not a loop's journal that this version can read: its header has "
             f"{header.get('content')!r:.80}, version {header.get('version')!r:.80}; expected "
             f"{CONTENT!r}, "
             f"version {VERSION}."
@@ -495,7 +495,7 @@ def check_content(journal: JournalReader) -> None:
 
 
 def read_state(state: Mapping[str, Any], history: History) -> tuple[int, Fit | None]:
-    """Fill an empty history from a snapshot's state; return what else is in it.
+    """Fill an empty history from a snapshot's state; return the rest of the state.
 
     Raises:
         JournalError: If it is not the state of such a loop.
@@ -504,9 +504,9 @@ def read_state(state: Mapping[str, Any], history: History) -> tuple[int, Fit | N
         _fill(history, state["history"])
         given, fit = state["given"], state["fit"]
         if type(given) is not int or not 0 <= given <= history.num_queries:
-            raise ValueError(f"'given' is {given!r}, which is no number of its queries.")
+            raise ValueError(f"'given' is {given!r}, which is not a number of its queries.")
         if fit is not None and type(fit) is not dict:
-            raise ValueError(f"'fit' is {fit!r}, which is none.")
+            raise ValueError(f"'fit' is {fit!r}, which is not a fit.")
     except _NO_RECORD as error:
         raise JournalError(
             f"the snapshot is not what a loop of this kind writes: {_reason(error)} Move it away; "
@@ -516,10 +516,10 @@ def read_state(state: Mapping[str, Any], history: History) -> tuple[int, Fit | N
 
 
 def replay_given(record: Mapping[str, Any], history: History) -> int:
-    """Fill an empty history with what a journal began with; return how many queries it has.
+    """Fill an empty history from what a journal began with; return the number of its queries.
 
     Raises:
-        JournalError: If it is not the first record, or no such record.
+        JournalError: If the record is not the first one, or is of another kind.
     """
     try:
         if history.num_queries:
@@ -534,15 +534,15 @@ def replay_given(record: Mapping[str, Any], history: History) -> int:
 
 
 def check_snapshot(snapshot: Snapshot, history: History, path: Path) -> None:
-    """Raise unless a snapshot says what the records say that it covers.
+    """Raise an error unless a snapshot agrees with the records that it covers.
 
     Args:
-        snapshot: Of the journal.
-        history: What the records say.
-        path: Of the journal, for the message.
+        snapshot: The snapshot of the journal.
+        history: The history in the records.
+        path: The path of the journal, for the message.
 
     Raises:
-        JournalError: If it does not.
+        JournalError: If they differ.
     """
     sizes = history.dim, history.context_dim, history.num_constraints, history.maximize
     known = History(*sizes)
@@ -564,18 +564,18 @@ def first_difference(one: History, other: History) -> str | None:
         for name in {**record, **known}:
             if record.get(name) != known.get(name):
                 if name == "parameters" and None in (record.get(name), known.get(name)):
-                    continue  # an earlier version wrote no names
+                    continue  # an earlier version did not write names
                 values = f"{record.get(name)!r} and {known.get(name)!r}"
                 return f"query {known['id']} has {name} {values}"
     return None
 
 
 def read_history(reader: JournalReader, with_snapshot: bool = True) -> History:
-    """Return the history that a loop's journal has, without the loop.
+    """Return the history in a loop's journal, without the loop.
 
     Args:
-        reader: Of the journal.
-        with_snapshot: Whether records that the snapshot covers are left to it.
+        reader: The reader of the journal.
+        with_snapshot: Whether to take records that the snapshot covers from the snapshot.
 
     Raises:
         JournalError: If it is not a journal of a loop, or a record does not fit those before it.
@@ -593,9 +593,9 @@ def rebuild_history(
     """Return the history of a loop's records, without the loop.
 
     Args:
-        header: Of the journal.
-        state: Of a snapshot, if one goes before the records.
-        records: Those behind it, or all.
+        header: The header of the journal.
+        state: The state of a snapshot, if one precedes the records.
+        records: The records after the snapshot, or all of them.
 
     Raises:
         JournalError: If a record does not fit those before it.
@@ -614,7 +614,7 @@ def rebuild_history(
 def _sizes_of(
     header: Mapping[str, Any], state: Mapping[str, Any] | None, records: list[dict[str, Any]]
 ) -> tuple[int, int, int, bool]:
-    """Return the sizes of a history, as header and records have them."""
+    """Return the sizes of a history, as given by header and records."""
     try:
         settings = settings_of(header)
         context_dim, maximize = settings["context_dim"], settings.get("maximize", True)
@@ -637,7 +637,7 @@ def _sizes_of(
 
 
 _NO_RECORD = (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
-"""What reading raises where an entry is missing, or of another kind."""
+"""The errors of reading if an entry is missing or of another kind."""
 
 
 def _reason(error: BaseException) -> str:

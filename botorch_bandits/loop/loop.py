@@ -78,10 +78,10 @@ class BanditLoop(AttachesPoints):
     returns, and a loop that is opened again continues as if nothing had happened.
 
     Args:
-        domain: Where points are chosen: :class:`~botorch_bandits.Space` (named parameters),
+        domain: The domain of the points: :class:`~botorch_bandits.Space` (named parameters),
             :class:`~botorch_bandits.Box`, :class:`~botorch_bandits.Arms`, or a
             :class:`~botorch_bandits.Domain` of your own.
-        model: A recipe such as ``BanditGP.with_kernel(...)``; one an epoch of multipliers
+        model: A recipe such as ``BanditGP.with_kernel(...)``; one per epoch of multipliers
             (:class:`.EpochModels`); or any callable from inputs ``n x d`` and rewards ``n x 1``
             that arrived to a BoTorch model (called once a change of the data, with ``n > 0``). If
             omitted, a :class:`~botorch_bandits.FittedSingleTaskGP`, which learns from the data.
@@ -473,7 +473,7 @@ class BanditLoop(AttachesPoints):
 
         Raises:
             KeyError: If the id was never asked.
-            TypeError: If the reason is no text.
+            TypeError: If the reason is not a string.
             ValueError: If the query has a reward, or had one that was retracted.
             JournalError: If the failure cannot be written to the journal. Nothing is recorded then.
         """
@@ -508,7 +508,7 @@ class BanditLoop(AttachesPoints):
 
         Raises:
             KeyError: If the id was never asked.
-            TypeError: If the reason is no text.
+            TypeError: If the reason is not a string.
             ValueError: If the reason is blank, or the query is pending, has failed, or was already
                 retracted.
             JournalError: If it cannot be written to the journal. Nothing is recorded then.

@@ -1,6 +1,6 @@
-"""What a loop says where its model gets slow, and what does not go with the model for many rows.
+"""What a loop says if its model gets slow, and what cannot be combined with a model for many rows.
 
-An exact model of ``n`` rows costs ``n^2`` operations a point of the search. The loop never
+An exact model of ``n`` rows costs ``n^2`` operations per point of the search. The loop never
 changes the model on its own: it warns once and names the alternatives.
 """
 
@@ -21,21 +21,21 @@ from botorch_bandits.models.local_gp import check_drawable
 from botorch_bandits.models.moments import submodels
 
 MANY_ROWS = 4000
-"""From so many rows on a round with a ``BanditGP`` costs about a second of a core."""
+"""From this many rows on, a round with a ``BanditGP`` takes about a second on one core."""
 
 MANY_FITTED_ROWS = 800
-"""Likewise with the default model, whose hyperparameters are fitted in each round."""
+"""The same for the default model, whose hyperparameters are fitted in each round."""
 
 
 class ManyRowsWarning(RuntimeWarning):
-    """The model of a loop has so many rows that a round takes a second and more."""
+    """The model of a loop has so many rows that a round takes a second or more."""
 
 
 def warn_of_many_rows(model: Model) -> bool:
-    """Warn if a round with a model takes a second and more; return whether it does.
+    """Warn if a round with a model takes a second or more; return whether it does.
 
     Args:
-        model: Of the round. What is known of the time is known for the models of this package.
+        model: The model of the round; times are known for the models of this package.
     """
     for each in submodels(model):
         limit = MANY_FITTED_ROWS if isinstance(each, LearnedGP) else MANY_ROWS
@@ -64,9 +64,9 @@ def check_local_model(model: Any, acquisition: Any, constraints: Any) -> None:
     """Raise if a loop with a :class:`~botorch_bandits.models.LocalGP` needs what it does not have.
 
     Args:
-        model: The loop's.
-        acquisition: The loop's.
-        constraints: The loop's.
+        model: The loop's model.
+        acquisition: The loop's acquisition.
+        constraints: The loop's rule for multipliers.
 
     Raises:
         UnsupportedError: If the acquisition draws functions.

@@ -1,8 +1,8 @@
 """A loop that minimizes: the one place where outcomes, settings and answers change their sign.
 
-History and journal have the user's own numbers. What models, widths, tests and multipliers see is
-minus these, so that everything below this file maximizes and knows nothing of it: the choices are
-those of a loop that maximizes and is told the negatives. Constraint values keep their sign.
+History and journal have the user's own numbers. Models, widths, tests and multipliers see minus
+these numbers, so that all other modules maximize and do not know about it: the choices are those of
+a loop that maximizes and is told the negatives. Constraint values keep their sign.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def turned(value: float) -> float:
 
 
 def turned_diagnostics(known: Mapping[str, float]) -> dict[str, float]:
-    """Return what was known at a query in the other sign; twice is once back.
+    """Return diagnostics of a query with the other sign; a second call restores them.
 
-    The value of the acquisition function stays: it is maximized in either case.
+    The value of the acquisition function is unchanged, because it is maximized in either case.
 
     Args:
-        known: By name.
+        known: The diagnostics by name.
     """
     told = dict(known)
     if "mean" in told:
@@ -57,10 +57,10 @@ def turned_diagnostics(known: Mapping[str, float]) -> dict[str, float]:
 
 
 def turned_entry(entry: _Entry) -> _Entry:
-    """Return a query or an event with the reward, and what was known of it, in the other sign.
+    """Return a query or an event whose reward and diagnostics have the other sign.
 
     Args:
-        entry: It is not changed.
+        entry: The query or event, which is not changed.
     """
     told: Any = entry
     if isinstance(entry, Query):
@@ -73,10 +73,10 @@ def turned_entry(entry: _Entry) -> _Entry:
 
 
 def turned_history(history: History) -> History:
-    """Return a history of the same queries and events whose rewards have the other sign.
+    """Return a history of the same queries and events in which rewards have the other sign.
 
     Args:
-        history: It is not changed.
+        history: The history, which is not changed.
     """
     other = History(history.dim, history.context_dim, history.num_constraints, not history.maximize)
     for query in history.queries:
@@ -84,8 +84,8 @@ def turned_history(history: History) -> History:
     for event in history.events:
         outcome = event.outcome if isinstance(event, Retraction) else event
         other.record(turned_entry(outcome))
-    for retraction in history.retractions:  # in their own order
-        # it must hold the very outcome that the other history has
+    for retraction in history.retractions:  # in the order of the retractions
+        # a retraction must hold the same outcome object as the other history
         told = other.outcome(retraction.query_id)
         assert told is not None
         other.record(replace(retraction, outcome=told))
@@ -99,7 +99,7 @@ def settings_of_model(settings: LoopSettings) -> LoopSettings:
     ``best_f``.
 
     Args:
-        settings: Of a loop that minimizes; checked, see :func:`check_minimizing`.
+        settings: The settings of a loop that minimizes, checked by :func:`check_minimizing`.
     """
     told = copy.copy(settings)
     store_checked(
@@ -115,7 +115,7 @@ def settings_of_model(settings: LoopSettings) -> LoopSettings:
 
 def _turned_model(model: Any) -> Any:
     if isinstance(model, CandidatesRecipe) and any(c.prior_mean for c in model.candidates):
-        # the names are kept, so that they say what the user gave
+        # the names are kept, so they describe what the user gave
         return replace(model, candidates=tuple(map(_turned_model, model.candidates)))
     if isinstance(model, BanditGPRecipe) and model.prior_mean:
         return replace(model, prior_mean=turned(model.prior_mean))
@@ -157,20 +157,20 @@ def _turned_restart(restart: Restart | None) -> Restart | None:
 
 
 def turned_view(view: CensoredView) -> CensoredView:
-    """Return what a censored model sees, in the other sign.
+    """Return the view of a censored model in the other sign.
 
     Args:
-        view: It is not changed.
+        view: The view, which is not changed.
     """
     rewards = tuple(None if reward is None else turned(reward) for reward in view.rewards)
     return replace(view, rewards=rewards)
 
 
 def turned_check(check: ModelCheck) -> ModelCheck:
-    """Return a check of the model of minus the outcomes as one of the outcomes.
+    """Return a check of a model of minus the outcomes as a check of a model of the outcomes.
 
     Args:
-        check: It is not changed.
+        check: The check, which is not changed.
     """
     return replace(
         check,
@@ -197,10 +197,10 @@ _WORDS = (
 
 
 def in_costs(text: str) -> str:
-    """Return what is said of a reward in words for a cost.
+    """Return a text about a reward as a text about a cost.
 
     Args:
-        text: Of a guarantee.
+        text: A text of a guarantee.
 
     Example:
         >>> in_costs("the reward lies within the width of the posterior mean")
@@ -213,13 +213,13 @@ def in_costs(text: str) -> str:
 
 
 def guarantee_of_costs(guarantee: Guarantee) -> Guarantee:
-    """Return what is said of minus a cost in words and numbers for the cost.
+    """Return a guarantee about minus a cost as one about the cost, in words and numbers.
 
-    The regret of a round is the cost at its point less the least cost, so that it is not negative,
-    and every bound on it stays what it is.
+    The regret of a round is the cost at its point less the least cost. It is thus not negative, and
+    every bound on it is unchanged.
 
     Args:
-        guarantee: Of the loop of minus the cost.
+        guarantee: The guarantee of the loop for minus the cost.
     """
     regret = guarantee.regret
     if regret is not None and "penalized reward" in regret.wording:

@@ -1,18 +1,18 @@
-r"""Where a round looks for a change that a policy would not see: probing.
+r"""Where a round looks for a change that a policy would not notice: probing.
 
-A policy that has found the optimum looks there and hardly anywhere else, so that no outcome shows a
-new peak elsewhere. A copy of the model whose function drifts grows uncertain of places again that
-were not visited for long. In some rounds the maximizer of its upper bound
-:math:`\mu_t(x) + 2 \sigma_t(x)` is played, with the time kernel
+A policy that has found the optimum plays close to it and hardly anywhere else, so that no outcome
+shows a new peak elsewhere. In a copy of the model whose function drifts, the uncertainty grows
+again at points that have not been visited for a long time. In some rounds, the maximizer of the
+copy's upper bound :math:`\mu_t(x) + 2 \sigma_t(x)` is played, with the time kernel
 
 .. math:: k(x, x') (1 - \epsilon)^{|t - t'| / 2}, \qquad \epsilon = 0.01 .
 
-It chooses inputs only. Evidence of a change is counted by the model itself, in probing rounds as in
-all others.
+The copy only chooses inputs. Evidence of a change is counted by the model itself, in probing rounds
+as in all others.
 
-Source: the kernel is that of Bogunovic, Scarlett and Cevher, *Time-varying Gaussian process bandit
+Source: the kernel is from Bogunovic, Scarlett and Cevher, *Time-varying Gaussian process bandit
 optimization*, AISTATS 2016; how often a round probes is Avanesov's rule of exploration (arXiv
-1908.07636, Algorithm 2). To put the two together is ours.
+1908.07636, Algorithm 2). The combination of the two is ours.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from botorch_bandits.models.bandit_gp import BanditGPRecipe
 from botorch_bandits.models.forgetting import ForgettingModels
 
 PROBING_RATE = 0.01
-"""Of the drift of the copy: the covariance over time halves in 138 rounds."""
+"""The drift rate of the copy: the covariance over time halves in 138 rounds."""
 
 PROBING_WIDTH = 2.0
-"""How many deviations of the copy the bound is above its mean."""
+"""The number of the copy's standard deviations by which the bound exceeds its mean."""
 
 
 def probing_point(
@@ -51,14 +51,14 @@ def probing_point(
     """Return the point that a round probes, ``d``.
 
     Args:
-        prior: Of the model whose copy drifts, with fixed hyperparameters.
-        domain: Where points are chosen.
+        prior: The prior of the model whose copy drifts, with fixed hyperparameters.
+        domain: The domain from which points are chosen.
         observed: ``n x (c + d)`` inputs, contexts first, ``n x 1`` outcomes and the ``n`` rounds in
             which they were asked.
-        round_number: The round that is chosen, counted as those are.
+        round_number: The number of the round that is chosen, counted like those rounds.
         context: ``c``, the context of the round, if there are contexts.
         pending: ``p x (c + d)`` inputs and ``p`` rounds of queries without an outcome.
-        seed: Of the maximization on a box.
+        seed: The seed of the maximization on a box.
     """
     copies = ForgettingModels(prior, TimeVaryingKernel(PROBING_RATE))
     model = copies.build(*observed, round_number)
@@ -87,11 +87,11 @@ def probe(
 
     Args:
         prior: See :func:`probing_point`.
-        domain: Likewise.
-        history: Of the segment.
-        feedback: What is made of queries without an outcome: they are avoided, or ignored.
-        context: Of the round, if there are contexts.
-        seed: Likewise.
+        domain: See :func:`probing_point`.
+        history: The history of the segment.
+        feedback: How queries without an outcome are treated: they are avoided or ignored.
+        context: The context of the round, if there are contexts.
+        seed: See :func:`probing_point`.
     """
     X, Y = history.arrived()
     rounds = _rounds([history.query(outcome.query_id) for outcome in history.outcomes])

@@ -46,7 +46,7 @@ POINTS_AT_ONCE = 4096
 WEIGHT_OF_VIOLATION = 10.0
 """In a search, the cost of a constraint's prior standard deviation in those of the reward."""
 
-NOT_MET = "no point is known to meet all constraints; the one that is nearest to it is recommended"
+NOT_MET = "no point is known to meet all constraints; the point that comes closest is recommended"
 """Why there is no certificate if every upper bound of some constraint is positive."""
 
 
@@ -113,7 +113,7 @@ class Recommendation:
         return self.x.tolist() if self.parameters is None else dict(self.parameters)
 
     def __str__(self) -> str:
-        """Say it in a few lines."""
+        """Return the recommendation as a few lines of text."""
         arm = "" if self.arm is None else f" (arm {self.arm})"
         lines = [
             f"deploy {self.point}{arm}: mean {self.mean:.6g}, "
@@ -268,8 +268,8 @@ def reasons_against(guarantee: Guarantee, settings: LoopSettings) -> Iterator[st
     rule = settings.constraints
     if rule is not None and rule.surrogate_in_use != "separate":
         yield (
-            "the model is of the penalized reward, whose bounds say nothing of the reward of "
-            "points that meet the constraints; surrogate='separate' has bounds of each"
+            "the model is of the penalized reward, whose bounds say nothing about the reward of "
+            "points that meet the constraints; surrogate='separate' has bounds on each"
         )
     bands = guarantee.bands
     yield from guarantee.gaps
@@ -302,13 +302,13 @@ def _waiting_for(guarantee: Guarantee, acquisition: Any, current: History) -> It
     by_round = is_finite or any(each.needs_round for each in rules)
     if num_pending and by_round:
         yield (
-            f"{num_pending} outcomes are pending, and the width is one for each round: it counts "
-            "one set of outcomes in each. Once all have arrived, or failed, there is a certificate"
+            f"{num_pending} outcomes are pending, and the width of a round is valid for one set of "
+            "outcomes only. Once all have arrived, or failed, there is a certificate"
         )
 
 
 def _maximizes(settings: LoopSettings) -> bool:
-    """Whether the acquisition seeks the largest reward."""
+    """Return whether the acquisition seeks the largest reward."""
     recipe = settings.acquisition
     is_minimizing = (
         isinstance(recipe, AcquisitionRecipe) and recipe.options.get("maximize") is False
@@ -350,7 +350,7 @@ class _Search:
         self._played, self._only_played = self._told(), False
         rule = settings.constraints
         if rule is not None and rule.surrogate_in_use != "separate" and not self._played:
-            # the surrogate of penalized rewards starts over, and has seen no outcome yet
+            # the surrogate of penalized rewards starts over and has not seen an outcome yet
             self._played = [history.query(outcome.query_id) for outcome in history.outcomes]
             self._only_played = bool(self._played)
         self._points, self._known = self._look()
@@ -418,7 +418,7 @@ class _Search:
             return points, self._at(points)
 
     def _found(self) -> Tensor:
-        """A point of the domain, if none was played."""
+        """Return a point of the domain, if none was played."""
         return self._settings.domain.sample(1, torch.Generator().manual_seed(0)).squeeze(0)
 
     def _maximize_side(self, side: str, played: Tensor) -> Tensor:
@@ -430,7 +430,7 @@ class _Search:
         return self._domain.maximize(bound, seed)[0].to(played)
 
     def _weights(self, played: Tensor) -> Tensor | None:
-        """The cost of a violation in a search; None without separate constraints."""
+        """Return the cost of a violation in a search; None without separate constraints."""
         units = getattr(self._acquisition, "_prior_variances", None)
         if self._settings.num_constraints == 0:
             return None

@@ -1,8 +1,9 @@
-"""Rounds that play the point of an earlier choice again, as ``repeats=`` of a loop has it.
+"""Rounds that play the point of an earlier choice again, as ``repeats=`` of a loop requests.
 
-What is to come follows from the queries that were asked: the one that was chosen has the number of
-its plays (``plays``) among its diagnostics, each later one its own number (``play``) and the round
-of the choice (``choice_round``). So a loop that is rebuilt goes on as it would have.
+What is still to be played follows from the queries that were asked: the diagnostics of a chosen one
+contain the number of its plays (``plays``), and those of each later one contain its own number
+(``play``) and the round of the choice (``choice_round``). A rebuilt loop therefore continues as the
+original one would have.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ CHOSEN, AGAIN = "acquisition", "repeat"
 def check_repeats(
     repeats: Any, model: Any, acquisition: Any, forgetting: Forgetting | None, constraints: Any
 ) -> float | None:
-    """Return the factor of a loop that plays points several times; None if it does not.
+    """Return the factor of a loop that plays points several times; None if the loop does not.
 
     Args:
         repeats: The factor, or None.
-        model: That of the loop.
-        acquisition: That of the loop.
-        forgetting: That of the loop.
-        constraints: That of the loop.
+        model: The loop's model.
+        acquisition: The loop's acquisition.
+        forgetting: The loop's forgetting.
+        constraints: The loop's rule for multipliers.
 
     Raises:
-        TypeError: If it is no number.
-        ValueError: If it is at most 1, or does not go with another setting.
+        TypeError: If the factor is not a number.
+        ValueError: If it is at most 1, or cannot be combined with another setting.
     """
     if repeats is None:
         return None
@@ -57,8 +58,8 @@ def check_repeats(
     is_list = isinstance(model, CandidatesRecipe | DefaultCandidates)
     if not is_list and (not isinstance(model, BanditGPRecipe) or model.refit_every is not None):
         raise ValueError(
-            f"repeats is {factor:g}, but the model is not one with a fixed kernel and noise "
-            "variance, from which the number of plays follows. Pass BanditGP.with_kernel(..., "
+            f"repeats is {factor:g}, but the model does not have a fixed kernel and noise "
+            "variance, which determine the number of plays. Pass BanditGP.with_kernel(..., "
             "noise=...) without refit_every=, a list of priors (BanditGP.with_candidates([...])), "
             "or leave repeats= out."
         )
@@ -71,12 +72,12 @@ def check_repeats(
     if isinstance(forgetting, TimeVaryingKernel):
         raise ValueError(
             f"repeats is {factor:g}, but with {forgetting!r} the reward of a point drifts while it "
-            "is played, so that its outcomes tell less of it than repeats do. Leave repeats= out."
+            "is played, so its outcomes say less about it than repeats would. Leave repeats= out."
         )
     if constraints is not None:
         raise ValueError(
             f"repeats is {factor:g}, but with constraints= the multipliers change while a point is "
-            "played, and it was chosen for those of one round. Leave repeats= out."
+            "played, and it was chosen for the multipliers of one round. Leave repeats= out."
         )
     return factor
 
@@ -84,13 +85,13 @@ def check_repeats(
 def with_plays(
     diagnostics: dict[str, float], model: Any, factor: float, noise_ratio: float | None = None
 ) -> dict[str, float]:
-    """Return diagnostics with the number of plays of a point that is being chosen, if it has any.
+    """Return diagnostics with the number of plays of the point being chosen, if it has one.
 
     Args:
-        diagnostics: Of the choice.
-        model: That of the loop, with the noise variance of an outcome unless it is a list.
+        diagnostics: The diagnostics of the choice.
+        model: The loop's model, with the noise variance of an outcome unless it is a list.
         factor: ``repeats`` of the loop.
-        noise_ratio: Noise variance over posterior variance, of a list of priors.
+        noise_ratio: Noise variance over posterior variance, for a list of priors.
     """
     deviation = diagnostics.get("standard_deviation")
     if noise_ratio is not None:
@@ -103,14 +104,14 @@ def with_plays(
 
 
 def noise_ratio_of(acquisition: Any, x: Tensor) -> float | None:
-    """Return the least noise variance over posterior variance that the survivors of a list have.
+    """Return the least noise variance over posterior variance among the survivors of a list.
 
     Args:
-        acquisition: On the model of the round.
-        x: The point that it chose, with what stands in front of it.
+        acquisition: The acquisition on the model of the round.
+        x: The point that it chose, with the columns in front of it.
 
     Returns:
-        None for one prior, whose standard deviation is known already.
+        None for a single prior, whose standard deviation is known already.
     """
     model = getattr(acquisition, "base_model", None)
     if not isinstance(model, CandidatesModel):
@@ -124,17 +125,17 @@ def next_play(
 ) -> tuple[Tensor, str, dict[str, float]] | None:
     """Return the point to play again, its origin and diagnostics; None if one is to be chosen.
 
-    A choice is over after its plays, with another context, and where its latest play failed or was
-    retracted. Rounds of exploration come between.
+    A choice is over after its plays, if the context differs, or if its latest play failed or was
+    retracted. Rounds of exploration come in between.
 
     Args:
-        history: Since the last reset.
-        context: Of the round, or None without contexts.
-        rounds_before: How many rounds there were before that.
+        history: The history since the last reset.
+        context: The context of the round, or None without contexts.
+        rounds_before: The number of rounds before that reset.
     """
     latest = _latest_play(history)
     if latest is None or latest.restriction is not None or "plays" not in latest.diagnostics:
-        return None  # the best of what there was in one round need not be good in another
+        return None  # the best available point of one round need not be good in another
     known = latest.diagnostics
     play = known.get("play", 1.0) + 1.0
     if play > known["plays"]:
@@ -156,7 +157,7 @@ def _latest_play(history: History) -> Query | None:
 
 
 def choices_that_end_early(history: History) -> tuple[int, int]:
-    """Return how many choices there were, and how many but the last got less plays than planned.
+    """Return how many choices there were, and how many but the last had fewer plays than planned.
 
     Args:
         history: The history of all rounds.
@@ -176,14 +177,14 @@ def choices_that_end_early(history: History) -> tuple[int, int]:
 def with_repeats(
     guarantee: Guarantee, history: History, factor: float, keeps_all: bool
 ) -> Guarantee:
-    """Return a guarantee with the number of choices and a bound on it among the constants.
+    """Return a guarantee whose constants contain the number of choices and a bound on it.
 
     Args:
-        guarantee: Of the loop.
+        guarantee: The guarantee of the loop.
         history: The history of all rounds.
         factor: ``repeats`` of the loop.
-        keeps_all: Whether the gain is that of all rounds: nothing was forgotten or reset. There is
-            no bound on the choices otherwise, nor where outcomes are missing or of another noise.
+        keeps_all: Whether the gain is that of all rounds, because nothing was forgotten or reset.
+            Otherwise, and if outcomes are missing or have a different noise, there is no bound.
     """
     num_choices, num_short = choices_that_end_early(history)
     constants = {**guarantee.constants, "repeats": factor, "choices": float(num_choices)}

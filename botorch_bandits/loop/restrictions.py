@@ -83,9 +83,9 @@ def read_restriction(
     Args:
         settings: The settings of the loop.
         available: See :meth:`.BanditLoop.ask`.
-        fixed: Likewise.
-        avoid: Likewise.
-        avoid_within: Likewise.
+        fixed: See :meth:`.BanditLoop.ask`.
+        avoid: See :meth:`.BanditLoop.ask`.
+        avoid_within: See :meth:`.BanditLoop.ask`.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -96,7 +96,7 @@ def read_restriction(
     fixed = None if is_empty else fixed
     avoid = None if avoid is None or _is_empty(avoid) else avoid
     if avoid_within is not None and avoid is None:
-        avoid_within = check_positive("avoid_within", avoid_within)  # of no points: all may be
+        avoid_within = check_positive("avoid_within", avoid_within)  # checked, but not used
     if available is None and fixed is None and avoid is None:
         return None
     if isinstance(settings.restart, ChangePointRestart):
@@ -109,14 +109,14 @@ def read_restriction(
     if isinstance(domain, Arms):
         if avoid_within is not None:
             raise ValueError(
-                f"avoid_within is {avoid_within}, but on arms only those are avoided that avoid= "
-                "names. Leave it out, and name the arms nearby, too."
+                f"avoid_within is {avoid_within}, but on arms, only the arms that avoid= names are "
+                "avoided. Leave it out, and name the arms nearby, too."
             )
         return _restricted_arms(domain, available, fixed, avoid)
     if not isinstance(domain, Box):
         raise ValueError(
             f"{type(domain).__name__} is a domain of your own, which cannot be restricted for a "
-            "round. Leave out available=, fixed= and avoid=, or take Arms, a Box or a Space."
+            "round. Leave out available=, fixed= and avoid=, or use Arms, a Box or a Space."
         )
     within = (
         AVOIDED_WITHIN if avoid_within is None else check_positive("avoid_within", avoid_within)
@@ -128,8 +128,8 @@ def arms_available(record: Mapping[str, Any], num_arms: int) -> Tensor:
     """Return the numbers of the arms that a round could choose from, in order.
 
     Args:
-        record: Of a query on arms, see :attr:`.Query.restriction`.
-        num_arms: How many arms there are.
+        record: The restriction of a query on arms, see :attr:`.Query.restriction`.
+        num_arms: The number of arms.
 
     Example:
         >>> arms_available({"absent": [1]}, 4).tolist()
@@ -150,11 +150,11 @@ def points_within(query: Query, domain: Domain) -> Tensor | None:
     """Return the points that a restricted round could choose from, ``n x d``.
 
     Args:
-        query: Of the round, whose restriction is not None.
-        domain: Of the loop.
+        query: The query of the round, whose restriction is not None.
+        domain: The domain of the loop.
 
     Returns:
-        None where they are not finitely many.
+        None if there are not finitely many.
     """
     record = query.restriction or {}
     if isinstance(domain, Arms):
@@ -168,7 +168,7 @@ def _record_of_arms(there: Any) -> dict[str, Any]:
     """Return the available arms in the shortest form: their indices, the others, or bits."""
     arms, absent = np.flatnonzero(there), np.flatnonzero(~there)
     fewer = min(len(arms), len(absent))
-    if fewer > 16 and 24 * fewer > len(there):  # a number and a comma, against a sixth of a letter
+    if fewer > 16 and 24 * fewer > len(there):  # bits are shorter than numbers and commas
         return {"bits": base64.b64encode(np.packbits(there).tobytes()).decode("ascii")}
     name, listed = ("arms", arms) if len(arms) <= len(absent) else ("absent", absent)
     return {name: listed.tolist()}
@@ -209,7 +209,7 @@ def _restricted_arms(domain: Arms, available: Any, fixed: Any, avoid: Any) -> Re
 def _is_empty(given: Any) -> bool:
     try:
         return not isinstance(given, str) and len(given) == 0
-    except TypeError:  # what has no length
+    except TypeError:  # it has no length
         return False
 
 
@@ -221,11 +221,11 @@ def _read_arms(name: str, given: Any, domain: Arms) -> Index:
     )
     if isinstance(given, Mapping | str | bytes) or not isinstance(given, Iterable):
         raise TypeError(f"{name} is {shown_value(given)}; {remedy}")
-    is_listed = not hasattr(given, "ndim")  # no tensor, no array
+    is_listed = not hasattr(given, "ndim")  # neither a tensor nor an array
     if is_listed:
         given = list(given)
         if given and all(isinstance(each, Tensor) and each.dim() == 1 for each in given):
-            given = torch.stack(given)  # points
+            given = torch.stack(given)  # the points
     check_kept_exactly(name, given)
     array = given.detach().cpu().numpy() if isinstance(given, Tensor) else _as_array(name, given)
     if array.size == 0:
@@ -248,7 +248,7 @@ def _read_arms(name: str, given: Any, domain: Arms) -> Index:
         )
     outside = array[(array < 0) | (array >= domain.num_arms)]
     if len(outside):
-        raise ValueError(f"{name} names arm {outside[0]}, which is not there; {remedy}")
+        raise ValueError(f"{name} names arm {outside[0]}, which does not exist; {remedy}")
     return array.astype(np.int64)
 
 
@@ -291,7 +291,7 @@ def _restricted_box(
         sides = domain.bounds[1] - domain.bounds[0]
         away = _Away(_read_points("avoid", avoid, domain), within, sides, domain.discrete_dims)
     if available is None and not values and away is None:
-        return None  # only what never varies is fixed
+        return None  # only dimensions that never vary are fixed
     part: Box | Arms = domain
     if available is not None:
         points = _distinct(_read_points("available", available, domain))
@@ -339,7 +339,7 @@ def _read_points(name: str, given: Any, domain: Box) -> Tensor:
 
 
 def _read_fixed(fixed: Any, domain: Box) -> tuple[dict[int, float], dict[str, Any]]:
-    """Return values by column, and what is recorded of them."""
+    """Return the values by column, and the record of them."""
     if not isinstance(domain, Space):
         values = _read_columns(fixed, domain.dim)
         for column, value in values.items():
@@ -359,7 +359,7 @@ def _read_fixed(fixed: Any, domain: Box) -> tuple[dict[int, float], dict[str, An
     for name, value in fixed.items():
         if name not in known:
             raise ValueError(
-                f"fixed names {name!r}, which is no parameter; the space has {', '.join(known)}."
+                f"fixed names {name!r}, which is not a parameter; the space has {', '.join(known)}."
             )
         told[name] = known[name].check(name, value)
         if name in domain.names:
@@ -381,7 +381,7 @@ def _slice_of(domain: Box, values: Mapping[int, float], told: Mapping[str, Any])
 
 @dataclass(frozen=True, eq=False)
 class _Away:
-    """The constraint that points keep away from avoided ones.
+    """The constraint that points keep a distance from avoided ones.
 
     Attributes:
         points: ``n x d``, the points that are avoided.
@@ -409,7 +409,7 @@ class _Away:
             is_discrete = torch.zeros_like(self.sides, dtype=torch.bool)
             is_discrete[list(self.discrete)] = True
             squares = torch.where(is_discrete, (difference != 0.0).to(squares), squares)
-        # the root has no slope at 0
+        # the square root has no derivative at 0
         nearest = squares.sum(-1).amin(-1).clamp_min(1e-18 * self.within**2)
         return nearest.sqrt() / self.within - 1.0
 
@@ -434,8 +434,8 @@ class _Away:
         kept = X[self.has(X)]
         if len(kept) == 0:
             raise ValueError(
-                f"avoid leaves no point: all {len(X)} that there are lie within avoid_within="
-                f"{self.within:g} of one that is avoided. Avoid fewer, or pass a smaller "
+                f"avoid leaves no point: all {len(X)} candidates lie within avoid_within="
+                f"{self.within:g} of an avoided point. Avoid fewer, or pass a smaller "
                 "avoid_within."
             )
         return kept
@@ -461,11 +461,11 @@ class _Points(Arms):
 def _of_choices(
     choices: Tensor, acquisition: AcquisitionFunction, seed: int
 ) -> tuple[Tensor, float]:
-    """Maximize over the remaining points of an acquisition function that lives on points."""
+    """Maximize an acquisition function that is defined on points over the remaining ones."""
     if len(choices) == 0:
         raise ValueError(
-            "available, fixed and avoid leave none of the points in choices= of the acquisition "
-            "function, or in its discretization=. Leave some of them, or leave out the option."
+            "available, fixed and avoid leave none of the points in choices= or discretization= of "
+            "the acquisition function. Leave some of them, or leave out the option."
         )
     return Arms(choices).maximize(acquisition, seed)
 
@@ -478,7 +478,7 @@ class _PartOfBox(Box):
         self.bounds, self.dim = box.bounds, box.dim
         self.integer_dims = box.integer_dims
         self.num_restarts, self.raw_samples = box.num_restarts, box.raw_samples
-        self.equality_constraints = box.equality_constraints  # these have no volume
+        self.equality_constraints = box.equality_constraints  # these sets have no volume
         self.feasible = box.feasible
 
     def _fixed_features(self) -> dict[int, float]:

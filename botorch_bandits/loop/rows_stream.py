@@ -1,8 +1,8 @@
 """One stream of rounds on arms with contexts or with a model that forgets, without a BoTorch model.
 
 :class:`RowsStream` reads a history as the loop goes on and shows an engine the rows that count in
-each round. They are a function of history and round, so that a loop that is rebuilt from its
-history goes on to the last bit.
+each round. These rows are a function of history and round, so a loop that is rebuilt from its
+history continues identically to the last bit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from botorch_bandits.models.front_kernels import Array, FrontCovariance, Index
 
 
 def _is_plain(feedback: Censored, engine: RowsEngine | LagrangianRowsEngine) -> bool:
-    """Whether no model has to say pseudo-values, and only the width is another one."""
+    """Return whether only the width differs, so that no model must provide pseudo-values."""
     rule = engine.rule if isinstance(engine, RowsEngine) else None
     has_width = type(rule) in (WidthArmsRule, RandomizedArmsRule, ThompsonArmsRule)
     is_predictive = feedback.predictive and not isinstance(rule, ThompsonArmsRule)
@@ -59,13 +59,13 @@ class RowsStream:
     """One stream of rounds on arms.
 
     Args:
-        engine: Chooses.
+        engine: The engine that chooses.
         domain: The arms.
-        history: What happened; it grows as the loop goes on.
-        feedback: What is made of pending queries.
-        forgetting: What becomes of old outcomes, or None.
+        history: The history, which grows as the loop goes on.
+        feedback: How pending queries are treated.
+        forgetting: How old outcomes are treated, or None.
         lam: The noise variance of one outcome.
-        rounds_before: How many rounds were asked before this history.
+        rounds_before: The number of rounds that were asked before this history.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class RowsStream:
         self._forgetting, self._lam, self._rounds_before = forgetting, lam, rounds_before
         self._has_time = isinstance(forgetting, TimeVaryingKernel)
         num_front = engine.num_front
-        # of each query, as far as they were needed
+        # for each query, as far as they were needed
         self._arms: Index = np.zeros(0, dtype=np.int64)
         self._fronts: Array = np.zeros((0, num_front))
         self._pairs: Index = np.zeros(0, dtype=np.int64)
         self._numbers: dict[tuple[int, bytes], int] = {}
-        # of each outcome
+        # for each outcome
         self._queries: Index = np.zeros(0, dtype=np.int64)
         self._outcomes: Array = self._no_outcomes()
         self._version = history.first_version
@@ -98,15 +98,15 @@ class RowsStream:
 
     @property
     def rule_domain(self) -> Arms:
-        """The arms behind a front, for rules that depend on the domain."""
+        """The arms with the columns in front of them, for rules that depend on the domain."""
         domain: Arms = self.engine.rule_domain
         return domain
 
     def play(self, rule: Any) -> None:
-        """Choose by another rule from now on, as at the end of an epoch.
+        """Choose by another rule from now on, as happens at the end of an epoch.
 
         Args:
-            rule: Scores the arms, from the same posterior; what the engine takes for one.
+            rule: The rule that scores the arms from the same posterior; any that the engine takes.
         """
         assert rule is not None
         self._rule = rule
@@ -137,7 +137,7 @@ class RowsStream:
     def describe(
         self, x: Tensor, round_number: int, context: Tensor | None = None
     ) -> dict[str, float]:
-        """Return what is known of a point that something else chooses.
+        """Return the diagnostics of a point that something else chooses.
 
         Args:
             x: An arm.
@@ -154,7 +154,7 @@ class RowsStream:
         self._catch_up()
         record, front = self._record(round_number), self._front_now(round_number, context)
         pending = self._pending(round_number)
-        # random numbers go on where widths start over
+        # random numbers continue where widths start over
         draw_round = self._rounds_before + round_number
         return self.engine.look(round_number, front, record, pending, draw_round, self._rule)
 
@@ -178,7 +178,7 @@ class RowsStream:
         return self._front_of([] if context is None else [context], [round_number])[0]
 
     def _kept(self, queries: Index, round_number: int) -> tuple[Index | None, Array | None]:
-        """Return which outcomes count, None for all, and their weights, None for rows that stay."""
+        """Return which outcomes count (None: all) and their weights (None: rows that stay)."""
         if self._forgetting is None or self._has_time:
             return None, None
         rounds = torch.from_numpy(queries + 1)
@@ -189,10 +189,10 @@ class RowsStream:
         return None, self._forgetting.weights(rounds, round_number).numpy()
 
     def _before(self, round_number: int, stride: int) -> Before:
-        """Return what counted after the last multiple of so many outcomes."""
+        """Return what counted after the last multiple of this many outcomes."""
         count = len(self._queries) // stride * stride
         queries = self._queries[:count]
-        then = int(queries.max(initial=-1)) + 2  # the round after the last of them
+        then = int(queries.max(initial=-1)) + 2  # the round after the last of these queries
         kept, weights = self._kept(queries, then)
         assert weights is not None
         if kept is not None:
@@ -242,7 +242,7 @@ class RowsStream:
             self._pairs = np.concatenate([self._pairs, np.array(pairs)])
 
     def _arms_of(self, points: list[Tensor]) -> Index:
-        """Return the numbers of arms, which is mostly the one that was chosen last."""
+        """Return the numbers of arms; usually it is the arm that was chosen last."""
         choices, chosen = self._domain.choices, self._chosen
         if len(points) == 1 and chosen is not None and torch.equal(points[0], choices[chosen]):
             return np.array([chosen])
@@ -250,14 +250,14 @@ class RowsStream:
         return arms
 
     def _read(self, told: Sequence[Outcome]) -> Array:
-        """Return what the engine observes of outcomes, a row each."""
+        """Return what the engine observes of outcomes, one row each."""
         return np.array([outcome.reward for outcome in told])
 
     def _no_outcomes(self) -> Array:
         return np.zeros(0)
 
     def _front_of(self, contexts: list[Tensor], rounds: list[int]) -> Array:
-        """Return what stands in front of the arms in some rounds, ``n x num_front``."""
+        """Return the columns in front of the arms in some rounds, ``n x num_front``."""
         parts = []
         if self._has_time:
             parts.append(np.array(rounds, dtype=np.float64)[:, None])
@@ -270,7 +270,7 @@ class RowsStream:
 
 
 class OutputsRowsStream(RowsStream):
-    """One stream of rounds in which reward and constraints are observed apart."""
+    """One stream of rounds in which reward and constraints are observed separately."""
 
     def _read(self, told: Sequence[Outcome]) -> Array:
         return np.array([(outcome.reward, *outcome.constraints) for outcome in told])
@@ -282,23 +282,23 @@ class OutputsRowsStream(RowsStream):
 class CensoredRowsStream(RowsStream):
     """One stream of rounds in which each query has a row: its outcome, or a pseudo-value.
 
-    Rows are in the order of the queries, so they stay where they are when an outcome comes in place
-    of a pseudo-value. The minimum is known. With constraints it is that of penalized outcomes under
-    the multipliers in force, and so is the prior mean.
+    Rows are in the order of the queries, so they stay where they are when an outcome replaces a
+    pseudo-value. The minimum is known. With constraints, it is the minimum of penalized outcomes
+    under the multipliers in force, and so is the prior mean.
 
     The arguments are those of :class:`RowsStream`.
 
     Args:
-        arrived: Gives the posterior of what arrived alone, where pending queries enter at what that
-            says.
+        arrived: Gives the posterior of the outcomes that arrived, if the pseudo-values of pending
+            queries depend on it.
     """
 
     def __init__(self, *given: Any, arrived: RowsEngine | None = None) -> None:
         """See the class."""
         super().__init__(*given)
         self._arrived = arrived
-        self._told: Array = np.zeros(0)  # of each query; NaN without an outcome
-        self._order: list[int] = []  # of the queries with an outcome, as these arrived
+        self._told: Array = np.zeros(0)  # the outcome of each query; NaN without one
+        self._order: list[int] = []  # the queries with an outcome, in order of arrival
         self._num_told = 0
         assert isinstance(self._feedback, Censored)
         self._queue = CensoredQueue(self._feedback, self._history)
@@ -352,7 +352,7 @@ class CensoredRowsStream(RowsStream):
     def _heights(
         self, feedback: Censored, round_number: int, context: Tensor | None, minimum: float
     ) -> Array:
-        """How far the fills of pending queries lie above the minimum."""
+        """Return how far the fills of pending queries lie above the minimum."""
         pending = [*self._queue.pending]
         mean, variance = np.zeros(len(pending)), np.zeros(len(pending))
         if not pending or not feedback.fills_in:
@@ -380,11 +380,12 @@ class CensoredRowsStream(RowsStream):
         """Return the sum of current posterior standard deviations at queries that count.
 
         Args:
-            ids: Of queries, each at its own context and, with a drifting reward, in its own round.
-            posterior: Of the round.
-            shares: By what those of some are multiplied, if not by 1.
+            ids: The ids of queries, each at its own context and, with a drifting reward, in its
+                own round.
+            posterior: The posterior of the round.
+            shares: The factors other than 1 of the deviations of some queries.
         """
-        if isinstance(self._forgetting, SlidingWindow):  # what has left it is waited for no more
+        if isinstance(self._forgetting, SlidingWindow):  # queries that left it are not waited for
             kept, _ = self._kept(np.array(ids, dtype=np.int64), len(self._told) + 1)
             ids = [] if kept is None else [ids[i] for i in kept]
         if not len(ids):
@@ -421,11 +422,11 @@ def rows_stream_of(
     """Return the stream of a loop on arms with contexts or forgetting; None if a model is needed.
 
     Args:
-        settings: On arms.
-        model: That of the settings.
-        played: What is played, with multipliers.
-        history: What happened; it grows as the loop goes on.
-        rounds_before: How many rounds were asked before this history.
+        settings: The settings of a loop on arms.
+        model: The model of the settings.
+        played: The recipe that is played, with multipliers.
+        history: The history, which grows as the loop goes on.
+        rounds_before: The number of rounds that were asked before this history.
         covariances: The priors of an earlier stream of these settings.
     """
     domain, rule = settings.domain, settings.constraints

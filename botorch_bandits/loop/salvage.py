@@ -1,6 +1,6 @@
-"""What is left of a loop's journal: its good records, and those that its snapshot has beyond.
+"""What remains of a damaged journal of a loop: its good records, and those that its snapshot adds.
 
-A snapshot has queries and events, of which records are made again in an order that can have been.
+A snapshot has queries and events, from which records are reconstructed in a possible order.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from botorch_bandits.queries import outcome_told_at_once
 
 @dataclass(frozen=True)
 class Salvage:
-    """What was written to a new journal.
+    """The content that was written to a new journal.
 
     Attributes:
-        num_records: How many records, from the good prefix.
-        num_from_snapshot: How many more, from the snapshot.
-        num_behind: How many more, from behind the snapshot's place.
+        num_records: The number of records from the good prefix.
+        num_from_snapshot: The number of further records from the snapshot.
+        num_behind: The number of further records from after the snapshot's position.
         notes: What could not be used, and why.
     """
 
@@ -44,15 +44,15 @@ class Salvage:
 
 
 def is_of_loop(remains: Remains) -> bool:
-    """Return whether a journal says that it is one of a loop."""
+    """Return whether a journal says that it is a loop's journal."""
     return remains.header.get("content") == CONTENT
 
 
 def check_remains(remains: Remains) -> list[str]:
-    """Return everything that is wrong with a journal, in words.
+    """Return everything that is wrong with a journal as texts.
 
     Args:
-        remains: Of the journal.
+        remains: The remains of the journal.
     """
     problems = [] if remains.damage is None else [remains.damage]
     if remains.snapshot_problem is not None:
@@ -78,15 +78,15 @@ def check_remains(remains: Remains) -> list[str]:
 
 
 def write_salvage(remains: Remains, path: str | Path) -> Salvage:
-    """Write what is left of a journal to a new one.
+    """Write what remains of a journal to a new one.
 
     Args:
-        remains: Of the journal.
-        path: Of the new one; nothing may be there.
+        remains: The remains of the journal.
+        path: The path of the new one; no file may exist there.
 
     Raises:
-        FileExistsError: If something is there.
-        JournalError: If it cannot be written, or the records of the prefix are not those of a loop.
+        FileExistsError: If a file exists there.
+        JournalError: If it cannot be written, or the records of the prefix are not a loop's.
     """
     records, later, notes = list(remains.records), [], []
     num_from_snapshot = 0
@@ -109,8 +109,8 @@ def write_salvage(remains: Remains, path: str | Path) -> Salvage:
             notes.append(f"the snapshot is not used: {error}")
     elif beyond:
         notes.append(
-            "the snapshot covers more records, but what it holds is known to the program that "
-            "wrote it"
+            "the snapshot covers more records, but only the program that wrote it can read its "
+            "content"
         )
     header = {name: part for name, part in remains.header.items() if name != "durability"}
     with Journal.create(path, header) as journal:
@@ -124,11 +124,11 @@ def write_salvage(remains: Remains, path: str | Path) -> Salvage:
 def _good_prefix(
     header: dict[str, Any], records: list[dict[str, Any]]
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """Return the records up to the first that does not go with those before it, and why."""
+    """Return the records up to the first one that does not fit those before it, and why."""
     try:
         rebuild_history(header, None, records)
     except JournalError as error:
-        low, high = 0, len(records) - 1  # so many are good; so many at most
+        low, high = 0, len(records) - 1  # at least ``low`` records are good, and at most ``high``
         while low < high:
             middle = (low + high + 1) // 2
             try:
@@ -136,13 +136,13 @@ def _good_prefix(
                 low = middle
             except JournalError:
                 high = middle - 1
-        rebuild_history(header, None, records[:low])  # of no record: what is wrong with the header
+        rebuild_history(header, None, records[:low])  # raises if the header itself is wrong
         return records[:low], str(error)
     return records, None
 
 
 def _records_beyond(remains: Remains, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return records that make of the good prefix what the snapshot says.
+    """Return the records that must follow the good prefix to give what the snapshot has.
 
     Raises:
         JournalError: If the snapshot does not continue the prefix.
@@ -164,7 +164,7 @@ def _sizes(history: History) -> tuple[int, int, int, bool]:
 
 
 def _steps_beyond(whole: History, known: History, fit: Fit | None) -> Iterator[dict[str, Any]]:
-    """Return records of what a history has beyond another one, in an order that can have been."""
+    """Return records of what one history has in addition to another, in a possible order."""
     events: dict[int, list[Any]] = {}
     for event in whole.events:
         events.setdefault(event.arrived_round, []).append(event)

@@ -1,7 +1,7 @@
 """The search for the point of a round.
 
-Where an acquisition function is NaN, the searches of BoTorch fail with an error of a random draw.
-This one says at which point it is, and what its model is there.
+If an acquisition function is NaN, BoTorch's searches fail with an error about a random draw. This
+search says at which point the function is NaN, and what its model predicts there.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from botorch_bandits.domains import Domain
 def maximize_checked(
     domain: Domain, acquisition: AcquisitionFunction, seed: int
 ) -> tuple[Tensor, float]:
-    """Return what :meth:`.Domain.maximize` returns, or say which model is not finite.
+    """Return what :meth:`.Domain.maximize` returns, or report which model is not finite.
 
     Args:
-        domain: Where it is maximized.
-        acquisition: It may be NaN or infinite, because its model is.
+        domain: The domain on which it is maximized.
+        acquisition: The acquisition function; it may be NaN or infinite because its model is.
         seed: See :meth:`.Domain.maximize`.
 
     Raises:
@@ -46,15 +46,15 @@ def maximize_checked(
 
 
 NUM_LOOKED_AT = 64
-"""At so many points a model is looked at where a search failed."""
+"""The number of points at which a model is examined if a search failed."""
 
 
 def _not_finite(acquisition: AcquisitionFunction, points: Tensor) -> str | None:
-    """Return where an acquisition function is not finite, and what its model is there."""
+    """Return where an acquisition function is not finite, and what its model predicts there."""
     try:
         with torch.no_grad():
             values = acquisition(points.unsqueeze(-2)).reshape(len(points))
-    except Exception:  # what the search raised says more
+    except Exception:  # the error of the search says more
         return None
     bad = (~values.isfinite()).nonzero()
     if len(bad) == 0:

@@ -1,7 +1,7 @@
 """The settings of a loop, checked: each one alone, and whether they go together.
 
-:class:`LoopSettings` lists them once. The loop, its journal's header and everything that is derived
-from a history take them from there.
+:class:`LoopSettings` is the single list of them. The loop, its journal's header and everything that
+is derived from a history take them from there.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ def default_acquisition(
     """Return the acquisition of a loop whose user names none.
 
     The two were chosen by measurement (``docs/league.md``). Expected improvement needs one
-    incumbent, and a censored or a weighed bound needs a width, so other settings take the bound.
+    incumbent, and censored feedback and separate constraints need a width, so other settings use
+    the bound.
 
     Args:
         objective: ``"best"``: find a good point. ``"earned"``: collect reward during the run.
@@ -131,7 +132,7 @@ DEFAULT_WIDTH = 2.0
 """The posterior standard deviations of the default acquisition if it is a bound."""
 
 EARNING_WIDTH = 1.0
-"""Likewise with ``objective="earned"``."""
+"""The same with ``objective="earned"``."""
 
 
 def default_model(domain: Domain) -> ModelFactory:
@@ -223,7 +224,7 @@ OF_LISTS = (
 
 NO_EVIDENCE = (
     "pseudo-values are no evidence for a prior, and the reward times the share of outcomes that "
-    "arrive, which a censored model learns, is no draw of a prior on the list"
+    "arrive, which a censored model learns, is not a draw of a prior on the list"
 )
 """Why lists of priors cannot be combined with censored feedback."""
 
@@ -273,7 +274,7 @@ def _check_censored(feedback: Censored, acquisition: Any, domain: Domain) -> Non
             'deviation. State all bounds in the units of outcomes, or use fill="minimum".'
         )
     if is_separate:
-        return  # :func:`_check_separately_censored` has the bounds on constraints
+        return  # :func:`_check_separately_censored` checks the bounds on constraints
     if options["posterior_transform"] is None:
         rule = cls.arms_rule(options)
         assert isinstance(rule, WidthArmsRule | ThompsonArmsRule)
@@ -338,10 +339,10 @@ def _check_probing(restart: Restart | None, feedback: Feedback, constraints: Any
 def check_history(
     history: History, dim: int, context_dim: int, num_constraints: int, maximize: bool
 ) -> History:
-    """Return a history if it is of these sizes, and its rewards or costs are the loop's.
+    """Return a history if it has these sizes, and its rewards or costs have the loop's sign.
 
     Raises:
-        ValueError: If it is not.
+        ValueError: If it does not.
     """
     check_instance("history", history, History, "Pass the history of a loop, or leave it out.")
     found = (history.dim, history.context_dim, history.num_constraints)
@@ -352,9 +353,9 @@ def check_history(
         )
     if history.maximize is not maximize:
         raise ValueError(
-            f"history has maximize={history.maximize}, but the loop maximize={maximize}: what it "
-            "has for good would count for bad. Pass the history of a loop with the same maximize=, "
-            "or History.from_records(..., maximize=...) of records in the sign that is meant."
+            f"history has maximize={history.maximize}, but the loop maximize={maximize}: good "
+            "outcomes in it would count as bad. Pass the history of a loop with the same "
+            "maximize=, or History.from_records(..., maximize=...) of records in the intended sign."
         )
     return history
 
@@ -378,36 +379,37 @@ def check_minimizing(
     if options.get("maximize") is not None:
         raise ValueError(
             f"the acquisition has maximize={options['maximize']}, and the loop maximize=False, "
-            "which turns the outcomes themselves. Leave maximize= out of the acquisition."
+            "which flips the sign of the outcomes themselves. Leave maximize= out of the "
+            "acquisition."
         )
     for name, remedy in (
-        ("posterior_transform", "Have the transformed cost told, and leave it out."),
+        ("posterior_transform", "Tell the transformed cost, and leave it out."),
         ("minimum", "Pass feedback=Censored(minimum=...) and an acquisition without minimum=."),
     ):
         if options.get(name) is not None:
             raise ValueError(
-                f"the acquisition has {name}={options[name]!r}, which is for outcomes as the model "
-                f"has them, and with maximize=False these are minus what is told. {remedy}"
+                f"the acquisition has {name}={options[name]!r}, which refers to outcomes as the "
+                f"model has them, and with maximize=False these are minus the told ones. {remedy}"
             )
     listed = getattr(restart, "candidates", None)
     priors = [*_priors_of(model), *_priors_of(listed)]
     for prior in priors:
         if prior.prior_mean and not isinstance(prior, BanditGPRecipe):
             raise ValueError(
-                f"a model on the list of priors has the prior mean {prior.prior_mean:g}, which "
-                "maximize=False cannot turn in a model that is built already. Put "
+                f"a model on the list of priors has the prior mean {prior.prior_mean:g}, whose "
+                "sign maximize=False cannot flip in a model that is built already. Put "
                 "BanditGP.with_kernel(..., prior_mean=...) on the list."
             )
     is_separate = constraints is not None and constraints.surrogate_in_use == "separate"
     is_shared = is_separate or (constraints is not None and hasattr(restart, "candidates"))
     if is_separate and isinstance(feedback, Censored):
-        is_shared = getattr(restart, "candidates", None) is not None  # of constraints it is 0
+        is_shared = getattr(restart, "candidates", None) is not None  # else 0 for constraints
     means = [prior.prior_mean for prior in priors if prior.prior_mean]
     if is_shared and means:
         raise ValueError(
             f"prior_mean is {means[0]:g} for the cost and for each constraint, but with "
-            "maximize=False that of the cost would have to be turned alone. Tell the cost less "
-            "that number, and constraints likewise, and leave prior_mean= out."
+            "maximize=False only the sign of the cost's would have to be flipped. Subtract that "
+            "number from the cost and from the constraints, and leave prior_mean= out."
         )
 
 
@@ -420,7 +422,7 @@ LAGRANGIAN = (
 
 
 def _is_lagrangian(acquisition: Any) -> bool:
-    """Whether an acquisition is one of LAGRANGIAN, or a subclass that changes nothing."""
+    """Return whether an acquisition is one of LAGRANGIAN, or a subclass that changes nothing."""
     return (
         isinstance(acquisition, AcquisitionRecipe)
         and evaluated_as(acquisition.acquisition_class) in LAGRANGIAN
@@ -428,7 +430,7 @@ def _is_lagrangian(acquisition: Any) -> bool:
 
 
 def _lacks_multipliers(acquisition: Any) -> bool:
-    """Whether an acquisition cannot be built unless a rule in constraints= gives multipliers."""
+    """Return whether an acquisition needs the multipliers of a rule in constraints=."""
     if not isinstance(acquisition, AcquisitionRecipe):
         return False
     parameter = constructor_parameters(acquisition.acquisition_class).get("multipliers")
@@ -441,7 +443,7 @@ def _lacks_multipliers(acquisition: Any) -> bool:
 
 
 def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: Any) -> None:
-    """Raise unless the rest of a loop goes with its constraints.
+    """Raise an error unless the rest of a loop can be combined with its constraints.
 
     Args:
         rule: The rule for the multipliers, or None without constraints.
@@ -511,9 +513,9 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
 
 
 def _check_censored_constraints(feedback: Censored, rule: MultiplierRule) -> None:
-    """Raise unless the smallest penalized outcome under any multipliers is known."""
+    """Raise an error unless the smallest penalized outcome under any multipliers is known."""
     if rule.surrogate_in_use == "separate":
-        return  # constraints have their own pseudo-value
+        return  # constraints have their own pseudo-values
     if feedback.minimum is None or feedback.on_lower == "lower":
         given = "minimum_proxy=" if feedback.minimum is None else "on_lower='lower'"
         raise ValueError(
@@ -560,15 +562,15 @@ def _check_separately_censored(
         told = "no constraint_bounds=" if known is None else f"constraint_bounds= for {known}"
         raise ValueError(
             f"feedback=Censored(...) has {told}, but there are {num_constraints} constraints: the "
-            "width of each grows by how far its values can be from 0, as that of the reward by "
+            "width of each grows with the distance of its values from 0, as the reward's does with "
             "outcome_bound. Pass constraint_bounds=((least, largest), ...), or feedback="
             "Hallucinated(), the default."
         )
     if acquisition.options.get("posterior_transform") is not None:
         raise ValueError(
             f"{cls.__name__} has posterior_transform=, which does not go with feedback="
-            "Censored(...): pseudo-values and their bounds are those of reward and constraints as "
-            "they are told. Tell them as they are to be modeled, and leave it out."
+            "Censored(...): pseudo-values and their bounds are for reward and constraints as they "
+            "are told. Tell them as they are to be modeled, and leave it out."
         )
     options = cls.complete_options(acquisition.options, None)
     rules = output_rules(cls.__name__, 1 + num_constraints, options)
@@ -581,7 +583,7 @@ def check_forgetting(forgetting: Any, model: Any) -> Forgetting | None:
     """Return the forgetting of a loop if the model supports it.
 
     Args:
-        forgetting: Any value that the user gave.
+        forgetting: The value that the user gave.
         model: The loop's model.
 
     Raises:
@@ -600,7 +602,7 @@ def check_forgetting(forgetting: Any, model: Any) -> Forgetting | None:
     if isinstance(model, BanditGPRecipe):
         ForgettingModels(model, forgetting)
     elif not isinstance(forgetting, SlidingWindow):
-        what = "a list of priors" if isinstance(model, CandidatesRecipe) else "a function of yours"
+        what = "a list of priors" if isinstance(model, CandidatesRecipe) else "your own function"
         raise ValueError(
             f"forgetting is {forgetting!r}, which changes the noise or the kernel, but the model "
             f"is {what}. Pass BanditGP.with_kernel(...), or use SlidingWindow."
@@ -611,7 +613,7 @@ def check_forgetting(forgetting: Any, model: Any) -> Forgetting | None:
 def check_list_of_priors(
     model: Any, acquisition: Any, feedback: Feedback, constraints: Any
 ) -> None:
-    """Raise if a list of priors is missing, or would be weighed by values that were not observed.
+    """Raise an error if a list of priors is missing, or would be weighed by unobserved values.
 
     Args:
         model: The loop's model.
@@ -650,7 +652,7 @@ def check_list_of_priors(
         raise ValueError(
             "constraints= goes with BanditGP.with_candidates(...) only where reward and "
             "constraints have lists of their own: penalized outcomes change with the multipliers, "
-            "and what they said of the priors with them. Use surrogate='separate' with "
+            "and with them what they say about the priors. Use surrogate='separate' with "
             "acquisition.CandidatesLagrangianUpperConfidenceBound, or BanditGP.with_kernel(...)."
         )
     clips = [n for n in ("reward_bound", "constraint_bound") if getattr(constraints, n, None)]
@@ -679,8 +681,8 @@ OWNED = (
 class LoopSettings:
     """The settings of a loop; suggestions depend only on them and the history.
 
-    They are checked when they are put together, and those in :data:`OWNED` are copied. A journal's
-    header has each field under its name.
+    They are checked when the object is created, and the settings in :data:`OWNED` are copied. A
+    journal's header has each field under its name.
 
     Attributes:
         domain: The domain of the points.
@@ -734,7 +736,7 @@ class LoopSettings:
         context_dim = check_integer("context_dim", self.context_dim, minimum=0)
         check_acquisition(acquisition, domain)
         if context_dim and isinstance(acquisition, AcquisitionRecipe):
-            # a dimension in the options is compared with it in every round
+            # the dimension in the options is compared with the model's in every round
             acquisition.check(domain.in_context(torch.zeros(context_dim, dtype=DTYPE)))
         model = check_loop_model(self.model, domain, not isinstance(acquisition, RandomSearch))
         check_feedback(self.feedback, acquisition, domain)
@@ -746,7 +748,7 @@ class LoopSettings:
         if minimum is not None and isinstance(model, BanditGPRecipe):
             model = replace(model, prior_mean=float(minimum))
         if isinstance(domain, Space):
-            for prior in _priors_of(model)[:1]:  # those of a list have the same input transform
+            for prior in _priors_of(model)[:1]:  # priors on a list have the same input transform
                 _warn_if_not_encoded(domain, prior)
         _check_probing(check_restart(self.restart), self.feedback, self.constraints)
         check_constraints(self.constraints, acquisition, self.feedback, self.restart)
@@ -839,24 +841,24 @@ class LoopSettings:
 
 
 def _priors_of(model: Any) -> tuple[BanditGPRecipe | LocalGPRecipe, ...]:
-    """The priors of a model that is made of recipes; none of a user's function."""
+    """Return the priors of a model that is made of recipes; none for a user's function."""
     if isinstance(model, CandidatesRecipe):
         return model.candidates
     return (model,) if isinstance(model, BanditGPRecipe | LocalGPRecipe) else ()
 
 
 def _check_columns(prior: BanditGPRecipe | LocalGPRecipe, domain: Domain, context_dim: int) -> None:
-    """Raise unless the kernel of a recipe is for the columns of contexts and points."""
+    """Raise an error unless a recipe's kernel fits the columns of contexts and points."""
     num_columns, transform = context_dim + domain.dim, prior.input_transform
     if transform is not None:
         if learns_input_scale(transform):
-            return  # it needs rows
+            return  # it needs rows to be built
         point = domain.sample(1, torch.Generator().manual_seed(0))
         context = point.new_zeros(1, context_dim)
         try:
             with torch.no_grad():
                 rows = copy.deepcopy(transform).eval()(torch.cat([context, point], dim=-1))
-        except Exception:  # of a class of the user that wants something else: the model says what
+        except Exception:  # a user's class may need something else: the model reports it
             return
         num_columns = rows.shape[-1]
     check_kernel_columns(prior.kernel, num_columns)
@@ -867,16 +869,17 @@ def _warn_if_not_encoded(space: Space, model: BanditGPRecipe | LocalGPRecipe) ->
     unordered = [space.names[i] for i in space.unordered_dims]
     if unordered and model.input_transform is None:
         warnings.warn(
-            f"the model takes the place of a value of {unordered[0]!r} in its list for a number, "
-            "as if neighbors were alike. Build it with input_transform=space.input_transform() and "
-            "a kernel with ard_num_dims=space.num_columns, or give the category ordered=True.",
+            f"the model treats the position of a value of {unordered[0]!r} in its list as a "
+            "number, as if neighboring values were similar. Build it with "
+            "input_transform=space.input_transform() and a kernel with "
+            "ard_num_dims=space.num_columns, or give the category ordered=True.",
             UserWarning,
             stacklevel=level_of_users_line(),
         )
 
 
 def _own(name: str, setting: Any) -> Any:
-    """Return a copy of a recipe or a rule, which its user cannot change; functions unchanged.
+    """Return a copy of a recipe or a rule, which its user cannot change; functions are kept.
 
     Raises:
         TypeError: If it cannot be copied.

@@ -2,9 +2,9 @@
 
 :class:`Segments` cuts the history at resets, and :class:`Multipliers` follows it with the rule for
 the multipliers. Both process queries and outcomes one by one, in the order in which they happened,
-so that a loop that is rebuilt from its history resets where the first one did. Before each query
-except the first of a segment, one round passes, and after the last round of an epoch the
-multipliers change. An outcome counts in the epoch in which it arrives.
+so that a rebuilt loop resets at the same rounds as the original one. Before each query except the
+first of a segment, one round passes, and after the last round of an epoch the multipliers change.
+An outcome counts in the epoch in which it arrives.
 
 If the surrogate of constraints is fresh in each epoch, the end of an epoch also resets the data,
 but neither the multipliers nor the data of a restart: a detector tests what came since the last
@@ -186,7 +186,7 @@ class MultiplierUpdate:
     Attributes:
         after_round: How many rounds had been asked.
         epoch: The number of the epoch that begins, over all segments, from 1.
-        multipliers: In force from then on.
+        multipliers: The multipliers in force from then on.
     """
 
     after_round: int
@@ -200,12 +200,12 @@ class Multipliers:
     Args:
         rule: Changes the multipliers.
         keeps_at_reset: Whether a reset leaves the multipliers unchanged.
-        worst: The smallest reward and the largest constraint values, which censored queries get;
-            None without them.
+        worst: The smallest reward and the largest constraint values, which are used for censored
+            queries; None without them.
 
     Attributes:
-        best: The outcome of the largest reward among those that meet all constraints, the first of
-            equals; None without any.
+        best: The outcome with the largest reward among those that meet all constraints, the first
+            of equals; None if there is none.
         updates: One entry per epoch: when it began, and with which multipliers.
         num_rounds: How many rounds have begun, in all segments.
     """
@@ -221,8 +221,8 @@ class Multipliers:
         self._keeps_at_reset = keeps_at_reset
         self._state = rule.init()
         self.num_rounds = 0
-        self._is_first_round = True  # of the segment
-        self._values: list[tuple[float, ...]] = []  # of each outcome, in order of arrival
+        self._is_first_round = True  # whether the round is the first of the segment
+        self._values: list[tuple[float, ...]] = []  # values of each outcome, in order of arrival
         self._epochs: list[int] = []
         self.best: Outcome | None = None
         self.updates: list[MultiplierUpdate] = []
@@ -230,24 +230,24 @@ class Multipliers:
 
     @property
     def values(self) -> Tensor:
-        """``num_constraints``; the multipliers in force."""
+        """The multipliers in force, ``num_constraints``."""
         return self.rule.multipliers(self._state)
 
     @property
     def epoch(self) -> int:
-        """The running epoch of the segment, from 1: its share of ``delta`` depends on it."""
+        """The running epoch of the segment, from 1; its share of ``delta`` depends on it."""
         return int(self._state.epoch)
 
     @property
     def num_epochs(self) -> int:
-        """How many epochs have begun in all segments: multipliers change with it."""
+        """The number of epochs in all segments so far; multipliers change with it."""
         return len(self.updates)
 
     def censored(self, feedback: Censored) -> Censored:
         """Return the feedback on penalized outcomes, with the multipliers in force.
 
         Args:
-            feedback: As the user gave it, on rewards.
+            feedback: The feedback on rewards, as the user gave it.
         """
         return feedback.penalized(partial(self._penalized_once, self.values))
 
@@ -259,7 +259,7 @@ class Multipliers:
         return float(self.rule.penalized(rewards, values, multipliers))
 
     def before_round(self) -> bool:
-        """Let the last round end; return whether a new epoch begins."""
+        """End the last round; return whether a new epoch begins."""
         if self._is_first_round:
             self._is_first_round = False
             return False
@@ -275,7 +275,7 @@ class Multipliers:
 
         Args:
             query: A query of the whole history.
-            counts: Whether these bounds count; its round does in any case.
+            counts: Whether these bounds count; the round of the query always does.
         """
         self.num_rounds += 1
         if counts and self.rule.observes == "lower_bounds":
@@ -292,7 +292,7 @@ class Multipliers:
                 self._state = self.rule.observe(self._state, bounds)
 
     def check_outcome(self, outcome: Outcome) -> None:
-        """Raise if the model could not carry an outcome, penalized; nothing is changed.
+        """Raise an error if an outcome, penalized, is too large for the model; nothing is changed.
 
         It is penalized with the multipliers in force, and with those of the next epoch if the
         running one ended with this outcome.
@@ -333,22 +333,22 @@ class Multipliers:
             )
 
     def _is_clearly_small(self, outcome: Outcome) -> bool:
-        """Whether a bound that costs little is enough for :meth:`check_outcome`."""
+        """Return whether a bound that is cheap to compute is enough for :meth:`check_outcome`."""
         rule = self.rule
         if self._worst is not None or type(rule) not in (AdditiveEpochs, PrimalDual):
-            return False  # steps are not known, or there is more to look at
+            return False  # steps are unknown, or more quantities have to be checked
         size = max(map(abs, (outcome.reward, *outcome.constraints)))
         summed = max(map(abs, self._state.sums.tolist()))
         rate = rule.step_size / rule.epoch_length if isinstance(rule, AdditiveEpochs) else 0.0
-        largest = max(self.values.tolist()) + rate * (summed + size)  # multiplier of next epoch
+        largest = max(self.values.tolist()) + rate * (summed + size)  # the next multipliers' bound
         return largest + size * (1.0 + rule.num_constraints * largest) <= 0.5 * LARGEST_OUTCOME
 
     def add_outcome(self, outcome: Outcome, counts: bool = True) -> None:
-        """Take in an outcome.
+        """Process an outcome.
 
         Args:
             outcome: An outcome of the whole history.
-            counts: Whether its query belongs to the segment; the ledger has it in any case.
+            counts: Whether its query belongs to the segment; the ledger has it in either case.
         """
         self._values.append(outcome.constraints)
         self._epochs.append(self.num_epochs)
@@ -360,7 +360,7 @@ class Multipliers:
             self._state = self.rule.observe(self._state, values)
 
     def reset(self) -> None:
-        """Start over: the running epoch is cut short, without an update."""
+        """Start over: the running epoch ends early, without an update."""
         self._state = self.rule.reset(self._state, keep_multipliers=self._keeps_at_reset)
         self._is_first_round = True
         self._note()
@@ -393,12 +393,12 @@ class Segments:
         feedback: How late outcomes are treated: no test sees outcomes that the model does not see.
         context_dim: The dimension of the contexts.
         rule: How multipliers follow from constraint values, if there are constraints.
-        model: The loop's, for evidence.
+        model: The loop's model, which evidence depends on.
 
     Attributes:
-        current: Queries and outcomes since the last reset, or since the beginning of an epoch that
-            is fresh; ids and rounds count from there.
-        first_id: The id, in the whole history, of its first query.
+        current: Queries and outcomes since the last reset, or since the beginning of an epoch with
+            fresh data; ids and rounds are counted from there.
+        first_id: The id, in the whole history, of the first query of ``current``.
         resets: All resets so far, except those at the end of an epoch.
         change_tests: The results of the tests so far.
         multipliers: The rule and its state, if there are constraints.
@@ -434,7 +434,7 @@ class Segments:
         for quantity, engine in self._engines.items():
             _check_engine(quantity, engine, domain, context_dim)
         self._evidence: EvidenceModelStream | LateEvidenceStream | None = None
-        self._constraint_offset = 0.0  # where the prior mean is that of the reward alone
+        self._constraint_offset = 0.0  # not 0 if the prior mean is for the reward only
         is_apart = is_separate and isinstance(feedback, Censored)
         if is_apart and getattr(restart, "candidates", None) is None:
             self._constraint_offset = getattr(model, "prior_mean", 0.0)
@@ -444,26 +444,26 @@ class Segments:
             sample = evidence if isinstance(evidence, EvidenceEngine) else evidence.sample
             _check_evidence(sample)
             self._evidence = evidence.stream()
-        self._log: list[Query | Event] = []  # of what counts now, as it happened
+        self._log: list[Query | Event] = []  # what counts now, in the order in which it happened
         self.resets: list[Reset] = []
         self.change_tests: list[ChangeTestRecord] = []
         self._begun_round = 0
-        self._first_id_of_segment = 0  # an epoch that is fresh begins later than its segment
+        self._first_id_of_segment = 0  # an epoch with fresh data begins later than its segment
         self._begin(0)
 
     @property
     def number(self) -> int:
-        """The segment's number, from 0."""
+        """The number of the segment, from 0."""
         return len(self.resets)
 
     @property
     def first_id_of_segment(self) -> int:
-        """The id of the segment's first query; an epoch that is fresh may begin later."""
+        """The id of the segment's first query; an epoch with fresh data may begin later."""
         return self._first_id_of_segment
 
     @property
     def prior_to_probe(self) -> BanditGPRecipe | None:
-        """Whose drifting copy an exploration round follows; None where it draws uniformly."""
+        """The prior whose drifting copy an exploration round uses; None for a uniform draw."""
         probes = isinstance(self._restart, EvidenceRestart) and self._restart.probing
         return self._evidence.likeliest_model if probes and self._evidence is not None else None
 
@@ -477,7 +477,7 @@ class Segments:
         return diagnostics
 
     def explores(self) -> bool:
-        """Return whether the next round explores, for a detector's sake."""
+        """Return whether the next round explores because a detector requires it."""
         if self._restart is None:
             return False
         num_queries = self._num_rounds - self._first_id_of_segment
@@ -485,13 +485,13 @@ class Segments:
 
     @property
     def _num_rounds(self) -> int:
-        """How many rounds were asked in all."""
+        """The number of rounds that were asked in total."""
         return self.first_id + self.current.num_queries
 
     def before_round(self, round_number: int) -> bool:
-        """Let the last round end, and start over if it is time; return whether data were dropped.
+        """End the last round, and start over if it is time; return whether data were dropped.
 
-        Nothing happens when it is called for the same round again, as after a choice that failed.
+        A second call for the same round, such as after a choice that failed, does nothing.
 
         Args:
             round_number: The number of the round in the whole history, from 1.
@@ -516,11 +516,11 @@ class Segments:
         return rule is not None and rule.surrogate_in_use == "fresh"
 
     def add_query(self, query: Query, has_sound_bounds: bool = True) -> None:
-        """Take in a query of the whole history.
+        """Process a query of the whole history.
 
         Args:
             query: The query.
-            has_sound_bounds: Whether the bounds in its diagnostics count. They do not if they were
+            has_sound_bounds: Whether the bounds in its diagnostics count; they do not if they were
                 computed with an outcome that was retracted later.
         """
         if self.multipliers is not None:
@@ -534,7 +534,7 @@ class Segments:
             self._evidence.issue(query.x, query.context)
 
     def check_outcome(self, outcome: Outcome) -> None:
-        """Raise if an outcome of the whole history, penalized, is too large; change nothing.
+        """Raise an error if an outcome of the whole history, penalized, is too large.
 
         Args:
             outcome: The outcome of a query that was asked or is about to be recorded.
@@ -546,9 +546,9 @@ class Segments:
             self.multipliers.check_outcome(outcome)
 
     def add_outcome(self, outcome: Outcome) -> Reset | None:
-        """Take in an outcome of the whole history; return the reset that it brought, if any.
+        """Process an outcome of the whole history; return the reset that it caused, if any.
 
-        Outcomes of queries before the last reset change no model. The ledger has them all.
+        Outcomes of queries before the last reset change no model, but the ledger has all of them.
         """
         if self.multipliers is not None:
             counts = outcome.query_id >= self._first_id_of_segment
@@ -570,7 +570,7 @@ class Segments:
         return self._test()
 
     def add_failure(self, failure: Failure) -> None:
-        """Take in the failure of a query of the whole history; no test sees the query."""
+        """Process the failure of a query of the whole history; no test uses the query."""
         local_id = failure.query_id - self.first_id
         if local_id >= 0:
             self.current.add_failure(local_id, failure.arrived_at, failure.reason, failure.avoided)
@@ -579,7 +579,7 @@ class Segments:
             self._evidence.forget(failure.query_id + 1)
 
     def replay(self, history: History) -> None:
-        """Take in a whole history, in the order in which things happened."""
+        """Process a whole history, in the order in which things happened."""
         events = iter(history.events)
         waiting = next(events, None)
         unsound = set(history.rounds_with_retracted())
@@ -614,7 +614,7 @@ class Segments:
             try:
                 test = engine.test(X, torch.tensor(column, dtype=DTYPE), contexts=contexts)
             except (RuntimeError, ValueError) as error:
-                # the outcome is recorded already: the loop must go on, and in the same way again
+                # the outcome is already recorded: the loop must continue, and reproducibly
                 warnings.warn(
                     f"the {quantity} could not be tested for a change after round {after_round} "
                     f"({error}); that counts as no detection.",
@@ -646,7 +646,7 @@ class Segments:
     def _weigh(
         self, stream: EvidenceModelStream | LateEvidenceStream, outcome: Outcome
     ) -> Reset | None:
-        """Let the evidence take in an outcome of the whole history."""
+        """Add an outcome of the whole history to the evidence."""
         values = [value + self._constraint_offset for value in outcome.constraints]
         test = stream.tell(outcome.query_id + 1, [outcome.reward, *values])
         if test is None:
@@ -699,18 +699,18 @@ class Segments:
         if self._evidence is not None:
             self._evidence.reset(keep_from)
         self._begin(first_id, reset.num_kept)
-        if self._is_fresh:  # what is kept is for the evidence alone
+        if self._is_fresh:  # rows that are kept are for the evidence only
             self._begin_data(after_round)
         return reset
 
     def _begin(self, first_id: int, num_kept: int = 0) -> None:
         """Begin a segment."""
         self._begin_data(first_id, num_kept)
-        self._uniform: list[Query] = []  # of the segment
-        self._tested: dict[int, Query] = {}  # by id, those whose outcomes are looked at
-        self._told: dict[int, Outcome] = {}  # of the uniform ones, by id, what came in time
+        self._uniform: list[Query] = []  # the uniform queries of the segment
+        self._tested: dict[int, Query] = {}  # queries, by id, whose outcomes are tested
+        self._told: dict[int, Outcome] = {}  # outcomes of uniform queries, by id, that came in time
         self._log = [entry for entry in self._log if _query_id(entry) >= first_id]
-        for entry in self._log:  # what is kept, as it happened
+        for entry in self._log:  # entries that are kept, in the order in which they happened
             self._add_kept(entry)
 
     def _begin_data(self, first_id: int, num_kept: int = 0) -> None:
@@ -719,7 +719,7 @@ class Segments:
         self.current = self._new_history(num_kept)
 
     def _note_tested(self, query: Query) -> None:
-        """Take note of a query of the whole history that a restart looks at."""
+        """Note a query of the whole history that a restart rule looks at."""
         is_uniform = query.origin in UNIFORM_ORIGINS
         if is_uniform:
             self._uniform.append(query)
@@ -727,7 +727,7 @@ class Segments:
             self._tested[query.id] = query
 
     def _add_kept(self, entry: Query | Event) -> None:
-        """Take in what an earlier segment had already."""
+        """Process an entry that an earlier segment already had."""
         if isinstance(entry, Query):
             self.current.add_query(
                 entry.x, entry.origin, entry.asked_at, entry.context, entry.diagnostics
@@ -749,7 +749,7 @@ class Segments:
 
 
 def _add_as(history: History, query_id: int, outcome: Outcome) -> None:
-    """Add an outcome of another history to one where its query has another id."""
+    """Add an outcome of one history to another in which its query has a different id."""
     history.add_outcome(
         query_id,
         outcome.reward,
@@ -765,7 +765,7 @@ def _query_id(entry: Query | Event) -> int:
 
 
 def _check_evidence(engine: EvidenceEngine) -> None:
-    """Raise if the models cannot predict on the domain, before anything is recorded."""
+    """Raise an error if the models cannot predict on the domain, before anything is recorded."""
     stream = engine.stream()
     X = engine.domain.sample(2, generator(0, 0, "detector check"))
     context = torch.zeros(engine.context_dim, dtype=DTYPE) if engine.context_dim else None
@@ -818,7 +818,7 @@ def at_multipliers(
     """Return a recipe as it is played with the multipliers in force.
 
     Args:
-        recipe: As the user gave it, at its segment's share of ``delta``.
+        recipe: The recipe as the user gave it, at its segment's share of ``delta``.
         multipliers: The rule and its state.
         horizon: The number of rounds, if it is known; epochs then share ``delta`` evenly.
     """
@@ -853,11 +853,11 @@ def in_epoch(
     """Return a recipe as it is played on penalized outcomes in an epoch.
 
     Args:
-        recipe: As the user gave it.
+        recipe: The recipe as the user gave it.
         rule: The rule for the multipliers.
         epoch: The number of the epoch, from 1.
-        noise_factor: By what the noise bound is multiplied.
-        num_epochs: How many there will be, if that is known.
+        noise_factor: The factor on the noise bound.
+        num_epochs: The number of epochs, if it is known.
     """
     recipe = recipe.at_share_of_delta(lambda d: rule.delta(d, epoch, num_epochs))
     noise_bound = recipe.options.get("noise_bound")

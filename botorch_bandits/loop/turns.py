@@ -1,9 +1,9 @@
-"""Whoever calls a loop takes turns: threads, forked children and signal handlers.
+"""Callers of a loop take turns: threads, forked children and signal handlers.
 
-A thread waits for its turn. A child that was forked gets a lock of its own, for that of the parent
-may be held forever, and cannot write. A signal handler interrupts its own thread, which cannot
-wait for itself: handlers are called behind what the loop is doing. The default of ``SIGINT``, which
-calls nothing, interrupts at once.
+A thread waits for its turn. A forked child gets a new lock, because the parent's lock may be held
+forever, and it cannot write. A signal handler interrupts its own thread, which cannot wait for
+itself, so handlers are called after what the loop is doing. The default of ``SIGINT``, which calls
+nothing, interrupts at once.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from botorch_bandits.loop.settings import LoopSettings
 
 
 class Turns:
-    """A lock of one thread at a time, which may take it again, in which gradients are recorded.
+    """A lock for one thread at a time, which may take it again; gradients are enabled inside.
 
-    What searches and fits need gradients for must work inside ``torch.no_grad()`` and
-    ``torch.inference_mode()``, too.
+    Searches and fits need gradients, and must also work inside ``torch.no_grad()`` and
+    ``torch.inference_mode()``.
     """
 
     def __init__(self) -> None:
         """See the class."""
         lock = threading.RLock()
         self._acquire, self._release = lock.acquire, lock.release
-        self._guards: list[ExitStack | None] = []  # of the thread that has the lock
+        self._guards: list[ExitStack | None] = []  # those of the thread that holds the lock
 
     def __enter__(self) -> Self:
         """Wait for the turn."""
         self._acquire()
         guard = None
-        if not torch.is_grad_enabled():  # nor are they in inference mode
+        if not torch.is_grad_enabled():  # also the case in inference mode
             guard = ExitStack()
             guard.enter_context(torch.inference_mode(False))
             guard.enter_context(torch.enable_grad())
@@ -50,7 +50,7 @@ class Turns:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Leave the rest as it was, and give the turn to others."""
+        """Restore the previous modes, and release the lock."""
         guard = self._guards.pop()
         if guard is not None:
             guard.close()
@@ -61,17 +61,17 @@ _loops: weakref.WeakSet[TakesTurns] = weakref.WeakSet()
 
 
 class TakesTurns:
-    """What a loop knows and derives from it, for one caller at a time."""
+    """The history of a loop and what is derived from it, for one caller at a time."""
 
     settings: LoopSettings
     _history: History
     _lock: Turns
 
     def __init__(self) -> None:
-        """Begin without a journal; the history is set by whoever inherits."""
-        self._cached_chooser: Chooser | None = None  # None: it is to be built from the history
+        """Begin without a journal; subclasses set the history."""
+        self._cached_chooser: Chooser | None = None  # None: must be rebuilt from the history
         self._journal: LoopJournal | None = None
-        self._num_records = 0  # of the journal, that the history has
+        self._num_records = 0  # number of records of the journal that the history has
         self._begin_turns()
 
     def _begin_turns(self) -> None:
@@ -83,7 +83,7 @@ class TakesTurns:
 
     @property
     def _chooser(self) -> Chooser:
-        """What is derived from the history; to be used while the lock is held."""
+        """What is derived from the history; to be used only while the lock is held."""
         chooser = self._cached_chooser
         if chooser is None:
             with self._lock:
@@ -92,15 +92,15 @@ class TakesTurns:
         return chooser
 
     def _record(self, *entries: Query | Event, fit: Fit | None = None) -> None:
-        """Write down what happened, then add it to the history.
+        """Write an entry to the journal, then add it to the history.
 
         Args:
             entries: A query or an event, or an attached query and its outcome; made for the
-                history as it is.
+                current history.
             fit: The hyperparameters with which a query was chosen.
 
         Raises:
-            JournalError: If it cannot be written down; nothing is added then.
+            JournalError: If it cannot be written; nothing is added then.
         """
         if self._journal is not None:
             self._journal.append(*entries, fit=fit)
@@ -111,7 +111,7 @@ class TakesTurns:
             self._journal.write_snapshot_if_due(self._history)
 
     def _catch_up(self) -> None:
-        """Read the journal again if it is ahead, as after an interruption between the two.
+        """Read the journal again if it is ahead, as after an interruption between the two steps.
 
         Raises:
             JournalError: In a child that was forked after the journal was opened.
@@ -132,7 +132,7 @@ class TakesTurns:
 
     @contextmanager
     def _derived_state(self) -> Iterator[Chooser]:
-        """Hand out what is derived from the history; throw it away if it falls out of step."""
+        """Yield what is derived from the history; discard it if an error leaves it out of step."""
         try:
             yield self._chooser
         except BaseException:

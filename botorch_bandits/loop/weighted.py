@@ -1,8 +1,8 @@
-"""Outcomes that are means of several, or have a noise of their own: what a loop can make of them.
+"""Outcomes that are means of several, or have their own noise: what a loop can do with them.
 
 An outcome of weight ``w``, told with ``count=w`` or with ``noise=`` a ``w``-th of the modeled noise
-variance ``lam``, is a row with the noise variance ``lam / w``. :func:`check_weighted` refuses it,
-before anything is recorded, where a part of the loop takes each outcome for one observation.
+variance ``lam``, is a row with the noise variance ``lam / w``. If a part of the loop treats each
+outcome as one observation, :func:`check_weighted` refuses it before anything is recorded.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from botorch_bandits.models.noise_floor import SMALLEST_RATIO, output_scale_of
 
 
 def noise_of_one(model: Any) -> float:
-    """Return the noise variance of one observation; 1 where no other one can be told.
+    """Return the noise variance of one observation; 1 if no other one can be told.
 
     Args:
-        model: The loop's.
+        model: The loop's model.
     """
     return model.noise if isinstance(model, BanditGPRecipe) else 1.0
 
 
 def check_weighted(settings: LoopSettings, outcome: Outcome) -> None:
-    """Raise unless the loop can take in an outcome with a ``count`` or a ``noise``.
+    """Raise an error unless the loop can take in an outcome with a ``count`` or a ``noise``.
 
     Args:
-        settings: Of the loop.
-        outcome: It is about to be recorded.
+        settings: The settings of the loop.
+        outcome: The outcome, which is about to be recorded.
 
     Raises:
         ValueError: If it cannot, with the reason and what to do.
@@ -78,11 +78,11 @@ def check_weighted(settings: LoopSettings, outcome: Outcome) -> None:
 
 
 def check_weighted_history(settings: LoopSettings, history: History) -> None:
-    """Raise unless the loop can take in all outcomes of a history that it is given.
+    """Raise an error unless the loop can take in all outcomes of a given history.
 
     Args:
-        settings: Of the loop.
-        history: It continues from it.
+        settings: The settings of the loop.
+        history: The history from which the loop continues.
 
     Raises:
         ValueError: See :func:`check_weighted`.
@@ -97,35 +97,37 @@ def check_weighted_history(settings: LoopSettings, history: History) -> None:
 
 
 def noise_of_weighted(history: History, on_draws: bool) -> Iterator[str]:
-    r"""Say what theorems need of the noise of weighted outcomes.
+    r"""Return what theorems assume about the noise of weighted outcomes.
 
     A row of weight :math:`w_t` counts as the row :math:`\sqrt{w_t} (\phi(x_t), y_t)` of a model
-    with one noise variance. Its noise is ``noise_bound``-sub-Gaussian, if that of the outcome is so
-    with ``noise_bound`` over :math:`\sqrt{w_t}`, and the self-normalized bounds ask of features
-    that they are known before the noise. So widths hold with the gain of the weighted rows,
-    :math:`\tfrac12 \ln\det(I + W^{1/2} K W^{1/2} / \lambda)`, which is that of the model.
+    with one noise variance. The noise of this row is ``noise_bound``-sub-Gaussian if the noise of
+    the outcome is sub-Gaussian with ``noise_bound`` over :math:`\sqrt{w_t}`, and the
+    self-normalized bounds require features to be known before the noise. Widths therefore hold with
+    the gain of the weighted rows, :math:`\tfrac12 \ln\det(I + W^{1/2} K W^{1/2} / \lambda)`, which
+    is the model's gain.
 
     Args:
-        history: Of all rounds.
+        history: The history of all rounds.
         on_draws: Whether the theorem is about draws of the prior.
     """
     counted = [o.count for o in history.outcomes if o.count is not None]
     if counted:
         yield (
-            f"the outcomes of {_told(len(counted))} count= are means of so many observations whose "
-            "noise is as assumed, each given those before; how many does not depend on their noise"
+            f"the outcomes of {_told(len(counted))} count= are means of that many observations, "
+            "whose noise is as assumed, each given the earlier ones; their number does not depend "
+            "on their noise"
         ) + (" or on the reward function" if on_draws else "")
     num_noisy = sum(o.noise is not None for o in history.outcomes)
     if num_noisy and on_draws:
         yield (
-            f"the noise of the outcomes of {_told(num_noisy)} noise=v has the variance v, in the "
-            "place of the modeled one; v depends neither on the noise nor on the reward function"
+            f"the noise of the outcomes of {_told(num_noisy)} noise=v has the variance v instead "
+            "of the modeled one; v depends neither on the noise nor on the reward function"
         )
     elif num_noisy:
         yield (
             f"the noise of the outcomes of {_told(num_noisy)} noise=v has the bound noise_bound "
-            "sqrt(v / lam), where lam is the modeled variance, in the place of noise_bound; v is "
-            "known before the noise"
+            "sqrt(v / lam) instead of noise_bound, where lam is the modeled variance; v is known "
+            "before the noise"
         )
 
 
@@ -138,11 +140,11 @@ def _has_fixed_noise(model: Any) -> bool:
 
 
 def _reason_of_settings(settings: LoopSettings) -> str | None:
-    """Say which part of a loop, beside its model, takes each outcome for one observation."""
+    """Return which part of a loop, besides its model, treats each outcome as one observation."""
     if isinstance(settings.feedback, Censored):
         return (
-            "feedback=Censored(...) has the pseudo-value of one observation in the place of what "
-            "is pending, and its width counts it as one. Use Hallucinated() or Ignored()"
+            "feedback=Censored(...) uses the pseudo-value of one observation for what is pending, "
+            "and its width counts it as one. Use Hallucinated() or Ignored()"
         )
     if isinstance(settings.restart, ChangePointRestart | EvidenceRestart):
         return (
@@ -155,36 +157,36 @@ def _reason_of_settings(settings: LoopSettings) -> str | None:
     if isinstance(options.get("information_gain"), GainBound):
         return (
             "information_gain= bounds the gain of as many single observations as there are "
-            "outcomes. Leave it out: the realized gain knows the noise of each row"
+            "outcomes. Leave it out: the realized gain accounts for the noise of each row"
         )
     return None
 
 
 def _reason_of_model(model: Any) -> str | None:
-    """Say why a model takes each outcome for one observation; None if it does not."""
-    if type(model) is FittedSingleTaskGP:  # a subclass may have another idea of its rows
+    """Return why a model treats each outcome as one observation; None if it does not."""
+    if type(model) is FittedSingleTaskGP:  # a subclass may treat its rows differently
         return None
     if isinstance(model, BanditGPRecipe):
         if model.refit_every is None:
             return None
         return (
-            f"the model has refit_every={model.refit_every}, whose fits take each outcome for one "
+            f"the model has refit_every={model.refit_every}, whose fits treat each outcome as one "
             "observation. Use fixed hyperparameters, or tell each outcome by itself"
         )
     if isinstance(model, CandidatesRecipe):
         return (
-            "the model is a list of priors, whose evidence takes each outcome for one observation. "
+            "the model is a list of priors, whose evidence treats each outcome as one observation. "
             "Pass BanditGP.with_kernel(...), or tell each outcome by itself"
         )
     if isinstance(model, EpochModels):
         return (
-            "model=EpochModels(...) has a noise of its own in each epoch, and what later ones make "
-            "of the weight is not known yet. Pass one BanditGP.with_kernel(...) for all, or tell "
-            "each outcome by itself"
+            "model=EpochModels(...) has a different noise variance in each epoch, so the weight of "
+            "the outcome in later ones is not known yet. Pass one BanditGP.with_kernel(...) for "
+            "all, or tell each outcome by itself"
         )
     if isinstance(model, LocalGPRecipe):
         return (
-            "the model is a LocalGP, which takes each outcome for one observation. Pass "
+            "the model is a LocalGP, which treats each outcome as one observation. Pass "
             "BanditGP.with_kernel(...), or tell each outcome by itself"
         )
     return (

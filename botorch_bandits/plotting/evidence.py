@@ -1,7 +1,7 @@
-"""What the outcomes said of the priors on a list, one after the other.
+"""The evidence of the outcomes about the priors on a list, one outcome after the other.
 
 Each prior is a line: how much better the whole list predicted than this prior did. One threshold
-decides which are thrown out.
+decides which priors are rejected.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ABOVE_THE_THRESHOLD = 2.0
-"""How far the axis goes, in thresholds: what is thrown out soon leaves the picture."""
+"""The upper end of the axis, in thresholds: lines of rejected priors soon leave the picture."""
 
 
 def plot_evidence(table: EvidenceTable, ax: Axes | None = None, num_named: int = 5) -> Axes:
-    """Draw the log evidence of each prior on a list over the outcomes, and what throws it out.
+    """Draw the log evidence against each prior on a list over the outcomes, and the threshold.
 
-    A line that reaches the threshold ends there for the list: its prior is thrown out, and is drawn
-    on in light gray. Of the others those with the largest posterior weights have names.
+    A prior whose line reaches the threshold is rejected there, and the line continues in light
+    gray. Of the others, those with the largest posterior weights have names.
 
     Args:
-        table: Such as ``loop.evidence()``.
+        table: The table, such as ``loop.evidence()``.
         ax: Axes to draw on; new ones if omitted.
-        num_named: How many lines have names, at most 7.
+        num_named: The number of lines with names, at most 7.
 
     Raises:
         TypeError: If ``table`` is not a table of evidence.

@@ -1,4 +1,4 @@
-"""The same figures for a notebook: with plotly, they can be zoomed, and points say what they are.
+"""The same figures for a notebook: with plotly, they can be zoomed, and points show their values.
 
 =============================  =================================================================
 :func:`plot_run`               rewards over rounds and the best so far
@@ -36,7 +36,7 @@ from botorch_bandits.plotting.style import (
 from botorch_bandits.spaces import Space
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-"""The palette of Okabe and Ito, which people who are color-blind can tell apart."""
+"""The palette of Okabe and Ito, whose colors color-blind people can tell apart."""
 
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid")
 
@@ -73,15 +73,15 @@ def plot_run(
 ) -> Any:
     """Draw rewards over rounds and the best so far; each point shows its query.
 
-    With constraints, the best so far is of the rewards that came with all of them met. Failed
-    and pending queries have marks at the foot.
+    With constraints, the best so far is taken among the rewards of rounds that met all of them.
+    Failed and pending queries have marks at the bottom.
 
     Args:
         run: A loop, or its history.
         title: A title for the figure.
-        resets: Where the run started over, such as ``loop.resets``; read off the diagnostics if
-            omitted.
-        domain: Where points are chosen; that of the loop if omitted. A
+        resets: Where the run started over, such as ``loop.resets``; if omitted, they are inferred
+            from the diagnostics.
+        domain: The domain of the points; that of the loop if omitted. A
             :class:`~botorch_bandits.Space` has names and native values.
 
     Returns:
@@ -89,7 +89,7 @@ def plot_run(
 
     Raises:
         ImportError: If plotly is not installed.
-        TypeError: If ``run`` is neither.
+        TypeError: If ``run`` is neither a loop nor a history.
 
     Example:
         >>> from botorch_bandits import Box, BanditLoop, RandomSearch
@@ -127,32 +127,32 @@ def plot_map(
     model: Any = None,
     domain: Any = None,
 ) -> Any:
-    """Draw the points by two parameters, over what the model expects there.
+    """Draw the points by two parameters, over the posterior mean of the model.
 
-    The other parameters are as at the best point. After a restart, and in contexts, it shows what
-    belongs to the present.
+    The other parameters have their values at the best point. After a restart, and with contexts, it
+    shows what belongs to the present.
 
     Args:
-        run: A loop, or its history. A history alone says nothing of a model.
+        run: A loop, or its history. A history alone does not have a model.
         title: A title for the figure.
         parameters: Two names of a :class:`~botorch_bandits.Space`, or two numbers of dimensions;
-            those that move the model's mean most if omitted.
+            if omitted, the two that change the model's mean most.
         model: The model to draw; that of the loop if omitted.
-        domain: Where points are chosen; that of the loop if omitted.
+        domain: The domain of the points; that of the loop if omitted.
 
     Returns:
         A ``plotly.graph_objects.Figure``.
 
     Raises:
         ImportError: If plotly is not installed.
-        TypeError: If ``run`` is neither.
+        TypeError: If ``run`` is neither a loop nor a history.
         ValueError: If points have one dimension only, or ``parameters`` are not two of them.
     """
     graph_objects = need_plotly()
     history, known = _read(run, domain)
     if history.dim < 2:
         raise ValueError(
-            "run has points of one dimension, and a map needs two; use "
+            "run has points of one dimension, but a map needs two; use "
             "botorch_bandits.plotting.plot_posterior."
         )
     resets = _resets(run, history)
@@ -203,10 +203,10 @@ def plot_evidence(table: EvidenceTable, title: str = "", num_named: int = 5) -> 
     """Draw the log evidence of each prior on a list; each line shows its prior.
 
     Args:
-        table: Such as ``loop.evidence()``.
+        table: The table, such as ``loop.evidence()``.
         title: A title for the figure.
-        num_named: How many survivors have an entry in the legend: those with the largest posterior
-            weights.
+        num_named: The number of survivors with an entry in the legend: those with the largest
+            posterior weights.
 
     Returns:
         A ``plotly.graph_objects.Figure``.
@@ -266,15 +266,15 @@ def plot_timeline(
     *,
     domain: Any = None,
 ) -> Any:
-    """Draw a run that starts over: rewards above, and what the tests for a change said below.
+    """Draw a run that starts over: rewards above, and the tests for a change below.
 
     Args:
-        history: What to draw, such as ``loop.history``.
-        resets: Where it started over, such as ``loop.resets``: solid vertical lines.
-        change_tests: What the tests said, such as ``loop.change_tests``.
-        change_points: The last round before each true change, where they are known: dotted lines.
+        history: The history to draw, such as ``loop.history``.
+        resets: Where the run started over, such as ``loop.resets``: solid vertical lines.
+        change_tests: The results of the tests, such as ``loop.change_tests``.
+        change_points: The last round before each true change, if they are known: dotted lines.
         title: A title for the figure.
-        domain: Where points are chosen: names and native values of a
+        domain: The domain of the points, for names and native values of a
             :class:`~botorch_bandits.Space`.
 
     Returns:
@@ -282,7 +282,7 @@ def plot_timeline(
 
     Raises:
         ImportError: If plotly is not installed.
-        TypeError: If ``history`` is no history.
+        TypeError: If ``history`` is not a history.
     """
     graph_objects = need_plotly()
     from plotly.subplots import make_subplots
@@ -343,12 +343,12 @@ def _resets(run: Any, history: History) -> list[Any]:
 
 
 def _plain(text: str) -> str:
-    """Return a text that plotly, which reads some HTML, shows as it is."""
+    """Return a text in a form that plotly, which interprets some HTML, shows unchanged."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _hover(query: Query, history: History, domain: Any) -> str:
-    """Return what a point shows under the cursor."""
+    """Return what is shown for a point under the cursor."""
     lines = [f"query {query.id}, round {query.round_number}, {query.origin}"]
     if query.context is not None:
         lines.append("context " + ", ".join(f"{z:.4g}" for z in query.context.tolist()))
@@ -375,7 +375,7 @@ def _hover(query: Query, history: History, domain: Any) -> str:
 def _add_rewards(
     figure: Any, graph_objects: Any, history: History, domain: Any, **place: int
 ) -> None:
-    """Draw rewards, a marker for each origin, and queries without one at the foot."""
+    """Draw rewards, with a marker for each origin, and queries without one at the bottom."""
     for origin, _, label in ORIGINS:
         rows = [
             (query, outcome)

@@ -1,4 +1,4 @@
-"""Names of lines at their ends, where they cover no line, in place of a legend.
+"""Names of lines at their ends, where they cover no line, instead of a legend.
 
 Names that would overlap are moved apart, as little as possible; a short piece of line leads from
 each to its line, in that line's color and dashes.
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 LINE_HEIGHT = 1.3
-"""Of a name, in units of its font size."""
+"""The height of a name, in units of its font size."""
 
 AT_THE_RIGHT = 0.8
-"""A line that ends left of this share of the axes has its name where it ends."""
+"""A line that ends to the left of this share of the axes has its name at its end."""
 
 DISTANCE = 0.04
-"""Between axes and names, as a share of the width of the axes."""
+"""The gap between axes and names, as a share of the width of the axes."""
 
 NEAR, BESIDE = 0.1, 0.018
-"""Points so near to one another, and names so far beside theirs, as shares of the width."""
+"""The distance of close points, and that of names from their points, as shares of the width."""
 
 MOST_CHARACTERS = 28
 """Longer names are broken into several rows."""
@@ -41,8 +41,8 @@ def label_lines(ax: Axes, fontsize: float = SMALL) -> list[Any]:
     figure must make room for them, as one with a constrained layout does.
 
     Args:
-        ax: Its lines with a label get names; those whose label begins with an underscore do not.
-        fontsize: In points.
+        ax: The axes. Lines with a label get names, unless the label begins with an underscore.
+        fontsize: The size in points.
 
     Returns:
         The annotations, in the order of the lines.
@@ -75,27 +75,27 @@ def label_lines(ax: Axes, fontsize: float = SMALL) -> list[Any]:
 def move_apart(
     centers: Sequence[float], sizes: Sequence[float], low: float = 0.0, high: float = 1.0
 ) -> list[float]:
-    """Return centers of intervals that do not overlap, nearest in the sum of squared moves.
+    """Return centers of intervals that do not overlap, with the least sum of squared moves.
 
     Args:
-        centers: Where the intervals would like to be.
-        sizes: Their lengths.
-        low: No interval begins below, unless they do not all fit.
-        high: No interval ends above, unless they do not all fit.
+        centers: The preferred centers of the intervals.
+        sizes: The lengths of the intervals.
+        low: No interval begins below this, unless they do not all fit.
+        high: No interval ends above this, unless they do not all fit.
 
     Example:
         >>> move_apart([0.5, 0.5, 0.9], [0.2, 0.2, 0.2])
         [0.4, 0.6, 0.9]
     """
     order = sorted(range(len(centers)), key=lambda i: centers[i])
-    starts: list[float] = []  # of each interval, if all lay end to end from 0
+    starts: list[float] = []  # start of each interval if all are joined end to end from 0
     total = 0.0
     for i in order:
         starts.append(total)
         total += sizes[i]
     spare = max(high - low - total, 0.0)
     bottom = low if spare > 0.0 else (low + high - total) / 2.0
-    # without the lengths below them, the moved intervals must only not decrease
+    # less the lengths below them, the centers only have to be non-decreasing
     wanted = [centers[i] - sizes[i] / 2.0 - start for i, start in zip(order, starts, strict=True)]
     moved = [min(max(value, bottom), bottom + spare) for value in _not_decreasing(wanted)]
     found = [0.0] * len(centers)
@@ -105,7 +105,7 @@ def move_apart(
 
 
 def _not_decreasing(values: Sequence[float]) -> list[float]:
-    """Return the nearest values that do not decrease: neighbors that do are pooled."""
+    """Return the nearest values that do not decrease: neighbors that decrease are pooled."""
     pools: list[tuple[float, int]] = []
     for value in values:
         mean, count = value, 1
@@ -134,7 +134,7 @@ def _annotate(
     height: float | None,
     fontsize: float,
 ) -> Any:
-    if height is None:  # the line ends early, and so has room behind its end
+    if height is None:  # the line ends early, so there is room after its end
         return ax.annotate(
             name,
             end,
@@ -163,15 +163,15 @@ def label_points(
     names: Sequence[str],
     fontsize: float = SMALL,
 ) -> list[Any]:
-    """Write names to the right of points; those near one another are moved apart in height.
+    """Write names to the right of points; names of close points are moved apart in height.
 
-    Call it last, as :func:`label_lines`.
+    Call it last, like :func:`label_lines`.
 
     Args:
         ax: Axes on which the points are drawn.
-        points: In the units of the axes.
-        names: One per point.
-        fontsize: In points.
+        points: The points in the units of the axes.
+        names: One name per point.
+        fontsize: The size in points.
 
     Returns:
         The annotations, in the order of the points.
@@ -215,7 +215,7 @@ def label_points(
 
 
 def _clusters(places: Sequence[float]) -> list[list[int]]:
-    """Return the numbers of places in groups, each of which follow one another closely."""
+    """Return the numbers of places in groups in which each is close to the next."""
     groups: list[list[int]] = []
     for i in sorted(range(len(places)), key=lambda i: places[i]):
         if groups and places[i] - places[groups[-1][-1]] < NEAR:

@@ -1,6 +1,6 @@
-"""Outcomes beside what all the others predict of them: whether a model is to be believed.
+"""Outcomes against what all other outcomes predict of them: whether a model can be trusted.
 
-Each outcome is a mark with the interval that the model gives it; those outside stand out.
+Each outcome is a mark with the interval that the model gives it; outcomes outside it stand out.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDTH = 1.959963984540054
-"""Standard deviations of an interval with probability 0.95."""
+"""The half-width, in standard deviations, of an interval with probability 0.95."""
 
 
 def plot_leave_one_out(check: ModelCheck, ax: Axes | None = None) -> Axes:
     """Draw each outcome against what all other outcomes predict of it, with its 95% interval.
 
-    Marks near the diagonal were predicted well. Outcomes outside of their interval are filled; of a
-    model that is right they are about one in twenty.
+    Marks near the diagonal were predicted well. Outcomes outside their interval are filled; under a
+    correct model these are about one in twenty.
 
     Args:
-        check: Such as ``loop.check_model()``.
+        check: The check, such as ``loop.check_model()``.
         ax: Axes to draw on; new ones if omitted.
 
     Raises:

@@ -1,7 +1,7 @@
 """What one run found, in one picture: the gain, where the points were, and what the model expects.
 
-The gain is drawn over rounds, beside random search. A map shows the points by two parameters, and
-slices through the best point show what the model expects of each parameter.
+The gain is drawn over rounds, with random search for comparison. A map shows the points by two
+parameters, and slices through the best point show what the model expects along each parameter.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 
 
 MOST_SLICES = 8
-"""How many parameters have a slice; of more, those that matter most to the model."""
+"""The largest number of slices, for the parameters that matter most to the model."""
 
 MOST_ARMS = 10
-"""How many arms have a bar, the best ones first."""
+"""The largest number of arms with a bar, the best ones first."""
 
 MOST_BARS = 30
-"""Whole numbers and categories up to so many have a bar each; more are a line."""
+"""Up to this many whole numbers or categories have a bar each; more are drawn as a line."""
 
 CELLS_ON_A_SIDE, POINTS_ON_A_LINE = 60, 121
 BAND = 2.0
@@ -68,12 +68,12 @@ class Seen:
     """What is drawn of a run.
 
     Attributes:
-        history: All queries.
-        domain: Where points are chosen; None if it is not known.
-        model: Of what arrived; None without one.
-        front: What stands before a point in the model's inputs.
-        since: After which round the current rewards began: the last restart or known change.
-        reward_name: What the model's output is called.
+        history: The history of all queries.
+        domain: The domain of the points; None if it is unknown.
+        model: The model of the outcomes that arrived; None without one.
+        front: The values of the model's inputs before the point.
+        since: The round after which the current rewards began: the last restart or known change.
+        reward_name: The name of the model's output.
     """
 
     history: History
@@ -95,14 +95,14 @@ class Seen:
         return queries[-1].context if queries else None
 
     def posterior(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and standard deviation at ``n x d`` points, here and now."""
+        """Return mean and standard deviation at ``n x d`` points, in the current context."""
         inputs = torch.cat([self.front.expand(len(X), -1), X], dim=-1)
         mean, deviation = read_posterior(self.model, inputs)
         return self.sign * mean, deviation
 
     @property
     def sign(self) -> float:
-        """The map from the model's outputs to outcomes, and from these to the objective."""
+        """The sign between the model's outputs and outcomes, and from these to the objective."""
         return 1.0 if self.history.maximize else -1.0
 
     @property
@@ -116,7 +116,7 @@ class Seen:
         return same and query.round_number > self.since
 
     def told(self) -> list[tuple[Query, float, bool]]:
-        """Return queries from here with their rewards, and whether all constraints were met."""
+        """Return the queries from here, their rewards, and whether all constraints were met."""
         rows = []
         for query in self.history.queries:
             outcome = self.history.outcome(query.id)
@@ -159,7 +159,7 @@ def see(run: Any, model: Any, domain: Any, resets: Sequence[Any], changes: Seque
         domain = settings.domain if domain is None else domain
         arrived = any(history.outcome(q.id) for q in history.queries if q.round_number > since)
         if model is None and settings.model is not None and arrived:
-            with suppress(RuntimeError):  # all that arrived was late, and counts for nothing
+            with suppress(RuntimeError):  # all outcomes came late and do not count
                 model = run.current_model()
         if getattr(model, "num_outputs", 1) > 1:  # the reward, then the constraints
             model = model.subset_output([0])
@@ -174,7 +174,7 @@ def see(run: Any, model: Any, domain: Any, resets: Sequence[Any], changes: Seque
 
 
 def values_on_axis(seen: Seen, i: int, num_points: int) -> tuple[Tensor, bool]:
-    """Return coordinates along one parameter, and whether these are all it can have."""
+    """Return coordinates along one parameter, and whether they are all that it can have."""
     domain = seen.domain
     if isinstance(domain, Box):
         low, high = domain.bounds[:, i].tolist()
@@ -188,11 +188,11 @@ def values_on_axis(seen: Seen, i: int, num_points: int) -> tuple[Tensor, bool]:
 
 
 def relevances(seen: Seen) -> list[float]:
-    """Return how much each parameter alone moves the posterior mean.
+    """Return how much each parameter alone changes the posterior mean.
 
-    It is the standard deviation of the mean along the parameter, the others being as at a told
+    It is the standard deviation of the mean along the parameter, with the others as at a told
     point, averaged over the last told points. Without a model, and on arms, it is the same for
-    all.
+    all parameters.
     """
     points = [query.x.cpu() for query, _, _ in seen.told()][-40:]
     if seen.model is None or not isinstance(seen.domain, Box) or not points:
@@ -215,9 +215,9 @@ def by_relevance(seen: Seen, count: int) -> list[int]:
 
 
 def _color_range(seen: Seen, mean: Tensor | None) -> tuple[float, float]:
-    """Return from where to where colors go: what is far below the middle of the rewards is cut.
+    """Return the range of the colors: rewards far below their middle are cut off.
 
-    Of costs it is what is far above.
+    For costs, those far above are cut off.
     """
     if mean is not None:
         mean = seen.sign * mean
@@ -232,7 +232,7 @@ def _color_range(seen: Seen, mean: Tensor | None) -> tuple[float, float]:
 
 
 def _spread(seen: Seen, i: int, numbers: Sequence[int]) -> np.ndarray[Any, Any]:
-    """Return by how much markers stand beside a category, so that they do not hide each other."""
+    """Return how far markers are spread within a category, so that they do not hide each other."""
     if not is_categorical(seen.domain, i):
         return np.zeros(len(numbers))
     golden = (math.sqrt(5.0) - 1.0) / 2.0
@@ -267,9 +267,9 @@ def draw_map(seen: Seen, ax: Axes, pair: Sequence[int]) -> None:
     low, high = _color_range(seen, mean if seen.is_plain else None)
     if not seen.is_plain and mean is not None:
         low, high = float(mean.min()), float(mean.max())
-    if high - low <= 1e-9 * max(abs(low), abs(high)):  # there is nothing between
+    if high - low <= 1e-9 * max(abs(low), abs(high)):  # the values do not differ
         low, high = low - 0.5, high + 0.5
-    names = {"cmap": COLORS if seen.history.maximize else f"{COLORS}_r"}  # the better the lighter
+    names = {"cmap": COLORS if seen.history.maximize else f"{COLORS}_r"}  # better is lighter
     colors: dict[str, Any] = {**names, "norm": Normalize(low, high)}
     cut_end = "min" if seen.history.maximize else "max"
     has_colors = mean is not None
@@ -286,7 +286,7 @@ def draw_map(seen: Seen, ax: Axes, pair: Sequence[int]) -> None:
         u, v = X[:, list(pair)].T.numpy()
         ax.scatter(u, v, c=mean.numpy(), marker="s", s=60, linewidths=0, **colors)
     told = seen.told()
-    halo = [withStroke(linewidth=2.4, foreground="white")]  # to be seen on dark colors
+    halo = [withStroke(linewidth=2.4, foreground="white")]  # visible on dark colors
     for origin, marker, label in ORIGINS:
         rows = [(q, y, met) for q, y, met in told if q.origin == origin]
         if rows:
@@ -360,7 +360,7 @@ def draw_slice(seen: Seen, ax: Axes, i: int) -> None:
     if waiting:
         style = {**PENDING, "ms": 4.5, "transform": foot}
         heights = [0.0] * len(waiting)
-        if seen.dim == 1 and center is not None:  # on the line
+        if seen.dim == 1 and center is not None:  # the best point is drawn on the line
             heights, style = seen.posterior(torch.stack(waiting))[0].tolist(), PENDING
         pairs = [(float(x[i]), y) for x, y in zip(waiting, heights, strict=True)]
         ax.plot(*columns(pairs), ls="none", clip_on=False, label="pending", **style)
@@ -394,11 +394,11 @@ def _draw_expected(seen: Seen, ax: Axes, i: int, center: Tensor) -> None:
 
 
 MOST_LETTERS = 34
-"""Tick labels of a slice have room for so many."""
+"""The number of characters for which the tick labels of a slice have room."""
 
 
 def _thin_ticks(ax: Axes, seen: Seen, i: int) -> None:
-    """Leave tick labels out, or turn those of categories, where they would overlap."""
+    """Leave out tick labels that would overlap, or rotate those of categories."""
     if seen.dim == 1:
         return
     room = MOST_LETTERS if seen.dim <= 3 else MOST_LETTERS // 2
@@ -417,7 +417,7 @@ def _thin_ticks(ax: Axes, seen: Seen, i: int) -> None:
 
 
 def draw_best_arms(seen: Seen, ax: Axes) -> None:
-    """Draw the arms of which the model expects most, or the least cost; see :func:`plot_run`."""
+    """Draw the arms with the best posterior means; see :func:`plot_run`."""
     X = seen.domain.choices.cpu()
     mean, deviation = seen.posterior(X)
     order = (seen.sign * mean).argsort(descending=True, stable=True)[:MOST_ARMS].flip(0)
@@ -447,33 +447,33 @@ def plot_run(
 ) -> Any:
     """Draw what a run found: the gain, where its points were, and what its model expects.
 
-    Above, rewards by round and the best so far, as :func:`plot_rewards` draws them. Below on the
-    left, a map of the points by the two parameters that move the model's mean most: the color is
-    the reward, that of the background what the model expects where the other parameters are as at
-    the best point. Below on the right, what the model expects along each parameter, the others
-    being as at the best point; ticks at the foot are the values that were tried. On arms of two or
-    more dimensions the ten best arms are there instead. After a restart or a known change, and in
-    contexts, map and slices show what belongs to the present.
+    At the top are the rewards by round and the best so far, as in :func:`plot_rewards`. At the
+    bottom left is a map of the points by the two parameters that change the model's mean most. The
+    color is the reward; the background color is what the model expects if the other parameters are
+    as at the best point. At the bottom right is what the model expects along each parameter, with
+    the others as at the best point; ticks at the foot are the values that were tried. On arms of
+    two or more dimensions, the ten best arms are shown there instead. After a restart or a known
+    change, and with contexts, map and slices show what belongs to the present.
 
     Args:
-        run: A loop, or its history. A history alone says nothing of a model.
+        run: A loop, or its history. A history alone does not have a model.
         title: A title for the figure.
-        reference: A reward to compare with, a horizontal line; alone or with its name in front.
+        reference: A reward to compare with, a horizontal line; alone or with its name before it.
         resets: Where the run started over, such as ``loop.resets``: solid vertical lines. If
-            omitted, they are read off the diagnostics (:func:`resets_on_record`).
-        change_points: The last round before each true change, where they are known: dotted lines.
-        random_search: Rewards at points that were drawn uniformly at random, to compare with what
-            random search finds.
+            omitted, they are inferred from the diagnostics (:func:`resets_on_record`).
+        change_points: The last round before each true change, if they are known: dotted lines.
+        random_search: Rewards at points that were drawn uniformly at random, for a comparison with
+            random search.
         model: The model to draw; that of the loop if omitted.
-        domain: Where points are chosen; that of the loop if omitted. A
+        domain: The domain of the points; that of the loop if omitted. A
             :class:`~botorch_bandits.Space` has names and native values.
 
     Returns:
-        An array of axes: the rewards, then map and slices, as far as there is something to draw;
+        An array of axes: the rewards, then map and slices if there is something to draw;
         ``axes[0].figure`` is the figure.
 
     Raises:
-        TypeError: If ``run`` is neither.
+        TypeError: If ``run`` is neither a loop nor a history.
 
     Example:
         >>> from botorch_bandits import BanditLoop, Float, RandomSearch, Space
@@ -485,7 +485,7 @@ def plot_run(
         ['round', 'C', 'C', 'gamma']
     """
     history = check_history(run.history if hasattr(run, "history") else run)
-    if resets is None and hasattr(run, "current_model"):  # a loop's say which rounds they kept
+    if resets is None and hasattr(run, "current_model"):  # resets of a loop say what they kept
         resets = [reset for reset in run.resets if reset.after_round < history.num_queries]
     resets = resets_on_record(history) if resets is None else resets
     changes = list(change_points or ())
@@ -515,14 +515,14 @@ def plot_run(
 
 
 def _here(text: str, seen: Seen) -> str:
-    """Return a title with what it is restricted to, in a second line."""
+    """Return a title with its restrictions in a second line."""
     parts = [f"since round {seen.since + 1}"] if seen.since else []
     parts += ["in the last context"] if seen.context is not None else []
     return "\n".join([text, ", ".join(parts)]) if parts else text
 
 
 def _lay_out(seen: Seen) -> tuple[Any, Axes, Axes | None, list[Axes]]:
-    """Return a figure with axes for rewards, the map (from two dimensions) and what is beside."""
+    """Return a figure with axes for rewards, the map (from two dimensions) and the rest."""
     plt = need_matplotlib()
     is_line = seen.dim == 1
     is_arms = isinstance(seen.domain, Arms) and not is_line

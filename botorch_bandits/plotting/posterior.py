@@ -1,6 +1,6 @@
 """The posterior over a domain of one or two dimensions, and whether its confidence band covers.
 
-The queries, the true function and the best point are drawn into the same axes, if they are given.
+The queries, the true function and the best point are drawn into the same axes if they are given.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class PlacedQueries:
-    """Queries by what became of them, a row each; those that failed are left out.
+    """Queries by state, one row each; failed ones are left out.
 
     Attributes:
         told: Points whose outcome was told, and their rewards.
         pending: Points without an outcome.
         elsewhere: Points whose outcome was told in another context, or that are not in the part of
             the domain that is drawn, and their rewards.
-        elsewhere_is: What they are called.
+        elsewhere_is: What these points are called.
     """
 
     told: list[tuple[Tensor, float]] = field(default_factory=list)
@@ -86,13 +86,13 @@ _ELSEWHERE = {"marker": "x", "color": "0.4", "ms": 4}
 
 @dataclass(frozen=True)
 class Section:
-    """The part of a domain that is drawn: one or two coordinates, the others held.
+    """The part of a domain that is drawn: one or two coordinates, with the others fixed.
 
     Attributes:
-        domain: What the points are of, for names and native values.
-        front: What stands before the points in the model's inputs; it ends with the context.
-        point: ``d`` coordinates; those that are drawn do not count.
-        free: Which ones are drawn.
+        domain: The domain of the points, for names and native values.
+        front: The values of the model's inputs before the point; they end with the context.
+        point: ``d`` coordinates; the drawn ones do not count.
+        free: Which coordinates are drawn.
     """
 
     domain: Any
@@ -104,7 +104,7 @@ class Section:
         """Return points of the domain, ``n x d``.
 
         Args:
-            drawn: ``n x k`` coordinates that are drawn.
+            drawn: ``n x k`` values of the coordinates that are drawn.
         """
         points = self.point.repeat(len(drawn), 1)
         points[:, list(self.free)] = drawn
@@ -126,11 +126,11 @@ class Section:
 
 
 def place_queries(history: History, section: Section) -> PlacedQueries:
-    """Sort queries by what became of them.
+    """Sort queries by their state.
 
     Args:
-        history: Of the loop.
-        section: What is drawn.
+        history: The history of the loop.
+        section: The part of the domain that is drawn.
 
     Raises:
         ValueError: If the points of the history have another dimension.
@@ -176,17 +176,17 @@ def draw_plane(
     """Draw mean and standard deviation side by side; see :func:`.plot_posterior`.
 
     Args:
-        X: ``n x 2`` points; those of a grid, first dimension slowest, unless they are arms.
+        X: ``n x 2`` points: those of a grid, first dimension slowest, or arms.
         mean: ``n`` values.
         deviation: ``n`` values.
         true_values: ``n`` values, or None.
         excluded: ``n`` values of a constraint, or None.
-        queries: To be marked.
+        queries: The queries to mark.
         star: The next query, or None.
         axes: A pair of axes, or None for new ones.
         is_arms: Whether points are drawn instead of contours.
-        section: What is drawn.
-        name: What the values are: a reward, or a cost.
+        section: The part of the domain that is drawn.
+        name: The name of the values: a reward, or a cost.
 
     Returns:
         An array of two axes.
@@ -226,7 +226,7 @@ def draw_plane(
 
 
 def _levels(values: Tensor) -> Any:
-    """Return increasing levels for contours, also of a constant."""
+    """Return increasing levels for contours, even if the values are constant."""
     from matplotlib.ticker import MaxNLocator
 
     low, high = float(values.min()), float(values.max())
@@ -236,7 +236,7 @@ def _levels(values: Tensor) -> Any:
 
 
 def _light_grays() -> Any:
-    """Return shades on which black and white markers can be seen; dark is large."""
+    """Return shades on which black and white markers are visible; dark means large."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("light grays", ["1.0", "0.45"])
@@ -295,36 +295,37 @@ def plot_posterior(
 ) -> Any:
     """Draw the posterior over a domain of one or two dimensions, and the queries.
 
-    In one dimension it is the mean with its confidence band; on arms each has a point and a bar. In
-    two dimensions there are contours of the mean on the left and of the standard deviation on the
-    right; on arms, points in shades of gray.
+    In one dimension, it is the mean with its confidence band; on arms, each arm has a point and a
+    bar. In two dimensions, there are contours of the mean on the left and of the standard deviation
+    on the right; on arms, points in shades of gray.
 
     Args:
-        model: A BoTorch model of one output. With the history of a loop with ``maximize=False`` it
-            is that loop's, of minus the cost, and the cost is drawn.
-        domain: A :class:`~botorch_bandits.Space`, whose names and native values stand at the axes,
-            a :class:`~botorch_bandits.Box`, :class:`~botorch_bandits.Arms` or bounds as ``Box``
-            takes them; or the left end of an interval.
-        high: Its right end.
+        model: A BoTorch model of one output. With the history of a loop with ``maximize=False``, it
+            is that loop's model, of minus the cost, and the cost is drawn.
+        domain: A :class:`~botorch_bandits.Space`, whose names and native values are shown at the
+            axes; a :class:`~botorch_bandits.Box`, :class:`~botorch_bandits.Arms` or bounds as for
+            ``Box``; or the left end of an interval.
+        high: The right end of the interval.
         width: Half the height of the band, in posterior standard deviations; one dimension only.
-        history: Its queries are marked: filled where the outcome was told, open where it is
-            pending. Those of another context are small crosses.
+        history: Its queries are marked: filled if the outcome was told, open if it is pending.
+            Queries in another context are small crosses.
         function: The true reward (maps an ``n x d`` tensor to ``n`` values), drawn dashed; in two
             dimensions at the levels of the mean. On arms it is drawn in one dimension only.
         ax: Axes to draw on, a pair of them in two dimensions; new ones if omitted.
-        context: Where the model's inputs have columns before the point (a context, or the round):
+        context: If the model's inputs have columns before the point (a context, or the round),
             their values, the same everywhere.
-        next_query: The point that is to be asked next: a star.
-        constraint: A constraint function, like ``function``; at most 0 is feasible. What it
+        next_query: The point that will be asked next, drawn as a star.
+        constraint: A constraint function, like ``function``; at most 0 is feasible. The part that
+            it
             excludes is hatched, up to a dash-dotted boundary; excluded arms are crossed out.
-        at: The values by name of all parameters of a :class:`~botorch_bandits.Space` but the one or
-            two that are drawn. Queries elsewhere are small crosses.
+        at: The values by name of all parameters of a :class:`~botorch_bandits.Space` except the one
+            or two that are drawn. Queries elsewhere are small crosses.
 
     Returns:
-        The axes; in two dimensions an array of two.
+        The axes; in two dimensions, an array of two.
 
     Raises:
-        TypeError: If the domain is of another kind, or a tensor is not float64.
+        TypeError: If the domain is of another type, or a tensor is not float64.
         ValueError: If the domain has more than two dimensions, the model has more outputs or other
             inputs, or a value is not finite.
     """
@@ -399,7 +400,7 @@ def read_posterior(model: Any, X: Tensor) -> tuple[Tensor, Tensor]:
 def _section(
     domain: Any, high: Any, front: Tensor, at: Mapping[str, Any] | None
 ) -> tuple[Section, Tensor, bool]:
-    """Return what is drawn, the points to look at, and whether these are arms."""
+    """Return what is drawn, the points to evaluate, and whether these are arms."""
     if isinstance(domain, Space) and high is None:
         return _section_of_space(domain, front, at)
     if at is not None:
@@ -445,7 +446,7 @@ def _section_of_space(
 
 
 def _points(domain: Any, high: Any) -> tuple[Tensor, bool]:
-    """Return the points to look at, and whether they are arms."""
+    """Return the points to evaluate, and whether they are arms."""
     if high is not None:
         if not isinstance(domain, int | float | Tensor):
             raise TypeError(
@@ -537,7 +538,7 @@ def _hatch(ax: Any, x: Tensor, values: Tensor, mean: Any, is_arms: bool) -> None
         label="not feasible",
     )
     for i in (bad[1:] != bad[:-1]).nonzero()[0]:
-        share = float(values[i] / (values[i] - values[i + 1]))  # where a line would cross 0
+        share = float(values[i] / (values[i] - values[i + 1]))  # where a straight line crosses 0
         edge = float(x[i] + share * (x[i + 1] - x[i]))
         ax.axvline(edge, color="black", ls="-.", lw=1.0)
 
@@ -554,26 +555,26 @@ def plot_width_against_error(
     logarithmic: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw how far the reward function is from the posterior mean, against the band's half-width.
+    """Draw the distance of the reward function from the posterior mean against the half-width.
 
     Points on or below the diagonal are covered: the error is at most the width times the standard
     deviation. Crosses above it are not; the legend has the share that is covered. Points far below
-    the diagonal say that the width is larger than it would have to be.
+    the diagonal show that the width is larger than necessary.
 
     Args:
         model: A BoTorch model of one output; or, with nothing else, the result of
-            :func:`~botorch_bandits.run` on a problem that knows its noiseless values: then a round
-            is a point, with the mean, standard deviation and width with which its query was chosen.
+            :func:`~botorch_bandits.run` on a problem that knows its noiseless values. Each round is
+            then a point, with the mean, standard deviation and width when its query was chosen.
         X: ``n x d`` points, the model's inputs.
-        truth: The reward function there, noiseless: ``n`` values, or a function from ``X`` to them.
+        truth: The noiseless reward function there: ``n`` values, or a function from ``X`` to them.
         width: Half the height of the band, in posterior standard deviations.
-        logarithmic: Logarithmic axes; points without an error or a deviation are left out then.
+        logarithmic: Whether axes are logarithmic; points without an error or a deviation are then
+            left out.
         ax: Axes to draw on; new ones if omitted.
 
     Raises:
         TypeError: If an argument is missing, or a tensor is not float64.
-        ValueError: If a shape is wrong, a value is not finite, or a result does not say what is
-            needed.
+        ValueError: If a shape is wrong, a value is not finite, or a result lacks what is needed.
     """
     if hasattr(model, "posterior"):
         half, error = _of_model(model, X, truth, width)
@@ -581,7 +582,7 @@ def plot_width_against_error(
         if X is not None or truth is not None or width is not None:
             raise TypeError(
                 f"model is a {type(model).__name__}. With X, truth and width pass a BoTorch model; "
-                "the result of run goes alone."
+                "the result of run is passed alone."
             )
         half, error = _of_result(model)
     ax = axes_or_new(ax)
@@ -620,7 +621,7 @@ def _of_model(model: Any, X: Any, truth: Any, width: Any) -> tuple[Tensor, Tenso
         )
     X = check_matrix("X", X)
     if len(X) == 0:
-        raise ValueError("X has no rows; pass the points to look at.")
+        raise ValueError("X has no rows; pass the points to evaluate.")
     values = truth(X) if callable(truth) else truth
     if isinstance(values, Tensor) and values.dim() == 2 and values.shape[-1] == 1:
         values = values.squeeze(-1)
@@ -654,8 +655,8 @@ def _of_result(result: Any) -> tuple[Tensor, Tensor]:
         rewards.nan_to_num(), result.rewards.cpu().nan_to_num()
     ):
         raise ValueError(
-            "the rounds of the result are not the last ones of its history, which has gone on; "
-            "draw it before the loop goes on, or pass a model with X, truth and width."
+            "the rounds of the result are not the last ones of its history, which has continued; "
+            "draw it before the loop continues, or pass a model with X, truth and width."
         )
     rows = [
         (d["width"] * d["standard_deviation"], abs(value - d["mean"]))

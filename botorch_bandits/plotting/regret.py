@@ -1,7 +1,7 @@
 """Regret against rounds, to compare methods and to see how fast it grows.
 
-Curves are means over replicates, with bands of their standard error, and powers of the round to
-compare with.
+Curves are means over replicates, with bands of their standard error, and powers of the round for
+comparison.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ def plot_regret(
     fit_from: int | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw regret over rounds: a line for each method, its replicates shaded.
+    """Draw regret over rounds: one line per method, with the spread of its replicates shaded.
 
     Args:
         results: One method or several, by name in a dictionary or in a list. A method is the result
             of :func:`~botorch_bandits.run` or of :func:`~botorch_bandits.simulate`, a tensor of
             the regrets of single rounds (``num_replicates x num_rounds``, or ``num_rounds``), or a
-            list of these, which are replicates then.
+            list of these, which are then replicates.
         kind: ``"cumulative"``, the sum up to each round; ``"average"``, that divided by the round;
             or ``"simple"``, the smallest so far (for results of ``run`` among the outcomes that
             have arrived; nothing is drawn before the first has in every replicate).
-        labels: One per method, where ``results`` is a list.
+        labels: One per method, if ``results`` is a list.
         band: ``"standard_error"`` draws the mean with one standard error on either side. A pair of
             probabilities, such as ``(0.25, 0.75)``, draws the median between these quantiles. None
-            draws the mean alone. One replicate has no band.
-        logarithmic: Logarithmic axes; regrets that are not positive are left out then.
+            draws only the mean. A single replicate has no band.
+        logarithmic: Whether axes are logarithmic; regrets that are not positive are then left out.
         fit_from: Fit a power of the round to each line by least squares in logarithms, from this
             round on, and draw it over all rounds; the exponent is in the legend. None fits nothing.
-        ax: Axes to draw on; new ones if omitted. Names stand at the ends of the lines where the
-            figure has a layout that makes room for them, such as a constrained one, and in a legend
-            otherwise.
+        ax: Axes to draw on; new ones if omitted. Names are written at the ends of the lines if the
+            figure has a layout that makes room for them, such as a constrained one; otherwise there
+            is a legend.
 
     Raises:
         TypeError: If a result is of another kind, or a tensor is not float64.
@@ -101,7 +101,7 @@ def plot_regret(
         ax.set_xscale("log")
         ax.set_yscale("log")
     ax.margins(x=0.0)
-    if ax.figure.get_layout_engine() is None:  # nothing makes room beside the axes
+    if ax.figure.get_layout_engine() is None:  # there is no room beside the axes
         ax.legend(fontsize=SMALL)
     else:
         label_lines(ax)
@@ -137,7 +137,7 @@ def _draw_power(ax: Axes, name: str, middle: Tensor, fit_from: int, number: int)
         (power.factor * rounds**power.exponent).numpy(),
         color=line_style(number)["color"],
         lw=0.9,
-        ls=(0, (6, 1.5) + (1, 1.5) * (number + 2)),  # as many dots as tell the fits apart
+        ls=(0, (6, 1.5) + (1, 1.5) * (number + 2)),  # the number of dots distinguishes the fits
         label=f"{name}: exponent {power.exponent:.2f}, fitted from round {fit_from}",
     )
 
@@ -207,7 +207,7 @@ def _read_one(where: str, part: Any, kind: str) -> Tensor:
     if kind == "simple":
         if not has_own:
             return regret.cummin(dim=-1).values
-        simple: Tensor = part.simple_regret.detach().cpu()  # knows when outcomes arrived
+        simple: Tensor = part.simple_regret.detach().cpu()  # it accounts for late outcomes
         return simple.reshape(regret.shape)
     total = regret.cumsum(dim=-1)
     if kind == "cumulative":

@@ -1,6 +1,6 @@
 """Plots of one run, round by round: rewards, restarts, pending outcomes, gain and multipliers.
 
-Each function draws one of them from a loop's history, into new or given axes.
+Each function draws one of them from a loop's history, on new or given axes.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ def plot_rewards(
     With constraints, the best so far is taken among the rewards of rounds that met all of them; the
     other rounds are crosses.
 
-    Costs of a history with ``maximize=False`` are drawn as they were told: less is better.
+    Costs of a history with ``maximize=False`` are drawn as they were told, so lower is better.
 
     Args:
-        history: Rounds without an outcome have a mark at the foot, open while it is pending and a
-            cross where it failed.
+        history: Rounds without an outcome have a mark at the foot, which is open while the outcome
+            is pending and a cross if it failed.
         ax: Axes to draw on; new ones if omitted.
-        reference: A reward to compare with, drawn as a horizontal line; alone or with its name in
-            front.
-        random_search: Rewards at points that were drawn uniformly at random. The dashed line is
-            the mean of the best reward that random search has after as many rounds, and the band
-            holds four of five searches.
+        reference: A reward to compare with, drawn as a horizontal line; alone or with its name
+            before it.
+        random_search: Rewards at points that were drawn uniformly at random. The dashed line is the
+            mean best reward of random search after the same number of rounds, and the band contains
+            four of five searches.
         zoom: Cut the axis off below, so that the gain of the later rounds can be seen. Rewards
-            below are small triangles at the foot. Of costs it is the upper end that is cut off.
-        restarts: After which rounds the best so far starts over.
+            below are small triangles at the foot. For costs, the upper end is cut off.
+        restarts: The rounds after which the best so far starts over.
     """
     check_history(history)
     ax = axes_or_new(ax)
@@ -97,7 +97,7 @@ def plot_rewards(
 def _draw_random_search(
     ax: Axes, rewards: RandomBaseline | Iterable[float], history: History
 ) -> list[float]:
-    """Draw what random search has after each round; return where it stands in the later half."""
+    """Draw the results of random search after each round; return its values in the later half."""
     baseline = (
         rewards
         if isinstance(rewards, RandomBaseline)
@@ -111,7 +111,7 @@ def _draw_random_search(
         )
     rounds = range(1, min(max(history.num_queries, 1), len(baseline)) + 1)
     mean = [baseline.expected_best(n) for n in rounds]
-    # of more than half of the points, all searches find nearly the same
+    # with more than half of all points, all searches find nearly the same
     varying = [n for n in rounds if 2 * n <= len(baseline)]
     if varying:
         low, high = ([baseline.quantile(n, level) for n in varying] for level in (0.1, 0.9))
@@ -139,7 +139,7 @@ def _mark_missing(history: History, ax: Axes) -> None:
 def best_so_far(
     history: History, arrived: Sequence[tuple[int, Outcome]], restarts: Sequence[int]
 ) -> list[tuple[float, float]]:
-    """Return rounds and the best reward up to each; a NaN stands where it starts over."""
+    """Return rounds and the best reward up to each; there is a NaN where it starts over."""
     steps: list[tuple[float, float]] = []
     worst = -math.inf if history.maximize else math.inf
     best, begins = worst, sorted(restarts)
@@ -165,9 +165,9 @@ def _zoom(
     levels: Sequence[float],
     maximize: bool = True,
 ) -> None:
-    """Cut the reward axis off below what matters from the first quarter of the rounds on.
+    """Cut the reward axis off below the range of the rewards after the first quarter of rounds.
 
-    Costs are turned, so that what is worse lies below.
+    The axis of costs is cut off above.
     """
     if not best:
         return
@@ -183,7 +183,7 @@ def _zoom(
     if not below:
         return
     ax.set_ylim(*sorted((sign * low, sign * top)))
-    # a triangle that points to where they are
+    # triangles that point to the rewards outside
     style: dict[str, Any] = {"marker": 7 if maximize else 6, "color": "0.35", "ms": 5.0}
     height, label = (0.03, "below this axis") if maximize else (0.97, "above this axis")
     ax.plot(
@@ -201,8 +201,8 @@ def plot_diagnostic(
         history: Rounds without it are left out.
         name: ``"width"``, ``"information_gain"``, ``"mean"`` or ``"standard_deviation"``.
         ax: Axes to draw on; new ones if omitted.
-        resets: Where the run started over, such as ``loop.resets``: the line is not joined across.
-            If omitted, they are read off the diagnostics (:func:`resets_on_record`).
+        resets: Where the run started over, such as ``loop.resets``: the line is interrupted there.
+            If omitted, they are inferred from the diagnostics (:func:`resets_on_record`).
     """
     check_history(history)
     ax = axes_or_new(ax)
@@ -220,14 +220,14 @@ def plot_diagnostic(
 
 
 def resets_on_record(history: History) -> list[int]:
-    """Return after which rounds a loop with ``restart=`` started over, as its queries tell.
+    """Return the rounds after which a loop with ``restart=`` started over, as its queries tell.
 
-    Each query has the number of its segment among its diagnostics, so that a restart is known once
-    a query has followed. A point that was evaluated elsewhere has none: where such come first after
-    a restart, it is placed behind them.
+    Each query has the number of its segment among its diagnostics, so a restart is known once a
+    query has followed. A point that was evaluated elsewhere has no such number: if such points come
+    first after a restart, the restart is placed after them.
 
     Args:
-        history: Of the loop.
+        history: The history of the loop.
     """
     found, before = [], None
     for query in history.queries:
@@ -239,7 +239,7 @@ def resets_on_record(history: History) -> list[int]:
 
 
 def scatter_rewards(history: History, ax: Axes) -> list[tuple[int, Outcome]]:
-    """Draw arrived rewards, a marker for each origin; return rounds and outcomes."""
+    """Draw arrived rewards, with a marker for each origin; return rounds and outcomes."""
     told = [(q, history.outcome(q.id)) for q in history.queries]
     arrived = [(q.round_number, q.origin, o) for q, o in told if o is not None]
     for origin, marker, label in ORIGINS:
@@ -251,7 +251,7 @@ def scatter_rewards(history: History, ax: Axes) -> list[tuple[int, Outcome]]:
 
 
 def check_history(history: Any) -> History:
-    """Return the history; raise a TypeError that says where to find one otherwise."""
+    """Return the history; otherwise raise a TypeError that says where to find one."""
     checked: History = check_instance(
         "history", history, History, "Pass loop.history, or the history of a result."
     )
@@ -269,22 +269,22 @@ def plot_timeline(
     change_points: Sequence[int] | None = (),
     title: str = "",
 ) -> Any:
-    """Draw a run that explores and starts over: rewards, and what the detector said.
+    """Draw a run that explores and starts over: rewards, and the results of the detector.
 
     Args:
-        history: What to draw, such as ``loop.history``.
-        resets: Where it started over, such as ``loop.resets``.
-        change_tests: What the tests said, such as ``loop.change_tests``.
-        change_points: The last round before each true change, where they are known.
+        history: The history to draw, such as ``loop.history``.
+        resets: Where the run started over, such as ``loop.resets``.
+        change_tests: The results of the tests, such as ``loop.change_tests``.
+        change_points: The last round before each true change, if they are known.
         title: A title for the figure.
 
     Returns:
-        An array of two axes. Above, rewards by round, with those of exploration rounds as open
-        triangles. Below, the statistic of each test (of the tail nearest to a detection, or the
-        evidence in nats) and its threshold, with a marker and a line for each quantity that was
-        tested; detections are filled. Thresholds are not joined across restarts. Solid vertical
-        lines are restarts, dotted ones true changes; carets at the foot are where the detector
-        takes the changes to be.
+        An array of two axes. At the top are rewards by round, with those of exploration rounds as
+        open triangles. At the bottom is the statistic of each test (of the tail closest to a
+        detection, or the evidence in nats) and its threshold, with a marker and a line for each
+        quantity that was tested; detections are filled. Thresholds are not joined across restarts.
+        Solid vertical lines are restarts, dotted ones true changes; carets at the foot are the
+        positions of changes according to the detector.
     """
     check_history(history)
     figure, axes = new_figure(2)
@@ -350,7 +350,7 @@ def _draw_change_tests(ax: Axes, change_tests: Sequence[Any], resets: Sequence[A
                     label=f"{label}{ending}",
                 )
     values = [value for r in change_tests for value in (r.statistic, r.threshold)]
-    if "evidence" in by_quantity:  # logarithms already, which one detection may dwarf
+    if "evidence" in by_quantity:  # these are logarithms already; one detection may dwarf the rest
         largest = max(r.threshold for r in change_tests)
         ax.set_yscale("symlog", linthresh=largest)
     elif any(value > 0.0 and math.isfinite(value) for value in values):
@@ -358,21 +358,21 @@ def _draw_change_tests(ax: Axes, change_tests: Sequence[Any], resets: Sequence[A
 
 
 def plot_pending(history: History, title: str = "", max_delay: float | None = None) -> Any:
-    """Draw how many outcomes are pending in each round, and for how long each was.
+    """Draw how many outcomes are pending in each round, and for how long each one was.
 
     The delay of an outcome counts rounds as :class:`~botorch_bandits.Censored` does: it is 1 if the
     outcome is known when the next query is chosen. It is late if its delay exceeds ``max_delay``.
 
     Args:
-        history: What to draw.
+        history: The history to draw.
         title: A title for the figure.
-        max_delay: For how many rounds an outcome is waited for, ``m``, such as that of
+        max_delay: The number of rounds ``m`` for which an outcome is waited for, such as that of
             ``Censored``. Outcomes that came later are drawn as squares.
 
     Returns:
         An array of two axes: the number of pending queries when each round's query was chosen,
-        with their share of all queries; below, one line per query from asking to arrival (open at
-        the end while it is pending, a cross where it failed) at the height of its delay.
+        with their share of all queries; and below, one line per query from asking to arrival (open
+        at the end while it is pending, a cross if it failed) at the height of its delay.
 
     Raises:
         ValueError: If ``max_delay`` is not positive.
@@ -437,19 +437,19 @@ def plot_information_gain(
     resets: Sequence[Any] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the realized information gain over rounds, beside what it can be at most.
+    """Draw the realized information gain over rounds, with its upper bounds.
 
     The gain of a round is that of the outcomes with which its query was chosen. After a restart it
-    begins again from nothing, and so does the bound.
+    starts again from 0, and so does the bound.
 
     Args:
-        history: Rounds in which the acquisition did not say its gain are left out.
-        bounds: What the gain is compared with: a function from a number of observations (one less
+        history: Rounds whose acquisition did not report its gain are left out.
+        bounds: Bounds to compare the gain with: a function from a number of observations (one less
             than the round, counted since the last restart) to nats, such as
             :class:`~botorch_bandits.confidence.GreedyGain` or
             :class:`~botorch_bandits.confidence.RateGain`; or several by name.
         resets: Where the run started over, such as ``loop.resets``; marked by vertical lines. If
-            omitted, they are read off the diagnostics.
+            omitted, they are inferred from the diagnostics.
         ax: Axes to draw on; new ones if omitted.
 
     Raises:
@@ -496,21 +496,22 @@ THICK, THIN = 1.8, 0.8
 
 
 def plot_ledger(ledger: Any, names: Sequence[str] = (), title: str = "") -> Any:
-    """Draw what was violated, and the multipliers that followed.
+    """Draw the violations of constraints, and the multipliers that followed.
 
     Args:
-        ledger: Of one run, such as ``loop.ledger()``.
-        names: One per constraint; their numbers if omitted.
+        ledger: The ledger of one run, such as ``loop.ledger()``.
+        names: One per constraint; if omitted, constraints are numbered.
         title: A title for the figure.
 
     Returns:
-        An array of two axes over the outcomes, in order of arrival. Above, for each constraint the
-        mean of its values in each epoch (open markers), the running signed violation (thick line),
-        in which slack makes up for violation, and the running rectified one (thin line), in which
-        it does not; both are time averages. Below, the multipliers in force.
+        An array of two axes over the outcomes, in order of arrival. The upper one has, for each
+        constraint, the mean of its values in each epoch (open markers), the running signed
+        violation (thick line), in which slack compensates for violation, and the running rectified
+        violation (thin line), in which it does not; both are time averages. The lower one has the
+        multipliers in force.
 
     Raises:
-        ValueError: If the ledger is of several replicates, or there are too few or too many names.
+        ValueError: If the ledger has several replicates, or the number of names is wrong.
     """
     from matplotlib.lines import Line2D
 

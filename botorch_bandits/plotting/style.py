@@ -1,6 +1,6 @@
 """The style that all figures share: axes, line styles, grays and marks of rounds.
 
-It applies to a figure's own axes; matplotlib's global settings are left as they are.
+It applies to a figure's own axes; matplotlib's global settings are not changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STYLE = {
     "figure.constrained_layout.use": True,
     "savefig.dpi": 130,
 }
-"""Settings of matplotlib for the figures of this package; they hold while one is made."""
+"""Settings of matplotlib for the figures of this package, which hold while a figure is made."""
 
 LINE_STYLES = tuple(
     {"color": color, "ls": style}
@@ -43,7 +43,7 @@ LINE_STYLES = tuple(
 )
 """Lines that can be told apart with any color vision, and in black and white by their dashes.
 
-The hues are those of Okabe and Ito, without their yellow, which is too light on white.
+The hues are those of Okabe and Ito, except for their yellow, which is too light on white.
 """
 
 MARKERS = ("o", "s", "^", "D", "v")
@@ -60,13 +60,13 @@ ORIGINS = (
     ("repeat", ".", "played again"),
     ("attached", "D", "attached"),
 )
-"""Who chose a point, its marker, and what a legend calls it."""
+"""The origins of points, with their markers and names in legends."""
 
 LINE_COLOR = "#08306b"
 """Dark blue, nearly black in print: what a run found, and what a model expects."""
 
 RANDOM_COLOR, RANDOM_BAND = "#d95f02", "#fdd0a2"
-"""Orange, a middle gray in print: random search, and how much it varies."""
+"""Orange, a middle gray in print: random search and its variation."""
 
 PENDING: dict[str, Any] = {
     "marker": "o",
@@ -111,7 +111,7 @@ def new_figure(
         num_rows: Rows of axes.
         num_columns: Columns of axes.
         width: Inches.
-        height: Inches; 2.6 a row and a little if omitted.
+        height: Inches; if omitted, 2.6 per row and a little more.
 
     Returns:
         The figure and a ``num_rows x num_columns`` array of axes.
@@ -139,12 +139,12 @@ def axes_or_new(ax: Axes | None) -> Axes:
 
 
 def axis_names(domain: Any, dim: int) -> list[str]:
-    """Return what the coordinates of a domain are called.
+    """Return the names of the coordinates of a domain.
 
     Args:
-        domain: A :class:`~botorch_bandits.Space` has names; of anything else they are ``x``, or
-            ``x1``, ``x2``, ...
-        dim: How many coordinates there are.
+        domain: The domain. A :class:`~botorch_bandits.Space` has names; otherwise they are ``x``,
+            or ``x1``, ``x2``, ...
+        dim: The number of coordinates.
     """
     if isinstance(domain, Space):
         return list(domain.names)
@@ -155,10 +155,10 @@ def label_axis(axis: Axis, domain: Any, i: int, dim: int) -> None:
     """Name an axis that shows a coordinate, with native values at its ticks.
 
     Args:
-        axis: Such as ``ax.xaxis``.
+        axis: The axis, such as ``ax.xaxis``.
         domain: See :func:`axis_names`.
-        i: Which coordinate, from 0.
-        dim: How many coordinates there are.
+        i: The number of the coordinate, from 0.
+        dim: The number of coordinates.
     """
     name = axis_names(domain, dim)[i]
     axis.set_label_text(name)
@@ -174,17 +174,17 @@ def label_axis(axis: Axis, domain: Any, i: int, dim: int) -> None:
 
 
 MOST_TICKS = 12
-"""More categories than this have no names at the axis but at every so many."""
+"""With more categories than this, only every so many have their names at the axis."""
 
 
 def native_ticks(space: Space, i: int) -> list[tuple[float, str]] | None:
-    """Return where a coordinate has ticks, and what they say; None if the numbers say it.
+    """Return positions and texts of a coordinate's ticks; None if plain numbers are enough.
 
     Logarithms have ticks at 1, 10, 100, ... and, over less than two decades, at 2 and 5 as well.
 
     Args:
         space: The domain.
-        i: Which coordinate, from 0.
+        i: The number of the coordinate, from 0.
     """
     parameter = space.parameters[space.names[i]]
     if isinstance(parameter, Categorical):
@@ -198,7 +198,7 @@ def native_ticks(space: Space, i: int) -> list[tuple[float, str]] | None:
     factors = (1, 2, 5) if high - low < 2.0 else (1,)
     values = [m * 10.0**k for k in range(first, last + 1, step) for m in factors]
     inside = [v for v in values if parameter.low <= v <= parameter.high]
-    if len(inside) < 2:  # less than a decade
+    if len(inside) < 2:  # the range is less than a decade
         inside = [parameter.low, parameter.high]
     return [(math.log10(v), f"{v:g}") for v in inside]
 
@@ -219,7 +219,7 @@ def line_style(number: int) -> dict[str, Any]:
 
 
 def write_in_the_middle(ax: Axes, text: str) -> None:
-    """Say in an empty panel why it is empty."""
+    """Write in an empty panel why it is empty."""
     ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center")
 
 
@@ -228,7 +228,7 @@ def mark_rounds(
 ) -> None:
     """Draw restarts (solid) and true changes (dotted) as vertical lines; one legend entry each.
 
-    They stand between the last round before and the first one after.
+    They are drawn between the last round before and the first one after.
     """
     for i, tau in enumerate(change_points or ()):
         label = "_" if i else "true change"
@@ -239,7 +239,7 @@ def mark_rounds(
 
 
 def after_round(reset: Any) -> int:
-    """Return after which round a loop started over.
+    """Return the round after which a loop started over.
 
     Args:
         reset: A :class:`~botorch_bandits.change_points.Reset`, or the number of the round itself.
@@ -250,10 +250,10 @@ def after_round(reset: Any) -> int:
 def break_at(
     rounds: Sequence[int], values: Sequence[float], resets: Sequence[Any]
 ) -> tuple[list[float], list[float]]:
-    """Return a line that is not joined across restarts: a NaN stands in each gap.
+    """Return a line that is interrupted at restarts by a NaN in each gap.
 
     Args:
-        rounds: After which (or of which) each value is, in order.
+        rounds: The round of each value, or the round after which it holds, in order.
         values: One per round.
         resets: See :func:`after_round`.
     """

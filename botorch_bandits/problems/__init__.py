@@ -1,9 +1,9 @@
-"""Reward problems to run Gaussian-process bandits on, with optima to compare them by.
+"""Reward problems for Gaussian-process bandits, with optima for comparison.
 
-All problems are BoTorch test problems whose values are to be maximized. Only those that change with
-the round (:class:`ChangingProblem`) are not; they give one for each round. They work in float64 and
-take their randomness from a ``seed`` argument; only the observation noise of ``problem(X)`` uses
-torch's global random state, as everywhere in BoTorch.
+All problems are BoTorch test problems whose values are to be maximized. The exceptions are those
+that change with the round (:class:`ChangingProblem`), which give one test problem for each round.
+They work in float64 and take their randomness from a ``seed`` argument; only the observation noise
+of ``problem(X)`` uses torch's global random state, as everywhere in BoTorch.
 """
 
 from botorch_bandits.problems.base import ArmsProblem, clamped_eigh, restrict_to_arms

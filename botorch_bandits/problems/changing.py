@@ -1,13 +1,13 @@
 """Environments: reward functions that depend on the round.
 
 They switch at change points or drift, and give an ordinary problem for each round, with its own
-optimum. Some are drawn from a Gaussian process or made from measurements of sensors.
+optimum. Some are drawn from a Gaussian process or made from sensor measurements.
 
-A change point ``tau`` is the last round of a period: the function of round ``tau + 1`` is another
-one (Avanesov, *Online non-stationary kernelized bandits*, section 2). ``K`` periods have ``K - 1``
+A change point ``tau`` is the last round of a period: the function changes in round ``tau + 1``
+(Avanesov, *Online non-stationary kernelized bandits*, section 2). ``K`` periods have ``K - 1``
 change points.
 
-The kernel of the sensors' problem is the empirical covariance of past measurements, its reward
+In the sensors' problem, the kernel is the empirical covariance of past measurements, and the reward
 functions are later ones (Srinivas et al. 2010, section 6; Chowdhury and Gopalan 2017, section 6).
 """
 
@@ -60,12 +60,12 @@ from botorch_bandits.random_streams import RandomBlocks, derive_seed
 class ChangingProblem(ABC):
     """A reward function to be maximized that depends on the round.
 
-    It is no BoTorch test problem, because those know no rounds; :meth:`at` gives the one of a
-    round. ``run`` and ``simulate`` play either, and measure the regret of a round against the
-    largest reward of that round's function.
+    It is not a BoTorch test problem, because those do not depend on rounds; :meth:`at` gives the
+    test problem of a round. ``run`` and ``simulate`` play either, and measure the regret of a round
+    relative to the largest reward of that round's function.
 
-    Constraints ``g_j(x) <= 0`` may come with the reward. Each is a problem or an environment of its
-    own, so the reward may change alone, or one constraint. Regret does not look at them.
+    Constraints ``g_j(x) <= 0`` may come with the reward. Each is a separate problem or environment,
+    so the reward may change alone, or one constraint alone. Regret does not depend on them.
 
     Attributes:
         dim: The dimension of the points.
@@ -73,8 +73,8 @@ class ChangingProblem(ABC):
         choices: ``num_arms x dim`` arms; None on a box.
         noise_std: Standard deviation of the Gaussian observation noise; None for no noise.
         constraints: The functions ``g_j``.
-        change_points: The last round of each period but the last one; None where the function
-            changes gradually.
+        change_points: The last round of each period but the last one; None if the function changes
+            gradually.
     """
 
     change_points: tuple[int, ...] | None = None
@@ -84,7 +84,7 @@ class ChangingProblem(ABC):
         like: BaseTestProblem,
         constraints: Sequence[BaseTestProblem | ChangingProblem] = (),
     ) -> None:
-        """Take domain and noise from a problem, and check that constraints share the domain.
+        """Take domain and noise from a problem, and check that constraints have the same domain.
 
         Args:
             like: A problem with the same domain and the same noise.
@@ -106,7 +106,7 @@ class ChangingProblem(ABC):
         """Return the problem of a round.
 
         Args:
-            round_number: From 1.
+            round_number: The number of the round, from 1.
         """
 
     def evaluate_true(self, X: Tensor, round_number: int) -> Tensor:
@@ -114,7 +114,7 @@ class ChangingProblem(ABC):
 
         Args:
             X: Points, ``batch_shape x dim``, float64.
-            round_number: From 1.
+            round_number: The number of the round, from 1.
 
         Returns:
             Rewards, ``batch_shape``.
@@ -129,7 +129,7 @@ class ChangingProblem(ABC):
         The tensor is shared; do not change it.
 
         Args:
-            round_number: From 1.
+            round_number: The number of the round, from 1.
 
         Raises:
             ValueError: On a box.
@@ -143,7 +143,7 @@ class ChangingProblem(ABC):
         """Return the largest noiseless reward of a round; numerical on a box.
 
         Args:
-            round_number: From 1.
+            round_number: The number of the round, from 1.
         """
         if self.choices is not None:
             return float(self.arm_values(round_number).max())
@@ -154,7 +154,7 @@ class ChangingProblem(ABC):
 
         Args:
             X: Points, ``batch_shape x dim``, float64.
-            round_number: From 1.
+            round_number: The number of the round, from 1.
 
         Returns:
             ``batch_shape x num_constraints``.
@@ -175,11 +175,11 @@ class SwitchingProblem(ChangingProblem):
     Args:
         problems: One per period, to be maximized, all on the same arms or box with the same noise.
         change_points: The last round of each period but the last one, increasing; the function
-            changes in the round behind it.
-        constraints: See :class:`ChangingProblem`; they have change points of their own.
+            changes in the next round.
+        constraints: See :class:`ChangingProblem`; they have their own change points.
 
     Raises:
-        TypeError: If a problem is no BoTorch test problem.
+        TypeError: If a problem is not a BoTorch test problem.
         ValueError: If problems differ in domain or noise, are to be minimized, or change points do
             not fit.
 
@@ -220,10 +220,10 @@ class SwitchingProblem(ChangingProblem):
         ]
 
     def period(self, round_number: int) -> int:
-        """Return which period a round is in, from 0.
+        """Return the period that a round is in, from 0.
 
         Args:
-            round_number: From 1.
+            round_number: The number of the round, from 1.
         """
         round_number = check_integer("round_number", round_number, minimum=1)
         return bisect_left(self.change_points, round_number)
@@ -243,7 +243,7 @@ def evenly_spaced_change_points(num_rounds: int, num_periods: int) -> tuple[int,
 
     Args:
         num_rounds: The horizon.
-        num_periods: How many, at most ``num_rounds``.
+        num_periods: The number of periods, at most ``num_rounds``.
 
     Example:
         >>> evenly_spaced_change_points(1200, 4)
@@ -268,7 +268,7 @@ def check_change_points(change_points: Sequence[int], num_periods: int) -> tuple
 
 
 def check_reward(name: str, problem: BaseTestProblem) -> None:
-    """Refuse what is no BoTorch test problem with one objective to be maximized."""
+    """Raise an error unless a problem is a BoTorch test problem with one objective to maximize."""
     if not isinstance(problem, BaseTestProblem):
         raise TypeError(
             f"{name} must be a BoTorch BaseTestProblem, got {type(problem).__name__}; a table of "
@@ -277,12 +277,12 @@ def check_reward(name: str, problem: BaseTestProblem) -> None:
     kind = type(problem).__name__
     if isinstance(problem, MultiObjectiveTestProblem | ConstrainedBaseTestProblem):
         raise ValueError(
-            f"{name} ({kind}) has several objectives or constraints of BoTorch's kind; give the "
-            "reward alone, and constraints as functions of their own (constraints=)."
+            f"{name} ({kind}) has several objectives or BoTorch's own constraints; give the reward "
+            "alone, and constraints as separate functions (constraints=)."
         )
     if problem.is_minimization_problem:
         raise ValueError(
-            f"{name} ({kind}) is to be minimized, but its values are taken as they are; build it "
+            f"{name} ({kind}) is to be minimized, but its values are used as they are; build it "
             "with negate=True."
         )
 
@@ -290,7 +290,7 @@ def check_reward(name: str, problem: BaseTestProblem) -> None:
 def check_same_domain(
     name: str, problem: BaseTestProblem | ChangingProblem, environment: ChangingProblem
 ) -> None:
-    """Refuse a problem on other arms, or another box, than the environment's."""
+    """Raise an error if a problem has other arms, or another box, than the environment."""
     choices = getattr(problem, "choices", None)
     bounds = problem.bounds if isinstance(problem, ChangingProblem) else None
     bounds = problem.get_buffer("bounds") if bounds is None else bounds  # type: ignore[union-attr]
@@ -306,13 +306,13 @@ def check_same_domain(
 
 
 class BoxSnapshot(BoxProblem):
-    """The function of one round on a box; its optimum is searched for when it is first asked for.
+    """The function of one round on a box; its optimum is searched for when it is first requested.
 
     Args:
         function: Differentiable, from ``n x d`` points to ``(n,)`` rewards.
         bounds: The box, ``2 x d``.
         noise_std: See :class:`GPDraw`.
-        seed: Of the search for the optimum.
+        seed: The seed of the search for the optimum.
     """
 
     def __init__(
@@ -347,7 +347,7 @@ class BoxSnapshot(BoxProblem):
 
 
 class _Gradual(ChangingProblem):
-    """Remembers the problem of the last round that was asked for."""
+    """Keeps the problem of the last round that was requested."""
 
     def __init__(
         self,
@@ -375,19 +375,19 @@ class _Gradual(ChangingProblem):
 
 
 class DriftingProblem(_Gradual):
-    r"""Turns from one reward function to another, and on.
+    r"""Rotates from one reward function to another, and on.
 
     .. math:: f_t = \cos(\varphi_t) f + \sin(\varphi_t) g, \qquad
               \varphi_t = 2 \pi (t - 1) / \text{rounds\_per\_turn} .
 
-    If ``f`` and ``g`` are independent draws from one Gaussian process, so is each ``f_t`` a draw,
+    If ``f`` and ``g`` are independent draws from one Gaussian process, each ``f_t`` is such a draw,
     with covariance :math:`k(x, x') \cos(\varphi_t - \varphi_{t'})`. If both have an RKHS norm of at
-    most B, each ``f_t`` has one of at most :math:`\sqrt 2 B`.
+    most B, each ``f_t`` has a norm of at most :math:`\sqrt 2 B`.
 
     Args:
         first: The function ``f`` of round 1.
-        second: The function ``g`` of a quarter turn later.
-        rounds_per_turn: In rounds, positive.
+        second: The function ``g``, reached a quarter turn later.
+        rounds_per_turn: The number of rounds of a turn, positive.
         constraints: See :class:`ChangingProblem`.
 
     Example:
@@ -436,7 +436,7 @@ class DriftingProblem(_Gradual):
 
 
 class DriftingGP(_Gradual):
-    r"""A Gaussian process that drifts: the model of TV-GP-UCB.
+    r"""A drifting Gaussian process, the model of TV-GP-UCB.
 
     .. math:: f_{t+1} = \sqrt{1 - \epsilon} f_t + \sqrt{\epsilon} g_{t+1} ,
 
@@ -447,13 +447,13 @@ class DriftingGP(_Gradual):
     AISTATS 2016 (from memory).
 
     Args:
-        kernel: Any GPyTorch kernel on arms; on a box one that :class:`GPDraw` takes. Copied.
-        domain: The arms or the box. The first round's function is that of ``gp_draw_on_arms`` or
-            :class:`GPDraw` with the same seed; on a box all rounds share their random features.
+        kernel: On arms, any GPyTorch kernel; on a box, one that :class:`GPDraw` accepts. Copied.
+        domain: The arms or the box. The function of the first round is that of ``gp_draw_on_arms``
+            or :class:`GPDraw` with the same seed; on a box all rounds share their random features.
         rate: The ``epsilon`` above, in (0, 1).
         seed: Seed of everything that is drawn.
         noise_std: See :class:`GPDraw`.
-        num_features: On a box; see :class:`GPDraw`.
+        num_features: The number of features on a box; see :class:`GPDraw`.
         constraints: See :class:`ChangingProblem`.
 
     Example:
@@ -481,7 +481,7 @@ class DriftingGP(_Gradual):
         if isinstance(domain, Arms):
             gram = gram_matrix(frozen_double_copy(kernel, domain.choices.device), domain.choices)
             eigenvalues, eigenvectors = clamped_eigh(gram)
-            # the symmetric root, which does not depend on the signs of the eigenvectors
+            # the symmetric root does not depend on the signs of the eigenvectors
             self._root = (eigenvectors * eigenvalues.sqrt()) @ eigenvectors.mT
             stream = torch.Generator().manual_seed(self.seed)
             start = torch.randn(domain.num_arms, generator=stream, dtype=torch.float64)
@@ -494,7 +494,7 @@ class DriftingGP(_Gradual):
             raise TypeError(f"domain must be Arms or a Box, got {type(domain).__name__}.")
         super().__init__(like, constraints)
         self._start = start
-        self._state = (1, start)  # the round that was asked for last, and its coordinates
+        self._state = (1, start)  # the last round that was requested, and its coordinates
         blocks_seed = derive_seed(self.seed, 0, "drift")
         self._steps = RandomBlocks([blocks_seed], "drift", start.shape, device=start.device)
 
@@ -505,7 +505,7 @@ class DriftingGP(_Gradual):
         return self._root @ self._coordinates(round_number)
 
     def _coordinates(self, round_number: int) -> Tensor:
-        """Standard normal coordinates of a round: quick for rounds in order."""
+        """Return standard normal coordinates of a round; this is fast for rounds in order."""
         round_number = check_integer("round_number", round_number, minimum=1)
         known, state = self._state
         if round_number < known:
@@ -526,12 +526,12 @@ class DriftingGP(_Gradual):
 
 
 class TabulatedProblem(_Gradual):
-    """Rewards of arms from a table of readings, one time a row.
+    """Rewards of arms from a table of readings, with one row per time.
 
     Args:
         choices: The arms, ``num_arms x d``.
         table: ``num_times x num_arms`` rewards, float64.
-        rounds_per_row: For how many rounds each row holds.
+        rounds_per_row: The number of rounds for which each row holds.
         noise_std: See :class:`GPDraw`.
         constraints: See :class:`ChangingProblem`.
 
@@ -561,7 +561,7 @@ class TabulatedProblem(_Gradual):
 
     @property
     def num_rounds(self) -> int:
-        """For how many rounds the table lasts."""
+        """The number of rounds for which the table lasts."""
         return len(self.table) * self.rounds_per_row
 
     def arm_values(self, round_number: int) -> Tensor:
@@ -573,7 +573,7 @@ class TabulatedProblem(_Gradual):
         round_number = check_integer("round_number", round_number, minimum=1)
         if round_number > self.num_rounds:
             raise ValueError(
-                f"round {round_number} is behind the end of the table, which lasts for "
+                f"round {round_number} is after the end of the table, which lasts for "
                 f"{self.num_rounds} rounds; play fewer, or raise rounds_per_row."
             )
         return self.table[(round_number - 1) // self.rounds_per_row]
@@ -581,10 +581,10 @@ class TabulatedProblem(_Gradual):
 
 @dataclass(frozen=True, eq=False)
 class SensorData:
-    """Readings of the same sensors at many times, split into past and later ones.
+    """Readings of the same sensors at many times, divided into past and later ones.
 
     Attributes:
-        past: ``num_past x num_sensors``; they make the kernel.
+        past: ``num_past x num_sensors``; the kernel is computed from them.
         later: ``num_later x num_sensors``; each row is a reward function.
     """
 
@@ -600,14 +600,14 @@ class SensorData:
 
     @property
     def num_sensors(self) -> int:
-        """How many sensors there are."""
+        """The number of sensors."""
         return self.past.shape[1]
 
     def kernel_matrix(self, ridge: float = 0.0) -> Tensor:
         """Return the empirical covariance of the past readings, ``num_sensors x num_sensors``.
 
         Args:
-            ridge: Added to its diagonal; needed where there are fewer times than sensors.
+            ridge: The number added to its diagonal; needed if there are fewer times than sensors.
         """
         covariance = torch.cov(self.past.T, correction=1)
         return covariance + check_nonnegative("ridge", ridge) * torch.eye(
@@ -622,8 +622,8 @@ class SensorData:
         """Return the reward functions, ``num_later x num_sensors``.
 
         Args:
-            center: Subtract each sensor's past mean: the model's prior mean is 0.
-            negate: Turn the search for the smallest reading into one for the largest.
+            center: Whether to subtract each sensor's past mean: the model's prior mean is 0.
+            negate: Whether the smallest reading is sought instead of the largest.
         """
         values = self.later - self.past.mean(0) if center else self.later
         return -values if negate else values
@@ -632,7 +632,7 @@ class SensorData:
         """Return one reward function as a problem on arms (the arms are sensor numbers).
 
         Args:
-            row: Which later reading.
+            row: The number of the later reading.
             noise_std: Standard deviation of the observation noise.
             center: See :meth:`rewards`.
         """
@@ -644,7 +644,7 @@ class SensorData:
 
 
 def load_readings(path: str | Path, array: str | None = None) -> Tensor:
-    """Return a table of readings, one time a row and one sensor a column.
+    """Return a table of readings, with one row per time and one column per sensor.
 
     Args:
         path: A CSV file with a header whose first column is the time, or a NumPy ``.npz`` file.
@@ -694,17 +694,17 @@ def switching_gp_draws(
 ) -> SwitchingProblem:
     """Draw an independent function from GP(0, k) for each period.
 
-    That of period k (from 0) is ``gp_draw_on_arms`` or :class:`GPDraw` with the seed
-    ``derive_seed(seed, k, "period")``. Many replicates on arms are drawn quicker by
+    The function of period k (from 0) is ``gp_draw_on_arms`` or :class:`GPDraw` with the seed
+    ``derive_seed(seed, k, "period")``. Many replicates on arms are drawn faster by
     :func:`gp_draws_of_periods`.
 
     Args:
-        kernel: Any GPyTorch kernel on arms; on a box one that :class:`GPDraw` takes. Copied.
+        kernel: On arms, any GPyTorch kernel; on a box, one that :class:`GPDraw` accepts. Copied.
         domain: The arms or the box.
         change_points: See :class:`SwitchingProblem`.
         seed: Seed of the draws.
         noise_std: See :class:`GPDraw`.
-        num_features: On a box; see :class:`GPDraw`.
+        num_features: The number of features on a box; see :class:`GPDraw`.
 
     Example:
         >>> from gpytorch.kernels import MaternKernel
@@ -733,12 +733,12 @@ def gp_draws_of_periods(
 
     Entry ``b`` has the functions of ``switching_gp_draws`` with the seed ``seeds[b]``, up to
     rounding. One eigendecomposition, which costs the cube of the number of arms, serves them all.
-    :class:`~botorch_bandits.simulation.PeriodRewards` takes the answer.
+    :class:`~botorch_bandits.simulation.PeriodRewards` accepts the result.
 
     Args:
         kernel: Any GPyTorch kernel with one output and no batch shape. Copied.
         domain: The arms.
-        num_periods: How many functions a replicate has.
+        num_periods: The number of functions of each replicate.
         seeds: One per replicate.
 
     Returns:
@@ -763,7 +763,7 @@ def gp_draws_of_periods(
             for s in _period_seeds(seed, num_periods)
         ]
     ).to(choices.device)
-    # the symmetric root, which does not depend on the signs of the eigenvectors
+    # the symmetric root does not depend on the signs of the eigenvectors
     values = (normal @ eigenvectors * eigenvalues.sqrt()) @ eigenvectors.mT
     return values.reshape(len(seeds), num_periods, len(choices))
 
@@ -779,7 +779,7 @@ def switching_rkhs(
 ) -> SwitchingProblem:
     """Draw a function of known RKHS norm for each period.
 
-    That of period k (from 0) is :class:`RKHSFunction` with the seed
+    The function of period k (from 0) is :class:`RKHSFunction` with the seed
     ``derive_seed(seed, k, "period")``.
 
     Args:
@@ -824,16 +824,16 @@ def sensor_day(
     """Follow sensors over the day: which one reads the largest value now?
 
     The arms are sensor numbers. The defaults suit the temperatures of the Intel Berkeley Research
-    Lab, one reading in ten minutes: five days to learn from, and the sixth to play.
+    Lab, with one reading every ten minutes: five days to learn from, and a sixth one to play.
 
     Args:
         path: See :func:`load_readings`.
-        array: The array's name in a ``.npz`` file, one time a row and one sensor a column.
-        num_past: How many first rows are past readings.
-        num_later: How many rows behind them are played.
-        rounds_per_reading: For how many rounds each reading holds.
+        array: The array's name in a ``.npz`` file, with one row per time and one column per sensor.
+        num_past: The number of first rows that are past readings.
+        num_later: The number of rows after them that are played.
+        rounds_per_reading: The number of rounds for which each reading holds.
         noise_std: Standard deviation of the observation noise.
-        center: Subtract each sensor's past mean: the model's prior mean is 0.
+        center: Whether to subtract each sensor's past mean: the model's prior mean is 0.
 
     Returns:
         The environment, and the readings, whose past gives the model's kernel.

@@ -38,7 +38,7 @@ class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
     Regret is negative if violating a constraint gains reward.
 
     Attributes:
-        num_constraints: How many constraints there are.
+        num_constraints: The number of constraints.
         constraint_noise_std: Standard deviation of the noise on each observed constraint value;
             None for exact observations.
         constraint_noise_distribution: ``"normal"`` or ``"uniform"``.
@@ -94,7 +94,7 @@ class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
         """
         with torch.no_grad():
             rewards, constraints = self.evaluate_true(X), self.constraint_values(X)
-        # drawn even if unused: the constraints' noise must not depend on that of the reward
+        # drawn even if unused: the constraints' noise must not depend on the reward's noise
         noise = torch.randn(rewards.shape, dtype=X.dtype, generator=stream).to(X.device)
         rewards = rewards + (self.noise_std or 0.0) * noise
         return rewards, constraints + self.constraint_noise(constraints, stream)
@@ -131,7 +131,7 @@ class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
         """Draw the noise that :meth:`evaluate_slack` adds.
 
         Args:
-            like: Has the shape and device of the noise.
+            like: A tensor with the shape and device of the noise.
             stream: A CPU generator; torch's global one if omitted.
         """
         std = self.constraint_noise_std
@@ -145,7 +145,7 @@ class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
         return std * draws.to(like.device)
 
     def on_grid(self, num_points: int) -> ConstrainedArmsProblem:
-        """Tabulate the problem on a grid that holds the corners of the box.
+        """Tabulate the problem on a grid that contains the corners of the box.
 
         The grid has its own optimum, the best of its feasible points, against which regret on it
         must be measured. It may be far below the optimum of the box.
@@ -165,7 +165,7 @@ class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
         if num_points**self.dim > LARGEST_GRID:
             raise ValueError(
                 f"num_points is {num_points}, which makes {num_points**self.dim} arms in "
-                f"{self.dim} dimensions; take fewer, at most {LARGEST_GRID} arms in all."
+                f"{self.dim} dimensions; choose fewer, at most {LARGEST_GRID} arms in total."
             )
         lines = [
             torch.linspace(low, high, num_points, dtype=torch.float64)
@@ -177,7 +177,7 @@ class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
             values, constraints = self.evaluate_true(choices), self.constraint_values(choices)
         if not bool((constraints <= 0).all(-1).any()):
             raise ValueError(
-                f"num_points is {num_points}, and no point of that grid is feasible; take more."
+                f"num_points is {num_points}, and no point of that grid is feasible; choose more."
             )
         return ConstrainedArmsProblem(
             choices,
@@ -299,10 +299,10 @@ class GardnerProblem(ConstrainedProblem):
     .. math:: f(x) = -\sin x_1 - x_2, \qquad g(x) = \sin x_1 \sin x_2 + 0.95 \le 0
         \quad \text{on } [0, 6]^2
 
-    The optimum is ``1 - arcsin 0.95 = -0.253236`` at ``(3 pi / 2, arcsin 0.95)``. Under 2% of the
-    box is feasible: a disc that holds the optimum, and another one around ``(pi / 2, 3 pi / 2)``
-    where ``f`` is about -5.4. Without the constraint the reward reaches 1. With the linear penalty
-    ``optimal_multiplier * g`` the optimum of the box stays the same.
+    The optimum is ``1 - arcsin 0.95 = -0.253236`` at ``(3 pi / 2, arcsin 0.95)``. Less than 2% of
+    the box is feasible: a disc that contains the optimum, and another one around
+    ``(pi / 2, 3 pi / 2)``, where ``f`` is about -5.4. Without the constraint the reward reaches 1.
+    With the linear penalty ``optimal_multiplier * g`` the optimum of the box stays the same.
 
     Source: Gardner et al. 2014 (they minimize ``-f``); Shi and Eryilmaz 2022, appendix E.1, where
     the noise variance is 0.01 for the reward and, in E.1.2, for the constraint.
@@ -310,11 +310,11 @@ class GardnerProblem(ConstrainedProblem):
     Args:
         noise_std: Standard deviation of the Gaussian noise on rewards; 0.1 in the paper. None
             means no noise.
-        constraint_noise_std: That on constraint values; 0.1 in E.1.2. None means none.
+        constraint_noise_std: The same for constraint values; 0.1 in E.1.2. None means no noise.
 
     Attributes:
         optimal_multiplier: The ``kappa`` for which the optimum also maximizes ``f - kappa
-            g`` on the box; so no random choice of points is better on average.
+            g`` on the box, so that no random choice of points is better on average.
 
     Raises:
         TypeError: If a standard deviation is not one number.
@@ -361,7 +361,7 @@ class RatesProblem(ConstrainedProblem):
     ``c ln(a x + b) + c d``.
 
     The constants are a SUBSTITUTE: Shi and Eryilmaz 2022, appendix E.2, take theirs from Lee,
-    Mazumdar and Shroff 2005, which could not be had. With those here ``U_i(0) = 0`` and
+    Mazumdar and Shroff 2005, which was not available. With the constants here, ``U_i(0) = 0`` and
     ``U_i(2) = 1``, so the reward lies in [0, 4]; values are not comparable with the paper's. There
     are four local optima under the constraint.
 
@@ -369,7 +369,7 @@ class RatesProblem(ConstrainedProblem):
         noise_std: Standard deviation of the Gaussian noise on rewards; 0.1 in the paper. None
             means no noise.
         constraint_noise_half_width: Noise on the constraint is uniform between minus and plus this;
-            0.2 in appendix E.2.2. None means none.
+            0.2 in appendix E.2.2. None means no noise.
 
     Attributes:
         optimal_multiplier: As in :class:`GardnerProblem`.
@@ -441,7 +441,7 @@ class RatesProblem(ConstrainedProblem):
 
 
 def _set_optimizer(problem: Any, point: list[float]) -> None:
-    """Store the optimum's place."""
+    """Store the location of the optimum."""
     problem._optimizers = [tuple(point)]
     problem.register_buffer("optimizers", check_vector("point", point).unsqueeze(0))
 

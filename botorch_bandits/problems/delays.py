@@ -1,8 +1,8 @@
 """Delays after which outcomes arrive, counted in rounds.
 
 The outcome of round ``s`` with delay ``d`` can be used when the query of round ``t`` is chosen if
-``d <= t - s``. Delays 0 and 1 are the same: a query is never chosen with its own outcome at hand
-(Verma, Dai and Low 2022, section 3.1).
+``d <= t - s``. Delays 0 and 1 are the same, because a query is never chosen with its own outcome
+available (Verma, Dai and Low 2022, section 3.1).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ConstantDelay(Delays):
     """The same delay for every query; ``b - 1`` makes batches of ``b`` that overlap.
 
     Attributes:
-        delay: In rounds, at least 0.
+        delay: The delay in rounds, at least 0.
     """
 
     delay: int
@@ -70,7 +70,7 @@ class PoissonDelay(Delays):
     """Poisson-distributed delays, as in the experiments of Verma, Dai and Low 2022.
 
     Attributes:
-        mean: In rounds, at least 0.
+        mean: The mean in rounds, at least 0.
     """
 
     mean: float
@@ -90,7 +90,7 @@ class GeometricDelay(Delays):
     """Geometrically distributed delays on 0, 1, 2, ...: in each round the outcome may arrive.
 
     Attributes:
-        mean: In rounds, at least 0.
+        mean: The mean in rounds, at least 0.
     """
 
     mean: float
@@ -113,7 +113,7 @@ class HeavyTailedDelay(Delays):
     With an index of at most 1 the mean is infinite: some outcomes take longer than any run.
 
     Attributes:
-        scale: In rounds.
+        scale: The scale in rounds.
         index: The tail index.
     """
 
@@ -134,7 +134,7 @@ class HeavyTailedDelay(Delays):
 
 @dataclass(frozen=True)
 class InputDependentDelay(Delays):
-    """Delays whose distribution depends on the point: no theorem for censoring covers them.
+    """Delays whose distribution depends on the point; no theorem for censoring covers them.
 
     Attributes:
         delays_at: Maps a ``d``-dimensional point to the :class:`Delays` there.

@@ -1,7 +1,7 @@
 """Reward functions: BoTorch's test functions, draws of a Gaussian process, and sums of kernels.
 
 Each of them states its domain, its noise and its optimum, so that regret can be computed. Sums of
-kernels state their norm in the reproducing kernel Hilbert space too, which widths ask for.
+kernels also state their norm in the reproducing kernel Hilbert space, which widths need.
 """
 
 from __future__ import annotations
@@ -440,8 +440,8 @@ class RKHSFunction(BoxProblem):
     ) -> ArmsProblem:
         """Draw a function of known RKHS norm on a finite set of arms.
 
-        As the class itself, but with centers drawn uniformly, with replacement,
-        among the arms, and an exact optimum.
+        This is the same as the class itself, but the centers are drawn uniformly, with replacement,
+        among the arms, and the optimum is exact.
 
         Args:
             kernel: As for the class.

@@ -1,4 +1,4 @@
-"""What random search finds on tuning problems that come with scikit-learn: rewards on record.
+"""Recorded results of random search on tuning problems that come with scikit-learn.
 
 They were measured once, by ``python docs/make_random_rewards.py``, so that a run can be compared
 with random search at no cost.
@@ -20,13 +20,13 @@ FILE = "random_rewards.json"
 
 @cache
 def recorded_rewards() -> tuple[dict[str, Any], ...]:
-    """Return all records: the problem, how many points there were, and each reward's count."""
+    """Return all records: the problem, the number of points, and the count of each reward."""
     text = files(__package__).joinpath(FILE).read_text(encoding="utf-8")
     return tuple(json.loads(text))
 
 
 def describe_problem(problem: TuningProblem, dataset: str) -> dict[str, Any]:
-    """Return what tells a tuning problem from others on record.
+    """Return the fields that distinguish a tuning problem from others on record.
 
     Args:
         problem: The problem.
@@ -41,10 +41,10 @@ def describe_problem(problem: TuningProblem, dataset: str) -> dict[str, Any]:
 
 
 def random_baseline_of(problem: TuningProblem, dataset: str) -> RandomBaseline | None:
-    """Return what random search finds on a tuning problem; None if nothing is on record.
+    """Return what random search finds on a tuning problem; None if there is no record.
 
     Args:
-        problem: With the folds and ranges of a record.
+        problem: A problem with the folds and ranges of a record.
         dataset: The name of its data; see :func:`~botorch_bandits.problems.tuning.load_dataset`.
 
     Example:

@@ -43,25 +43,25 @@ class AccuracyProblem(ABC):
     """The accuracy of a classifier as a function of its hyperparameters.
 
     Attributes:
-        space: What is tuned.
+        space: The hyperparameters to tune.
     """
 
     space: Space
 
     @abstractmethod
     def accuracy(self, **hyperparameters: Any) -> float:
-        """Return the accuracy of explicit hyperparameters; the ranges of the space do not bind."""
+        """Return the accuracy of given hyperparameters, which may lie outside the ranges."""
 
     @property
     def box(self) -> Space:
-        """Where points are chosen: the space."""
+        """The space from which points are chosen."""
         return self.space
 
     def decode(self, x: Any) -> dict[str, Any]:
         """Return the estimator's arguments; see :meth:`.Space.decode`.
 
         Args:
-            x: ``d`` coordinates, one a hyperparameter, or values by name.
+            x: ``d`` coordinates, one per hyperparameter, or values by name.
         """
         return self.space.decode(x)
 
@@ -94,7 +94,7 @@ def check_labeled_data(inputs: Any, labels: Any) -> tuple[NDArray[np.float64], N
 
 
 def need_scikit_learn() -> None:
-    """Raise if scikit-learn is missing.
+    """Raise an error if scikit-learn is missing.
 
     Raises:
         ImportError: With the command that installs it.
@@ -113,8 +113,8 @@ class Task:
 
     Attributes:
         title: The classifier in words.
-        space: What is tuned.
-        build: Makes the estimator from the hyperparameters (none: scikit-learn's defaults).
+        space: The hyperparameters to tune.
+        build: Makes the estimator from hyperparameters (none: scikit-learn's defaults).
     """
 
     title: str
@@ -132,7 +132,7 @@ class Task:
         for name in space.parameters:
             if name not in known:
                 raise ValueError(
-                    f"parameter {name!r} is no argument of {self.title}; it has "
+                    f"parameter {name!r} is not an argument of {self.title}; it has "
                     f"{', '.join(sorted(known))}."
                 )
         return space
@@ -146,8 +146,9 @@ class TuningProblem(AccuracyProblem):
         inputs: ``n x p`` features.
         labels: ``n`` class labels.
         num_folds: Folds of the stratified cross-validation.
-        fold_seed: Seeds their shuffling; all evaluations share the folds.
-        space: What is tuned; that of the task if omitted. Names are arguments of the classifier.
+        fold_seed: The seed of their shuffling; all evaluations share the folds.
+        space: The hyperparameters to tune; those of the task if omitted. Names are arguments of the
+            classifier.
 
     Raises:
         ImportError: If scikit-learn is not installed.
@@ -199,13 +200,13 @@ class TuningProblem(AccuracyProblem):
         self._folds = StratifiedKFold(num_folds, shuffle=True, random_state=fold_seed)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how other processes make it: a task's functions cannot be pickled."""
+        """Return how other processes build it, because a task's functions cannot be pickled."""
         rest = (self.num_folds, self._fold_seed, self.space)
         return type(self), (self.task_name, self.inputs, self.labels, *rest)
 
     @property
     def num_folds(self) -> int:
-        """How many folds the cross-validation has."""
+        """The number of folds of the cross-validation."""
         return int(self._folds.get_n_splits())
 
     def on_rows(self, rows: NDArray[np.bool_]) -> TuningProblem:
@@ -221,25 +222,25 @@ class TuningProblem(AccuracyProblem):
         """Return the classifier as a Python expression in one line.
 
         Args:
-            hyperparameters: By name; the ranges of the space do not bind.
+            hyperparameters: Values by name, which may lie outside the ranges.
         """
         return " ".join(repr(self.task.build(**hyperparameters)).split())
 
     def accuracy(self, **hyperparameters: float | int) -> float:
-        """Return the cross-validated accuracy of explicit hyperparameters."""
+        """Return the cross-validated accuracy of given hyperparameters."""
         return float(self.cross_validate(hyperparameters)["test_score"].mean())
 
     def cross_validate(self, hyperparameters: dict[str, float | int]) -> dict[str, Any]:
         """Return what scikit-learn's ``cross_validate`` does, with the models of the folds.
 
         Args:
-            hyperparameters: By name; the ranges of the space do not bind.
+            hyperparameters: Values by name, which may lie outside the ranges.
         """
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.model_selection import cross_validate
 
         with warnings.catch_warnings():
-            # a model that stopped early still has an accuracy, and that is what is tuned
+            # a model that stopped early still has an accuracy, which is what is tuned
             warnings.simplefilter("ignore", ConvergenceWarning)
             scores: dict[str, Any] = cross_validate(
                 self.task.build(**hyperparameters),
@@ -314,17 +315,17 @@ def load_dataset(name: str) -> tuple[NDArray[np.float64], NDArray[Any]]:
 
 MOST_CSV_BYTES = 2**28
 MOST_CSV_ENTRIES = 2**26
-"""More than these is not read, so that no file can fill the memory."""
+"""The largest number of bytes that is read, so that no file can fill the memory."""
 
 
 def _read_csv(path: Path) -> bytes:
-    """Return what a CSV file has, unpacked; not by its name, which could be an address.
+    """Return the unpacked content of a CSV file; not by its name, which could be an address.
 
     Args:
-        path: Of the file.
+        path: The path of the file.
 
     Raises:
-        ValueError: If there is more of it than is read, packed or unpacked.
+        ValueError: If it has more bytes than are read, packed or unpacked.
     """
     packed = io.BytesIO(read_bounded(path, MOST_CSV_BYTES))
     unpackers: dict[str, Callable[[io.BytesIO], Any]] = {
@@ -339,7 +340,7 @@ def _read_csv(path: Path) -> bytes:
     with unpacker(packed) as file:
         whole: bytes = file.read(MOST_CSV_BYTES + 1)
     if len(whole) > MOST_CSV_BYTES:
-        raise ValueError(f"unpacked, it has more than {MOST_CSV_BYTES} bytes, and no more are read")
+        raise ValueError(f"unpacked, it has more than {MOST_CSV_BYTES} bytes, which is the limit")
     return whole
 
 
@@ -347,7 +348,7 @@ def _only_member(packed: io.BytesIO) -> Any:
     archive = zipfile.ZipFile(packed)
     names = archive.namelist()
     if len(names) != 1:
-        raise ValueError(f"the archive has {len(names)} files, and one is read")
+        raise ValueError(f"the archive has {len(names)} files, but must have one")
     return archive.open(names[0])
 
 
@@ -362,7 +363,7 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
 
     Raises:
         ImportError: If pandas is not installed.
-        ValueError: If the file cannot be read, as where it is compressed and damaged, has no rows,
+        ValueError: If the file cannot be read, for example if it is damaged, or it has no rows,
             the column does not exist, or a value is missing.
     """
     try:
@@ -373,11 +374,11 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
         ) from error
     try:
         table = pd.read_csv(io.BytesIO(_read_csv(Path(path))))
-    except Exception as error:  # each kind of compression has errors of its own
+    except Exception as error:  # each kind of compression has its own errors
         reason = str(error).rstrip(".") or type(error).__name__
         raise ValueError(
             f"data file {path} cannot be read: {reason:.500}. It "
-            "must be a CSV file in UTF-8 with a header, as it is or compressed as its ending says "
+            "must be a CSV file in UTF-8 with a header, plain or compressed as its ending says "
             "(.gz, .bz2, .xz, .zip)."
         ) from error
     if target not in table.columns:
@@ -393,7 +394,7 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
             "first."
         )
     if table.shape[1] == 1:
-        raise ValueError(f"{path} has no column beside the target {target!r}.")
+        raise ValueError(f"{path} has no column besides the target {target!r}.")
     texts = table.drop(columns=[target]).select_dtypes(exclude="number")
     num_columns = table.shape[1] + sum(texts[name].nunique() for name in texts)
     if table.shape[0] * num_columns > MOST_CSV_ENTRIES:
@@ -410,10 +411,10 @@ class Cost:
     """Something that is measured at each evaluation.
 
     Attributes:
-        title: What it is.
+        title: A description of the cost.
         measure: Reads it from what scikit-learn's ``cross_validate`` returned.
         is_exact: Whether the same hyperparameters always cost the same.
-        tasks: Names of the tasks that have it; empty for all.
+        tasks: The names of the tasks that have it; empty for all.
     """
 
     title: str
@@ -460,11 +461,11 @@ COSTS: dict[str, Cost] = {
 
 @dataclass(frozen=True)
 class Budget:
-    """What a cost may be on average.
+    """The limit of a cost, on average.
 
     Attributes:
         cost: A key of :data:`COSTS`.
-        limit: Positive, in the unit of the cost.
+        limit: The limit, positive, in the unit of the cost.
 
     Raises:
         ValueError: If there is no such cost, or the limit is not positive.
@@ -493,7 +494,7 @@ class Budget:
         """Return the budget that a text such as ``fit_seconds<=0.05`` names.
 
         Raises:
-            ValueError: If it is none.
+            ValueError: If the text does not name a budget.
         """
         name, sign, number = text.partition("<=")
         try:
@@ -516,7 +517,7 @@ class Budget:
         return amount / self.limit - 1.0
 
     def amount(self, constraint: float) -> float:
-        """Return the cost of which this is the constraint value."""
+        """Return the cost that has this constraint value."""
         return self.limit * (1.0 + constraint)
 
 
@@ -528,10 +529,10 @@ class CostlyTuningProblem:
 
     Args:
         problem: The classifier and the data.
-        budgets: One or more, each of another cost.
+        budgets: One or more, each for a different cost.
 
     Raises:
-        ValueError: If there is no budget, two are of one cost, or the task does not have a cost.
+        ValueError: If there is no budget, two are for the same cost, or the task does not have it.
 
     Example:
         >>> import torch
@@ -548,7 +549,7 @@ class CostlyTuningProblem:
         self.problem, self.budgets = problem, tuple(budgets)
         names = [budget.cost for budget in self.budgets]
         if not names or len(set(names)) < len(names):
-            raise ValueError(f"budgets are of {names}; give at least one, each of another cost.")
+            raise ValueError(f"budgets are of {names}; give at least one, each for another cost.")
         for name in names:
             tasks = COSTS[name].tasks
             if tasks and problem.task_name not in tasks:
@@ -580,7 +581,7 @@ def split_by_feature(
     Args:
         inputs: ``n x p`` features.
         labels: ``n`` class labels.
-        num_folds: Each half must have two classes or more, each with this many rows at least.
+        num_folds: Each half must have at least two classes, each with at least this many rows.
         feature: A column, from 0. None takes the first one whose halves allow the folds and have
             all classes.
 
@@ -613,18 +614,18 @@ def split_by_feature(
             (c > 0).sum() >= 2 and c[c > 0].min() >= num_folds for c in counts
         ):
             return first, column
-    which = "no feature has that" if feature is None else f"feature {feature} has not"
+    which = "no feature has that" if feature is None else f"feature {feature} does not"
     raise ValueError(
         f"a shift needs a feature at whose median both halves have {num_folds} rows of each class; "
-        f"{which}. Take fewer folds or another feature."
+        f"{which}. Use fewer folds or another feature."
     )
 
 
 class ShiftingTuning:
-    """Accuracy whose data change once; the function of a round answers its query.
+    """Accuracy on data that change once; the function of the round answers each query.
 
     Args:
-        functions: Of the rounds before and after the change: from a point to its evaluation.
+        functions: The functions before and after the change, from a point to its evaluation.
         change_point: The last round of the first one.
     """
 
@@ -639,8 +640,8 @@ class ShiftingTuning:
         """Return what the function of a round returns at a point.
 
         Args:
-            x: A point, as the functions take it.
-            round_number: From 1.
+            x: A point, as the functions accept it.
+            round_number: The number of the round, from 1.
         """
         return self.functions[int(round_number > self.change_point)](x)
 
@@ -651,7 +652,7 @@ def shift_problem(
     """Return the problems of both populations, and the feature that splits them.
 
     Args:
-        problem: With all data.
+        problem: The problem with all data.
         feature: See :func:`split_by_feature`.
     """
     first, column = split_by_feature(problem.inputs, problem.labels, problem.num_folds, feature)

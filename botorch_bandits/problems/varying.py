@@ -1,10 +1,10 @@
-r"""Rewards and constraints that vary around one function each, and how much they vary.
+r"""Rewards and constraints that each vary around one function, and how much they vary.
 
 Shi and Eryilmaz 2022 (Appendices B and D) count regret and violation in realized functions,
-:math:`f^t = f + \varepsilon^t` and :math:`g^t = g + \varepsilon'^t`; those whom they cite (Chen and
-Giannakis 2018, Cao and Liu 2018) let :math:`f^t` and :math:`g^t` be arbitrary and measure how much
-they vary. :class:`VaryingProblem` makes either, :func:`variation_budget` measures, and
-:func:`best_fixed_arm` is what regret is against.
+:math:`f^t = f + \varepsilon^t` and :math:`g^t = g + \varepsilon'^t`. The works that they cite (Chen
+and Giannakis 2018, Cao and Liu 2018) let :math:`f^t` and :math:`g^t` be arbitrary and measure how
+much they vary. :class:`VaryingProblem` makes functions of either kind, :func:`variation_budget`
+measures their variation, and :func:`best_fixed_arm` finds the arm that regret is relative to.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from botorch_bandits.problems.changing import (
 from botorch_bandits.random_streams import RandomBlocks
 
 KINDS = ("waves", "shocks")
-"""How the coefficient of a round is made; see :class:`VaryingProblem`."""
+"""How the coefficient of a round is generated; see :class:`VaryingProblem`."""
 
 
 class VaryingProblem(ChangingProblem):
@@ -44,20 +44,20 @@ class VaryingProblem(ChangingProblem):
 
     With ``kind="waves"``, :math:`a_t = \sin(2 \pi t / \text{period})`. With ``"shocks"`` each
     :math:`a_t` is 1 or -1 with equal probability, independently: :math:`f^t` is then a realization
-    of ``f`` with ``v``-sub-Gaussian noise that all points of a round share. Noise of observations
-    comes on top. As a constraint of another environment it varies alike.
+    of ``f`` with ``v``-sub-Gaussian noise that all points of a round share. Observation noise is
+    added to this. As a constraint of another environment, the function varies in the same way.
 
     Args:
         mean: ``f``, with its observation noise.
         amplitude: ``v``.
         kind: ``"waves"`` or ``"shocks"``.
-        period: Of waves, in rounds.
-        seed: Of shocks.
+        period: The period of waves, in rounds.
+        seed: The seed of shocks.
         shape: ``h``, on the same domain with values in [-1, 1]; 1 at all points if omitted.
         constraints: See :class:`ChangingProblem`.
 
     Raises:
-        TypeError: If a problem is no BoTorch test problem.
+        TypeError: If a problem is not a BoTorch test problem.
         ValueError: If a number is out of its range, the domains differ, or ``h`` leaves [-1, 1].
 
     Example:
@@ -98,7 +98,7 @@ class VaryingProblem(ChangingProblem):
 
     @property
     def variation(self) -> float:
-        """By how much the function of a round differs from the mean at most, at any point."""
+        """The largest difference of the function of a round from the mean, at any point."""
         if isinstance(self.shape, ArmsProblem):
             return self.amplitude * float(self.shape.values.abs().max())
         return self.amplitude
@@ -107,7 +107,7 @@ class VaryingProblem(ChangingProblem):
         """Return ``a_t``.
 
         Args:
-            round_number: From 1.
+            round_number: The number of the round, from 1.
         """
         round_number = check_integer("round_number", round_number, minimum=1)
         if self.kind == "waves":
@@ -139,7 +139,7 @@ class VaryingProblem(ChangingProblem):
         return BoxSnapshot(function, self.bounds, self.noise_std, seed=0)
 
     def optimal_value(self, round_number: int) -> float:
-        """See :meth:`ChangingProblem.optimal_value`; of a shared variation that of the mean."""
+        """See :meth:`ChangingProblem.optimal_value`; if the variation is shared, the mean's."""
         if self.shape is None:
             best = float(self.mean.optimal_value)
             return best + self.amplitude * self.coefficient(round_number)
@@ -151,9 +151,9 @@ class VariationBudget(NamedTuple):
 
     Attributes:
         reward: :math:`\sum_{t=2}^T \max_x |f^t(x) - f^{t-1}(x)|`, the path length.
-        constraints: That of each constraint.
+        constraints: The path length of each constraint.
         widest: :math:`\max_t \max_x |f^t(x) - \bar f(x)|`, around the mean over the rounds.
-        widest_constraints: That of each constraint.
+        widest_constraints: The same for each constraint.
     """
 
     reward: float
@@ -166,8 +166,8 @@ def variation_budget(environment: ChangingProblem, num_rounds: int) -> Variation
     """Return how much reward and constraints vary, on arms.
 
     Args:
-        environment: On arms.
-        num_rounds: Of the run.
+        environment: An environment on arms.
+        num_rounds: The number of rounds of the run.
 
     Raises:
         ValueError: On a box, or without rounds.
@@ -190,12 +190,12 @@ def best_fixed_arm(
     """Return the arm of the largest summed reward among those that meet the constraints.
 
     Args:
-        environment: On arms.
-        num_rounds: Of the run.
-        meets: ``"every round"``: all constraints in each of them. ``"on average"``: their sums.
+        environment: An environment on arms.
+        num_rounds: The number of rounds of the run.
+        meets: ``"every round"``: the constraints of each round. ``"on average"``: their sums.
 
     Returns:
-        Its number, the first of equals, and its noiseless rewards, one per round.
+        The number of the arm, the first of equals, and its noiseless rewards, one per round.
 
     Raises:
         ValueError: On a box, without rounds, or if no arm meets the constraints.
@@ -223,12 +223,12 @@ def best_fixed_arm(
 
 
 def _tables(environment: ChangingProblem, num_rounds: int) -> tuple[Tensor, list[Tensor]]:
-    """Noiseless rewards, ``num_rounds x num_arms``, and those of each constraint."""
+    """Return noiseless rewards, ``num_rounds x num_arms``, and those of each constraint."""
     num_rounds = check_integer("num_rounds", num_rounds, minimum=1)
     choices = environment.choices
     if choices is None:
         raise ValueError(
-            f"{type(environment).__name__} is on a box; only on arms all values are known. Put it "
+            f"{type(environment).__name__} is on a box; all values are known only on arms. Put it "
             "on arms."
         )
     rounds = range(1, num_rounds + 1)

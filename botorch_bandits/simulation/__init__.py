@@ -1,6 +1,6 @@
 """Replicates of a bandit: as one tensor program on arms, in lockstep on a box, or as loops.
 
-Policies are the recipes of the loop, and the choices are those that the loop would make.
+Policies are the recipes of the loop, and they make the choices that the loop would make.
 """
 
 from botorch_bandits.simulation.arms import play_arms

@@ -1,7 +1,7 @@
 """Replicates on arms: the rules of the loop, on tensors with one more dimension.
 
-:func:`play_arms` lets an engine play one reward function per replicate, with noise, initial rounds
-and resets of their own, and collects what came of it.
+:func:`play_arms` lets an engine play one reward function per replicate. Noise, initial rounds and
+resets are each replicate's own.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ def play_arms(
     """Let an engine play reward functions, one per replicate.
 
     Args:
-        engine: With a seed per replicate, and with the rule of the segments, if there are any; see
-            :meth:`ReplicateSegments.rule`.
+        engine: An engine with one seed per replicate, and with the rule of the segments, if there
+            are any; see :meth:`ReplicateSegments.rule`.
         values: ``num_replicates x num_arms`` noiseless rewards, on the engine's device; or rewards
             that depend on the round, such as :class:`~botorch_bandits.simulation.PeriodRewards`.
-            The regret of a round is then against the largest reward of that round.
+            The regret of a round is then relative to the largest reward of that round.
         noise_std: Standard deviation of the Gaussian noise, one number or one per replicate.
-        num_rounds: How long.
-        seeds: Seed the noise, one per replicate.
+        num_rounds: The number of rounds.
+        seeds: The seeds of the noise, one per replicate.
         num_initial: Rounds at the start that choose uniformly at random; ``segments`` has its own.
-        with_bounds: Compute ``covered`` and ``mean_width``.
+        with_bounds: Whether to compute ``covered`` and ``mean_width``.
         on_round: Called with the number of each finished round.
-        segments: When replicates explore uniformly and start over, if they do.
-        bounded_noise: Let the noise be plus or minus ``noise_std``, at equal odds, in place of
-            Gaussian noise: for theorems that need noise of at most that size.
+        segments: Determines when replicates explore uniformly and start over, if they do.
+        bounded_noise: Use noise of plus or minus ``noise_std`` with equal probability instead of
+            Gaussian noise, for theorems that need noise of at most that size.
     """
     arms: list[Tensor | int] = []
     outcomes: list[Tensor | float] = []
     schedule = values if isinstance(values, ArmRewards) else None
     values = values.at(1) if isinstance(values, ArmRewards) else values
     alone = _numbers_alone(values)
-    regrets: list[Tensor] = []  # up to the last change
-    start = 0  # rounds before it
+    regrets: list[Tensor] = []  # up to the last change of the rewards
+    start = 0  # number of rounds before that change
     signs = torch.sign if bounded_noise else None
     noise = RandomBlocks(seeds, "noise", device=values.device, transform=signs)
     level = torch.as_tensor(noise_std, dtype=values.dtype, device=values.device)
@@ -63,16 +63,16 @@ def play_arms(
     covered: Tensor | None = None
     widths: list[Tensor] = []
     on_cpu = values.device.type == "cpu"
-    quick = None  # plays a single replicate without calls of torch
+    quick = None  # plays a single replicate without calling torch
     is_plain = alone is not None and segments is None and not with_bounds
-    if is_plain and isinstance(engine, ArmsEngine):  # lists of priors have an engine of their own
+    if is_plain and isinstance(engine, ArmsEngine):  # lists of priors have a different engine
         quick = engine.in_numpy(engine.rule)
-    number = 0  # of the arm of a single replicate
+    number = 0  # the arm of a single replicate
     for t in range(num_rounds):
         if schedule is not None and (current := schedule.at(t + 1)) is not values:
             regrets.append(_regret(values, arms[start:]))
             values, alone, start = current, _numbers_alone(current), t
-        explores: Tensor | None = None  # where not all replicates do the same
+        explores: Tensor | None = None  # set if some replicates explore and others do not
         all_explore = t < num_initial
         if segments is not None:
             if (told := segments.before_round(t + 1)) is not None:
@@ -88,14 +88,14 @@ def play_arms(
             number = quick.choose(t + 1)
         else:
             seen = engine.look(t + 1)
-            # a GPU would have to be waited for in every round
+            # a check in every round would wait for the GPU each time
             arm = engine.choose(seen, check=on_cpu or t % 256 == 0)
             bounds = seen.rule.bounds(seen) if with_bounds else None
             if bounds is not None:
                 lower, upper = bounds
                 inside = ((lower <= values) & (values <= upper)).all(-1)
                 half = 0.5 * (upper - lower)
-                if explores is not None:  # bounds that nothing was chosen by do not count
+                if explores is not None:  # bounds count only if a choice was based on them
                     inside, half = inside | explores, half[~explores]
                 covered = inside if covered is None else covered.logical_and_(inside)
                 widths.append(half.mean())
@@ -144,7 +144,7 @@ def play_arms(
 
 
 def _numbers_alone(values: Tensor) -> list[float] | None:
-    """Plain numbers for a single replicate: small tensors would cost more than the arithmetic."""
+    """Return plain numbers for a single replicate, for which small tensors are slower."""
     if len(values) > 1 or values.device.type != "cpu":
         return None
     numbers: list[float] = values[0].tolist()
@@ -152,13 +152,13 @@ def _numbers_alone(values: Tensor) -> list[float] | None:
 
 
 def _regret(values: Tensor, arms: Sequence[Tensor | int]) -> Tensor:
-    """Regret of rounds with the same rewards, ``num_replicates x len(arms)``."""
+    """Return the regret of rounds with the same rewards, ``num_replicates x len(arms)``."""
     played = _columns(arms, values[:, :0].long())
     return values.amax(-1, keepdim=True) - values.gather(-1, played)
 
 
 def _columns(rounds: Sequence[Tensor | int | float], empty: Tensor) -> Tensor:
-    """Rounds of a number per replicate, or of plain numbers, to ``num_replicates x num_rounds``."""
+    """Stack rounds of tensors per replicate, or of numbers, to ``num_replicates x num_rounds``."""
     if rounds and isinstance(rounds[0], Tensor):
         return torch.stack(rounds, -1)  # type: ignore[arg-type]
     return torch.tensor([rounds], dtype=empty.dtype) if rounds else empty

@@ -1,7 +1,7 @@
-"""Replicates of a list of priors on arms: an engine each, behind the interface of one engine.
+"""Replicates of a list of priors on arms: one engine each, behind the interface of one engine.
 
-The evidence of each replicate throws out other priors, so that their arithmetic is not batched;
-what is shared are the prior covariances.
+The evidence of different replicates rejects different priors, so their arithmetic is not batched;
+they only share the prior covariances.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from botorch_bandits.random_streams import RandomBlocks
 
 @dataclass(frozen=True, eq=False)
 class ReplicatesRound:
-    """What is known in a round, of each replicate.
+    """The state of each replicate in a round.
 
     Attributes:
         rounds: One per replicate.
@@ -37,7 +37,7 @@ class ReplicatesRound:
 
     @property
     def rule(self) -> ReplicatesRound:
-        """Itself, which has the bounds that a rule has elsewhere."""
+        """The object itself, which has the bounds that a rule has elsewhere."""
         return self
 
     def bounds(self, seen: ReplicatesRound) -> tuple[Tensor, Tensor] | None:
@@ -69,17 +69,17 @@ class MixtureOfReplicates:
 
 
 class CandidatesReplicates:
-    """Plays a list of priors on arms, with an evidence of each replicate's own.
+    """Plays a list of priors on arms, with separate evidence for each replicate.
 
     Args:
-        recipe: The list.
-        acquisition: What is played, with an engine on arms; see
+        recipe: The recipe of the list.
+        acquisition: The acquisition that is played, which must have an engine on arms; see
             :func:`~botorch_bandits.acquisition.build_candidates_engine`.
         arms: The arms.
         seeds: One per replicate.
 
     Raises:
-        ValueError: If the acquisition needs the model.
+        ValueError: If the acquisition needs a BoTorch model.
     """
 
     rule = True  # it is not random search
@@ -102,8 +102,8 @@ class CandidatesReplicates:
                 engines.append(engine)
         if not engines:
             raise ValueError(
-                f"policy ({acquisition!r}) cannot be simulated in a batch with a list of priors: "
-                "that takes CandidatesUpperConfidenceBound, or CandidatesThompsonSampling on all "
+                f"policy ({acquisition!r}) cannot be simulated in a batch with a list of priors, "
+                "unless it is CandidatesUpperConfidenceBound, or CandidatesThompsonSampling on all "
                 "arms. Run policy.loop(...) for each seed instead."
             )
         self.engines = tuple(engines)
@@ -112,10 +112,10 @@ class CandidatesReplicates:
         self._num_arms, self._device = arms.num_arms, arms.choices.device
 
     def look(self, round_number: int) -> ReplicatesRound:
-        """Return what is known in a round.
+        """Return the state of all replicates in a round.
 
         Args:
-            round_number: From 1; widths grow with it.
+            round_number: The number of the round, from 1, with which widths grow.
         """
         return ReplicatesRound(tuple(engine.look(round_number) for engine in self.engines))
 
@@ -123,22 +123,23 @@ class CandidatesReplicates:
         """Return the arm to play, ``num_replicates``.
 
         Args:
-            seen: From :meth:`look`.
-            check: Refuse scores that are not finite.
+            seen: The round from :meth:`look`.
+            check: Whether to refuse scores that are not finite.
         """
         each = zip(self.engines, seen.rounds, strict=True)
         return torch.stack([engine.choose(known, check) for engine, known in each])
 
     def choose_uniformly(self, round_number: int) -> Tensor:
-        """Return a uniformly random arm a replicate.
+        """Return one uniformly random arm per replicate.
 
         Args:
-            round_number: From 1; the draw is a function of it and of the replicate's seed.
+            round_number: The number of the round, from 1; the draw is a function of this number and
+                the replicate's seed.
         """
         return (self._uniform.at(round_number) * self._num_arms).long().to(self._device)
 
     def observe(self, arm: Tensor | int, outcome: Tensor | float) -> None:
-        """Take in one outcome a replicate.
+        """Take in one outcome per replicate.
 
         Args:
             arm: ``num_replicates`` numbers of the arms that were played; a number for one.

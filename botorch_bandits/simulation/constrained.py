@@ -1,9 +1,9 @@
-"""Replicates under long-term constraints, on arms: multipliers of their own, epochs in step.
+"""Replicates under long-term constraints, on arms: separate multipliers, epochs in step.
 
-What the loop keeps in :class:`~botorch_bandits.loop.state.Multipliers` for one stream of
-rounds is kept here for all replicates at once. Multiplier rules are folds over tensors, so the
-rule is the loop's. Every outcome is told in its round and nothing starts over, so that all
-replicates are always in the same epoch.
+This module keeps for all replicates at once what the loop keeps in
+:class:`~botorch_bandits.loop.state.Multipliers` for one stream of rounds. Multiplier rules are
+folds over tensors, so the rule is the loop's. Every outcome is told in its round and nothing starts
+over, so that all replicates are always in the same epoch.
 
 Source of the rules: Shi and Eryilmaz 2022, Algorithms 2 and 3.
 """
@@ -34,15 +34,15 @@ from botorch_bandits.simulation.problems import Policy, SimulationResult
 
 
 def check_constrained(policy: Policy, problems: Sequence[object]) -> None:
-    """Raise unless the policy's constraints go with the rest of it and with these problems.
+    """Raise an error unless a policy's constraints fit the rest of it and these problems.
 
     Args:
-        policy: With ``constraints``.
+        policy: A policy with ``constraints``.
         problems: One per replicate, or one for all.
 
     Raises:
-        TypeError: If the constraints are no rule for multipliers.
-        ValueError: If they do not go with the policy, or a problem has another number of them.
+        TypeError: If the constraints are not a rule for multipliers.
+        ValueError: If they do not fit the policy, or a problem has a different number of them.
 
     Warns:
         NoisyConstraintsWarning: If the rule is for exact constraint values, and they are noisy.
@@ -73,11 +73,11 @@ def check_constrained(policy: Policy, problems: Sequence[object]) -> None:
 def is_played_in_step(policy: Policy, problems: Sequence[object], arms: Arms) -> bool:
     """Return whether :func:`play_constrained_arms` plays the policy.
 
-    It does if all replicates are always in the same epoch, one model has all that is to be known,
-    and noise bounds that differ between replicates are those of a width.
+    It does if all replicates are always in the same epoch, one model contains everything that is to
+    be learned, and noise bounds that differ between replicates belong to a width.
 
     Args:
-        policy: With ``constraints``.
+        policy: A policy with ``constraints``.
         problems: One per replicate, or one for all.
         arms: The arms.
     """
@@ -107,13 +107,13 @@ def play_constrained_arms(
     """Let an engine play problems with constraints, one per replicate.
 
     Args:
-        engine: With one seed per replicate; in every epoch it plays by another rule.
-        policy: What is played, from :func:`check_constrained`.
+        engine: An engine with one seed per replicate, which plays by another rule in every epoch.
+        policy: The policy that is played, accepted by :func:`check_constrained`.
         arms: The arms, on the engine's device.
         problems: One per replicate, or one for all.
-        num_rounds: How long.
-        seeds: Seed the noise, one per replicate.
-        with_bounds: Compute ``covered`` and ``mean_width``, of the penalized reward.
+        num_rounds: The number of rounds.
+        seeds: The seeds of the noise, one per replicate.
+        with_bounds: Whether to compute ``covered`` and ``mean_width`` for the penalized reward.
         on_round: Called with the number of each finished round.
     """
     rule, device = policy.constraints, arms.choices.device
@@ -133,7 +133,7 @@ def play_constrained_arms(
     state = rule.init((count,), device)
     in_force: list[Tensor] = []
     epochs: list[int] = []
-    start = 0  # rounds before the data that count
+    start = 0  # number of rounds before the data that count
     covered = torch.ones(count, dtype=torch.bool, device=device)
     widths: list[Tensor] = []
     truth = values
@@ -199,14 +199,14 @@ def rule_in_epoch(
     """Return what is played in an epoch, with each replicate's own noise bound.
 
     Args:
-        acquisition: As the user gave it.
-        rule: Of the multipliers.
+        acquisition: The acquisition as the user gave it.
+        rule: The rule for the multipliers.
         arms: The arms.
-        epoch: Its number, from 1.
+        epoch: The number of the epoch, from 1.
         multipliers: ``num_replicates x num_constraints``.
 
     Returns:
-        None for random search. Where noise bounds differ, the rule is one of a width: see
+        None for random search. If noise bounds differ, the rule must be one of a width: see
         :func:`is_played_in_step`.
     """
     if isinstance(acquisition, RandomSearch):
@@ -248,7 +248,7 @@ class ReplicateWidth(WidthRule):
         return torch.stack([w if w.dim() == 0 else w.reshape(-1)[b] for b, w in enumerate(widths)])
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        """Return the promise of the first replicate's rule."""
+        """Return the guarantee of the first replicate's rule."""
         return self._rules[0].guarantee(summary, round_number)
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
@@ -259,7 +259,7 @@ class ReplicateWidth(WidthRule):
 def _constraint_noise(
     problems: Sequence[ConstrainedArmsProblem], num_rounds: int, seeds: Sequence[int]
 ) -> Tensor:
-    """What :func:`botorch_bandits.run` adds to the slacks of each replicate and round."""
+    """Return what :func:`botorch_bandits.run` adds to the slacks of each replicate and round."""
     num_constraints = problems[0].num_constraints
     noise = torch.zeros(len(seeds), num_rounds, num_constraints, dtype=DTYPE)
     like = torch.zeros(1, num_constraints, dtype=DTYPE)

@@ -1,6 +1,6 @@
-"""Replicates shared out among processes, on one CPU each.
+"""Replicates that are divided among processes, with one CPU each.
 
-A replicate depends on its own seed alone, so it does not matter with which others it is played: the
+A replicate depends only on its own seed, so it does not matter with which others it is played: the
 parts of a simulation are simulations, whose results are put together.
 """
 
@@ -29,10 +29,10 @@ from botorch_bandits.simulation.loops import padded
 from botorch_bandits.simulation.problems import Policy, Problem, SimulationResult
 
 Play = Callable[..., SimulationResult]
-"""From problems, policy, rounds, seeds, device, bounds and what is called a round to a result."""
+"""A function of problems, policy, rounds, seeds, device, bounds and round hook to a result."""
 
 SECONDS_BETWEEN_LOOKS = 0.1
-"""How long the progress of the processes is waited for."""
+"""How long to wait for the progress of the processes."""
 
 
 def play_in_processes(
@@ -48,17 +48,17 @@ def play_in_processes(
     """Let each process play some of the replicates, and put their results together.
 
     Args:
-        play: Plays them; a function of a module.
-        problems: One, or one per replicate.
-        policy: What is played.
-        num_rounds: How long.
-        seeds: One per replicate.
+        play: A function of a module that plays replicates.
+        problems: One problem, or one per replicate.
+        policy: The policy that is played.
+        num_rounds: The number of rounds.
+        seeds: One seed per replicate.
         with_bounds: As for ``simulate``.
-        num_processes: At most so many.
-        progress: Show a progress bar of the rounds of all parts.
+        num_processes: The largest number of processes.
+        progress: Whether to show a progress bar of the rounds of all parts.
 
     Raises:
-        Exception: What a process raised, with a note that says for which replicates.
+        Exception: The error of a process, with a note that names its replicates.
         RuntimeError: If a process died.
         TypeError: If the problem or the policy cannot be sent to a process.
     """
@@ -89,7 +89,7 @@ def play_in_processes(
     is_done = False
     try:
         with ProgressBar(num_rounds * len(parts), "rounds", progress) as bar:
-            # processes start in here
+            # the processes are started inside this block
             with one_thread_each(), interrupts_on_hold():
                 futures = [executor.submit(_play_part, play, *task) for task in tasks]
             left = set(futures)
@@ -142,7 +142,7 @@ def put_together(results: Sequence[SimulationResult]) -> SimulationResult:
     The mean width of a round is over the replicates that did not explore in it.
 
     Args:
-        results: Of the same policy and rounds.
+        results: Results of the same policy and number of rounds.
     """
     joined: dict[str, Any] = {}
     for field in dataclasses.fields(SimulationResult):
@@ -159,14 +159,14 @@ def put_together(results: Sequence[SimulationResult]) -> SimulationResult:
     covered = [result.covered for result in results]
     if any(each is not None for each in covered):
         joined["covered"] = torch.cat(
-            [  # a part without bounds explored in all rounds, which do not count
+            [  # a part without bounds explored in all rounds, and these do not count
                 torch.ones(len(result.seeds), dtype=torch.bool) if each is None else each
                 for each, result in zip(covered, results, strict=True)
             ]
         )
     joined["mean_width"] = _mean_width(results)
     epochs = [result.epochs for result in results if result.epochs is not None]
-    has_own = bool(epochs) and epochs[0].dim() > 1  # each replicate has epochs of its own
+    has_own = bool(epochs) and epochs[0].dim() > 1  # each replicate has its own epochs
     joined["epochs"] = torch.cat(epochs) if has_own else results[0].epochs
     return SimulationResult(**joined)
 
@@ -209,7 +209,7 @@ def _play_part(
     seeds: tuple[int, ...],
     with_bounds: bool,
 ) -> SimulationResult:
-    step = max(1, num_rounds // 100)  # so often the rounds are reported
+    step = max(1, num_rounds // 100)  # rounds between two reports
 
     def on_round(t: int) -> None:
         if t % step == 0 or t == num_rounds:
@@ -220,7 +220,7 @@ def _play_part(
     except Exception as error:
         try:
             pickle.loads(pickle.dumps(error))
-        except Exception:  # it would not come back, and take the pool of processes with it
+        except Exception:  # sending it back would fail and break the pool of processes
             raise RuntimeError(f"{type(error).__name__}: {error}") from None
         raise
 

@@ -1,9 +1,9 @@
 """Replicates that are loops: for policies that no engine plays as one tensor program.
 
-:func:`play_loops` runs ``policy.loop(...)`` once a replicate, one after the other, and puts what
-they did into the result of a simulation. It accepts everything that a loop accepts, such as
+:func:`play_loops` runs ``policy.loop(...)`` once per replicate, one after the other, and collects
+the runs in the result of a simulation. It accepts everything that a loop accepts, such as
 forgetting, separate models of constraints, restarts under constraints, and lists of priors with
-either.
+either of them.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ def play_loops(
     seeds: Sequence[int],
     on_round: Callable[[int], None] | None = None,
 ) -> SimulationResult:
-    """Run a loop a replicate: ``run(policy.loop(domain, seed=seed), problem, num_rounds)``.
+    """Run one loop per replicate: ``run(policy.loop(domain, seed=seed), problem, num_rounds)``.
 
     Args:
         problems: One per replicate, or one for all.
-        policy: What is played.
-        num_rounds: How long.
-        seeds: Seed the loops, one per replicate.
-        on_round: Called as often as there are rounds, when so many times the number of replicates
-            have been played: replicates take turns run by run.
+        policy: The policy that is played.
+        num_rounds: The number of rounds.
+        seeds: The seeds of the loops, one per replicate.
+        on_round: Called ``num_rounds`` times in total, each time after as many rounds as there are
+            replicates, because the replicates are run one after the other.
 
     Returns:
-        Without ``covered`` and ``mean_width``.
+        The result without ``covered`` and ``mean_width``.
 
     Raises:
-        ValueError: If the settings do not go together, or a problem does not know its optimum.
+        ValueError: If settings cannot be combined, or a problem does not know its optimum.
     """
     domain = _domain_of(problems[0])
     for problem in problems:
@@ -111,7 +111,7 @@ def _explored(loop: BanditLoop) -> Tensor:
 def _of_constraints(
     policy: Policy, loops: Sequence[BanditLoop], runs: Sequence[RunResult]
 ) -> dict[str, Tensor | None]:
-    """What a result says of constraints; nothing without them."""
+    """Return the fields of a result that concern constraints; nothing without them."""
     if policy.constraints is None:
         return {}
     ledgers = [loop.ledger() for loop in loops]
@@ -123,17 +123,17 @@ def _of_constraints(
         "constraints": torch.stack([ledger.constraints for ledger in ledgers]),
         "constraint_values": torch.stack(known) if len(known) == len(values) else None,
         "multipliers": torch.stack([padded(ledger.multipliers, most) for ledger in ledgers]),
-        # without restarts all of them are always in the same epoch
+        # without restarts, all replicates are always in the same epoch
         "epochs": epochs[0] if policy.restart is None else epochs,
     }
 
 
 def padded(multipliers: Tensor, num_epochs: int) -> Tensor:
-    """Return multipliers of so many epochs: the last ones stay in force.
+    """Return multipliers for a given number of epochs, in which the last ones stay in force.
 
     Args:
         multipliers: ``... x n x num_constraints``, ``n`` at most ``num_epochs``.
-        num_epochs: How many.
+        num_epochs: The number of epochs.
     """
     missing = num_epochs - multipliers.shape[-2]
     last = multipliers[..., -1:, :]

@@ -1,7 +1,8 @@
-"""What replicates play and what came of it: policies, rewards and results.
+"""What replicates play, and the result: policies, rewards and results.
 
-A :class:`Policy` is what a loop is made of but for domain and seed. Rewards are tables of arms that
-may change with the round; a :class:`SimulationResult` has regret and outcomes of every replicate.
+A :class:`Policy` has the arguments of a loop except domain and seed. Rewards are tables of arms
+that may change with the round; a :class:`SimulationResult` has regret and outcomes of every
+replicate.
 """
 
 from __future__ import annotations
@@ -45,18 +46,18 @@ from botorch_bandits.problems import ArmsProblem, ChangingProblem, SwitchingProb
 
 @dataclass(frozen=True)
 class Policy:
-    """What a loop is made of, but domain and seed.
+    """The arguments of a loop except domain and seed.
 
     Attributes:
         model: Kernel and noise, such as ``BanditGP.with_kernel(...)``; or a list of priors,
-            ``BanditGP.with_candidates([...])`` or ``DefaultCandidates(bounds)``; or a model an
+            ``BanditGP.with_candidates([...])`` or ``DefaultCandidates(bounds)``; or one model per
             epoch, :class:`~botorch_bandits.models.EpochModels`.
-        acquisition: What is played, such as ``ImprovedUpperConfidenceBound.with_options(...)``.
+        acquisition: A recipe such as ``ImprovedUpperConfidenceBound.with_options(...)``.
         num_initial: Rounds at the start, and after each reset, that choose uniformly at random.
-        forgetting: What becomes of old outcomes; None keeps all.
-        restart: When it starts over because the reward function changes:
+        forgetting: How old outcomes are treated; None keeps all of them.
+        restart: When the policy starts over because the reward function changes:
             ``ChangePointRestart(...)``, or one of the baselines; None never does.
-        constraints: What must hold on average, by a rule for multipliers such as
+        constraints: The rule for the multipliers of constraints that must hold on average, such as
             ``AdditiveEpochs(...)``; None without constraints.
     """
 
@@ -76,8 +77,8 @@ class Policy:
         """Return a loop that plays this policy.
 
         Args:
-            domain: Where.
-            seed: Seeds everything that is drawn.
+            domain: The domain from which points are chosen.
+            seed: The seed of everything that is drawn at random.
             options: Further arguments of :class:`~botorch_bandits.BanditLoop`.
         """
         options = {
@@ -97,10 +98,10 @@ class SimulationResult:
     Attributes:
         arms: ``num_replicates x num_rounds`` arm numbers; None on a box.
         outcomes: ``num_replicates x num_rounds`` noisy outcomes.
-        regret: ``num_replicates x num_rounds``; regret of each round, from noiseless rewards.
+        regret: ``num_replicates x num_rounds``; the regret of each round, from noiseless rewards.
         seeds: One per replicate.
         covered: ``num_replicates``; whether the confidence bounds held at all arms in all rounds.
-            None on a box, for a policy without bounds and where loops are played. With restarts,
+            None on a box, for a policy without bounds, and if loops are played. With restarts,
             rounds that explore uniformly do not count.
         mean_width: ``num_rounds``; the mean half-distance of the bounds over arms, or None.
         points: ``num_replicates x num_rounds x d`` points on a box; None on arms.
@@ -108,11 +109,11 @@ class SimulationResult:
         explored: ``num_replicates x num_rounds``, bool; which rounds drew uniformly at random,
             initial ones included. None without restarts.
         constraints: ``num_replicates x num_rounds x num_constraints`` noisy constraint values; None
-            without constraints. Bounds are those of the penalized reward then, and regret is
-            against the best arm that meets all constraints, so that it can be negative.
+            without constraints. With them, bounds are for the penalized reward, and regret is
+            relative to the best arm that meets all constraints, so that it can be negative.
         constraint_values: The noiseless values of the constraints, of the same shape.
-        multipliers: ``num_replicates x num_epochs x num_constraints``; those in force in each
-            epoch. Where replicates had fewer epochs than others, as with restarts, their last
+        multipliers: ``num_replicates x num_epochs x num_constraints``; the multipliers in force in
+            each epoch. For replicates with fewer epochs than others, as with restarts, the last
             multipliers are repeated.
         epochs: ``num_rounds``, int64; the epoch of each round, from 1. With restarts
             ``num_replicates x num_rounds``: a reset begins another epoch.
@@ -133,7 +134,7 @@ class SimulationResult:
     epochs: Tensor | None = None
 
     def _repr_html_(self) -> str:
-        """Show what came of it, in a notebook; means have their standard error."""
+        """Show the result in a notebook; means are shown with their standard error."""
         num_replicates, num_rounds = self.regret.shape
         facts: dict[str, Any] = {"replicates": num_replicates, "rounds": num_rounds}
         if num_rounds:
@@ -157,10 +158,10 @@ class SimulationResult:
         return self.regret.cummin(-1).values if self.regret.shape[-1] else self.regret
 
     def ledger(self) -> Ledger:
-        """Return what was violated and by how much, from noiseless constraint values.
+        """Return which constraints were violated and by how much, from noiseless values.
 
         Raises:
-            ValueError: If there were no constraints.
+            ValueError: If the policy had no constraints.
         """
         if self.constraint_values is None or self.multipliers is None or self.epochs is None:
             raise ValueError("the policy had no constraints; pass constraints= to Policy.")
@@ -194,7 +195,7 @@ def _in_round(problem: Problem, round_number: int) -> BaseTestProblem:
 
 
 def bounds_of(problem: Problem) -> Tensor:
-    """Return the bounds of where points are chosen, ``2 x d``."""
+    """Return the bounds of the points, ``2 x d``."""
     if isinstance(problem, ChangingProblem):
         return problem.bounds
     return problem.get_buffer("bounds")
@@ -208,15 +209,15 @@ def is_on_arms(problem: Problem) -> bool:
 
 
 def check_problems(problems: list[Problem], has_constraints: bool = False) -> None:
-    """Raise unless all problems are of one kind, at one place, with one noise.
+    """Raise an error unless all problems are of one kind, on one domain, with one noise.
 
     Args:
         problems: At least one.
-        has_constraints: Whether a policy observes constraint values, too.
+        has_constraints: Whether a policy observes constraint values as well.
 
     Raises:
-        TypeError: If one is no problem.
-        ValueError: If there is none, or they cannot be simulated together.
+        TypeError: If one of them is not a problem.
+        ValueError: If the list is empty, or they cannot be simulated together.
     """
     for problem in problems:
         if not isinstance(problem, Problem):
@@ -234,8 +235,8 @@ def check_problems(problems: list[Problem], has_constraints: bool = False) -> No
                 _check_reward_on_box(part, has_constraints)
         if is_on_arms(other) != is_on_arms(first):
             raise ValueError(
-                "problem is a list of problems on arms and on boxes; simulate these one after the "
-                "other."
+                "problem is a list of problems on arms and on boxes; simulate the two kinds "
+                "separately."
             )
         where = "choices" if is_on_arms(first) else "bounds"
         is_same = torch.equal(getattr(other, where), getattr(first, where))
@@ -265,7 +266,7 @@ def _check_reward_on_box(problem: BaseTestProblem, has_constraints: bool) -> Non
         )
     if type(problem).forward is not BaseTestProblem.forward:
         raise ValueError(
-            f"problem ({name}) evaluates in its own way, so its noise is not known. Run "
+            f"problem ({name}) evaluates in its own way, so its noise is unknown. Run "
             "policy.loop(...) for each seed instead."
         )
 
@@ -297,10 +298,10 @@ class ArmRewards(ABC):
     def at(self, round_number: int) -> Tensor:
         """Return ``num_replicates x num_arms`` rewards of a round (from 1).
 
-        The same tensor as in the round before says that nothing has changed.
+        If the tensor is the same object as in the round before, nothing has changed.
 
         Args:
-            round_number: From 1.
+            round_number: The number of the round, from 1.
         """
 
 
@@ -309,9 +310,9 @@ class PeriodRewards(ArmRewards):
 
     Args:
         values: ``num_replicates x num_periods x num_arms``, float64.
-        change_points: The last round of each period but the last one, which all replicates share;
-            or one such sequence a replicate. Each is increasing; fewer change points than
-            ``num_periods - 1`` leave the last periods out.
+        change_points: The last round of each period but the last one, shared by all replicates; or
+            one such sequence per replicate. Each is increasing; with fewer change points than
+            ``num_periods - 1``, the last periods are left out.
 
     Raises:
         TypeError: If ``values`` is not float64.
@@ -339,7 +340,7 @@ class PeriodRewards(ArmRewards):
         if len(lists) != len(values):
             raise ValueError(
                 f"change_points has {len(lists)} sequences for {len(values)} replicates; give one "
-                "a replicate, or one that all share."
+                "per replicate, or one that all share."
             )
         self._values = values
         # row b, column k: the last round of period k of replicate b
@@ -376,8 +377,8 @@ class EnvironmentRewards(ArmRewards):
 
     Args:
         environments: Environments and fixed problems, all on the same arms.
-        num_replicates: How many.
-        device: Where the rewards go.
+        num_replicates: The number of replicates.
+        device: The device of the rewards.
     """
 
     def __init__(
@@ -412,12 +413,12 @@ def rewards_of(
     num_replicates: int,
     device: torch.device | str,
 ) -> Tensor | ArmRewards:
-    """Return the rewards of problems on arms: a matrix where none of them changes.
+    """Return the rewards of problems on arms; a matrix if none of them changes.
 
     Args:
         problems: One per replicate, or one for all.
-        num_replicates: How many.
-        device: Where the rewards go.
+        num_replicates: The number of replicates.
+        device: The device of the rewards.
     """
     fixed = [p for p in problems if isinstance(p, ArmsProblem)]
     if len(fixed) == len(problems):

@@ -1,6 +1,6 @@
 """Replicates of a bandit: as one tensor program on arms, in lockstep on a box, or as loops.
 
-The rules are those of the loop, on tensors with one more dimension where an engine has them.
+The rules are those of the loop, applied to tensors with one more dimension if an engine has them.
 """
 
 from __future__ import annotations
@@ -69,15 +69,15 @@ def play_box(
     """Let an engine play reward functions on a box, one per replicate.
 
     Args:
-        engine: With one seed per replicate; None plays uniformly at random.
-        box: On the CPU.
+        engine: An engine with one seed per replicate; None plays uniformly at random.
+        box: The box, on the CPU.
         evaluate: Maps a point per replicate, ``num_replicates x d`` on the CPU, and the round (from
             1) to the noiseless rewards, ``num_replicates``.
-        optimal_values: ``num_replicates x num_rounds``; the largest rewards. One column will do
-            where they do not depend on the round.
+        optimal_values: ``num_replicates x num_rounds``, the largest rewards; or one column if they
+            do not depend on the round.
         noise_std: Standard deviation of the Gaussian noise.
-        num_rounds: How long.
-        seeds: Seed the noise and the initial rounds, one per replicate.
+        num_rounds: The number of rounds.
+        seeds: The seeds of noise and initial rounds, one per replicate.
         num_initial: Rounds at the start that choose uniformly at random.
         on_round: Called with the number of each finished round.
 
@@ -123,61 +123,62 @@ def simulate(
     """Play independent replicates of a bandit at once, on arms or on a box.
 
     **On arms**, ``run(policy.loop(Arms(problem.choices), seed=result.seeds[b]), problem,
-    num_rounds)`` plays what replicate ``b`` does, up to ties that rounding decides. On a CPU,
-    replicates share the calls, not the arithmetic: batching pays most below some hundred arms, and
-    on a GPU.
+    num_rounds)`` plays the same as replicate ``b``, up to ties that are decided by rounding. On a
+    CPU, replicates share the calls, not the arithmetic: batching pays off most below about a
+    hundred arms, and on a GPU.
 
-    With ``policy.restart``, each replicate on arms starts over on its own: a detector looks at its
-    own uniform queries, and its widths count rounds and segments of its own.
+    With ``policy.restart``, each replicate on arms starts over on its own: its detector looks at
+    its own uniform queries, and its widths count its own rounds and segments.
 
     With ``policy.constraints``, on a :class:`~botorch_bandits.problems.ConstrainedArmsProblem` and
-    with the surrogate ``"relabeled"`` or ``"fresh"``, each replicate has multipliers of its own.
+    with the surrogate ``"relabeled"`` or ``"fresh"``, each replicate has its own multipliers.
 
-    With a list of priors (:meth:`BanditGP.with_candidates`) each replicate on arms has an evidence
-    of its own; what they share are the prior covariances.
+    With a list of priors (:meth:`BanditGP.with_candidates`), each replicate on arms has its own
+    evidence; replicates share only the prior covariances.
 
     **On a box**, random search and upper confidence bounds with a width rule (GP-UCB, IGP-UCB, AMM)
     on a plain ``BanditGP`` are played in lockstep. Each round maximizes the bounds of all
     replicates together, from ``Box``'s default numbers of raw samples and restarts. A replicate's
-    points depend on its own seed alone, up to rounding. Its initial rounds are those of
+    points depend only on its own seed, up to rounding. Its initial rounds are those of
     ``policy.loop(Box(problem.bounds), seed=result.seeds[b])``; later ones start from other raw
-    samples, and the noise is drawn as on arms. Batching pays most with few rounds.
+    samples, and the noise is drawn as on arms. Batching pays off most with few rounds.
 
     **Any other policy** is played by loops, one per replicate: ``run(policy.loop(domain,
-    seed=result.seeds[b]), problem, num_rounds)``, with the noise of that run. These are forgetting,
-    models of epochs, restarts together with constraints or a list of priors, separate models of
-    constraints, learned hyperparameters, acquisition functions without such a rule, and, on a box,
-    draws, lists of priors, restarts and constraints. That takes as long as the loops do, and the
-    result has no ``covered`` and ``mean_width``.
+    seed=result.seeds[b]), problem, num_rounds)``, with the noise of that run. This applies to
+    forgetting, models of epochs, restarts together with constraints or a list of priors, separate
+    models of constraints, learned hyperparameters, acquisition functions without such a rule, and,
+    on a box, draws, lists of priors, restarts and constraints. It takes as long as the loops do,
+    and the result has no ``covered`` and ``mean_width``.
 
-    **In processes** (``num_processes``) the replicates are shared out, and each process plays its
-    part on one thread. Each replicate plays what it does in one process, up to ties that rounding
-    decides.
+    **In processes** (``num_processes``), the replicates are divided among processes, and each
+    process plays its part on one thread. Each replicate plays the same as in one process, up to
+    ties that are decided by rounding.
 
     Args:
         problem: A reward function to be maximized, with its noise: an
             :class:`~botorch_bandits.problems.ArmsProblem`, or a BoTorch test problem on a box that
             knows its optimal value; or an environment whose reward depends on the round
-            (:class:`~botorch_bandits.problems.ChangingProblem`), on either. Or one of them a
-            replicate, all on the same arms or box with the same noise. Regret is against the
+            (:class:`~botorch_bandits.problems.ChangingProblem`), on either. Or one of them per
+            replicate, all on the same arms or box with the same noise. Regret is relative to the
             largest reward of the round.
-        policy: What is played.
-        num_rounds: How long.
-        num_replicates: How many; the number of problems if omitted.
+        policy: The policy that is played.
+        num_rounds: The number of rounds.
+        num_replicates: The number of replicates; the number of problems if omitted.
         seed: Replicate ``b`` has the seed ``derive_seed(seed, b, "replicate")``.
         device: Where the arithmetic runs. Random numbers are drawn on the CPU.
-        with_bounds: Compute ``covered`` and ``mean_width`` on arms, which costs some of the time.
-        num_processes: Among how many processes the replicates are shared out; one is this process.
-            Others are started afresh, so a script that asks for them does its work under ``if
-            __name__ == "__main__"``. If the simulation fails or is interrupted, they end.
-        progress: Show a progress bar; with several processes it counts the rounds of all.
+        with_bounds: Whether to compute ``covered`` and ``mean_width`` on arms, which takes time.
+        num_processes: The number of processes among which the replicates are divided; with 1, this
+            process plays all. Others are newly started, so a script that uses them must do its work
+            under ``if __name__ == "__main__"``. If the simulation fails or is interrupted, they
+            end.
+        progress: Whether to show a progress bar, which counts the rounds of all processes.
 
     Raises:
         RuntimeError: If a process died.
-        TypeError: If the problem is no test problem, or cannot be sent to a process.
-        ValueError: If problems differ in arms, box or noise, the settings of the policy do not go
-            together, or another device than the CPU is asked for with several processes or for a
-            policy that loops play.
+        TypeError: If the problem is not a test problem, or cannot be sent to a process.
+        ValueError: If problems differ in arms, box or noise, the settings of the policy cannot be
+            combined, or a device other than the CPU is requested with several processes or for a
+            policy that is played by loops.
 
     Example:
         >>> from gpytorch.kernels import RBFKernel
@@ -243,7 +244,7 @@ def _play(
     given = policy.model, getattr(policy.restart, "candidates", None)
     is_many = any(isinstance(each, DefaultCandidates | EpochModels) for each in given)
     if policy.forgetting is not None or is_many:
-        pass  # no engine of replicates forgets, changes its model, or has a list for each replicate
+        pass  # engines of replicates have no forgetting, model changes, or separate lists
     elif on_arms:
         played = _simulate_arms(on_arms, policy, num_rounds, seeds, device, with_bounds, on_round)
     else:
@@ -267,7 +268,7 @@ def _simulate_arms(
     with_bounds: bool,
     on_round: Callable[[int], None],
 ) -> SimulationResult | None:
-    """Play replicates on arms as one tensor program; None where no engine can."""
+    """Play replicates on arms as one tensor program; return None if no engine can."""
     on_arms = [p for p in problems if isinstance(p, ArmsProblem | ChangingProblem)]
     choices = on_arms[0].choices
     assert choices is not None
@@ -310,7 +311,7 @@ def _simulate_arms(
 
 
 def _plays_list(policy: Policy, arms: Arms) -> bool:
-    """Whether a list of priors is played by an engine on arms."""
+    """Return whether an engine on arms can play a list of priors."""
     if not isinstance(policy.acquisition, AcquisitionRecipe):
         return False
     assert isinstance(policy.model, CandidatesRecipe)
@@ -325,7 +326,7 @@ def _simulate_box(
     device: torch.device | str,
     on_round: Callable[[int], None],
 ) -> SimulationResult | None:
-    """Play replicates on a box in lockstep; None where no engine can."""
+    """Play replicates on a box in lockstep; return None if no engine can."""
     if check_restart(policy.restart) is not None or policy.constraints is not None:
         return None
     box = Box(bounds_of(problems[0]).cpu())

@@ -1,9 +1,10 @@
 """Replicates that start over, each at its own time.
 
-What the loop keeps in :class:`~botorch_bandits.loop.state.Segments` for one stream of rounds is
-kept here for all replicates at once: the sizes of both lists since the last reset, the segment, the
-uniform queries that a detector looks at. Random numbers go by the round of the whole run; widths
-by the round of the segment, with the segment's share of delta.
+This module keeps for all replicates at once what the loop keeps in
+:class:`~botorch_bandits.loop.state.Segments` for one stream of rounds: the sizes of both lists
+since the last reset, the segment, and the uniform queries that a detector looks at. Random numbers
+depend on the round of the whole run; widths depend on the round of the segment, with the segment's
+share of delta.
 
 Source of the rule: Avanesov, *How to gamble with non-stationary X-armed bandits and have no
 regrets*, arXiv 1908.07636, Algorithm 2.
@@ -39,11 +40,11 @@ from botorch_bandits.loop.probing import probing_point
 class SegmentWidth(WidthRule):
     """The width of each replicate at its own round since the last reset.
 
-    The given rule is evaluated once for each pair of share of delta and round that occurs.
+    The given rule is evaluated once for each combination of share of delta and round.
 
     Args:
-        segments: Where the replicates stand.
-        rule_of: From a segment, counted from 0, to its width rule.
+        segments: The segments of the replicates.
+        rule_of: A function from a segment, counted from 0, to its width rule.
         shares: Whether segments have different rules.
     """
 
@@ -55,7 +56,7 @@ class SegmentWidth(WidthRule):
         self._rules: dict[int, WidthRule] = {}
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        """See :meth:`WidthRule.width`; the round of the whole run is not looked at."""
+        """See :meth:`WidthRule.width`; the round of the whole run is not used."""
         numbers = self._segments.numbers if self._shares else self._segments.numbers * 0
         rounds = self._segments.local_rounds
         if not self._rule(0).needs_round:
@@ -71,7 +72,7 @@ class SegmentWidth(WidthRule):
         return torch.stack(rows)
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        """Return the promise of the first segment's rule."""
+        """Return the guarantee of the first segment's rule."""
         return self._rule(0).guarantee(summary, round_number)
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
@@ -85,11 +86,11 @@ class SegmentWidth(WidthRule):
 
 
 class SegmentArmsRule(ArmsRule):
-    """A rule that depends on delta other than through a width: each segment has its own.
+    """A rule that depends on delta in other ways than through a width, by segment.
 
     Args:
-        segments: Where the replicates stand.
-        rule_of: From a segment, counted from 0, to its rule.
+        segments: The segments of the replicates.
+        rule_of: A function from a segment, counted from 0, to its rule.
     """
 
     def __init__(self, segments: ReplicateSegments, rule_of: Callable[[int], ArmsRule]) -> None:
@@ -124,7 +125,7 @@ class SegmentArmsRule(ArmsRule):
         return lower, upper
 
     def _gather(self, values: dict[int, Tensor]) -> Tensor:
-        """Return, from values by segment, those of each replicate's own segment."""
+        """Select, from values by segment, those of each replicate's own segment."""
         numbers = self._segments.numbers
         gathered: Tensor | None = None
         for number, of_segment in values.items():
@@ -150,20 +151,20 @@ class Samples:
 
 
 class ReplicateSegments:
-    """Where each replicate stands since its own last reset.
+    """The state of each replicate since its own last reset.
 
-    Counters live on the CPU, where they decide what is done next.
+    Counters are on the CPU, where they determine what is done next.
 
     Args:
-        restart: Says when a replicate explores and when it starts over.
+        restart: Determines when a replicate explores and when it starts over.
         domain: The arms.
-        num_replicates: How many.
+        num_replicates: The number of replicates.
         num_initial: Rounds at the start of each segment that choose uniformly at random.
-        model: What the policy plays with, for evidence.
+        model: The model that the policy plays with, for evidence.
 
     Attributes:
-        num_history: ``num_replicates``, float64; queries since the last reset.
-        num_uniform: Likewise; how many of them were drawn uniformly.
+        num_history: ``num_replicates``, float64; the number of queries since the last reset.
+        num_uniform: ``num_replicates``, float64; how many of them were drawn uniformly.
         numbers: ``num_replicates``, int64; each replicate's segment, from 0.
         resets: All resets so far, one list per replicate.
 
@@ -196,33 +197,33 @@ class ReplicateSegments:
             self._evidence = [evidence.stream() for _ in range(num_replicates)]
         if isinstance(restart, ChangePointRestart):
             self._engine = restart.detector.on(Arms(domain.choices.cpu()))
-        # float64: torch would multiply whole numbers by the rule's constant in float32
+        # float64, because torch would multiply integers by the rule's constant in float32
         self.num_history = torch.zeros(num_replicates, dtype=DTYPE)
         self.num_uniform = torch.zeros(num_replicates, dtype=DTYPE)
         self.numbers = torch.zeros(num_replicates, dtype=torch.long)
         self.resets: list[list[Reset]] = [[] for _ in range(num_replicates)]
-        # of the segment: uniform queries, or all of them with evidence
+        # for the segment: its uniform queries, or all queries with evidence
         self._samples = [Samples() for _ in range(num_replicates)]
         self._is_uniform: list[list[bool]] = [[] for _ in range(num_replicates)]
         self._explored: list[Tensor] = []
 
     @property
     def local_rounds(self) -> Tensor:
-        """``num_replicates``, int64; the round to be played, counted from the last reset."""
+        """The round to be played, counted from the last reset; ``num_replicates``, int64."""
         return self.num_history.long() + 1
 
     @property
     def explored(self) -> Tensor:
-        """``num_replicates x num_rounds``; whether a round drew its arm uniformly at random."""
+        """Whether a round drew its arm uniformly at random; ``num_replicates x num_rounds``."""
         if not self._explored:
             return torch.zeros(len(self.numbers), 0, dtype=torch.bool)
         return torch.stack(self._explored, -1)
 
     def before_round(self, round_number: int) -> Tensor | None:
-        """Begin anew where the rule is told of a change; return where, or None if nowhere.
+        """Start over where the rule is told of a change; return where, or None if nowhere.
 
         Args:
-            round_number: Of the whole run, from 1.
+            round_number: The number of the round in the whole run, from 1.
         """
         if not self._restart.is_told_of_change(round_number):
             return None
@@ -240,7 +241,7 @@ class ReplicateSegments:
         """Return the arms of replicates that explore, ``num_replicates``.
 
         Args:
-            uniform: A uniformly random arm of each; what probes for a change has another one.
+            uniform: A uniformly random arm for each; replicates that probe get another arm.
         """
         if not (isinstance(self._restart, EvidenceRestart) and self._restart.probing):
             return uniform
@@ -267,13 +268,13 @@ class ReplicateSegments:
         arms: Tensor | Sequence[int],
         outcomes: Tensor | Sequence[float],
     ) -> Tensor | None:
-        """Take in what was played; start over where the detector sees a change.
+        """Take in what was played; start over where the detector finds a change.
 
         Args:
-            round_number: Of the whole run, from 1.
-            explored: From :meth:`explores`.
-            arms: One per replicate.
-            outcomes: One per replicate.
+            round_number: The number of the round in the whole run, from 1.
+            explored: The result of :meth:`explores`.
+            arms: One arm per replicate.
+            outcomes: One outcome per replicate.
 
         Returns:
             Which replicates started over, ``num_replicates``, or None if none did.
@@ -286,7 +287,7 @@ class ReplicateSegments:
             return self._weigh(round_number, explored, arms, outcomes)
         if self._engine is None or not exploring:
             return None
-        # a GPU is waited for once
+        # waits for a GPU only once
         played = arms.tolist() if isinstance(arms, Tensor) else arms
         heard = outcomes.tolist() if isinstance(outcomes, Tensor) else outcomes
         detected: list[int] = []
@@ -304,10 +305,10 @@ class ReplicateSegments:
         return mask
 
     def kept_rows(self, begun: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Return what replicates that started over have kept, as rows to observe in turn.
+        """Return the rows that replicates kept when they started over, to be observed in turn.
 
         Args:
-            begun: ``num_replicates``; from :meth:`observe`.
+            begun: ``num_replicates``, the result of :meth:`observe`.
 
         Returns:
             Arms, outcomes and a mask, ``num_replicates`` each, for each row.
@@ -334,11 +335,11 @@ class ReplicateSegments:
         """Return a recipe's rule, at each replicate's own round and share of delta.
 
         Args:
-            acquisition: What is played between the uniform queries.
+            acquisition: The acquisition that is played between the uniform queries.
             domain: The arms.
 
         Returns:
-            None for random search, and where the recipe has no rule on arms.
+            None for random search, and if the recipe has no rule on arms.
         """
         if isinstance(acquisition, RandomSearch):
             return None
@@ -359,7 +360,7 @@ class ReplicateSegments:
 
             return replace(first, rule=SegmentWidth(self, width_of_segment, shares))
         if first is None or not shares:
-            return first  # no other rule looks at the round
+            return first  # other rules do not depend on the round
 
         def known(number: int) -> ArmsRule:
             rule = of_segment(number)
@@ -375,7 +376,7 @@ class ReplicateSegments:
         arms: Tensor | Sequence[int],
         outcomes: Tensor | Sequence[float],
     ) -> Tensor | None:
-        """Let the evidence of each replicate take in what was played; see :meth:`observe`."""
+        """Add what was played to the evidence of each replicate; see :meth:`observe`."""
         played = arms.tolist() if isinstance(arms, Tensor) else arms
         heard = outcomes.tolist() if isinstance(outcomes, Tensor) else outcomes
         mask = torch.zeros_like(explored)

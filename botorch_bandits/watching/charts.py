@@ -16,7 +16,7 @@ from botorch_bandits.markup import Markup, element
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 12.0, 10.0, 38.0  # around the axes, in pixels
 
 MOST_LETTERS = 9
-"""Longer texts at ticks are cut off."""
+"""Longer labels at ticks are cut off."""
 
 SHAPES = {
     "o": "M-{r},0a{r},{r} 0 1,0 {d},0a{r},{r} 0 1,0 -{d},0z",
@@ -26,18 +26,18 @@ SHAPES = {
     "D": "M0,-{r}L{r},0L0,{r}L-{r},0z",
     "x": "M-{r},-{r}L{r},{r}M-{r},{r}L{r},-{r}",
 }
-"""Outlines of marks around their middle; ``r`` is half their size and ``d`` all of it."""
+"""Outlines of marks around their center; ``r`` is half their size and ``d`` their full size."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """What one axis shows.
+    """The content of one axis.
 
     Attributes:
-        low: Its lower end.
-        high: Its upper end.
-        label: What it is.
-        ticks: Where there are ticks, and what they say.
+        low: The lower end.
+        high: The upper end.
+        label: The label of the axis.
+        ticks: The positions and texts of the ticks.
     """
 
     low: float
@@ -47,14 +47,14 @@ class Axis:
 
     @property
     def can_be_drawn(self) -> bool:
-        """Whether its ends are so far apart, and no further, that float64 can divide them."""
+        """Whether its ends are neither too close together nor too far apart for float64."""
         return self.low < self.high and math.isfinite(self.high - self.low)
 
     def share(self, value: float) -> float:
-        """Return where a value stands between the ends, from 0 to 1 if it is within them.
+        """Return the position of a value between the ends, from 0 to 1 if it is within them.
 
         Args:
-            value: In the axis's unit.
+            value: A value in the unit of the axis.
         """
         return (value - self.low) / (self.high - self.low)
 
@@ -62,13 +62,13 @@ class Axis:
 def numbers_axis(
     values: Iterable[float], label: str, *, whole: bool = False, pad: float = 0.05
 ) -> Axis:
-    """Return an axis that holds some numbers, with a few round ticks.
+    """Return an axis that contains some numbers, with a few round ticks.
 
     Args:
-        values: Finite ones; without any the axis is from 0 to 1.
-        label: What they are.
-        whole: Whether there are ticks at whole numbers alone.
-        pad: What is left free at each end, as a share of the range.
+        values: Finite numbers; if there are none, the axis is from 0 to 1.
+        label: The label of the axis.
+        whole: Whether there are ticks at whole numbers only.
+        pad: The free space at each end, as a share of the range.
     """
     found = sorted(values) or [0.0, 1.0]
     low, high = found[0], found[-1]
@@ -99,7 +99,7 @@ def round_ticks(low: float, high: float, whole: bool = False) -> tuple[tuple[flo
     step = next(m * step for m in (5.0, 2.0, 1.0) if span / (m * step) >= 4.0)
     step = max(1.0, round(step)) if whole else step
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    if not step > 0.0 or last - first > 20:  # rounding has left nothing of the step
+    if not step > 0.0 or last - first > 20:  # rounding has made the step useless
         return ()
     values = [k * step for k in range(first, last + 1)]
     texts = [f"{v:.6g}" for v in values]
@@ -116,10 +116,10 @@ class Chart:
 
     Attributes:
         x: The horizontal axis.
-        y: The vertical one.
-        title: What it shows, for those who cannot see it.
-        width: In pixels of its own; a page may scale it.
-        height: Likewise.
+        y: The vertical axis.
+        title: A description for readers who cannot see the chart.
+        width: The width in the chart's own pixels; a page may scale it.
+        height: The height in the same pixels.
     """
 
     x: Axis
@@ -133,16 +133,16 @@ class Chart:
         self, x: float, y: float, shape: str, kind: str, title: str = "", size: float = 4.0,
         strength: float | None = None,
     ) -> None:  # fmt: skip
-        """Draw one mark; one outside the vertical range stands at its edge.
+        """Draw one mark; if it is outside the vertical range, it is drawn at the edge.
 
         Args:
-            x: In the unit of the axis.
-            y: Likewise.
+            x: The position in the unit of the horizontal axis.
+            y: The position in the unit of the vertical axis.
             shape: One of :data:`SHAPES`.
             kind: The class that the style sheet gives a color.
-            title: What is shown when somebody points at it.
+            title: The text that is shown when the pointer is over the mark.
             size: Half its size in pixels.
-            strength: How opaque the inside is, from 0 to 1.
+            strength: The opacity of the inside, from 0 to 1.
         """
         outline = SHAPES[shape].format(r=f"{size:g}", d=f"{2.0 * size:g}")
         at = f"translate({self._across(x):.1f},{self._down(y):.1f})"
@@ -156,7 +156,7 @@ class Chart:
         """Draw a line through points, with a gap where a height is None.
 
         Args:
-            points: In order.
+            points: The points in order.
             kind: See :meth:`mark`.
         """
         moves, is_down = [], False
@@ -194,7 +194,7 @@ class Chart:
         """Draw a vertical line.
 
         Args:
-            x: Where.
+            x: The position of the line.
             kind: See :meth:`mark`.
             title: See :meth:`mark`.
         """
@@ -254,7 +254,7 @@ class Chart:
 
 
 def _short(text: str) -> str:
-    """Return what fits beside an axis."""
+    """Return the part of a text that fits beside an axis."""
     return text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…"
 
 

@@ -1,6 +1,7 @@
 """A page about a loop that is kept up to date while the loop runs.
 
-Writing it takes a small share of the time: after each writing it waits for twenty times as long.
+Writing it takes a small share of the time: each writing is followed by a pause twenty times as
+long.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from botorch_bandits.loop.descriptions import settings_in_words
 from botorch_bandits.watching.page import PageFacts, render_page
 
 SHARE = 0.05
-"""The largest share of the time that is spent on pages."""
+"""The largest share of the time spent on writing pages."""
 
 
 class LivePage:
@@ -85,7 +86,7 @@ class LivePage:
         self._every = check_positive("every", every)
         self._clock = clock
         self._settings = settings_in_words(loop.settings)
-        self._due = 0.0  # by the monotonic clock
+        self._due = 0.0  # when the next writing is due, by the monotonic clock
         self._write(goes_on=True)
 
     def __enter__(self) -> Self:
@@ -106,13 +107,13 @@ class LivePage:
 
         Args:
             query: The query; not used, but ``on_round=`` passes it.
-            event: The outcome or failure; likewise.
+            event: The outcome or failure; not used either.
         """
         if time.monotonic() >= self._due:
             self._write(goes_on=True)
 
     def close(self) -> None:
-        """Write the page as it is at the end; it loads itself again no more."""
+        """Write the final page, which no longer reloads itself."""
         self._write(goes_on=False)
 
     def _write(self, goes_on: bool) -> None:
@@ -129,8 +130,8 @@ def write_page(path: Path, facts: PageFacts) -> None:
     """Write a page so that a browser sees the old one or the new one, never a part.
 
     Args:
-        path: Of the page; its folder exists.
-        facts: What it is made of.
+        path: The path of the page, whose folder must exist.
+        facts: The content of the page.
 
     Raises:
         ValueError: If the folder is missing, or the path is one.
@@ -144,13 +145,13 @@ def write_page(path: Path, facts: PageFacts) -> None:
 def facts_of(
     loop: BanditLoop, title: str, now: float, settings: Sequence[Sequence[Any]]
 ) -> PageFacts:
-    """Return what a page says of a loop.
+    """Return what a page says about a loop.
 
     Args:
-        loop: What it is about.
-        title: What the run is.
+        loop: The loop that the page is about.
+        title: The title of the run.
         now: The time in seconds, by the loop's clock.
-        settings: Names and descriptions.
+        settings: Names and descriptions of the settings.
     """
     feedback = loop.settings.feedback
     lost: frozenset[int] = frozenset()
@@ -171,7 +172,7 @@ def facts_of(
 
 
 def _best(loop: BanditLoop) -> tuple[Query, Outcome] | None:
-    """Return what is best now; with contexts, in that of the last query."""
+    """Return what is best now; with contexts, in the context of the last query."""
     if not loop.settings.context_dim:
         return loop.best()
     queries = loop.history.queries
@@ -179,12 +180,12 @@ def _best(loop: BanditLoop) -> tuple[Query, Outcome] | None:
 
 
 def _guarantee(loop: BanditLoop) -> Guarantee | str:
-    """Return what is promised; a page is written also where that cannot be computed."""
+    """Return the guarantee, or a text if it cannot be computed: the page is written anyway."""
     if not loop.history.num_arrived and not isinstance(loop.settings.acquisition, RandomSearch):
         return "Nothing is promised before the first outcome."
     try:
         return loop.guarantee()
-    except Exception as error:  # of a user's model, which must not end the run
+    except Exception as error:  # an error of a user's model must not end the run
         return f"The guarantee could not be computed: {type(error).__name__}: {error}"
 
 

@@ -1,7 +1,7 @@
 """A copy of a history as a study of Optuna, for Optuna's dashboard and its figures.
 
-Each query is a trial, with its parameters, its outcome and its times. The study can be looked at;
-Optuna's samplers are not meant to go on with it.
+Each query is a trial, with its parameters, its outcome and its times. The study is for viewing
+only; Optuna's samplers are not meant to continue it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import optuna
 
 CONSTRAINTS = "constraints"
-"""Under this name Optuna keeps a trial's constraint values; at most 0 is feasible there, too."""
+"""The name under which Optuna keeps a trial's constraint values; at most 0 is feasible, too."""
 
 
 def to_optuna(
@@ -33,34 +33,34 @@ def to_optuna(
 ) -> optuna.Study:
     """Copy what was asked and told into a study of Optuna.
 
-    Optuna's figures (``optuna.visualization``) and its dashboard show it then. Queries are trials
-    in the order in which they were asked, numbered from 0 like them:
+    Optuna's figures (``optuna.visualization``) and its dashboard can then show it. Queries are
+    trials in the order in which they were asked, numbered from 0 like them:
 
-    * one that was told is complete, with its constraint values where Optuna keeps them;
-    * a pending one is running;
-    * one that failed, or was retracted, has failed, with the reason and what had been told among
-      its user attributes;
-    * origin, context, round and diagnostics are user attributes, and so is a value of a parameter
-      that Optuna's kinds do not cover.
+    * a query that was told is complete, with its constraint values where Optuna keeps them;
+    * a pending query is running;
+    * a query that failed, or was retracted, has failed, with the reason and what had been told
+      among its user attributes;
+    * origin, context, round and diagnostics are user attributes, and so is a parameter's value
+      that Optuna's distributions do not cover.
 
-    The study is a copy: outcomes told later are not in it, and a study cannot be copied to a name
-    that is taken in its storage.
+    The study is a copy: it does not contain outcomes that are told later, and a study cannot be
+    copied to a name that already exists in its storage.
 
     Args:
         run: The loop, or its history.
-        domain: Where points were chosen, if a history is passed: a :class:`~botorch_bandits.Space`
+        domain: The domain of the points, if a history is passed: a :class:`~botorch_bandits.Space`
             gives names, ranges, logarithms and categories, a :class:`~botorch_bandits.Box` ranges.
             Without one, parameters are ``x0``, ``x1``, ... within the range that was seen. Leave it
             out for a loop.
-        study_name: Of the study; Optuna makes one up if omitted.
-        storage: Of the study, such as ``"sqlite:///run.db"``; in memory if omitted.
+        study_name: The name of the study; Optuna makes one up if omitted.
+        storage: The storage of the study, such as ``"sqlite:///run.db"``; in memory if omitted.
 
     Returns:
-        The study; its direction is ``"maximize"``, or ``"minimize"`` where costs were told.
+        The study; its direction is ``"maximize"``, or ``"minimize"`` if costs were told.
 
     Raises:
         ImportError: If Optuna is not installed.
-        TypeError: If ``run`` is neither a loop nor a history, or ``domain`` no domain.
+        TypeError: If ``run`` is neither a loop nor a history, or ``domain`` is not a domain.
         ValueError: If a domain is passed with a loop, or has another dimension than the points, or
             the storage has a study of that name.
 
@@ -104,7 +104,7 @@ def to_optuna(
         ) from None
     trials = [_trial(optuna, history, domain, known, query) for query in history.queries]
     with warnings.catch_warnings():
-        # of values of categories that a database may not hold; they are plain, and it does
+        # values of categories may not fit a database; they are plain values, so they do
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         study.add_trials(trials)
     return study
@@ -132,7 +132,7 @@ def _distributions(optuna: Any, history: History, domain: Domain | None) -> dict
 
 
 def _distribution(kinds: Any, parameter: Any) -> Any:
-    """Return what Optuna calls a parameter of a space."""
+    """Return Optuna's distribution for a parameter of a space."""
     if isinstance(parameter, Fixed):
         return kinds.CategoricalDistribution([parameter.value])
     if isinstance(parameter, Categorical):
@@ -188,7 +188,7 @@ def _values(domain: Domain | None, query: Query) -> dict[str, Any]:
 
 
 def _moment(seconds: float) -> datetime:
-    """Return a time as Optuna has it: local, without a zone; a clock may count from anywhere."""
+    """Return a time as Optuna stores it: local, without a zone; a clock may have any origin."""
     try:
         return datetime.fromtimestamp(seconds, UTC).astimezone().replace(tzinfo=None)
     except (OverflowError, OSError, ValueError):

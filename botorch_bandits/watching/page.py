@@ -1,7 +1,7 @@
-"""One page about a run: how far it is, what it found, what is pending, what it promises.
+"""One page about a run: its progress, its best results, pending queries and guarantee.
 
-The page is one file without scripts and without anything from elsewhere. Whatever comes from a
-history is escaped. While a run goes on the page asks the browser to load it again.
+The page is one file without scripts and without anything loaded from elsewhere. Everything that
+comes from a history is escaped. While a run continues, the page asks the browser to reload it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from botorch_bandits.spaces import Categorical, Space
 from botorch_bandits.watching.charts import Axis, Chart, numbers_axis
 
 MOST_MARKS = 1500
-"""Of more rewards, only so many are drawn one by one; the best so far is always whole."""
+"""The largest number of rewards that are drawn one by one; the best so far is always complete."""
 
 MOST_ROWS = 30
-"""Tables have at most so many rows, the last ones."""
+"""The largest number of rows of a table, which has the last ones."""
 
 MOST_MAPPED = 4
-"""Up to so many parameters, each pair of them has a map."""
+"""The largest number of parameters for which each pair of them has a map."""
 
 MOST_PARAMETERS = 12
-"""Up to so many parameters have a picture of rewards over their values."""
+"""The largest number of parameters that have a picture of rewards over their values."""
 
 STYLE = """
 :root { color-scheme: light dark; --back: #fff; --text: #1a1a1a; --soft: #5f6368; --line: #d9dce1;
@@ -64,23 +64,23 @@ svg { width: 100%; height: auto; display: block; } svg text { fill: var(--soft);
 
 @dataclass(frozen=True)
 class PageFacts:
-    """What a page is made of.
+    """The content of a page.
 
     Attributes:
-        history: Queries and what came back.
-        title: What the run is.
-        settings: Names and descriptions.
-        domain: Where points are chosen, for axes; None if that is not known.
+        history: The queries and their outcomes.
+        title: The title of the run.
+        settings: Names and descriptions of the settings.
+        domain: The domain of the points, for axes; None if it is unknown.
         now: The time in seconds, by the clock of the history.
-        best: What is best now and its outcome, if there is one.
-        resets: After which rounds the loop started over, and why.
-        guarantee: What is promised, or why the page does not have it.
-        multipliers: Those in force, one per constraint.
-        constraint_names: What the constraints are called; by number where names are missing.
-        given_up: Ids of pending queries that are not waited for any more.
-        wanted: How many rounds the run is to have, if that is known.
+        best: The query that is best now and its outcome, if there is one.
+        resets: The rounds after which the loop started over, and why.
+        guarantee: The guarantee, or why the page does not have it.
+        multipliers: The multipliers in force, one per constraint.
+        constraint_names: The names of the constraints; missing ones are shown by number.
+        given_up: The ids of pending queries that are no longer waited for.
+        wanted: The planned number of rounds, if it is known.
         further: Further names and values for the table at the top.
-        refresh: After how many seconds a browser loads the page again; None if nothing will change.
+        refresh: After how many seconds a browser reloads the page; None if nothing will change.
     """
 
     history: History
@@ -107,7 +107,7 @@ class PageFacts:
 
     @property
     def since(self) -> int:
-        """After which round the current segment began."""
+        """The round after which the current segment began."""
         return max((after for after, _ in self.resets), default=0)
 
 
@@ -115,7 +115,7 @@ def render_page(facts: PageFacts) -> str:
     """Return the page.
 
     Args:
-        facts: What it is made of.
+        facts: The content of the page.
     """
     refresh = [] if facts.refresh is None else [f"{max(1, round(facts.refresh))}"]
     head = [
@@ -189,7 +189,7 @@ def _heading(facts: PageFacts) -> Markup:
 
 
 def _crosses(history: History) -> list[str]:
-    """Return what crosses are, if there are any."""
+    """Return the explanation of crosses, if there are any."""
     return [] if all(map(_is_met, history.outcomes)) else ["crosses: a constraint was not met"]
 
 
@@ -200,7 +200,7 @@ def _is_met(outcome: Outcome) -> bool:
 def _rewards(facts: PageFacts) -> Markup:
     history = facts.history
     if not history.num_queries:
-        return _section(_title(facts), _soft("No query was asked yet."))
+        return _section(_title(facts), _soft("No query has been asked yet."))
     rewards = [outcome.reward for _, outcome in facts.told]
     rounds = numbers_axis([0.5, history.num_queries + 0.5], "round", whole=True, pad=0.01)
     chart = Chart(
@@ -250,9 +250,9 @@ def _title(facts: PageFacts) -> str:
 
 
 def _reward_axis(facts: PageFacts, rewards: Sequence[float]) -> Axis:
-    """Return an axis that holds the better rewards; what is far below their middle is cut off.
+    """Return an axis that contains the better rewards; those far below their middle are cut off.
 
-    Of costs it is what is far above.
+    For costs, those far above are cut off.
     """
     sign = 1.0 if facts.history.maximize else -1.0
     found = sorted(sign * reward for reward in rewards)
@@ -308,7 +308,7 @@ def _is_category(domain: Any, i: int) -> bool:
 
 
 def _at(facts: PageFacts, query: Query, i: int) -> float:
-    """Return a coordinate; in a category marks stand side by side, so that none hides another."""
+    """Return a coordinate; within a category, marks are spread so that none hides another."""
     value = float(query.x[i])
     if _is_category(facts.domain, i):
         value += 0.6 * ((query.round_number * 0.6180339887498949) % 1.0 - 0.5)
@@ -391,7 +391,7 @@ def _slice_of(facts: PageFacts, i: int) -> Markup:
 
 
 def _last(rows: Sequence[Sequence[Any]], names: Sequence[str]) -> list[Markup]:
-    """Return a table of the last rows, with a note where earlier ones are left out."""
+    """Return a table of the last rows, with a note if earlier ones are left out."""
     left_out = len(rows) - MOST_ROWS
     note = [_soft(f"{left_out} earlier rows are left out.")] if left_out > 0 else []
     return [*note, table(names, rows[-MOST_ROWS:])]
@@ -457,7 +457,7 @@ def _constraints(facts: PageFacts) -> Markup:
     if not count:
         return Markup("")
     if not history.num_arrived:
-        return _section("Constraints", _soft("No outcome was told yet."))
+        return _section("Constraints", _soft("No outcome has been told yet."))
     known = facts.constraint_names
     names = [known[j] if j < len(known) else f"constraint {j + 1}" for j in range(count)]
     rows, charts = [], []
@@ -500,7 +500,7 @@ def _constraints(facts: PageFacts) -> Markup:
 
 
 def _confidence(facts: PageFacts) -> Markup:
-    """Return how wide confidence bounds were and what was learned, where that is on record."""
+    """Return the widths of confidence bounds and the information gain, if they are on record."""
     labels = {"width": "width (standard deviations)", "information_gain": "information gain (nats)"}
     charts = []
     for name, label in labels.items():

@@ -344,10 +344,10 @@ def test_bad_options_are_refused() -> None:
         model=BanditGP.with_kernel(MaternKernel(nu=2.5)),
         acquisition=GPUpperConfidenceBound.with_options(),
     )
-    with pytest.raises(RuntimeError, match="no list of priors"):
+    with pytest.raises(RuntimeError, match="not a list of priors"):
         loop.evidence()
     at_random = BanditLoop(domain=Arms(X), acquisition=RandomSearch())
-    with pytest.raises(RuntimeError, match="no list of priors"):
+    with pytest.raises(RuntimeError, match="not a list of priors"):
         at_random.evidence()
     default = BanditLoop(
         domain=Box([(0.0, 1.0)]),
@@ -389,7 +389,7 @@ def test_loops_refuse_at_once_what_does_not_go_with_a_list() -> None:
     with pytest.raises(ValueError, match="output scale is 1e\\+300"):
         BanditLoop(**{**options, "domain": Box([(0.0, 1.0)]), "model": loud})
     space = Space({"color": Categorical(["red", "green", "blue"]), "size": Float(0.0, 1.0)})
-    with pytest.warns(UserWarning, match="as if neighbors were alike"):
+    with pytest.warns(UserWarning, match="as if neighboring values were similar"):
         BanditLoop(**{**options, "domain": space})
     transform = space.input_transform()
     entries = [replace(each, input_transform=transform) for each in candidate_grid([0.1, 0.5])]

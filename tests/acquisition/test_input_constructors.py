@@ -530,7 +530,7 @@ def test_refusals():
             objective=LinearMCObjective(double([1.0, 2.0])),
         )
     lagrangian = {"multipliers": [1.0], "width": 1.0}
-    with pytest.raises(ValueError, match=r"needs outcome constraints beside the objective"):
+    with pytest.raises(ValueError, match=r"needs outcome constraints besides the objective"):
         build(LagrangianUpperConfidenceBound, model, posterior_transform=MINIMIZED, **lagrangian)
     with pytest.raises(ValueError, match=r"needs posterior_transform=Scalarized.*got NoneType"):
         build(LagrangianUpperConfidenceBound, two, constraints_tuple=CONSTRAINTS, **lagrangian)

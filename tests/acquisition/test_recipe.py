@@ -155,8 +155,8 @@ def test_gp_ucb_without_ingredients_takes_the_arms_or_a_constant_width() -> None
     on_box = recipe.build(bandit_gp(), BOX)
     assert float(on_box.width) == pytest.approx(2.0)
     assert on_box.guarantee().gaps == (
-        "no ingredient of a width was given; the default, the constant 2, is nobody's knowledge of "
-        "this reward: give bounds if you have them",
+        "no ingredient of a width was given; the default, the constant 2, is not based on "
+        "knowledge of this reward: give bounds if you have them",
         "a constant width is a heuristic",
     )
     on_arms = recipe.build(bandit_gp(), ARMS, round_number=20)

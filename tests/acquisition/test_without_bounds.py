@@ -35,18 +35,18 @@ N, DIM, NOISE, LENGTHSCALE, DELTA = 9, 2, 0.04, 0.4, 0.1
 X = torch.rand(N, DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 Y = torch.sin(5.0 * X[:, :1]) + X[:, 1:]
 LEFT_OUT = {
-    "rkhs_bound": "rkhs_bound was not given; the default, 1 prior standard deviation, is nobody's "
-    "knowledge of this reward: give rkhs_bound= if you have a bound",
+    "rkhs_bound": "rkhs_bound was not given; the default, 1 prior standard deviation, is not "
+    "based on knowledge of this reward: give rkhs_bound= if you have a bound",
     "noise_bound": "noise_bound was not given; the default, the standard deviation of the model's "
-    "noise, is nobody's knowledge of this reward: give noise_bound= if you have a bound",
+    "noise, is not based on knowledge of this reward: give noise_bound= if you have a bound",
     "outcome_bound": "outcome_bound was not given; the default, a width without its terms, is "
-    "nobody's knowledge of this reward: give outcome_bound= if you have a bound",
+    "not based on knowledge of this reward: give outcome_bound= if you have a bound",
 }
 
 
 PLAIN = (
-    "no ingredient of a width was given; the default, the constant 1, is nobody's knowledge of "
-    "this reward: give bounds if you have them"
+    "no ingredient of a width was given; the default, the constant 1, is not based on "
+    "knowledge of this reward: give bounds if you have them"
 )
 
 

@@ -88,7 +88,7 @@ DAMAGES: dict[str, tuple[Callable[[Any], Any], str]] = {
         r"records\[0\] has no 'retraction_order', 'retracted_at'",
     ),
     "a number for a query": (lambda h: h["queries"].insert(0, 3), r"records\[0\] is 3, which"),
-    "a number for queries": (lambda h: h.update(queries=3), "records is 3, which is no list"),
+    "a number for queries": (lambda h: h.update(queries=3), "records is 3, which is not a list"),
     "a number for settings": (lambda h: h.update(settings=3), "settings is 3"),
     "a number for diagnostics": (
         lambda h: h["queries"][0].update(diagnostics=3),
@@ -120,7 +120,7 @@ def test_a_damaged_history_is_named(
     (line,) = capsys.readouterr().err.splitlines()
     assert "run/history.json is damaged (" in line
     assert re.search(message, line), line
-    assert line.endswith("or start afresh with --overwrite.")
+    assert line.endswith("or start over with --overwrite.")
     assert path.read_bytes() == before
 
 

@@ -165,7 +165,7 @@ BUDGET = ["--budget", "fit_seconds<=0.05"]
         (["--budget", "fit_seconds<=fast"], "it must be COST<=NUMBER"),
         (["--budget", "joules<=3"], "unknown cost 'joules'; known are fit_seconds, predict_"),
         (["--budget", "fit_seconds<=0"], "budget of fit_seconds is 0.0; it must be positive"),
-        ([*BUDGET, *BUDGET], "each of another cost"),
+        ([*BUDGET, *BUDGET], "each for another cost"),
         (
             ["--task", "logistic-regression", "--budget", "support_vectors<=3"],
             "logistic-regression has no support_vectors; only svm has",
@@ -183,7 +183,7 @@ BUDGET = ["--budget", "fit_seconds<=0.05"]
         ),
         (
             [*BUDGET, "--delay", "poisson:2", "--feedback", "censored"],
-            "--feedback censored goes with --budget only where costs are modeled apart",
+            "--feedback censored goes with --budget only if costs are modeled separately",
         ),
         (
             [

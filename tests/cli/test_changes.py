@@ -264,7 +264,7 @@ def test_a_split_has_all_classes_or_says_why() -> None:
     X, y = load_dataset("iris")
     _, feature = split_by_feature(X, y, num_folds=5, feature=2)  # a class may be in one half
     assert feature == 2
-    with pytest.raises(ValueError, match="feature 0 has not"):
+    with pytest.raises(ValueError, match="feature 0 does not"):
         split_by_feature(np.zeros_like(X), y, num_folds=5, feature=0)
     with pytest.raises(ValueError, match="the data have 4 features"):
         split_by_feature(X, y, num_folds=5, feature=4)

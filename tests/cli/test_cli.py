@@ -174,7 +174,7 @@ def test_damaged_or_impossible_output_is_one_line(
     (folder / "run").mkdir()
     (folder / "run" / "history.json").write_text("[]")
     assert main([*OPTIMIZE, "--rounds", "2", "--quiet"]) == 2
-    assert "history.json is damaged (it is no history of a run)" in capsys.readouterr().err
+    assert "history.json is damaged (it is not the history of a run)" in capsys.readouterr().err
     (folder / "file").write_text("")
     study = ["experiment", "coverage", "--trials", "1", "--rounds", "1", "--quiet"]
     assert run_papers([*study, "--out", "file"]) == 2

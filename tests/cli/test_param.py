@@ -117,8 +117,8 @@ def test_a_journal_is_resumed_and_shown_in_names(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "optimize needs --bounds or --param, and neither is there. Give --bounds low:high"),
-        ([*PARAM, "--bounds", "0:1"], "optimize needs --bounds or --param, and both are there"),
+        ([], "optimize needs --bounds or --param, but neither is given. Give --bounds low:high"),
+        ([*PARAM, "--bounds", "0:1"], "optimize needs --bounds or --param, but both are given"),
         ([*PARAM, "--integer", "0"], "--integer is '0', but it goes with --bounds only"),
         (["--param", "C=log:0:1"], "--param: 'C=log:0:1': low is 0.0, but log=True needs"),
         (["--param", "C=0:1"], "--param: 'C=0:1' describes no parameter; write NAME=KIND"),
@@ -152,5 +152,5 @@ def test_tune_takes_ranges_of_the_classifier(
     assert main([*command, "--out", "out"]) == 2
     assert "out holds a run with param=['C=log:1:2', " in capsys.readouterr().err
     assert main([*command, "--out", "other", "--param", "D=log:1:2"]) == 2
-    assert "--param: parameter 'D' is no argument of support vector" in capsys.readouterr().err
+    assert "--param: parameter 'D' is not an argument of support vector" in capsys.readouterr().err
     assert not (here / "other").exists()

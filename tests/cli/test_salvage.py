@@ -54,7 +54,7 @@ def test_a_whole_journal_is_whole(tmp_path: Path, capsys: pytest.CaptureFixture[
     with open(path, "ab") as file:
         file.write(b"12 torn")
     assert main(["check", str(path)]) == 0
-    assert "7 bytes behind them are no whole record: their writing was" in capsys.readouterr().out
+    assert "7 bytes after them are not a whole record: their writing was" in capsys.readouterr().out
     path.write_bytes(path.read_bytes()[:-7])
     assert digests(tmp_path) == before
     other = tmp_path / "other.journal"
@@ -88,7 +88,7 @@ def test_what_the_snapshot_has_beyond_a_damaged_journal_is_written(
         assert main(["salvage", str(path), "--out", str(new)]) == 0
         said = capsys.readouterr().out
         assert f"{number} records from before the damage" in said
-        assert f"{len(ends) - 2 - covered} from behind its place" in said
+        assert f"{len(ends) - 2 - covered} from after its position" in said
         with build(name, journal=new, verify="all") as loop:
             assert loop.history.to_records() == whole
             assert repr(derived(loop)) == seen
@@ -107,7 +107,7 @@ def test_what_the_snapshot_has_beyond_a_damaged_journal_is_written(
             known = [query["x"] for query in loop.history.to_records()]
             assert known == [query["x"] for query in whole[: len(known)]]
         assert main(["salvage", str(path), "--out", str(cut)]) == 2
-        assert "is there already" in capsys.readouterr().err
+        assert "already exists" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("frequent")
@@ -138,7 +138,7 @@ def test_of_another_program_the_prefix_is_written(
         journal.write_snapshot({"sum": 15}, 6)
     path.write_bytes(path.read_bytes()[: line_ends(path)[4]])
     assert main(["salvage", str(path), "--out", str(tmp_path / "new")]) == 0
-    assert "known to the program that wrote it" in capsys.readouterr().out
+    assert "only the program that wrote it can read its content" in capsys.readouterr().out
     assert list(Journal.read(tmp_path / "new").records()) == [{"i": i} for i in range(3)]
     (tmp_path / "none").write_bytes(b"hello")
     assert main(["check", str(tmp_path / "none")]) == 2

@@ -270,7 +270,7 @@ def test_constraints_without_outcomes_are_not_denied(
         loop.tell_failed(loop.ask().id, reason="first line\n  second line")
     assert main(["show", str(path), "--epochs"]) == 0
     shown = capsys.readouterr().out
-    assert "epochs: none yet, because no outcome was told" in shown
+    assert "epochs: none yet, because no outcome has been told" in shown
     assert "first line second line" in shown  # one row of the table
 
 

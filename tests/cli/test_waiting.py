@@ -172,7 +172,7 @@ def test_a_reward_below_the_minimum_is_one_line(
     assert main([*arguments, "--out", "run"]) == 1
     errors = capsys.readouterr().err
     assert len(errors.splitlines()) == 1
-    assert "below --minimum 1.5 by more than noise explains. Start afresh" in errors
+    assert "below --minimum 1.5 by more than noise explains. Start over" in errors
     assert "a larger --tolerance" in errors
 
 
@@ -230,7 +230,7 @@ FUNCTION_ARGUMENTS = ["optimize", "waiting_module:reward", "--bounds", "0:1"]
         ),
         (
             [*FUNCTION_ARGUMENTS, *DELAY, *CENSORED[:4], "--method", "gp-ts", "--rkhs-bound", "2"],
-            "--feedback censored needs --outcome-bound beside --rkhs-bound",
+            "--feedback censored needs --outcome-bound with --rkhs-bound",
         ),
         (["tune", *DELAY, "--tolerance", "1"], "--tolerance is 1.0, but it goes with --feedback"),
         (["tune", *DELAY, "--fill", "soft"], "--fill is soft, but it goes with --feedback"),

@@ -214,7 +214,7 @@ def test_theorem_3_holds_on_a_box() -> None:
     bound = BoxGain(UNIT.bounds, rbf(0.3), 1.0)
     promised = played(UNIT, theorem_3(bound)).guarantee()
     assert promised.holds, str(promised)
-    assert "a box, in which all points are" in str(promised)
+    assert "a box that contains all points" in str(promised)
 
 
 @pytest.mark.parametrize(

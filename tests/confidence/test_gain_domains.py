@@ -204,8 +204,8 @@ def test_in_a_loop_the_arms_must_be_among_the_points(kind: str) -> None:
         assert play(loop_with(gain, Arms(GRID), kind)).guarantee().holds
         assert play(loop_with(gain, Arms(THREE), kind)).guarantee().holds
     for gain, words in (
-        (WaterFillingGain.on(THREE, kernel(), LAM), "the arms are not all among them"),
-        (WaterFillingGain.on(GRID + 0.5, kernel(), LAM), "the arms are not all among them"),
+        (WaterFillingGain.on(THREE, kernel(), LAM), "not all arms are among them"),
+        (WaterFillingGain.on(GRID + 0.5, kernel(), LAM), "not all arms are among them"),
         (WaterFillingGain(dense(THREE), LAM), "there are 40 arms"),
     ):
         gaps = play(loop_with(gain, Arms(GRID), kind)).guarantee().gaps
@@ -216,7 +216,7 @@ def test_in_a_loop_the_arms_must_be_among_the_points(kind: str) -> None:
 def test_finitely_many_points_say_nothing_of_a_box(kind: str) -> None:
     """The three points of a box that were believed: 9.1 in use, and 23.0 realized."""
     loop = play(loop_with(WaterFillingGain.on(THREE, kernel(), LAM), BOX, kind))
-    assert any("says nothing of a box" in gap for gap in loop.guarantee().gaps)
+    assert any("says nothing about a box" in gap for gap in loop.guarantee().gaps)
     assert play(loop_with(MyOwn(), BOX, kind)).guarantee().holds
 
 
@@ -225,8 +225,8 @@ def test_with_contexts_the_pairs_must_be_among_the_points() -> None:
     pairs = torch.cartesian_prod(contexts[:, 0], GRID[:, 0])
     for gain, context, words in (
         (WaterFillingGain.on(pairs, kernel(), LAM), 1.0, None),
-        (WaterFillingGain.on(pairs, kernel(), LAM), 0.5, "arms with the contexts so far"),
-        (WaterFillingGain(torch.eye(80, dtype=torch.float64), LAM), 1.0, "were not told"),
+        (WaterFillingGain.on(pairs, kernel(), LAM), 0.5, "not all arms with the contexts so far"),
+        (WaterFillingGain(torch.eye(80, dtype=torch.float64), LAM), 1.0, "were not given"),
     ):
         loop = loop_with(gain, Arms(GRID), context_dim=1)
         guarantee = play(loop, context=torch.tensor([context], dtype=torch.float64)).guarantee()

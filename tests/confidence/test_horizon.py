@@ -391,7 +391,7 @@ def test_rate_and_spacing_of_change_points(a: float, d: int) -> None:
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"lam": 0.5}, "lam is 0.5, and the printed width"),
+        ({"lam": 0.5}, "lam is 0.5, but the printed width"),
         ({"horizon": 0}, "horizon"),
         ({"delta": 1.5}, "delta"),
         ({"rkhs_bound": -1.0}, "rkhs_bound"),

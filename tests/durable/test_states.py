@@ -333,7 +333,7 @@ class TestJournalOfALoop:
     def test_a_journal_of_something_else_is_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "run.journal"
         Journal.create(path, {"seed": 0}).close()
-        with pytest.raises(JournalFormatError, match="no journal of a loop"):
+        with pytest.raises(JournalFormatError, match="not a loop's journal"):
             build("box, ucb", journal=path)
 
     def test_a_new_journal_begins_with_a_history(self, tmp_path: Path) -> None:
@@ -358,8 +358,8 @@ class TestJournalOfALoop:
         first = BanditLoop(BOX, MODEL, recipe)
         first.tell(first.ask().id, 0.5)
         text = (
-            "what the given history says that the acquisition chose was chosen by it, with these "
-            "settings"
+            "the points that the given history attributes to the acquisition were chosen by it, "
+            "with these settings"
         )
         for history in (first.history, None):
             with BanditLoop.open(path, BOX, MODEL, recipe, history=history) as loop:

@@ -161,10 +161,10 @@ def test_a_long_record_is_read_when_its_checksum_is_right(tmp_path: Path) -> Non
         (b'{"x":' + b'{"y":' * 60 + b"1" + b"}" * 60 + b"}", "nested more than 50 levels deep"),
         (b'{"x":NaN}', "it has the number NaN"),
         (b'{"x":-Infinity}', "it has the number -Infinity"),
-        (b'{"x":' + b"9" * 5000 + b"}", "holds no record"),
-        (b"[" + b"[]," * 60 + b"[]]", "is no record"),
-        (b'"' + b"[" * 60 + b'"', "is no record"),
-        (b'{"x":"\xff"}', "holds no record"),
+        (b'{"x":' + b"9" * 5000 + b"}", "is not a record"),
+        (b"[" + b"[]," * 60 + b"[]]", "is not a record"),
+        (b'"' + b"[" * 60 + b'"', "is not a record"),
+        (b'{"x":"\xff"}', "is not a record"),
     ],
 )
 def test_what_no_record_can_be_is_refused_though_its_checksum_is_right(
@@ -226,7 +226,7 @@ def test_a_snapshot_that_lies_about_a_place_is_found_when_all_is_verified(tmp_pa
     record = json.loads(beside.read_bytes().splitlines()[1].split(b" ", 2)[2])
     line, _ = encode_line({**record, "num_records": 4}, first_checksum("snapshot"))
     beside.write_bytes(format_line("snapshot") + line)
-    with pytest.raises(JournalCorruptionError, match="its snapshot has it at another place"):
+    with pytest.raises(JournalCorruptionError, match="its snapshot has it at another position"):
         Journal.open(path, verify="all")
 
 

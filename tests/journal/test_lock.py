@@ -292,7 +292,7 @@ def test_a_failed_opening_gives_its_lock_back(tmp_path: Path) -> None:
     content = path.read_bytes()
     path.write_bytes(b"something else\n")
     for _ in range(2):
-        with pytest.raises(JournalError, match="is no journal"):
+        with pytest.raises(JournalError, match="is not a journal"):
             Journal.open(path)
     path.write_bytes(content)
     Journal.open(path).close()

@@ -248,7 +248,7 @@ def test_a_file_without_line_breaks_does_not_fill_the_memory(tmp_path: Path) -> 
         )
         path.unlink()
         assert result.returncode == 0, result.stderr
-        assert "longer than" in result.stdout or "is no journal" in result.stdout
+        assert "longer than" in result.stdout or "is not a journal" in result.stdout
 
 
 @pytest.mark.parametrize("place", [(0, 2**62), (5, 5), (9, 2), (-3, 2**10)])
@@ -266,7 +266,7 @@ def test_a_forged_snapshot_does_not_fill_the_memory(tmp_path: Path, place: tuple
         lines.first_checksum("snapshot"),
     )
     (tmp_path / "run.journal.snapshot").write_bytes(lines.format_line("snapshot") + line)
-    with pytest.warns(SnapshotWarning, match="names is no line"):
+    with pytest.warns(SnapshotWarning, match="is not a line"):
         assert Journal.read(path).num_records == len(RECORDS)
 
 
@@ -307,5 +307,5 @@ def test_a_forged_record_is_an_error_of_the_journal(tmp_path: Path, payload: byt
     with path.open("ab") as file:
         file.write(forge(payload, last))
     reader = Journal.read(path)
-    with pytest.raises(JournalFormatError, match="with the right checksum holds"):
+    with pytest.raises(JournalFormatError, match="with the right checksum is not a record"):
         list(reader.records())

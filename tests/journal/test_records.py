@@ -237,13 +237,13 @@ def test_a_line_that_is_finished_while_it_is_read_is_no_damage(tmp_path: Path) -
 def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
     path = make(tmp_path)
     before = path.read_bytes()
-    with pytest.raises(FileExistsError, match=r"is there already.*Journal\.open"):
+    with pytest.raises(FileExistsError, match=r"already exists.*Journal\.open"):
         Journal.create(path, {})
     assert path.read_bytes() == before
     with Journal.open(path) as journal:
         journal.write_snapshot({}, 1)
     path.unlink()
-    with pytest.raises(FileExistsError, match=r"run\.journal\.snapshot is there already"):
+    with pytest.raises(FileExistsError, match=r"run\.journal\.snapshot already exists"):
         Journal.create(path, {})
 
 
@@ -263,11 +263,11 @@ def test_a_bad_header_leaves_nothing_behind(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "is no journal"),
-        (b"id,reward\n1,2\n", "is no journal: its first line is"),
-        (b"\x93NUMPY\x00\xff", "is no journal"),
-        (b"botorch_bandits journal, format 2\n{}\n", "has format 2, but .* knows format 1 only"),
-        (b"botorch_bandits snapshot, format 1\n", "is no journal"),
+        (b"", "is not a journal"),
+        (b"id,reward\n1,2\n", "is not a journal: its first line is"),
+        (b"\x93NUMPY\x00\xff", "is not a journal"),
+        (b"botorch_bandits journal, format 2\n{}\n", "has format 2, but .* only knows format 1"),
+        (b"botorch_bandits snapshot, format 1\n", "is not a journal"),
     ],
 )
 def test_other_files_and_versions_are_refused(tmp_path: Path, content: bytes, message: str) -> None:

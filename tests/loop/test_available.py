@@ -408,7 +408,7 @@ def test_what_is_recorded_is_small(num_available: int) -> None:
 
 WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"available": []}, ValueError, "available is empty"),
-    ({"available": [5]}, ValueError, "available names arm 5, which is not there; pass numbers"),
+    ({"available": [5]}, ValueError, "available names arm 5, which does not exist; pass numbers"),
     ({"available": [-1]}, ValueError, "available names arm -1"),
     ({"available": [0.0, 1.0]}, TypeError, "available has the shape"),
     ({"available": [True, 2]}, TypeError, "available has the shape"),
@@ -426,7 +426,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"available": [1], "avoid": [1]}, ValueError, "available, avoid leave none of the 5 arms"),
     ({"avoid": range(5)}, ValueError, "avoid leaves none of the 5 arms"),
     ({"avoid": [7]}, ValueError, "avoid names arm 7"),
-    ({"avoid": [1], "avoid_within": 0.1}, ValueError, "avoid_within is 0.1, but on arms only"),
+    ({"avoid": [1], "avoid_within": 0.1}, ValueError, "avoid_within is 0.1, but on arms, only"),
     ({"fixed": {1: 2.5}}, ValueError, "no arm has 2.5 in column 1; there are 1, 2, 3"),
     ({"fixed": {2: 1.0}}, ValueError, "fixed names column 2; the columns are 0 to 1"),
     ({"fixed": {"price": 1.0}}, TypeError, "fixed names 'price', but the domain has no names"),
@@ -582,12 +582,12 @@ def test_the_guarantee_says_against_what_regret_is_and_what_that_takes() -> None
         "the best point of that part"
     )
     assert set(after.assumptions) - set(before.assumptions) == {
-        "what a round could choose from does not depend on noise of outcomes that are not yet "
-        "told, nor on the random numbers of that round"
+        "the points that a round can choose from depend neither on the noise of outcomes that are "
+        "not yet told nor on the random numbers of that round"
     }
     drawn = loop_with_a_guarantee(acquisition=GPUpperConfidenceBound.with_options(delta=0.1))
     drawn.tell(drawn.ask(available=[1, 2]).id, 0.1)
-    assert any("reveals nothing of the reward" in each for each in drawn.guarantee().assumptions)
+    assert any("reveal nothing about the reward" in each for each in drawn.guarantee().assumptions)
 
 
 def test_regret_against_what_was_there_is_below_the_bound() -> None:

@@ -127,7 +127,7 @@ def test_each_epoch_is_played_in_its_own_kernel(kind: str, by_function: bool) ->
         squares, linear = squares + kappa**2, linear + kappa * constraint
     told = loop.guarantee()
     assert told.holds, str(told)
-    assert "each epoch has a model of its own" in str(told)
+    assert "each epoch has its own model" in str(told)
     expected, violation = regret, max(sum(gs), 0.0)
     if not is_exact:
 

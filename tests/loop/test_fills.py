@@ -620,7 +620,7 @@ def test_outcomes_below_the_minimum_are_a_gap() -> None:
     with pytest.warns(BelowMinimumWarning, match="below minimum"):
         loop.tell(first.id, MINIMUM - 0.2)
     gaps = loop.guarantee().gaps
-    assert any("1 outcomes lie below the minimum, and fill='soft' needs" in gap for gap in gaps)
+    assert any("1 outcomes lie below the minimum, but fill='soft' needs" in gap for gap in gaps)
     published = Censored(MINIMUM, BOUND, MAX_DELAY, fill="soft", **Censored.as_published)
     loop = build("arms", published, acquisition=GPUpperConfidenceBound.with_options(width=1.0))
     loop.ask()

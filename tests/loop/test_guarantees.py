@@ -619,7 +619,9 @@ def test_a_subclass_that_evaluates_something_else_has_no_theorem_on_its_regret()
         assert guarantee.bands is not None
         assert guarantee.bands.holds
         assert guarantee.holds == regret_of(loop).holds == holds
-        assert any("Mine has another evaluation than" in gap for gap in guarantee.reasons) != holds
+        assert (
+            any("Mine evaluates something other than" in gap for gap in guarantee.reasons) != holds
+        )
 
 
 @pytest.mark.parametrize("surrogate", ["fresh", "separate"])

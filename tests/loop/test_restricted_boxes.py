@@ -260,7 +260,7 @@ def test_queries_that_are_running_are_not_asked_again() -> None:
         query = loop.ask(avoid=[each.x for each in loop.history.queries])
         loop.tell(query.id, float(query.x.sum()))
     assert len({tuple(query.x.tolist()) for query in loop.history.queries}) == 12
-    with pytest.raises(ValueError, match="avoid leaves no point: all 12 that there are"):
+    with pytest.raises(ValueError, match="avoid leaves no point: all 12 candidates"):
         loop.ask(avoid=[each.parameters for each in loop.history.queries])
     assert loop.history.num_queries == 12
 
@@ -333,8 +333,8 @@ WRONG: list[tuple[Box, dict[str, Any], type[Exception], str]] = [
     (BOX, {"fixed": {0: math.inf}}, ValueError, r"fixed\[0\]"),
     (BOX, {"fixed": {0: "much"}}, TypeError, r"fixed\[0\]"),
     (BOX, {"fixed": [0.5]}, TypeError, r"fixed is \[0.5\]; pass a dict from columns"),
-    (SPACE, {"fixed": {"z": 1.0}}, ValueError, "fixed names 'z', which is no parameter"),
-    (SPACE, {"fixed": {0: 1.0}}, ValueError, "fixed names 0, which is no parameter"),
+    (SPACE, {"fixed": {"z": 1.0}}, ValueError, "fixed names 'z', which is not a parameter"),
+    (SPACE, {"fixed": {0: 1.0}}, ValueError, "fixed names 0, which is not a parameter"),
     (SPACE, {"fixed": {"k": "d"}}, ValueError, "'k'"),
     (SPACE, {"fixed": {"c": 4}}, ValueError, "'c'"),
     (SPACE, {"fixed": {"x": 2.0}}, ValueError, "parameter 'x' is 2.0, outside"),
@@ -358,7 +358,7 @@ WRONG: list[tuple[Box, dict[str, Any], type[Exception], str]] = [
     (SPACE, {"available": [{"x": 0.5}]}, ValueError, "parameter 'k' is missing"),
     (
         BOX, {"available": [[0.5, 0.5, 1.0]], "avoid": [[0.5, 0.5, 1.0]]}, ValueError,
-        "avoid leaves no point: all 1 that there are",
+        "avoid leaves no point: all 1 candidates",
     ),
     (
         BOX, {"available": [[0.5, 0.5, 1.0]], "fixed": {0: 0.25}}, ValueError,

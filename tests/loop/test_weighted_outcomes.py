@@ -278,7 +278,7 @@ def test_the_command_line_shows_what_outcomes_are_means_of(
                 loop.tell(loop.ask().id, 0.5, **each)
         assert main(["show", str(path)]) == 0
         shown.append(capsys.readouterr().out)
-    assert "have a noise of their own" in shown[1]
+    assert "have their own noise" in shown[1]
     assert "noise 0.25" in shown[1]
     rows = [line.split() for line in shown[1].splitlines()]
     names = next(row for row in rows if row[:2] == ["round", "origin"])
@@ -286,7 +286,7 @@ def test_the_command_line_shows_what_outcomes_are_means_of(
     assert "of" in names
     assert "40" in first
     # the table without weights is what it always was
-    assert "noise of their own" not in shown[0]
+    assert "their own noise" not in shown[0]
     names = next(row for row in map(str.split, shown[0].splitlines()) if row[:1] == ["round"])
     assert "of" not in names
 

@@ -174,7 +174,9 @@ def test_a_users_model_is_the_single_task_gp_with_its_modules() -> None:
 
 @pytest.mark.parametrize("cls", [Doubled, Shifted])
 def test_a_forward_with_another_prior_is_not_read(cls: Any) -> None:
-    reason = rf"{cls.__name__}\.forward computes another prior than its mean_module and covar_mod"
+    reason = (
+        rf"{cls.__name__}\.forward computes a different prior than its mean_module and covar_mod"
+    )
     with pytest.raises(UnreadablePriorError, match=reason):
         read_prior(cls(X, Y))
     with pytest.raises(ValueError, match=rf"{reason}.*Pass information_gain="):
@@ -424,7 +426,7 @@ def test_what_of_several_tasks_is_not_read_says_why() -> None:
     for model, reason in (
         (
             MultiTaskGP(data, Y, task_feature=-1, output_tasks=[0], outcome_transform=strata),
-            "StratifiedStandardize gives each task a unit of its own",
+            "StratifiedStandardize gives each task its own unit",
         ),
         (linear, "not a product of a stationary kernel and a task kernel"),
     ):

@@ -100,9 +100,9 @@ def test_rounds_of_a_run() -> None:
     assert inside.get_xdata() == pytest.approx(halves)
     assert inside.get_ydata() == pytest.approx(errors)
     assert ax.get_xscale() == ax.get_yscale() == "log"
-    with pytest.raises(ValueError, match="history, which has gone on"):
+    with pytest.raises(ValueError, match="history, which has continued"):
         plot_width_against_error(first)
-    with pytest.raises(TypeError, match="the result of run goes alone"):
+    with pytest.raises(TypeError, match="the result of run is passed alone"):
         plot_width_against_error(second, CHOICES)
 
 

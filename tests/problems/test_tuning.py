@@ -75,7 +75,7 @@ def test_a_space_of_ones_own_is_handed_to_the_classifier() -> None:
     assert problem(values) == pytest.approx(expected, abs=1e-12)
     rows = np.arange(150) % 2 == 0
     assert problem.on_rows(rows).space == space
-    with pytest.raises(ValueError, match=r"parameter 'depth' is no argument of .* it has C, "):
+    with pytest.raises(ValueError, match=r"parameter 'depth' is not an argument of .* it has C, "):
         TuningProblem("svm", *data, space=Space({"depth": Integer(1, 3)}))
 
 
@@ -120,7 +120,7 @@ def test_csv_files(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="cannot be read"):
         load_csv(tmp_path / "missing.csv", "label")
     path.write_text("label\nyes\n")
-    with pytest.raises(ValueError, match="no column beside the target"):
+    with pytest.raises(ValueError, match="no column besides the target"):
         load_csv(path, "label")
 
 

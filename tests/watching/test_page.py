@@ -92,7 +92,7 @@ def test_a_page_loads_itself_again_until_it_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     loop = BanditLoop(BOX, None, RandomSearch(), horizon=8)
     with LivePage(loop, path, every=3.0) as page:
-        assert "No query was asked yet." in path.read_text("utf-8")
+        assert "No query has been asked yet." in path.read_text("utf-8")
         played(loop, 4, on_round=page.update)
         assert "4 of 8" not in path.read_text("utf-8")  # three seconds have not passed
         page._due = 0.0
