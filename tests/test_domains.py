@@ -661,7 +661,9 @@ def test_what_a_domain_of_a_user_lacks_is_named() -> None:
         circle.integrate(lambda X: X[:, 0])
     with pytest.raises(NotImplementedError, match="Circle has no volume"):
         circle.volume  # noqa: B018
-    with pytest.raises(TypeError, match=r"a Circle; the change test knows.*Arms\(domain.sample"):
+    with pytest.raises(
+        TypeError, match=r"a Circle; the change test knows only.*Arms\(domain.sample"
+    ):
         ChangePointDetector(RBFKernel()).on(circle)
     del circle.dim
     with pytest.raises(TypeError, match=r"domain\.dim must be an integer"):

@@ -745,11 +745,11 @@ def test_all_starts_together_take_the_memory_of_few_triangles(domain):
         ),
         (
             {"robust": False, "weights": (1.0, 1.0), "rkhs_bound": 2.0, "noise_bound": 0.1},
-            "Pass robust=False and leave weights= and statistic= out",
+            "Pass robust=False and leave out weights= and statistic=",
         ),
         (
             {"robust": False, "statistic": "cusum", "rkhs_bound": 2.0, "noise_bound": 0.1},
-            "known for the plain mixture only",
+            "which only the plain mixture supports",
         ),
     ],
 )
