@@ -129,8 +129,7 @@ class InverseFactor:
         start = num_full * SLAB_ROWS
         last = None
         if start < len(matrix):
-            # the buffer is exactly as large as what is written, so that it is copied before it
-            # grows
+            # the buffer is exactly as large as its contents, so that it is copied before it grows
             last = _Slab(start, inverse[start:].contiguous(), -1)
         return cls(len(matrix), full, pivots, last)
 
@@ -158,8 +157,7 @@ class InverseFactor:
             pivots.append(smallest)
         if not pivots:
             return factor
-        # checked once, at the end, because each check waits for a device; NaN is the smallest of
-        # all
+        # checked once, at the end, as each check waits for a device; NaN is the smallest of all
         smallest = pivots[0] if len(pivots) == 1 else torch.stack(pivots).amin()
         return factor if smallest.item() >= SMALLEST_PIVOT * noise else None
 
@@ -606,8 +604,7 @@ class ClosedForm:
         Args:
             start: The first of these rows.
             end: The end of these rows, exclusive.
-            points: The points of rows other than those of this posterior, in the form of
-                :attr:`points`.
+            points: The points of rows other than this posterior's, in the form of :attr:`points`.
 
         Returns:
             ``(end - start) x start`` and ``(end - start) x (end - start)`` numbers.
