@@ -335,7 +335,7 @@ def true_or_false(x: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("given", "match"),
     [
-        ({"inequality_constraints": [([0, 1], [1.0, 1.0], 3.0)]}, r"cannot be met even alone"),
+        ({"inequality_constraints": [([0, 1], [1.0, 1.0], 3.0)]}, r"cannot be met even on its own"),
         (
             {"inequality_constraints": [([0], [1.0], 0.6), ([0], [-1.0], -0.5)]},
             r"a linear program finds that no point",
