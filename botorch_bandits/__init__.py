@@ -1,8 +1,8 @@
 """Gaussian-process bandits with guarantees, for BoTorch and GPyTorch.
 
-What most users type is here; the rest is in the package's modules, such as
-``botorch_bandits.penalties``. A name is imported when it is first asked for, so that
-``import botorch_bandits`` loads neither torch nor BoTorch.
+The names that most users type are here; the rest is in the package's modules, such as
+``botorch_bandits.penalties``. A name is imported when it is first used, so that ``import
+botorch_bandits`` loads neither PyTorch nor BoTorch.
 """
 
 from typing import TYPE_CHECKING
@@ -199,7 +199,7 @@ _MODULE_OF = {
     "run_async": "asynchronous",
     "simulate": "simulation",
 }
-"""Where each name comes from."""
+"""The module from which each name comes."""
 
 _MODULES = (
     "acquisition",
@@ -228,5 +228,5 @@ _MODULES = (
 )
 """Modules that need no import of their own, as in ``botorch_bandits.penalties.Linear``."""
 
-if not TYPE_CHECKING:  # or any name would be one of the package for a type checker
+if not TYPE_CHECKING:  # otherwise, any name would belong to the package for a type checker
     __getattr__, __dir__ = import_late(__name__, _MODULE_OF, _MODULES)

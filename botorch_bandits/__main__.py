@@ -1,6 +1,6 @@
 """Run the command line with ``python -m botorch_bandits``.
 
-It does what ``botorch-bandits`` does, also where scripts are not on the path.
+It does what ``botorch-bandits`` does, even if scripts are not on the path.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Run a loop against a function that workers evaluate.
 
-Everything is asked and told in the thread that calls :func:`run_async`. A result is told when it
-arrives; a query whose evaluation fails for good is recorded as failed.
+All queries are asked and told in the thread that calls :func:`run_async`. A result is told when it
+arrives; a query whose evaluation finally fails is recorded as failed.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Workers:
     """An executor that is replaced when it breaks, if possible.
 
     Args:
-        given: The executor, or a function that makes one.
+        given: The executor, or a function that creates one.
     """
 
     def __init__(self, given: Executor | Callable[[], Executor]) -> None:
@@ -80,7 +80,7 @@ class Workers:
                 "executor",
                 given,
                 "Pass an executor, such as ThreadPoolExecutor(4) or client.get_executor() of a "
-                "Dask client, or a function that makes one.",
+                "Dask client, or a function that creates one.",
             )
         self._make = _maker_of(given) if isinstance(given, Executor) else given
         self.current = given if isinstance(given, Executor) else given()
@@ -90,34 +90,34 @@ class Workers:
         self.num_replaced = 0
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Submit to an executor that works."""
+        """Submit to a working executor."""
         try:
             return self.current.submit(function, *arguments)
         except BrokenExecutor as error:
             if self._make is None:
                 raise RuntimeError(
-                    f"the executor {self.current!r} broke, and it is not known how to make "
-                    "another. The queries in flight are pending; pass a function that makes an "
+                    f"the executor {self.current!r} broke, and it is not known how to create "
+                    "another. The queries in flight are pending; pass a function that creates an "
                     "executor, and call run_async again."
                 ) from error
             self._replace(self._make)
             return self.current.submit(function, *arguments)
 
     def retire(self, executor: Executor) -> None:
-        """Use another executor from now on, if one can be made; a task of this one hangs."""
+        """Use another executor from now on, if one can be created; a task of this one hangs."""
         if executor is self.current and self._make is not None:
             self._replace(self._make)
             self._retired.append(executor)
 
     def kill_retired(self, in_use: set[Executor | None]) -> None:
-        """Kill the processes of executors in which only tasks that hang are left."""
+        """Kill the processes of executors in which only hanging tasks are left."""
         for executor in [each for each in self._retired if each not in in_use]:
             self._retired.remove(executor)
             self._hung.append(executor)
             _kill(executor)
 
     def close(self) -> None:
-        """Shut down the executors that were made here."""
+        """Shut down the executors that were created here."""
         self.kill_retired(set())
         for executor in self._own:
             executor.shutdown(wait=executor not in self._hung, cancel_futures=True)
@@ -129,7 +129,7 @@ class Workers:
 
 
 def _maker_of(executor: Executor) -> Callable[[], Executor] | None:
-    """Return a function that makes an executor like this one; None outside the standard library."""
+    """Return a function that creates executors like this one; None for other libraries' ones."""
     attributes = vars(executor)
     names = {"_max_workers": "max_workers", "_initializer": "initializer", "_initargs": "initargs"}
     if type(executor) is ProcessPoolExecutor:
@@ -157,8 +157,8 @@ class TaskReport:
     Attributes:
         query_id: The query's id.
         state: ``"told"``, ``"failed"``, ``"retracted"`` or, if the run was stopped, ``"pending"``.
-        num_tries: How often its evaluation was started.
-        reasons: Why tries failed, in order.
+        num_tries: The number of times that its evaluation was started.
+        reasons: The reasons why tries failed, in order.
     """
 
     query_id: int
@@ -174,9 +174,10 @@ class AsyncResult:
     Attributes:
         history: The loop's history.
         tasks: One report per query, in the order in which they were asked.
-        num_replaced: How often the workers were replaced, because one died or hung.
-        stopped: Why the run ended before ``num_rounds``, if :class:`~botorch_bandits.StopRun` or
-            ``stop_after_no_gain`` or ``stop_below`` ended it; otherwise None.
+        num_replaced: The number of times that the workers were replaced because one died or hung.
+        stopped: The reason why the run ended before ``num_rounds``, if
+            :class:`~botorch_bandits.StopRun`, ``stop_after_no_gain`` or ``stop_below`` ended it;
+            otherwise None.
     """
 
     history: History
@@ -185,7 +186,7 @@ class AsyncResult:
     stopped: str | None = None
 
     def __repr__(self) -> str:
-        """Show counts, since a run may have thousands of tasks."""
+        """Show counts, because a run may have thousands of tasks."""
         shown = [state for state in STATES if state != "retracted" or self.count(state)]
         counts = ", ".join(f"{self.count(state)} {state}" for state in shown)
         stopped = "" if self.stopped is None else f", stopped: {self.stopped}"
@@ -235,20 +236,21 @@ def run_async(
         function: Maps the argument that :func:`run` gives (a dictionary of named values on a
             :class:`~botorch_bandits.Space`, otherwise a float64 tensor of one dimension, with the
             context, if any, in front) to a reward, or to a pair of reward and constraint values.
-            Wrapped in :class:`~botorch_bandits.evaluation.ByRound`, it receives the round, too. It
-            should draw its random numbers from a generator of its own: threads share torch's global
-            one with the loop, which seeds it.
+            Wrapped in :class:`~botorch_bandits.evaluation.ByRound`, it also receives the round. It
+            should draw its random numbers from a generator of its own, because threads share
+            PyTorch's global generator with the loop, which seeds it.
         executor: A ``concurrent.futures`` executor of threads or processes,
-            ``client.get_executor()`` of ``dask.distributed``, or a function that makes an executor.
-            Executors of the standard library, and those that a function makes, are replaced when
+            ``client.get_executor()`` of ``dask.distributed``, or a function that creates an
+            executor. Executors of the standard library, and those that a function creates, are
+            replaced when
             they break or a task hangs.
-        max_pending: How many queries may be in flight at once; at most the number of workers,
-            because a waiting task counts as running. With ``Censored`` feedback, queries that were
-            given up do not count.
-        num_rounds: How many rounds to add, in addition to the queries that were left pending.
+        max_pending: The number of queries that may be in flight at once; at most the number of
+            workers, because a waiting task counts as running. With ``Censored`` feedback, queries
+            that were given up do not count.
+        num_rounds: The number of rounds to add, in addition to the queries that were left pending.
         contexts: For a loop with contexts: one row per round (the first row is round 1 of the
             loop), or a function from the round to its context.
-        restriction: What rounds may choose from; see :func:`run`.
+        restriction: The points or arms among which rounds may choose; see :func:`run`.
         timeout: The number of seconds after which a task counts as failed, without another try. A
             process that hangs is killed when the other tasks of its pool have ended; a thread
             cannot be killed.
@@ -269,17 +271,17 @@ def run_async(
 
     Warns:
         EvaluationFailedWarning: If a query failed and the run continues. A query also fails if the
-            loop refuses what the function returned (no constraint values, or an outcome below the
+            loop rejects what the function returned (no constraint values, or an outcome below the
             minimum of ``Censored``).
 
     Raises:
         RuntimeError: If the executor breaks and cannot be replaced. The queries in flight stay
             pending.
         EvaluationError: If too many evaluations in a row failed.
-        Exception: What the function raised, if ``on_error`` is ``"raise"``.
-        TypeError: If an argument is of the wrong kind. Nothing is asked then.
-        ValueError: If there are fewer rounds left than asked for, or contexts are missing, not
-            expected or too few. Nothing is asked then.
+        Exception: The error that the function raised, if ``on_error`` is ``"raise"``.
+        TypeError: If an argument has the wrong type. In this case, nothing is asked.
+        ValueError: If there are fewer rounds left than requested, or contexts are missing, not
+            expected or too few. In this case, nothing is asked.
 
     Example:
         >>> from concurrent.futures import ThreadPoolExecutor
@@ -314,8 +316,8 @@ def run_async(
     horizon = loop.settings.horizon
     if horizon is not None and num_asked + num_rounds > horizon:
         raise ValueError(
-            f"num_rounds is {num_rounds}, but {num_asked} of the horizon={horizon} rounds were "
-            "asked already. Ask for fewer, or build a loop with a larger horizon."
+            f"num_rounds is {num_rounds}, but {num_asked} of the horizon={horizon} rounds have "
+            "already been asked. Ask for fewer, or build a loop with a larger horizon."
         )
     endings = Endings(loop, stop_after_no_gain, stop_below)
     left = loop.history.pending()
@@ -329,14 +331,14 @@ def run_async(
 
 
 class _Task:
-    """A query, and the tries to evaluate it."""
+    """A query and the tries to evaluate it."""
 
     def __init__(self, query: Query) -> None:
         self.query = query
         self.num_tries = 0
         self.reasons: list[str] = []
         self.started = 0.0
-        self.is_alone = False  # no other task runs beside it
+        self.is_alone = False  # whether no other task runs at the same time
         self.executor: Executor | None = None
 
 
@@ -361,12 +363,12 @@ class _Run:
         self.restriction: Restrictions | None = None
         self.shown: Callable[[BanditLoop], Mapping[str, float | str]] = progress_of
         self.stopped: str | None = None
-        self.error: Exception | None = None  # ends the run once the results that arrived are told
+        self.error: Exception | None = None  # ends the run after telling the results that arrived
         self.run_id = uuid.uuid4().hex  # Dask treats equal calls as one
         self.tasks: list[_Task] = []
         self.running: dict[Future[Any], _Task] = {}
         self.waiting: deque[_Task] = deque()
-        self.suspects: deque[_Task] = deque()  # they were running when a worker died
+        self.suspects: deque[_Task] = deque()  # tasks that were running when a worker died
 
     def play(
         self,
@@ -384,7 +386,7 @@ class _Run:
                 ):
                     if task is None:
                         no_gain = self.endings.reason()
-                        if no_gain is not None:  # the queries in flight may change that
+                        if no_gain is not None:  # the queries in flight may change this
                             break
                         num_rounds -= 1
                         round_number = self.loop.history.num_queries + 1
@@ -481,7 +483,7 @@ class _Run:
         except (TypeError, ValueError) as error:
             if loop.history.state(query_id) == "pending":
                 self._fail(task, f"the loop refused the result: {error}")
-            else:  # another caller told it, or told that it failed
+            else:  # another caller has told it, or told that it failed
                 task.reasons.append(f"a second result was dropped: {error}")
                 self.bar.advance(1, **self._shown())
         else:
@@ -499,9 +501,9 @@ class _Run:
         """Record that a query failed, or end the run with its error."""
         task.reasons.append(reason)
         state = self.loop.history.state(task.query.id)
-        if state == "failed":  # another caller recorded it
+        if state == "failed":  # another caller has recorded it
             self._note(task, self.loop.tell_failed(task.query.id))
-        if state != "pending":  # told meanwhile, and perhaps retracted
+        if state != "pending":  # told in the meantime, and perhaps retracted
             return
         try:
             self.keeper.check(task.query, error or EvaluationError(reason))
@@ -529,7 +531,7 @@ class _Run:
         now = time.monotonic()
         overdue = [f for f, t in self.running.items() if now - t.started >= self.timeout]
         for future in overdue:
-            if future.done():  # it arrived at the last moment; the next turn takes it
+            if future.done():  # it arrived at the last moment; the next turn handles it
                 continue
             future.cancel()
             task = self.running.pop(future)
@@ -544,7 +546,7 @@ class _Run:
 
 
 def as_plain(argument: Tensor | dict[str, Any]) -> Any:
-    """Return a function's argument in the form sent to a worker: numpy arrays for tensors."""
+    """Return a function's argument in the form sent to a worker, with NumPy arrays for tensors."""
     if isinstance(argument, Tensor):
         return argument.cpu().numpy()
     return {name: as_plain(v) if isinstance(v, Tensor) else v for name, v in argument.items()}
@@ -558,10 +560,10 @@ def from_plain(plain: Any) -> Tensor | dict[str, Any]:
 
 
 def outcome_of(returned: Any) -> tuple[float, list[float] | None]:
-    """Return what a function returned as a reward and constraint values, plain numbers.
+    """Return what a function returned as plain numbers: a reward and constraint values.
 
     Raises:
-        TypeError: If it is neither a real number nor a pair of one and constraint values.
+        TypeError: If it is neither a real number nor a pair of a number and constraint values.
         ValueError: If a number is not finite.
     """
     if isinstance(returned, tuple) and len(returned) == 2:
@@ -576,7 +578,7 @@ def _evaluate(
     """Evaluate in a worker, and return plain numbers or raise an error.
 
     Args:
-        name: Different in each call.
+        name: A name that differs in each call.
         function: The user's function.
         plain: Its argument, see :func:`as_plain`.
         round_number: The round, if the function receives it.
@@ -586,7 +588,7 @@ def _evaluate(
     except Exception as error:
         try:
             pickle.loads(pickle.dumps(error))
-        except Exception:  # it could not be sent back, and would break the process pool
+        except Exception:  # it could not be sent back, which would break the process pool
             raise RuntimeError(reason_of(error)) from None
         raise
     try:

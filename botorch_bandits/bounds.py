@@ -1,7 +1,7 @@
-"""What a user gives as the bounds of a box, or as a point, read into one tensor.
+"""Reads the bounds of a box, or a point, as given by a user, into one tensor.
 
-BoTorch's layout is taken, and pairs in tuples; what is neither is refused, with what was likely
-meant.
+BoTorch's layout and pairs in tuples are accepted; anything else is rejected with an error that says
+what was probably meant.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ ONE_DIMENSION = "One dimension from 0 to 1 is [(0.0, 1.0)]."
 
 
 def read_bounds(name: str, bounds: Any) -> Tensor:
-    """Return what a user gave as the bounds of a box, ``2 x d``, lower bounds first.
+    """Return the bounds of a box, as given by a user, as ``2 x d`` with lower bounds first.
 
     Args:
-        name: Of the argument, for errors.
-        bounds: One ``(low, high)`` tuple a dimension, or a ``2 x d`` tensor, array or nested list.
+        name: The name of the argument, for error messages.
+        bounds: One ``(low, high)`` tuple per dimension, or a ``2 x d`` tensor, array or nested
+            list.
 
     Raises:
-        TypeError: If it is a tensor of another dtype than float64, or not numeric.
+        TypeError: If it is a tensor with a dtype other than float64, or not numeric.
         ValueError: If the shape is wrong, an entry is not finite, or a lower bound is not below its
             upper bound.
     """
@@ -37,7 +38,7 @@ def read_bounds(name: str, bounds: Any) -> Tensor:
         has_pairs = any(are_tuples)
         if has_pairs and not all(are_tuples):
             raise ValueError(
-                f"{name} has tuples beside other rows: {bounds!r}. Give one (low, high) tuple a "
+                f"{name} has tuples next to other rows: {bounds!r}. Give one (low, high) tuple per "
                 "dimension, or a list of lower bounds and a list of upper bounds."
             )
         if all(isinstance(entry, int | float) for entry in bounds):
@@ -46,7 +47,7 @@ def read_bounds(name: str, bounds: Any) -> Tensor:
         for i, pair in enumerate(bounds):
             if len(pair) != 2:
                 raise ValueError(
-                    f"{name}[{i}] is {pair!r}; a list of tuples is one (low, high) pair a "
+                    f"{name}[{i}] is {pair!r}; a list of tuples is one (low, high) pair per "
                     "dimension. Lower bounds, then upper bounds, are two lists: [[...], [...]]."
                 )
         rows = check_matrix(name, [list(pair) for pair in bounds]).T.contiguous()
@@ -58,7 +59,7 @@ def read_bounds(name: str, bounds: Any) -> Tensor:
         of_pairs = ""
         if rows.shape[1] == 2 and rows.shape[0] > 0:
             of_pairs = (
-                " One (low, high) pair a dimension is a list of tuples, or Box.from_pairs(pairs)."
+                " One (low, high) pair per dimension is a list of tuples, or Box.from_pairs(pairs)."
             )
         raise ValueError(
             f"{name} must have shape 2 x d (lower bounds, then upper bounds), got "
@@ -72,22 +73,22 @@ def read_bounds(name: str, bounds: Any) -> Tensor:
             )
         if math.isinf(high - low):
             raise ValueError(
-                f"{name} of dimension {i} are [{low}, {high}]; too long a side for float64."
+                f"{name} of dimension {i} are [{low}, {high}]; this side is too long for float64."
             )
     return rows
 
 
 def check_no_names(name: str, bounds: Any) -> None:
-    """Raise if bounds have names, which a box does not support."""
+    """Raise an error if bounds have names, which a box does not support."""
     if isinstance(bounds, Mapping):
         raise TypeError(
-            f"{name} is a dictionary, but the dimensions of a box have no names. Named parameters "
-            "are a Space, as in Space({'rate': Float(0.0, 1.0)})."
+            f"{name} is a dictionary, but the dimensions of a box have no names. For named "
+            "parameters, use a Space, as in Space({'rate': Float(0.0, 1.0)})."
         )
 
 
 def rows_in_lists(name: str, bounds: Any) -> Any:
-    """Return bounds whose rows are vectors of a library as nested lists; others as they are."""
+    """Return bounds whose rows are vectors of a library as nested lists, others unchanged."""
     if not isinstance(bounds, list | tuple):
         return bounds
     has_vectors = any(getattr(row, "ndim", 0) == 1 for row in bounds)
@@ -97,17 +98,17 @@ def rows_in_lists(name: str, bounds: Any) -> Any:
 
 
 def other_reading(rows: Tensor, has_pairs: bool) -> str:
-    """Say what to do about invalid bounds, as they were read."""
+    """Return what to do about invalid bounds, given how they were read."""
     if rows.shape != (2, 2) or not bool((rows[:, 0] < rows[:, 1]).all()):
         return "Leave a constant dimension out of the box."
-    if has_pairs:  # the lists that the tuples would have to be
+    if has_pairs:  # the lists that would be needed instead of the tuples
         return (
-            "A list of tuples is one (low, high) pair a dimension. If you mean the lower bounds, "
+            "A list of tuples is one (low, high) pair per dimension. If you mean the lower bounds, "
             f"then the upper bounds, give two lists: {rows.T.tolist()}."
         )
     pairs = [tuple(pair) for pair in rows.tolist()]
     return (
-        "Rows are the lower bounds, then the upper bounds. If you mean one (low, high) pair a "
+        "Rows are the lower bounds, then the upper bounds. If you mean one (low, high) pair per "
         f"dimension, give tuples, {pairs}, or Box.from_pairs(pairs)."
     )
 
@@ -116,9 +117,9 @@ def check_coordinates(name: str, x: Any, dim: int) -> Tensor:
     """Return a point as a float64 vector.
 
     Args:
-        name: Of the argument, for errors.
+        name: The name of the argument, for error messages.
         x: A float64 tensor or a list of numbers.
-        dim: How many numbers there must be.
+        dim: The required number of coordinates.
     """
     if isinstance(x, Mapping):
         raise TypeError(

@@ -1,7 +1,7 @@
-"""Checks of what a user hands in.
+"""Checks of what users pass in.
 
-Every check either returns the value in the one form the package works with (float64 tensors,
-Python numbers) or raises an error that names the argument, the value and the remedy. They run
+Every check either returns the value in the one form that the package works with (float64 tensors,
+Python numbers) or raises an error that names the argument, the value and the remedy. Checks run
 before anything is recorded.
 """
 
@@ -43,20 +43,20 @@ __all__ = [
 DTYPE = torch.float64
 
 LARGEST_OUTCOME = 1e50
-"""The largest size of a reward, a constraint value or a penalized outcome that a loop is told.
+"""The largest size of a reward, a constraint value or a penalized outcome that a loop accepts.
 
-Float64 ends at 1.8e308. The highest power of an outcome that is formed is the third: the curvature
-times the squared gradient in the quasi-Newton search of an acquisition function, and a multiplier
-that follows from a constraint value, times another value, in squares. Sums of squares stand in
-likelihoods, data norms and tests for a change. A third power of this bound is 1e150, which leaves a
-factor of 1e158: for the number of rows, the inverses of the noise variance, of the prior variance
-and of the lengthscale, and the width. The exponent is a round number; values that large lose every
-digit of the others in a sum anyway.
+Float64 ends at 1.8e308. The highest power of an outcome that is computed is the third: the
+curvature times the squared gradient in the quasi-Newton search of an acquisition function, and the
+square of a multiplier that follows from a constraint value, times another value. Sums of squares
+occur in likelihoods, data norms and tests for a change. The third power of this bound is 1e150,
+which leaves a factor of 1e158 for the number of rows, the inverses of the noise variance, of the
+prior variance and of the lengthscale, and the width. The exponent is a round number; next to values
+that large, other values lose every digit in a sum anyway.
 """
 
 
 FEW_NUMBERS = 32
-"""Up to so many are checked one by one in Python."""
+"""Up to this many numbers are checked one by one in Python."""
 
 
 class MinimumLoweredWarning(RuntimeWarning):
@@ -71,7 +71,7 @@ def check_double(name: str, value: Tensor) -> Tensor:
     """Return ``value`` unchanged if it is a float64 tensor.
 
     Args:
-        name: The argument's name, for the error.
+        name: The name of the argument, for error messages.
         value: A tensor of any shape.
 
     Raises:
@@ -93,13 +93,13 @@ def check_finite(name: str, value: Tensor) -> Tensor:
     """Return ``value`` unchanged if every entry is finite.
 
     Args:
-        name: The argument's name, for the message.
-        value: What was passed in.
+        name: The name of the argument, for error messages.
+        value: The tensor that was passed in.
 
     Raises:
-        ValueError: Naming the first offending entry.
+        ValueError: If an entry is not finite; the error names the first such entry.
     """
-    is_short = value.dim() == 1 and value.shape[0] <= FEW_NUMBERS  # a call of torch costs more
+    is_short = value.dim() == 1 and value.shape[0] <= FEW_NUMBERS  # calls of PyTorch cost more
     if is_short and all(map(math.isfinite, value.tolist())):
         return value
     bad = ~torch.isfinite(value)
@@ -114,12 +114,12 @@ def check_finite(name: str, value: Tensor) -> Tensor:
 
 
 def check_batch_shape(name: str, shape: torch.Size, data_shape: torch.Size) -> None:
-    """Raise unless a batch shape broadcasts to that of the data.
+    """Raise an error unless a batch shape broadcasts to that of the data.
 
     Args:
-        name: What has it, for the error.
+        name: The name of the argument with this shape, for error messages.
         shape: The batch shape.
-        data_shape: That of the data; several outputs are its last dimension.
+        data_shape: The batch shape of the data, with several outputs in its last dimension.
 
     Raises:
         ValueError: If it does not.
@@ -145,14 +145,14 @@ def check_matrix(
     """Return ``value`` as a finite float64 matrix.
 
     Args:
-        name: The argument's name, for errors.
+        name: The name of the argument, for error messages.
         value: A two-dimensional float64 tensor, or nested sequences of numbers.
         num_columns: The number of columns required, if any.
-        rows: What its rows are, for errors.
-        remedy: What to do about another shape.
+        rows: What its rows are, for error messages.
+        remedy: What to do about another shape, for error messages.
 
     Raises:
-        TypeError: If it is a tensor of another dtype, or not numeric.
+        TypeError: If it is a tensor with another dtype, or not numeric.
         ValueError: If the shape is wrong or an entry is not finite.
     """
     tensor = _as_double(name, value)
@@ -168,12 +168,12 @@ def check_vector(name: str, value: Any, length: int | None = None) -> Tensor:
     """Return ``value`` as a finite float64 vector.
 
     Args:
-        name: The argument's name, for errors.
+        name: The name of the argument, for error messages.
         value: A one-dimensional float64 tensor, or a sequence of numbers.
         length: The length required, if any.
 
     Raises:
-        TypeError: If it is a tensor of another dtype, or not numeric.
+        TypeError: If it is a tensor with another dtype, or not numeric.
         ValueError: If the shape is wrong or an entry is not finite.
     """
     tensor = _as_double(name, value)
@@ -187,11 +187,11 @@ def check_number(name: str, value: Any) -> float:
     """Return ``value`` as a finite Python float.
 
     Args:
-        name: The argument's name, for errors.
-        value: A Python or numpy number, or a tensor with exactly one entry in float64.
+        name: The name of the argument, for error messages.
+        value: A Python or NumPy number, or a tensor with exactly one entry in float64.
 
     Raises:
-        TypeError: If ``value`` is not one number, or is one in lower precision.
+        TypeError: If ``value`` is not a single number, or is one in lower precision.
         ValueError: If it is NaN or infinite.
     """
     number = value if type(value) is float else convert_number(name, value)
@@ -204,11 +204,11 @@ def convert_number(name: str, value: Any) -> float:
     """Return ``value`` as a Python float, which may be infinite or NaN.
 
     Args:
-        name: The argument's name, for errors.
-        value: A Python or numpy number, or a tensor with exactly one entry in float64.
+        name: The name of the argument, for error messages.
+        value: A Python or NumPy number, or a tensor with exactly one entry in float64.
 
     Raises:
-        TypeError: If ``value`` is not one number, or is one in lower precision.
+        TypeError: If ``value`` is not a single number, or is one in lower precision.
         ValueError: If it is too large for float64.
     """
     if isinstance(value, Tensor):
@@ -225,7 +225,7 @@ def convert_number(name: str, value: Any) -> float:
         raise TypeError(_masked_number_error(name))
     if kind == "f" and dtype.itemsize < 8:
         raise TypeError(_float32_number_error(name, dtype))
-    if isinstance(value, complex) or kind in ("c", "m", "M"):  # which numpy would convert
+    if isinstance(value, complex) or kind in ("c", "m", "M"):  # which NumPy would convert
         raise TypeError(f"{name} must be one real number, got {shown_value(value)}.")
     if isinstance(value, (str, bytes)):
         raise TypeError(f"{name} must be one number, got the text {shown_value(value)}.")
@@ -239,18 +239,18 @@ def convert_number(name: str, value: Any) -> float:
 
 
 def check_reward(name: str, value: Any) -> float:
-    """Return what was observed, any finite real number, as a Python float.
+    """Return an observed value, which may be any finite real number, as a Python float.
 
-    Other than a setting it may be a number in lower precision, which is exact in float64, and
-    True and False count as 1 and 0.
+    Unlike a setting, it may be a number in lower precision, which is exact in float64, and True and
+    False count as 1 and 0.
 
     Args:
-        name: The argument's name, for errors.
-        value: A Python number, a ``Fraction`` or a ``Decimal``; a numpy number, or a tensor or an
-            array, of any library, with exactly one entry, of any real dtype. A gradient is dropped.
+        name: The name of the argument, for error messages.
+        value: A Python number, a ``Fraction`` or a ``Decimal``; a NumPy number, or a tensor or an
+            array, of any library, with exactly one entry of any real dtype. A gradient is dropped.
 
     Raises:
-        TypeError: If it is not one real number.
+        TypeError: If it is not a single real number.
         ValueError: If it is NaN, infinite or too large for float64.
 
     Example:
@@ -264,18 +264,18 @@ def check_reward(name: str, value: Any) -> float:
     if isinstance(value, Tensor):
         value = value.detach().item() if value.numel() == 1 else value
     elif getattr(value, "size", None) == 1 and callable(getattr(value, "item", None)):
-        # times and complex numbers are no real ones, and item() may make them some
+        # times and complex numbers are not real, and item() may turn them into real numbers
         is_other = getattr(getattr(value, "dtype", None), "kind", "") in ("c", "m", "M")
         value = value if is_other else value.item()
     return check_number(name, value)
 
 
 LONGEST_SHOWN = 160
-"""Characters of a value in an error; a history keeps errors as the reasons of failures."""
+"""Characters of a value in an error message; a history keeps these as reasons of failures."""
 
 
 def shown_value(value: Any) -> str:
-    """Return what an error shows of a value: its representation in one line, cut if it is long.
+    """Return how an error message shows a value: its representation in one line, cut if it is long.
 
     Args:
         value: Anything.
@@ -286,25 +286,25 @@ def shown_value(value: Any) -> str:
     """
     try:
         shown = " ".join(repr(value).split())
-    except Exception:  # of a class of the user, or an integer with too many digits
+    except Exception:  # in a user's class, or for an integer with too many digits
         return f"an object of the class {type(value).__name__}"
     return shown if len(shown) <= LONGEST_SHOWN else f"{shown[: LONGEST_SHOWN - 3]}..."
 
 
 def check_text(name: str, value: Any, remedy: str = "leave it out or give it some letters.") -> str:
-    """Return a text that is not empty.
+    """Return a string that is not empty.
 
     Args:
-        name: The argument's name, for the error.
+        name: The name of the argument, for error messages.
         value: Anything.
-        remedy: What to do about a text that is empty.
+        remedy: What to do about an empty string.
 
     Raises:
-        TypeError: If it is no text.
+        TypeError: If it is not a string.
         ValueError: If it is empty.
     """
     if not isinstance(value, str):
-        raise TypeError(f"{name} must be a text, got {value!r}.")
+        raise TypeError(f"{name} must be a string, got {value!r}.")
     if not value:
         raise ValueError(f"{name} is empty; {remedy}")
     return value
@@ -314,12 +314,12 @@ def check_positive(name: str, value: Any, or_infinite: bool = False) -> float:
     """Return ``value`` as a finite Python float greater than zero.
 
     Args:
-        name: The argument's name, for errors.
-        value: As for :func:`check_number`.
-        or_infinite: Allow infinity.
+        name: The name of the argument, for error messages.
+        value: A number as for :func:`check_number`.
+        or_infinite: Whether to allow infinity.
 
     Raises:
-        TypeError: If it is not one number.
+        TypeError: If it is not a single number.
         ValueError: If it is not finite or not greater than zero.
     """
     if or_infinite and convert_number(name, value) == math.inf:
@@ -334,11 +334,11 @@ def check_nonnegative(name: str, value: Any) -> float:
     """Return ``value`` as a finite Python float of at least zero.
 
     Args:
-        name: The argument's name, for the message.
+        name: The name of the argument, for error messages.
         value: What was passed in.
 
     Raises:
-        TypeError: If it is not one number.
+        TypeError: If it is not a single number.
         ValueError: If it is not finite or below zero.
     """
     number = check_number(name, value)
@@ -351,11 +351,11 @@ def check_probability(name: str, value: Any) -> float:
     """Return ``value`` as a Python float strictly between zero and one.
 
     Args:
-        name: The argument's name, for the message.
+        name: The name of the argument, for error messages.
         value: What was passed in.
 
     Raises:
-        TypeError: If it is not one number.
+        TypeError: If it is not a single number.
         ValueError: If it is not strictly between 0 and 1.
     """
     number = check_number(name, value)
@@ -368,7 +368,7 @@ def check_carried(name: str, value: float) -> float:
     """Return an outcome if sums of its powers are finite in float64; see :data:`LARGEST_OUTCOME`.
 
     Args:
-        name: The argument's name, for the error.
+        name: The name of the argument, for error messages.
         value: A finite number.
 
     Raises:
@@ -378,17 +378,19 @@ def check_carried(name: str, value: float) -> float:
         raise ValueError(
             f"{name} is {value:.6g}; its absolute value must be at most {LARGEST_OUTCOME:g}, or "
             "the squares and sums of the models overflow. Tell it in a larger unit, or, if it "
-            "stands for an evaluation that failed, use tell_failed(query_id, reason=...)."
+            "stands for a failed evaluation, use tell_failed(query_id, reason=...)."
         )
     return value
 
 
 def check_all_carried(reward: float, constraints: Sequence[float]) -> None:
-    """Raise unless models can carry a reward and constraint values; see :data:`LARGEST_OUTCOME`.
+    """Raise an error unless models can handle a reward and constraint values.
+
+    See :data:`LARGEST_OUTCOME`.
 
     Args:
-        reward: It is finite.
-        constraints: They are finite.
+        reward: A finite number.
+        constraints: Finite numbers.
     """
     check_carried("reward", reward)
     for i, value in enumerate(constraints):
@@ -396,16 +398,16 @@ def check_all_carried(reward: float, constraints: Sequence[float]) -> None:
 
 
 def check_context(context_dim: int, context: Any, verb: str = "ask") -> Tensor | None:
-    """Return a context as a float64 vector, or None where the loop has none.
+    """Return a context as a float64 vector, or None if the loop has none.
 
     Args:
-        context_dim: Of the loop.
-        context: What the user gave.
-        verb: The method that was called, for errors.
+        context_dim: The dimension of the loop's contexts.
+        context: The context that the user gave.
+        verb: The method that was called, for error messages.
 
     Raises:
-        TypeError: If the context is a tensor of another dtype than float64.
-        ValueError: If it is missing, not wanted, of the wrong length or not finite.
+        TypeError: If the context is a tensor with a dtype other than float64.
+        ValueError: If it is missing, not expected, of the wrong length or not finite.
     """
     if context_dim == 0:
         if context is not None:
@@ -426,15 +428,15 @@ def check_integer(name: str, value: Any, minimum: int) -> int:
     """Return ``value`` as a Python integer of at least ``minimum``.
 
     Args:
-        name: The argument's name, for the message.
+        name: The name of the argument, for error messages.
         value: What was passed in.
-        minimum: The least value that is allowed.
+        minimum: The smallest value allowed.
 
     Raises:
-        TypeError: If it is not an integer (booleans are refused too).
+        TypeError: If it is not an integer (booleans are rejected as well).
         ValueError: If it is below ``minimum``.
     """
-    if _is_hidden(value):  # operator.index would return what is behind the mask
+    if _is_hidden(value):  # operator.index would return the value behind the mask
         raise TypeError(_masked_number_error(name))
     try:
         number = operator.index(value)
@@ -448,52 +450,55 @@ def check_integer(name: str, value: Any, minimum: int) -> int:
 
 
 def check_count(count: Any, noise: Any = None) -> int | None:
-    """Return of how many observations an outcome is the mean; None if it is one observation.
+    """Return the number of observations of which an outcome is the mean; None for one observation.
 
     Args:
-        count: A whole number from 1, or None.
-        noise: What was given beside it.
+        count: An integer of at least 1, or None.
+        noise: The noise variance that was given with it, if any.
 
     Raises:
-        TypeError: If it is not an integer (booleans are refused too).
+        TypeError: If it is not an integer (booleans are rejected as well).
         ValueError: If it is below 1, or both are given.
     """
     if count is None:
         return None
     if noise is not None:
         raise ValueError(
-            f"count is {shown_value(count)} and noise {shown_value(noise)}; give one of them. The "
-            "mean of n outcomes whose noise has the variance v has noise=v / n."
+            f"count is {shown_value(count)} and noise is {shown_value(noise)}; give only one of "
+            "them. The mean of n outcomes whose noise has the variance v has noise=v / n."
         )
     try:
         number = check_integer("count", count, minimum=1)
     except (TypeError, ValueError) as error:
         raise type(error)(
-            f"{error} It says of how many outcomes the reward is the mean; leave it out for one."
+            f"{error} It is the number of outcomes of which the reward is the mean; leave it out "
+            "if it is one."
         ) from None
     return None if number == 1 else number
 
 
 def check_noise_variance(noise: Any) -> float | None:
-    """Return the variance of the noise of one outcome; None if it is not given.
+    """Return the variance of the noise of a single outcome; None if it is not given.
 
     Args:
         noise: A positive number of at most :data:`LARGEST_OUTCOME`, or None.
 
     Raises:
-        TypeError: If it is not one number.
+        TypeError: If it is not a single number.
         ValueError: If it is not finite, not positive or too large.
     """
     if noise is None:
         return None
     if isinstance(noise, bool):
-        raise TypeError(f"noise is {noise}; it must be a number: the variance of this outcome's.")
+        raise TypeError(
+            f"noise is {noise}; it must be a number: the variance of this outcome's noise."
+        )
     try:
         return check_carried("noise", check_positive("noise", noise))
     except ValueError as error:
         raise ValueError(
             f"{error} It is the variance of this outcome's noise, in squared outcome units; leave "
-            "it out where that is the model's."
+            "it out if the model's noise applies."
         ) from None
 
 
@@ -501,12 +506,12 @@ def check_one_of(name: str, value: Any, allowed: Sequence[Any]) -> Any:
     """Return ``value`` if it is one of ``allowed``.
 
     Args:
-        name: The argument's name, for the message.
+        name: The name of the argument, for error messages.
         value: What was passed in.
-        allowed: All values that are allowed.
+        allowed: All allowed values.
 
     Raises:
-        ValueError: Listing what is allowed.
+        ValueError: If it is not; the error lists the allowed values.
     """
     if value not in allowed:
         raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}.")
@@ -514,16 +519,16 @@ def check_one_of(name: str, value: Any, allowed: Sequence[Any]) -> Any:
 
 
 def check_instance(name: str, value: Any, kinds: type | tuple[type, ...], remedy: str) -> Any:
-    """Return ``value`` if it is of one of the kinds.
+    """Return ``value`` if it is an instance of one of the given classes.
 
     Args:
-        name: The argument's name, for the error.
+        name: The name of the argument, for error messages.
         value: Anything.
-        kinds: What it may be.
+        kinds: The allowed classes.
         remedy: A sentence that says what to pass.
 
     Raises:
-        TypeError: If it is something else, or a class in place of an object of it.
+        TypeError: If it is something else, or a class instead of an instance of it.
     """
     if isinstance(value, kinds):
         return value
@@ -539,7 +544,7 @@ def check_callable(name: str, value: Any, remedy: str) -> Any:
     """Return ``value`` if it can be called.
 
     Args:
-        name: The argument's name, for the error.
+        name: The name of the argument, for error messages.
         value: Anything.
         remedy: A sentence that says what to pass.
 
@@ -552,16 +557,16 @@ def check_callable(name: str, value: Any, remedy: str) -> Any:
 
 
 def check_observed(name: str, values: Any, length: int | None = None) -> list[float]:
-    """Return constraint values as they were observed, as Python floats.
+    """Return observed constraint values as Python floats.
 
     Args:
-        name: Of the argument, for errors.
+        name: The name of the argument, for error messages.
         values: A float64 tensor or array, a tensor or array with one entry of any real dtype, or a
-            sequence of numbers as :func:`check_reward` takes them.
-        length: How many there must be, if that is known.
+            sequence of numbers that :func:`check_reward` accepts.
+        length: The required number of values, if that is known.
 
     Raises:
-        TypeError: If they are of another dtype, or not numeric.
+        TypeError: If they have another dtype, or are not numeric.
         ValueError: If they are too few or too many, or one is not finite.
     """
     is_list = isinstance(values, list | tuple) and not any(
@@ -577,12 +582,12 @@ def check_constraint_values(constraints: Any, num_constraints: int) -> tuple[flo
     """Return the constraint values of an outcome.
 
     Args:
-        constraints: As they were told; None if there are none.
-        num_constraints: How many there must be.
+        constraints: The constraint values that were told; None if there are none.
+        num_constraints: The required number of values.
 
     Raises:
         TypeError: If one is not a real number.
-        ValueError: If they are missing, not wanted, too few or too many, or one is not finite.
+        ValueError: If they are missing, not expected, too few or too many, or one is not finite.
     """
     if num_constraints == 0:
         if constraints is not None:
@@ -600,20 +605,21 @@ def check_constraint_values(constraints: Any, num_constraints: int) -> tuple[flo
 
 
 def store_checked(settings: Any, **values: Any) -> None:
-    """Store what checks returned in a frozen dataclass, in place of what its user passed.
+    """Store checked values in a frozen dataclass, in place of what the user passed.
 
     Args:
         settings: The object that holds the settings.
-        **values: By the name of the attribute.
+        **values: The checked values, by the names of their attributes.
     """
     for name, value in values.items():
         object.__setattr__(settings, name, value)
 
 
 def level_of_users_line() -> int:
-    """Return the ``stacklevel`` with which the caller's warning names the line of the user.
+    """Return the ``stacklevel`` with which the caller's warning names the user's line.
 
-    That is the nearest line outside of the package: how deep inside a warning is made may change.
+    This is the nearest line outside of the package, because the depth at which a warning is raised
+    may change.
     """
     package = f"{__name__.partition('.')[0]}."
     level = 0
@@ -639,16 +645,16 @@ def _as_double(name: str, value: Any) -> Tensor:
 
 
 def check_kept_exactly(name: str, value: Any) -> None:
-    """Raise if a conversion to float64 would change the numbers of something without a word.
+    """Raise an error if a conversion to float64 would silently change the numbers in a value.
 
-    It would with what hides behind a mask, is complex, or was rounded to less than float64.
+    This is the case for masked and complex numbers, and for numbers rounded to less than float64.
 
     Args:
-        name: The argument's name, for errors.
-        value: An array, nested sequences, or anything else, which passes.
+        name: The name of the argument, for error messages.
+        value: An array, nested sequences, or anything else, which is accepted.
 
     Raises:
-        TypeError: If it is so.
+        TypeError: If that is the case.
     """
     if isinstance(value, list | tuple):
         _check_entries(name, value)
@@ -673,7 +679,7 @@ def _check_entries(name: str, values: Sequence[Any]) -> None:
 
 
 def _check_array(name: str, value: Any) -> None:
-    """Raise if an array or a number of numpy is masked, complex or of less than float64."""
+    """Raise an error if a NumPy array or number is masked, complex or of lower precision."""
     dtype = value.dtype
     kind = getattr(dtype, "kind", "")
     shape = getattr(value, "shape", ())
@@ -683,7 +689,7 @@ def _check_array(name: str, value: Any) -> None:
         first = [int(i) for i in np.argwhere(np.ma.getmaskarray(value))[0]]
         raise TypeError(
             f"{name} is an array with {int(np.ma.count_masked(value))} masked entries, the first "
-            f"at {first}: what is behind a mask is no number. Leave those rows out, or fill them: "
+            f"at {first}: a masked entry is not a number. Leave out those rows, or fill them: "
             f"{name}.filled(...)."
         )
     if kind == "c":
@@ -697,12 +703,12 @@ def _check_array(name: str, value: Any) -> None:
 
 
 def _is_hidden(value: Any) -> bool:
-    """Return whether something is a masked array, or a number of one, with a masked entry."""
+    """Return whether a value is a masked array, or a number from one, with a masked entry."""
     return isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
 
 
 def _masked_number_error(name: str) -> str:
-    return f"{name} is masked, so that it is no number. Pass a number, or leave the row out."
+    return f"{name} is masked, so it is not a number. Pass a number, or leave out the row."
 
 
 def _complex_error(name: str, dtype: Any) -> str:

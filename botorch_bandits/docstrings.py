@@ -1,8 +1,8 @@
 """Writes out what docstrings only refer to, so that ``help()`` explains every argument in place.
 
 Many classes share arguments, which are described once in the source and referred to elsewhere. A
-module that refers in this way ends with ``fill_in_docstrings(__name__)``, which replaces each of
-the following by the text that it refers to:
+module that uses such references ends with ``fill_in_docstrings(__name__)``, which replaces each of
+the following with the text to which it refers:
 
 * an argument ``name: See :class:`Other`.``, with the text of ``Other`` for that argument; further
   arguments may then say ``See there.``,
@@ -35,7 +35,7 @@ _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Example|Examples|Note|Y
 _ENTRY = re.compile(r"^    \*{0,2}(\w+)(?: \([^)]*\))?: (.*(?:\n {5,}.*|\n(?=\n {5,}))*)", re.M)
 
 _clean = functools.lru_cache(maxsize=4096)(inspect.cleandoc)
-_Place = tuple[Any, type | None, str]  # what has a docstring, its class, its name there
+_Place = tuple[Any, type | None, str]  # what has a docstring, its class, and its name there
 
 
 def fill_in_docstrings(module_name: str) -> None:
@@ -55,7 +55,7 @@ def fill_in_docstrings(module_name: str) -> None:
             if inspect.isfunction(holder) or isinstance(holder, property):
                 places.append((holder, one, name))
     mentions = [place for place in places if _MENTION.search(place[0].__doc__ or "")]
-    for _ in range(3):  # a text that is referred to can hold a reference itself
+    for _ in range(3):  # a text that is referred to may itself contain a reference
         mentions = [place for place in mentions if _fill_in(*place, names)]
     for holder, owner, name in places:
         if owner is not None and holder.__doc__ and name == "__init__":
@@ -70,9 +70,9 @@ def _fill_in(holder: Any, owner: type | None, name: str, names: dict[str, Any]) 
 
     Args:
         holder: The class, function or property that has the docstring.
-        owner: The class that defines it, or that it is.
+        owner: The class that defines it, or the class itself.
         name: The name in its class; empty for a class.
-        names: What the names of the module mean.
+        names: The meanings of the names in the module.
     """
     text = _clean(holder.__doc__)
     filled = _fill_in_entries(text, owner, name, names)
@@ -134,12 +134,12 @@ def _fill_in_opening(
         else:
             opening = "\n\n".join(p for p in (_SECTION.split(meant)[0].strip(), after) if p)
         text = "\n\n".join(part for part in [opening, rest, *theirs] if part)
-    # another reference is for further reading, and stays
+    # any other reference is for further reading, and stays
     return _add_arguments(text, holder, dict(_entries(found)))
 
 
 def _add_arguments(text: str, holder: Any, described: dict[str, str]) -> str:
-    """Add what a docstring does not say of a function's parameters, from other descriptions."""
+    """Add descriptions that a function's docstring lacks for its parameters, from elsewhere."""
     if not inspect.isfunction(holder):
         return text
     head, _, arguments = text.partition("\n\nArgs:\n")
@@ -162,7 +162,7 @@ def _add_arguments(text: str, holder: Any, described: dict[str, str]) -> str:
 
 
 def _add_fields(owner: type) -> None:
-    """Add what a dataclass's docstring does not say of its fields, from its base classes."""
+    """Add descriptions that a dataclass's docstring lacks for its fields, from its base classes."""
     fields = owner.__dict__["__dataclass_fields__"]
     if not any(hasattr(one, "__dataclass_fields__") for one in owner.__mro__[1:]):
         return
@@ -193,7 +193,7 @@ def _inherited_entries(owner: type) -> dict[str, str]:
 def _target(
     match: re.Match[str], owner: type | None, name: str, names: dict[str, Any]
 ) -> Any | None:
-    """Return the class or method that a reference means, or None if it cannot be found."""
+    """Return the class or method to which a reference refers, or None if it cannot be found."""
     if match["kin"] == "class":
         return owner
     if match["kin"] == "base class":
@@ -225,7 +225,7 @@ def _name_of(value: Any) -> str:
 
 
 def _text_of(value: Any) -> str:
-    """Return a cleaned docstring, or an empty text."""
+    """Return a cleaned docstring, or an empty string."""
     holder = value.__func__ if isinstance(value, classmethod | staticmethod) else value
     return _clean(getattr(holder, "__doc__", None) or "") if holder is not None else ""
 

@@ -57,8 +57,8 @@ __all__ = [
 
 
 TIE_TOLERANCE = 1e-9
-"""Acquisition values closer than this count as equal, relative to the size of the largest one less
-the offset, and at least to the unit; see :class:`ValueScale`."""
+"""Acquisition values closer than this count as equal. It is relative to the size of the largest
+value less the offset, and at least to the unit; see :class:`ValueScale`."""
 
 ROUNDING = 8.0 * torch.finfo(DTYPE).eps
 """The relative error that adding an offset may cause."""
@@ -67,9 +67,9 @@ ROUNDING = 8.0 * torch.finfo(DTYPE).eps
 class ValueScale(NamedTuple):
     """The unit and the origin of acquisition values.
 
-    An acquisition function states them in its attribute ``value_scale``; see
-    :func:`first_of_the_largest`. Those of this package in outcome units count prior standard
-    deviations from the prior mean.
+    An acquisition function provides them in its attribute ``value_scale``; see
+    :func:`first_of_the_largest`. The functions of this package in outcome units count prior
+    standard deviations from the prior mean.
 
     Attributes:
         offset: The value without information, such as the prior mean.
@@ -149,7 +149,7 @@ class Domain(ABC):
         The global random state is not used: equal seeds give equal results.
 
         Args:
-            acquisition: Evaluated on ``b x 1 x d`` tensors.
+            acquisition: The acquisition function, which is evaluated on ``b x 1 x d`` tensors.
             seed: The seed of everything that the optimizer draws.
 
         Returns:
@@ -159,13 +159,13 @@ class Domain(ABC):
     def in_context(self, context: Tensor) -> Domain:
         """Return the domain of ``(context, point)`` with this context; only points are chosen.
 
-        Needed for contexts, and for ``TimeVaryingKernel``.
+        This is needed for contexts, and for ``TimeVaryingKernel``.
 
         Args:
             context: ``c`` numbers, float64.
 
         Returns:
-            A domain in ``c + d`` dimensions, the context's first.
+            A domain in ``c + d`` dimensions, of which the context's come first.
         """
         raise self._lacks("in_context")
 
@@ -176,7 +176,7 @@ class Domain(ABC):
 
         Args:
             function: Maps an ``n x d`` tensor to ``n`` values.
-            seed: Seeds the scrambling of the quasi-random points on a box.
+            seed: The seed of the scrambling of the quasi-random points on a box.
         """
         raise self._lacks("integrate")
 
@@ -185,11 +185,11 @@ class Domain(ABC):
         """Return ``x`` as a ``d``-dimensional float64 tensor if it lies in the domain.
 
         Args:
-            name: Of the argument, for errors.
+            name: The name of the argument, for error messages.
             x: A point: a float64 tensor or a list of numbers.
 
         Raises:
-            TypeError: If it is a tensor of another dtype.
+            TypeError: If it is a tensor with another dtype.
             ValueError: If it has another shape, is not finite, or lies outside.
         """
 
@@ -212,7 +212,7 @@ class Domain(ABC):
 
     def _lacks(self, name: str) -> NotImplementedError:
         return NotImplementedError(
-            f"{type(self).__name__} has no {name}, which is needed here. Define it, or take "
+            f"{type(self).__name__} has no {name}, which is needed here. Define it, or use "
             "arms: Arms(domain.sample(1000))."
         )
 
@@ -241,9 +241,9 @@ def first_of_the_largest(
 
     Args:
         values: ``batch_shape x num_arms`` acquisition values.
-        check: Refuse values that are not finite; a GPU must be waited for then.
+        check: Whether to reject values that are not finite, which for a GPU means waiting.
         scale: The unit and the offset of the values; 1 and 0 if omitted.
-        among: Indices (int64), in order, to choose from; the others' values do not matter.
+        among: Indices (int64), in order, to choose from; other values do not matter.
 
     Returns:
         ``batch_shape`` indices (int64).
@@ -259,7 +259,7 @@ def first_of_the_largest(
     if among is not None:
         return among[first_of_the_largest(values[..., among], check, scale)]
     if values.numel() == values.shape[-1] and values.device.type == "cpu":
-        # numpy on the same memory: many small calls of torch cost more than the search
+        # NumPy on the same memory, because many small calls of PyTorch cost more than the search
         row = values.detach().numpy().reshape(-1)
         top = float(row.max())  # NaN if any entry is
         if not (math.isfinite(top) and math.isfinite(row.min())):
@@ -310,10 +310,10 @@ class Arms(Domain):
         self.num_arms, self.dim = self.choices.shape
         self._keys, self._order = _hash_rows(self.choices).sort(stable=True)
         if bool((self._keys[1:] == self._keys[:-1]).any()):
-            _ = self._index  # which tells equal rows from equal hashes
+            _ = self._index  # which distinguishes equal rows from equal hashes
 
     def __repr__(self) -> str:
-        """Show how many arms there are."""
+        """Show the number of arms."""
         return f"Arms({self.num_arms} arms in {self.dim} dimensions)"
 
     @property
@@ -356,7 +356,7 @@ class Arms(Domain):
 
         Args:
             X: An ``n x d`` tensor whose rows are arms, to the last bit.
-            name: What to call ``X`` in an error.
+            name: The name of ``X`` in error messages.
 
         Returns:
             ``n`` indices (int64).
@@ -399,14 +399,14 @@ class Arms(Domain):
 
 
 def _hash_rows(X: Tensor) -> Tensor:
-    """Return a 64-bit number for each row, the same for the same numbers (0.0 and -0.0 too)."""
+    """Return a 64-bit number for each row, the same for equal numbers (also 0.0 and -0.0)."""
     bits = (X + 0.0).contiguous().view(torch.int64)
     bits = (bits ^ (bits >> 32)) * _HASH_FACTOR
     places = torch.full((X.shape[-1],), _HASH_FACTOR, device=X.device).cumprod(0)
     return ((bits ^ (bits >> 29)) * places).sum(-1)
 
 
-_FEW_ROWS = 16  # up to here a dictionary is faster than a search in an array
+_FEW_ROWS = 16  # up to this number, a dictionary is faster than a search in an array
 
 _HASH_FACTOR = 0x1E3779B97F4A7C15
 """An odd number whose bits look random; products wrap around."""
@@ -427,11 +427,11 @@ class Box(Domain):
         equality_constraints: Triples for ``sum(coefficients * x[indices]) == rhs``, on continuous
             dimensions.
         nonlinear_inequality_constraints: ``(function, True)`` pairs; the function maps a point, a
-            vector of ``d`` coordinates, to a number that is at least 0 if it is feasible, in torch
-            so that it has a gradient. A journal records its name, so define it in a module.
+            vector of ``d`` coordinates, to a number that is at least 0 if it is feasible, and uses
+            PyTorch, so that it has a gradient. A journal records its name: define it in a module.
 
     Raises:
-        TypeError: If ``bounds`` is a tensor of another dtype than float64.
+        TypeError: If ``bounds`` is a tensor with a dtype other than float64.
         ValueError: If a bound is not finite, a lower bound is not below its upper bound, an
             integer dimension does not exist or has a fractional bound, or no point meets all
             constraints.
@@ -533,10 +533,10 @@ class Box(Domain):
             num_restarts: As for the class.
             raw_samples: As for the class.
             constraints: ``inequality_constraints=``, ``equality_constraints=`` and
-                ``nonlinear_inequality_constraints=``, in the forms that the class takes.
+                ``nonlinear_inequality_constraints=``, in the forms that the class accepts.
 
         Raises:
-            TypeError: If ``pairs`` is a tensor of another dtype than float64.
+            TypeError: If ``pairs`` is a tensor with a dtype other than float64.
             ValueError: If it is not ``d x 2``, or as for the class.
 
         Example:
@@ -546,12 +546,12 @@ class Box(Domain):
         check_no_names("pairs", pairs)
         if isinstance(pairs, Iterable) and not isinstance(pairs, Tensor | str | bytes):
             pairs = pairs if hasattr(pairs, "dtype") else rows_in_lists("pairs", list(pairs))
-        rows = check_matrix("pairs", pairs, 2, "one (low, high) pair a row", ONE_DIMENSION)
+        rows = check_matrix("pairs", pairs, 2, "one (low, high) pair per row", ONE_DIMENSION)
         read_bounds("pairs", [tuple(pair) for pair in rows.tolist()])
         return Box(rows.T.contiguous(), integer_dims, num_restarts, raw_samples, **constraints)
 
     def _pairs_meant(self, bounds: Any) -> str:
-        """Say so if nested lists make sense as pairs, with integers."""
+        """Return a hint if nested lists make sense as pairs, with integers."""
         if not isinstance(bounds, list | tuple) or isinstance(bounds[0], tuple):
             return ""
         rows = self.bounds
@@ -573,7 +573,7 @@ class Box(Domain):
 
     @property
     def volume(self) -> float:
-        """The product of the side lengths; a discrete dimension counts its values.
+        """The product of the side lengths; a discrete dimension counts the number of its values.
 
         With constraints, it is an estimate of the feasible part of that volume.
         """
@@ -599,14 +599,14 @@ class Box(Domain):
     def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
         """Maximize with BoTorch's optimizers; see :meth:`Domain.maximize`.
 
-        Without discrete dimensions this is ``optimize_acqf``. With at most 16 combinations of
-        discrete values it is ``optimize_acqf_mixed`` over all of them, otherwise
+        Without discrete dimensions, this is ``optimize_acqf``. With at most 16 combinations of
+        discrete values, it is ``optimize_acqf_mixed`` over all of them, otherwise
         ``optimize_acqf_mixed_alternating``. An acquisition function with a tensor ``choices`` can
         be evaluated only at these points, and is maximized over them. One with its own
-        ``gen_candidates`` is optimized with that generator instead of BoTorch's, where BoTorch
+        ``gen_candidates`` is optimized with that generator instead of BoTorch's, if BoTorch
         supports this. One with an ``X_baseline`` is also evaluated near the best of these points,
-        as often as at random points. Under constraints it is ``optimize_acqf`` with these, from
-        feasible points.
+        as often as at random points. Under constraints, it is ``optimize_acqf`` with these
+        constraints, from feasible points.
         """
         choices = getattr(acquisition, "choices", None)
         if choices is not None:  # it is defined only on a finite set of points of the box
@@ -643,12 +643,12 @@ class Box(Domain):
         bounds, to_box = self.bounds, None
         if near and not is_mixed:
             common["options"] |= near
-        if is_mixed or own["gen_candidates"] is None:  # BoTorch's searches know no sides
+        if is_mixed or own["gen_candidates"] is None:  # BoTorch's searches ignore side lengths
             to_box = self._cube(values)
         if to_box is not None:
             acquisition = OnCube(acquisition, to_box)
             bounds = to_box.inverse(self.bounds)
-        if len(values) < len(self.discrete_dims):  # the others are searched between their values
+        if len(values) < len(self.discrete_dims):  # the others are searched as intervals
             common["post_processing_func"] = (
                 self._snap if to_box is None else lambda X: to_box.inverse(self._snap(to_box(X)))
             )
@@ -658,9 +658,9 @@ class Box(Domain):
             seeded_in_python(draws) if unordered else nullcontext(),
             warnings.catch_warnings(),
         ):
-            # A prior without data is flat: every starting point is as good as any other.
+            # a prior without data is flat, so every starting point is as good as any other
             warnings.simplefilter("ignore", BadInitialCandidatesWarning)
-            # a line search that stops at the rounding error: the best point so far is taken
+            # for a line search that stops at rounding error, the best point so far is taken
             warnings.filterwarnings("ignore", "Optimization failed", RuntimeWarning)
             warnings.filterwarnings("ignore", "Because you specified", RuntimeWarning)
             if not values:
@@ -703,7 +703,7 @@ class Box(Domain):
             return search.maximize(acquisition, source, near)
 
     def _share_of_search(self, num_combinations: int) -> dict[str, int]:
-        """What each of several searches takes when together they are to take twice the usual."""
+        """Return the share of each of several searches, which together take twice the usual."""
         return {
             "num_restarts": max(2, -(-2 * self.num_restarts // num_combinations)),
             "raw_samples": max(16, -(-2 * self.raw_samples // num_combinations)),
@@ -722,8 +722,8 @@ class Box(Domain):
     ) -> Integral:
         """Integrate by randomized quasi-Monte Carlo; see :meth:`Domain.integrate`.
 
-        Each of ``num_scramblings`` independently scrambled Sobol sets of ``num_points`` gives
-        one estimate; the standard error is that of their mean.
+        Each of ``num_scramblings`` independently scrambled Sobol sets of ``num_points`` gives one
+        estimate; the standard error is that of their mean.
         """
         num_points = check_integer("num_points", num_points, minimum=1)
         num_scramblings = check_integer("num_scramblings", num_scramblings, minimum=2)
@@ -769,7 +769,7 @@ class Box(Domain):
         points = self.bounds[0] + (self.bounds[1] - self.bounds[0]) * uniform
         for i in self.integer_dims:
             low, high = self.bounds[:, i]
-            # every whole number gets an equal share of [0, 1)
+            # every integer gets an equal share of [0, 1)
             points[..., i] = low + torch.floor(uniform[..., i] * (high - low + 1))
         return torch.minimum(points, self.bounds[1])  # rounding may carry a point past the end
 
@@ -782,7 +782,7 @@ class Box(Domain):
 
     @property
     def num_values(self) -> dict[int, int]:
-        """How many values each discrete dimension takes."""
+        """The number of values of each discrete dimension."""
         lows, highs = self.bounds.tolist()
         return {i: int(highs[i]) - int(lows[i]) + 1 for i in self.integer_dims}
 
@@ -793,18 +793,18 @@ class Box(Domain):
             dim: One of :attr:`discrete_dims`.
         """
         low, high = self.bounds[:, dim].tolist()
-        # float32, the usual default, skips whole numbers above 2**24
+        # float32, the usual default, skips integers above 2**24
         return torch.arange(low, high + 1, dtype=DTYPE).tolist()
 
     def _cube(self, listed: Iterable[int]) -> ToBox | None:
-        """Return the map from a box with sides of 1; None if the sides are of ordinary length.
+        """Return the map from a box with sides of 1; None if all sides are of ordinary length.
 
         Args:
             listed: Discrete dimensions, which are left as they are.
         """
         side = self.bounds[1] - self.bounds[0]
         low = self.bounds[0].clone()
-        kept = side == 0.0  # of a context
+        kept = side == 0.0  # dimensions of a context
         kept[list(listed)] = True
         low[kept], side[kept] = 0.0, 1.0
         if bool(((side >= 1.0 / ORDINARY_SIDE) & (side <= ORDINARY_SIDE) | kept).all()):
@@ -834,30 +834,30 @@ LARGEST_MIXED = 16
 """With at most this many combinations of discrete values, the rest is optimized for each."""
 
 LARGEST_LISTED = 100_000
-"""A discrete dimension with more values is searched as an interval, and rounded at the end. BoTorch
+"""A discrete dimension with more values is searched as an interval and rounded at the end. BoTorch
 does the same from 21 values on, but keeps a list of them."""
 
 
 def _combinations(values: Mapping[int, Sequence[float]]) -> list[dict[int, float]]:
-    """Return all combinations of values, by dimension; the last dimension changes first."""
+    """Return all combinations of values, by dimension; the last dimension varies fastest."""
     return [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
 
 
 NEAR = 0.02
-"""Standard deviation of what starting points are away from the best points, in sides of the box."""
+"""Standard deviation of starting points around the best points, in sides of the box."""
 
 ORDINARY = 10.0
-"""Units from a tenth of 1 to this, and offsets up to this, suit BoTorch's optimizers as they are:
-their tolerances are absolute."""
+"""Units from a tenth of 1 up to this, and offsets up to this, suit BoTorch's optimizers unchanged,
+whose tolerances are absolute."""
 
 
 ORDINARY_SIDE = 100.0
-"""Sides from a hundredth to this suit BoTorch's optimizers as they are: they stop where the slope,
-per unit of the coordinate, is small."""
+"""Sides from a hundredth up to this suit BoTorch's optimizers unchanged, which stop when the slope
+per unit of the coordinate is small."""
 
 
 class _BoxInContext(Box):
-    """A box whose first dimensions are a context: they have one value each."""
+    """A box whose first dimensions are a context, with a single value each."""
 
     def __init__(self, box: Box, context: Tensor) -> None:
         self._box, self._context = box, context.to(box.bounds)

@@ -61,16 +61,16 @@ Contexts: TypeAlias = Tensor | Callable[[int], Tensor]
 def check_contexts(
     contexts: Any, context_dim: int, num_asked: int, num_rounds: int
 ) -> Contexts | None:
-    """Return the contexts of a run if they fit the loop.
+    """Return the contexts of a run if they match the loop.
 
     Args:
         contexts: A matrix with a row per round, a function from the round to its context, or None.
-        context_dim: The loop's.
-        num_asked: How many rounds the loop has been asked for.
-        num_rounds: How many rounds are to be played.
+        context_dim: The dimension of the loop's contexts.
+        num_asked: The number of rounds for which the loop has been asked.
+        num_rounds: The number of rounds to be played.
 
     Raises:
-        TypeError: If they are neither numbers nor a function, or a tensor of another dtype.
+        TypeError: If they are neither numbers nor a function, or a tensor with another dtype.
         ValueError: If they are missing or not expected, not finite rows of ``context_dim`` numbers,
             or too few.
     """
@@ -78,7 +78,7 @@ def check_contexts(
         if contexts is not None:
             raise ValueError(
                 "contexts are given, but the loop has context_dim=0. Build it with context_dim= "
-                "set to the number of context features, or leave contexts= out."
+                "set to the number of context features, or leave out contexts=."
             )
         return None
     if num_rounds == 0:
@@ -86,7 +86,7 @@ def check_contexts(
     if contexts is None:
         raise ValueError(
             f"contexts is missing: the loop has context_dim={context_dim}. Pass a matrix with one "
-            "row a round, or a function from the round to its context."
+            "row per round, or a function from the round to its context."
         )
     if callable(contexts):
         function: Contexts = contexts
@@ -121,8 +121,8 @@ def limits_of(restriction: Restrictions | None, round_number: int) -> dict[str, 
     """Return the restriction of a round, as arguments of ``ask``.
 
     Args:
-        restriction: What :func:`run` was given.
-        round_number: From 1, counted from the loop's first round.
+        restriction: The restriction that :func:`run` was given.
+        round_number: The number of the round, from 1, counted from the loop's first round.
 
     Raises:
         TypeError: If the function returned neither a dictionary nor None.
@@ -152,7 +152,7 @@ class ByRound:
 
     Attributes:
         function: Called with the argument of a plain function (see :func:`run`) and the round (from
-            1) in which the query was asked; returns what a plain function would.
+            1) in which the query was asked; returns what a plain function would return.
 
     Example:
         >>> from botorch_bandits import Arms, BanditLoop, RandomSearch, run
@@ -167,15 +167,15 @@ class ByRound:
 
 Problem: TypeAlias = Callable[..., Any] | ChangingProblem | ByRound
 """A BoTorch test problem, an environment whose reward depends on the round, or a function of one
-argument (see :func:`argument_of`) to one number. With constraints a function returns the pair of
+argument (see :func:`argument_of`) to one number. With constraints, a function returns a pair of
 the reward and the constraint values."""
 
 Told: TypeAlias = tuple[Any, Any]
-"""A reward and its constraint values, or None in their place without constraints."""
+"""A reward and its constraint values, or None instead of these without constraints."""
 
 
 def check_constraints(loop: BanditLoop, problem: Problem) -> None:
-    """Raise if a problem that states its number of constraints does not fit the loop."""
+    """Raise an error if a problem that states its number of constraints does not match the loop."""
     wanted = loop.history.num_constraints
     if wanted == 0 or not isinstance(problem, BaseTestProblem | ChangingProblem):
         return
@@ -219,14 +219,14 @@ def read_told(loop: BanditLoop, returned: Any) -> Told:
 
 
 def check_direction(loop: BanditLoop, problem: Any) -> None:
-    """Raise if a problem is to be maximized and the loop minimizes, or the other way around.
+    """Raise an error if a problem is to be maximized and the loop minimizes, or vice versa.
 
     Args:
         loop: The loop.
-        problem: Any problem; a user's function may be either.
+        problem: Any problem; a user's function may be for either.
 
     Raises:
-        ValueError: If so.
+        ValueError: If that is the case.
     """
     name, maximize = type(problem).__name__, loop.settings.maximize
     if isinstance(problem, BaseTestProblem) and problem.is_minimization_problem and maximize:
@@ -240,12 +240,12 @@ def check_direction(loop: BanditLoop, problem: Any) -> None:
     if is_reward and not maximize:
         raise ValueError(
             f"problem ({name}) is to be maximized, but the loop has maximize=False. Leave "
-            "maximize= out, or pass a problem whose values are costs."
+            "out maximize=, or pass a problem whose values are costs."
         )
 
 
 def observe_constraints(loop: BanditLoop, problem: Problem, query: Query) -> Tensor | None:
-    """Return noisy constraint values, whose noise depends on seed and round alone."""
+    """Return noisy constraint values, whose noise depends only on the seed and the round."""
     if loop.history.num_constraints == 0:
         return None
     point = input_of(query).unsqueeze(0)
@@ -292,7 +292,7 @@ def arms_evaluator(
 
 
 def replay(problem: ChangingProblem, X: Tensor, rounds: list[int]) -> tuple[Tensor, Tensor | None]:
-    """Return noiseless rewards, and the largest ones where they are known, of given rounds."""
+    """Return noiseless rewards of given rounds, and the largest possible ones if they are known."""
     if not rounds:
         return X.new_empty(0), X.new_empty(0)
     values = [
@@ -300,18 +300,18 @@ def replay(problem: ChangingProblem, X: Tensor, rounds: list[int]) -> tuple[Tens
     ]
     try:
         optima = [problem.optimal_value(t) for t in rounds]
-    except NotImplementedError:  # BoTorch's way to say that it is not known
+    except NotImplementedError:  # BoTorch's way of saying that it is not known
         return torch.stack(values), None
     return torch.stack(values), torch.tensor(optima, dtype=DTYPE, device=X.device)
 
 
 def known_optimum(problem: Problem) -> float | None:
-    """Return the largest noiseless reward, or the least cost, where the problem knows it."""
+    """Return the largest noiseless reward, or the smallest cost, if the problem knows it."""
     if not isinstance(problem, BaseTestProblem):
         return None
     try:
         return float(problem.optimal_value)
-    except NotImplementedError:  # BoTorch's way to say that it is not known
+    except NotImplementedError:  # BoTorch's way of saying that it is not known
         return None
     except ValueError:  # no arm is feasible
         if isinstance(problem, ConstrainedBaseTestProblem):
@@ -332,8 +332,8 @@ def optima_within(
         known: The best values on the whole domain, one per round or one number; None if not known.
 
     Returns:
-        ``known`` if no round was restricted. None if it is None, or if a round was restricted other
-        than to some arms or points. NaN where none of these is feasible.
+        ``known`` if no round was restricted. None if ``known`` is None, or if a round was
+        restricted other than to some arms or points. NaN if none of these is feasible.
     """
     restricted = [i for i, query in enumerate(queries) if query.is_restricted]
     if known is None or not restricted:
@@ -369,14 +369,15 @@ class RunResult:
             loop with ``maximize=False``, rewards are costs, and this is the least one.
         optimal_values: If the reward depends on the round, or rounds could choose only from some
             arms or points, the largest noiseless reward of each round; otherwise None.
-        arrivals: How many rounds of this run had been asked when each outcome arrived; infinite if
-            it has not arrived. Without delays, this is the round itself.
+        arrivals: The number of rounds of this run that had been asked when each outcome arrived;
+            infinite if it has not arrived. Without delays, this is the round itself.
         constraints: Observed constraint values, one row per round; NaN if the outcome has not
             arrived. None for a loop without constraints.
         constraint_values: Noiseless constraint values in the same shape if the problem knows them;
             otherwise None.
-        stopped: Why the run ended before ``num_rounds``, if :class:`~botorch_bandits.StopRun` or
-            ``stop_after_no_gain`` or ``stop_below`` ended it; otherwise None.
+        stopped: The reason why the run ended before ``num_rounds``, if
+            :class:`~botorch_bandits.StopRun`, ``stop_after_no_gain`` or ``stop_below`` ended it;
+            otherwise None.
     """
 
     history: History
@@ -429,12 +430,12 @@ class RunResult:
     def regret(self) -> Tensor:
         """The regret of each round: optimal minus noiseless value, never from noisy rewards.
 
-        With ``maximize=False`` it is the noiseless cost minus the least one.
+        With ``maximize=False``, it is the noiseless cost minus the smallest cost.
 
         If the reward depends on the round, this is the dynamic regret: the optimum is that of the
-        function of the round in which the query was asked. A round that could choose only from some
-        arms or points is measured against the best of these. With constraints it is measured
-        against the best feasible point, so it can be negative; consider ``constraint_values``, too.
+        function in the round in which the query was asked. A round that could choose only from some
+        arms or points is compared with the best of these. With constraints, it is compared with the
+        best feasible point, so the regret can be negative; consider ``constraint_values`` as well.
 
         Raises:
             ValueError: If the problem does not know both.
@@ -495,7 +496,7 @@ def run(
     acquisition function avoids its point (see :meth:`.BanditLoop.tell_failed`).
     ``KeyboardInterrupt`` and ``SystemExit`` always end the run. If the loop has a journal and
     ``on_error`` is ``"skip"`` or ``"retry:N"``, a query during whose evaluation two processes ended
-    (by ``SystemExit``, a segmentation fault or a lack of memory) counts as failed, too, and the
+    (by ``SystemExit``, a segmentation fault or a lack of memory) also counts as failed, and the
     third run continues. The file ``<journal>.evaluating`` exists while a query is evaluated.
 
     Args:
@@ -505,19 +506,19 @@ def run(
             loop's seed), an environment (:class:`~botorch_bandits.problems.ChangingProblem`, whose
             function in each round determines the outcome of the query asked in that round, even if
             it is told later), or a function of one argument that returns one real number. On a
-            :class:`~botorch_bandits.Space` the argument is a dictionary of named values, on a
-            :class:`~botorch_bandits.Box` or :class:`~botorch_bandits.Arms` a one-dimensional
+            :class:`~botorch_bandits.Space`, the argument is a dictionary of named values; on a
+            :class:`~botorch_bandits.Box` or :class:`~botorch_bandits.Arms`, it is a one-dimensional
             float64 tensor (``x.tolist()`` makes it a list). Wrapped in :class:`ByRound`, the
-            function receives the round, too. If the loop has constraints, the problem must have
-            them, too; BoTorch's slacks are ``-g``. A function then returns the reward and the
+            function also receives the round. If the loop has constraints, the problem must have
+            them as well; BoTorch's slacks are ``-g``. A function then returns the reward and the
             constraint values.
-        num_rounds: How many rounds to add, in addition to the queries that were left pending.
+        num_rounds: The number of rounds to add, in addition to the queries that were left pending.
         contexts: For a loop with contexts: one row per round (the first row is round 1 of the
             loop), or a function from the round to its context. The problem is evaluated at
             ``(context, point)``.
-        restriction: What rounds may choose from, if it is not the whole domain: a function from the
-            round (from 1) to arguments of :meth:`.BanditLoop.ask`, such as ``{"available": [0,
-            3]}``. It is called again for the rounds of a run that continues.
+        restriction: The points or arms among which rounds may choose, if not the whole domain: a
+            function from the round (from 1) to arguments of :meth:`.BanditLoop.ask`, such as
+            ``{"available": [0, 3]}``. It is called again for the rounds of a run that continues.
         delays: The number of rounds after which outcomes are told, such as ``PoissonDelay(10)``; if
             omitted, they are told at once. Outcomes due in the same round are told in the order of
             their queries. Queries whose outcomes have not arrived at the end stay pending.
@@ -537,18 +538,18 @@ def run(
             pending queries.
         on_round: Called with each query and its outcome or failure, once that is on record.
             Raising :class:`~botorch_bandits.StopRun` in it ends the run.
-        shown: What the progress bar shows; :func:`progress_of` if omitted. With delays the number
-            of pending queries is always there.
+        shown: What the progress bar shows; :func:`progress_of` if omitted. With delays, the number
+            of pending queries is always shown.
 
     Returns:
         The rounds that were evaluated.
 
     Raises:
-        ValueError: If the problem is to be minimized and the loop maximizes, or the other way
-            round; if the problem and the loop have different numbers of constraints; if
-            ``on_error`` is another string; if ``stop_after_no_gain`` is given and the loop has
-            contexts or forgets; if ``stop_below`` is given and the loop cannot have a certificate
-            (with a model of your own, this is known after the first outcome).
+        ValueError: If the problem is to be minimized and the loop maximizes, or vice versa; if the
+            problem and the loop have different numbers of constraints; if ``on_error`` is another
+            string; if ``stop_after_no_gain`` is given and the loop has contexts or forgets; if
+            ``stop_below`` is given and the loop cannot have a certificate (with a model of your
+            own, this is known after the first outcome).
         EvaluationError: If the function returned no usable reward and ``on_error`` is ``"raise"``,
             or ten evaluations in a row failed.
         BelowMinimumError: If a reward is below the minimum of ``Censored`` feedback, regardless of
@@ -713,7 +714,7 @@ class _Run:
         except BelowMinimumError:  # a setting is wrong, not the evaluation
             raise
         except (TypeError, ValueError) as error:
-            if self.loop.history.state(query.id) != "pending":  # another caller told it
+            if self.loop.history.state(query.id) != "pending":  # another caller has told it
                 raise
             reason = f"the loop refused the result: {error}"
             self.keeper.check(query, EvaluationError(reason))
@@ -763,14 +764,14 @@ class _Run:
 
 
 NUM_LAST = 20
-"""The number of outcomes whose mean is shown if no best one is defined."""
+"""The number of outcomes whose mean is shown if no best outcome is defined."""
 
 
 def progress_of(loop: BanditLoop) -> dict[str, float | str]:
     """Return what a progress bar shows for a loop: best reward, reset, failures, multipliers.
 
     The best reward is that of :meth:`.BanditLoop.best`. With contexts, or if old outcomes fade, no
-    reward is the best for all rounds; then the mean of the last ones is shown.
+    reward is the best for all rounds, so the mean of the last ones is shown instead.
     """
     shown: dict[str, float | str] = {}
     has_best = isinstance(loop.settings.forgetting, SlidingWindow | None)

@@ -1,8 +1,8 @@
 """The part of a box that meets constraints, in the formats of BoTorch's ``optimize_acqf``.
 
-A :class:`FeasibleSet` says whether points are in it, names the constraint that a point violates,
-draws from it and maximizes acquisition functions over it. It knows coordinates only: the box whose
-part it is says which of them take whole numbers and which are fixed.
+A :class:`FeasibleSet` determines whether points are in it, names the constraint that a point
+violates, draws from itself and maximizes acquisition functions over itself. It knows only
+coordinates: the box to which it belongs states which of them take integers and which are fixed.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from botorch_bandits.checks import DTYPE, check_callable, check_integer, check_n
 from botorch_bandits.docstrings import fill_in_docstrings
 
 INEQUALITY, EQUALITY = 1e-9, 1e-7
-"""By how much a point may miss a linear constraint, as a share of what its sum can vary by."""
+"""How far a point may miss a linear constraint, as a share of the range of its sum on the box."""
 
 NONLINEAR = 1e-9
-"""By how much the value of a nonlinear constraint may lie below 0."""
+"""How far the value of a nonlinear constraint may lie below 0."""
 
 LEAST_ROOM = 1e-7
-"""A linear constraint that cannot be met by more than this share of its range is no inequality."""
+"""A linear constraint whose largest slack is below this share of its range is not an inequality."""
 
 RARE = 0.05
-"""Where fewer points of a box meet its linear constraints, these are drawn by a random walk."""
+"""If a smaller share of a box meets its linear constraints, points are drawn by a random walk."""
 
 MOST_DRAWS = 100_000
-"""After so many draws without a point that meets all constraints, there is said to be none."""
+"""After this many draws without a feasible point, an error says that there is none."""
 
 BURN_IN, THINNING = 1000, 16
-"""Steps of the random walk before the first point, and from point to point."""
+"""Steps of the random walk before the first point, and between two points."""
 
 VARIABLES_AT_ONCE = 40
-"""Local searches under constraints run together up to so many variables."""
+"""Local searches under constraints run together up to this number of variables."""
 
 MOST_COMBINATIONS = 16
-"""Up to so many combinations of discrete values, each is searched."""
+"""Up to this number of combinations of discrete values, each of them is searched."""
 
 CONSTRAINTS = (
     "inequality_constraints",
@@ -58,10 +58,10 @@ CONSTRAINTS = (
 
 
 def constraints_text(constraints: Mapping[str, Any]) -> str:
-    """Return constraints as the user would type them, behind other arguments.
+    """Return constraints as the user would type them after other arguments.
 
     Args:
-        constraints: Of a box, by the names of their arguments.
+        constraints: The constraints of a box, by the names of their arguments.
     """
     told = ""
     for name, each in constraints.items():
@@ -77,24 +77,24 @@ Linear = tuple[tuple[int, ...], tuple[float, ...], float]
 """Indices, coefficients and right-hand side of a linear constraint."""
 
 Nonlinear = tuple[Callable[[Tensor], Any], bool]
-"""A function of a point that is at least 0 where it is feasible; the second entry is True."""
+"""A function of a point that is at least 0 if the point is feasible; the second entry is True."""
 
 FromUnit = Callable[[Tensor], Tensor]
-"""From points of the unit cube to points of a box."""
+"""A function from points of the unit cube to points of a box."""
 
 
 def read_linear(name: str, given: Any, dim: int) -> tuple[Linear, ...]:
     """Return linear constraints as plain numbers.
 
     Args:
-        name: Of the argument, for errors.
+        name: The name of the argument, for error messages.
         given: ``(indices, coefficients, rhs)`` triples, or None.
-        dim: Of the points.
+        dim: The dimension of the points.
 
     Raises:
-        TypeError: If something is of another kind.
-        ValueError: If an index does not exist or is there twice, numbers are missing or not finite,
-            or all coefficients are 0.
+        TypeError: If something has the wrong type.
+        ValueError: If an index does not exist or is repeated, numbers are missing or not finite, or
+            all coefficients are 0.
     """
     if given is None:
         return ()
@@ -123,14 +123,14 @@ def read_linear(name: str, given: Any, dim: int) -> tuple[Linear, ...]:
 
 
 def read_indices(where: str, given: Any) -> list[Any]:
-    """Return the indices, or names, of a linear constraint in a list.
+    """Return the indices, or names, of a linear constraint as a list.
 
     Args:
-        where: Of the constraint, for errors.
+        where: The name of the constraint, for error messages.
         given: A list, a tuple or a tensor.
 
     Raises:
-        TypeError: If it is a single one.
+        TypeError: If it is a single index or name.
     """
     listed = given.tolist() if hasattr(given, "tolist") else given
     if not isinstance(listed, list | tuple):
@@ -139,15 +139,15 @@ def read_indices(where: str, given: Any) -> list[Any]:
 
 
 def read_nonlinear(name: str, given: Any) -> tuple[Nonlinear, ...]:
-    """Return nonlinear constraints, checked.
+    """Return nonlinear constraints after checking them.
 
     Args:
-        name: Of the argument, for errors.
+        name: The name of the argument, for error messages.
         given: ``(function, True)`` pairs, or None.
 
     Raises:
-        TypeError: If something is of another kind.
-        ValueError: If a constraint is one on several points together.
+        TypeError: If something has the wrong type.
+        ValueError: If a constraint applies to several points jointly.
     """
     if given is None:
         return ()
@@ -158,13 +158,13 @@ def read_nonlinear(name: str, given: Any) -> tuple[Nonlinear, ...]:
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             raise TypeError(
                 f"{where} is {pair!r}; pass (function, True), where the function maps a point, a "
-                "vector, to a number that is at least 0 where the point is feasible."
+                "vector, to a number that is at least 0 if the point is feasible."
             )
         check_callable(where, pair[0], "Pass a function of a point, and True.")
         if pair[1] is not True:
             raise ValueError(
-                f"{where} has {pair[1]!r} behind its function, but a loop asks for one point at a "
-                "time: pass True, for a constraint on each point alone."
+                f"{where} has {pair[1]!r} after its function, but a loop asks for one point at a "
+                "time: pass True, for a constraint on each point separately."
             )
     return tuple((pair[0], True) for pair in given)
 
@@ -174,16 +174,17 @@ class FeasibleSet:
     """The points of a box that meet all constraints.
 
     Attributes:
-        bounds: ``2 x d``, of the box.
+        bounds: ``2 x d``; the bounds of the box.
         inequality: Constraints ``sum(coefficients * x[indices]) >= rhs``.
         equality: Constraints ``sum(coefficients * x[indices]) == rhs``, on continuous dimensions.
-        nonlinear: Constraints ``function(x) >= 0``. A function with ``takes_rows`` is called with
-            many points at once.
+        nonlinear: Constraints ``function(x) >= 0``. A function with the attribute ``takes_rows`` is
+            called with many points at once.
         discrete: The dimensions that take finitely many values.
-        num_fixed: So many coordinates in front are fixed, as a context is; they are in ``bounds``,
-            and constraints do not count them.
-        held: Further coordinates that have one value, which is in ``bounds``.
-        names: Of the coordinates behind those in front, for errors; ``x[0]`` and so on if empty.
+        num_fixed: The number of first coordinates that are fixed, such as a context; they are in
+            ``bounds``, and constraints do not count them.
+        held: Further coordinates that have a single value, which is in ``bounds``.
+        names: The names of the coordinates after the first ones, for error messages; ``x[0]`` and
+            so on if empty.
     """
 
     bounds: Tensor
@@ -196,10 +197,10 @@ class FeasibleSet:
     names: tuple[str, ...] = ()
 
     def behind(self, front: Tensor) -> FeasibleSet:
-        """Return the set of points with fixed coordinates in front.
+        """Return the set of points with fixed coordinates before the others.
 
         Args:
-            front: Their values.
+            front: The values of the fixed coordinates.
         """
         bounds = torch.cat([front.to(self.bounds).expand(2, -1), self.bounds], dim=-1)
         discrete, held = (
@@ -212,10 +213,11 @@ class FeasibleSet:
         """Return the set of points with given values of some coordinates.
 
         Args:
-            values: By coordinate, within the bounds; behind those that are fixed in front.
+            values: By coordinate, within the bounds; coordinates after those that are already
+                fixed.
 
         Raises:
-            ValueError: If a constraint is on these alone, and violated.
+            ValueError: If a constraint applies only to these coordinates and is violated.
         """
         bounds = self.bounds.clone()
         told = {i + self.num_fixed: value for i, value in values.items()}
@@ -239,7 +241,7 @@ class FeasibleSet:
                 share = -rest / float(scales[k])
                 if share < -INEQUALITY if sign == ">=" else abs(share) > EQUALITY:
                     raise ValueError(
-                        f"{name}[{k}] is violated: its sum is {rhs - rest:.6g}, and must be "
+                        f"{name}[{k}] is violated: its sum is {rhs - rest:.6g}, and it must be "
                         f"{sign} {rhs:g}."
                     )
             left.append(tuple(kept))
@@ -254,17 +256,17 @@ class FeasibleSet:
 
     @property
     def dim(self) -> int:
-        """Of the points, fixed coordinates included."""
+        """The dimension of the points, including fixed coordinates."""
         return self.bounds.shape[-1]
 
     def rows(self, linear: Sequence[Linear]) -> tuple[Tensor, Tensor, Tensor]:
         """Return matrix, right-hand sides and scales of linear constraints.
 
         Args:
-            linear: ``m`` of them.
+            linear: ``m`` constraints.
 
         Returns:
-            ``m x d``, ``m`` and ``m`` numbers; the scale is by how much a sum can vary on the box.
+            ``m x d``, ``m`` and ``m`` numbers; the scale is the range of a sum on the box.
         """
         matrix = self.bounds.new_zeros(len(linear), self.dim)
         for k, (indices, coefficients, _) in enumerate(linear):
@@ -274,13 +276,13 @@ class FeasibleSet:
         return matrix, rhs, matrix.abs() @ (self.bounds[1] - self.bounds[0])
 
     def slacks(self, X: Tensor) -> Tensor:
-        """Return what all constraints but the nonlinear ones have left; negative where violated.
+        """Return the slacks of all but the nonlinear constraints, which are negative if violated.
 
         Args:
             X: ``n x d`` points.
 
         Returns:
-            ``n x m``, as shares of what a sum can vary by, with the tolerance added.
+            ``n x m``, as shares of the range of a sum, with the tolerance added.
         """
         parts = []
         for linear, tolerance in ((self.inequality, INEQUALITY), (self.equality, EQUALITY)):
@@ -318,7 +320,7 @@ class FeasibleSet:
         if isinstance(value, bool) or dtype in (torch.bool, np.dtype(bool)):
             raise ValueError(
                 f"{called} of nonlinear_inequality_constraints returned {value} at one point, and "
-                "False counts as 0, which is feasible. Return a number that is negative where a "
+                "False counts as 0, which is feasible. Return a number that is negative if a "
                 "point is infeasible."
             )
         try:
@@ -331,14 +333,14 @@ class FeasibleSet:
             ) from None
 
     def check(self, name: str, x: Tensor) -> None:
-        """Raise if a point violates a constraint, and name that with its value.
+        """Raise an error if a point violates a constraint, naming the constraint and its value.
 
         Args:
-            name: Of the argument, for errors.
+            name: The name of the argument, for error messages.
             x: A point of the box.
 
         Raises:
-            ValueError: If it does.
+            ValueError: If it violates one.
         """
         point = x[self.num_fixed :].tolist()
         left = self.slacks(x.unsqueeze(0)).squeeze(0)
@@ -363,37 +365,37 @@ class FeasibleSet:
                 called = getattr(function, "__name__", type(function).__name__)
                 raise ValueError(
                     f"{name} is {point}, which violates nonlinear_inequality_constraints[{k}]: "
-                    f"{called} is {value:.6g} there, and must be at least 0. Move the point, or "
+                    f"{called} is {value:.6g} there, but it must be at least 0. Move the point, or "
                     "relax the constraint."
                 )
 
     def check_choices(self, choices: Tensor) -> None:
-        """Raise unless all points of a finite set are feasible.
+        """Raise an error unless all points of a finite set are feasible.
 
         Args:
-            choices: ``n x d``, of an acquisition function that lives there only.
+            choices: ``n x d``; the points at which an acquisition function is defined.
 
         Raises:
-            ValueError: If one is not.
+            ValueError: If one of them is not.
         """
         if not bool(self.contains(choices).all()):
             raise ValueError(
                 "the acquisition function has choices= that violate the constraints of the box. "
-                "Leave those out, or choices= altogether."
+                "Leave out those points, or choices= altogether."
             )
 
     def check_not_empty(self, from_unit: FromUnit, whole: Sequence[int]) -> None:
-        """Raise if no point meets all constraints.
+        """Raise an error if no point meets all constraints.
 
-        Linear ones are decided by a linear program, with whole numbers where they must be.
+        For linear constraints, this is decided by a linear program, with integers where required.
 
         Args:
-            from_unit: Of the box.
-            whole: Dimensions that take whole numbers.
+            from_unit: The map from the unit cube to the box.
+            whole: Dimensions that take integers.
 
         Raises:
             ValueError: If there is none, an equality is on a discrete dimension, or a function has
-                no gradient where there are continuous ones.
+                no gradient although there are continuous dimensions.
         """
         for k, (indices, _, _) in enumerate(self.equality):
             on_discrete = sorted(set(indices) & set(self.discrete))
@@ -401,7 +403,7 @@ class FeasibleSet:
                 raise ValueError(
                     f"equality_constraints[{k}] is on dimension {on_discrete[0]}, which takes "
                     "finitely many values, so that a uniform draw hardly ever meets it. Solve it "
-                    "for one dimension and leave that out, or take Arms of the feasible points."
+                    "for one dimension and leave that out, or use Arms of the feasible points."
                 )
         room = self._linear_program(whole)
         if room is None:
@@ -423,40 +425,40 @@ class FeasibleSet:
                 self._check_gradients(point)
 
     def _check_gradients(self, x: Tensor) -> None:
-        """Raise unless searches can follow the nonlinear constraints from a feasible point."""
+        """Raise an error unless the nonlinear constraints have gradients at a feasible point."""
         for k, (function, _) in enumerate(self.nonlinear):
             if getattr(function, "takes_rows", False):
                 continue
             try:
                 value = function(x[self.num_fixed :].clone().requires_grad_(True))
                 has_gradient = isinstance(value, Tensor) and value.requires_grad
-            except (RuntimeError, TypeError):  # numpy takes no tensor with a gradient
+            except (RuntimeError, TypeError):  # NumPy does not accept tensors with a gradient
                 has_gradient = False
             if not has_gradient:
                 called = getattr(function, "__name__", type(function).__name__)
                 raise ValueError(
                     f"{called} of nonlinear_inequality_constraints[{k}] has no gradient, which "
-                    "searches on continuous dimensions follow. Compute it from the point in torch, "
-                    "without float(), .numpy() or comparisons; or take Arms of feasible points."
+                    "searches on continuous dimensions need. Compute it from the point in PyTorch, "
+                    "without float(), .numpy() or comparisons; or use Arms of feasible points."
                 )
 
     def _alone(self, whole: Sequence[int]) -> str:
-        """Say which constraint cannot be met even alone, if one is that."""
+        """Return which constraint cannot be met even on its own, if there is one."""
         for argument in ("inequality", "equality"):
             for k, each in enumerate(getattr(self, argument)):
                 pair = ((each,), ()) if argument == "inequality" else ((), (each,))
                 alone = FeasibleSet(self.bounds, pair[0], pair[1], held=self.held)
                 if alone._linear_program(whole) is None:
-                    return f"{argument}_constraints[{k}] cannot be met even alone. "
+                    return f"{argument}_constraints[{k}] cannot be met even on its own. "
         return ""
 
     def _linear_program(self, whole: Sequence[int]) -> float | None:
-        """Return how far from their limits linear constraints and bounds can be met; None if never.
+        """Return the largest slack that linear constraints and bounds can have; None if infeasible.
 
-        It is a share, of what a sum can vary by and of the side of a continuous dimension.
+        It is a share of the range of a sum, or of the side of a continuous dimension.
         """
         low, high = self.bounds.cpu().numpy()
-        # the last variable is the share that all inequalities have left, at most 1
+        # the last variable is the slack, as a share, that all inequalities have, at most 1
         constraints = []
         for linear, is_equality in ((self.inequality, False), (self.equality, True)):
             if linear:
@@ -483,7 +485,7 @@ class FeasibleSet:
         return None if found.x is None else float(found.x[-1])
 
     def _continuous(self) -> tuple[list[int], list[Linear], list[Linear]]:
-        """Return continuous dimensions that vary, and the linear constraints on these alone."""
+        """Return the continuous dimensions that vary, and the linear constraints on these alone."""
         one_value = {*self.discrete, *self.held}
         free = [i for i in range(self.num_fixed, self.dim) if i not in one_value]
         place = {i - self.num_fixed: k for k, i in enumerate(free)}
@@ -500,18 +502,18 @@ class FeasibleSet:
     def sample(
         self, num_points: int, generator: torch.Generator | None, from_unit: FromUnit
     ) -> Tensor:
-        """Draw points uniformly: by rejection, or by BoTorch's random walk where few are feasible.
+        """Draw points uniformly, by rejection, or by BoTorch's random walk if few are feasible.
 
         Args:
-            num_points: How many.
-            generator: A CPU generator; torch's global one if omitted.
-            from_unit: Of the box.
+            num_points: The number of points.
+            generator: A CPU generator; PyTorch's global one if omitted.
+            from_unit: The map from the unit cube to the box.
 
         Returns:
             ``num_points x d``.
 
         Raises:
-            ValueError: If :data:`MOST_DRAWS` draws have no point that meets all constraints.
+            ValueError: If :data:`MOST_DRAWS` draws contain no point that meets all constraints.
         """
         walks = self._walks(from_unit)
         found: list[Tensor] = []
@@ -532,7 +534,7 @@ class FeasibleSet:
                 raise ValueError(
                     f"none of {num_drawn} points drawn from the box meets all constraints: the "
                     "feasible set is empty, or too small to be found. Relax the constraints, "
-                    "narrow the bounds to the part that is feasible, or take Arms of feasible "
+                    "narrow the bounds to the feasible part, or use Arms of feasible "
                     "points."
                 )
         return torch.cat([self.bounds[:0], *found])[:num_points]
@@ -570,11 +572,11 @@ class FeasibleSet:
         return torch.minimum(torch.maximum(points.to(self.bounds), low), high)
 
     def reduced(self, x: Tensor, free: Sequence[int]) -> dict[str, Any]:
-        """Return the constraints on some dimensions of a point, as ``optimize_acqf`` takes them.
+        """Return the constraints on some dimensions of a point in the form of ``optimize_acqf``.
 
         Args:
-            x: ``d`` coordinates, of which the others stay.
-            free: ``k`` dimensions that vary; in the unit cube of their bounds.
+            x: ``d`` coordinates, of which the others keep their values.
+            free: ``k`` dimensions that vary, in the unit cube of their bounds.
         """
         low = self.bounds[0, list(free)]
         side = self.bounds[1, list(free)] - low
@@ -601,11 +603,11 @@ class FeasibleSet:
         return told
 
     def pulled(self, X: Tensor, start: Tensor) -> Tensor:
-        """Return points that miss a constraint by little, moved toward feasible ones.
+        """Return points that miss a constraint by little after moving them toward feasible ones.
 
         Args:
-            X: ``n x d``, as an optimizer returned them.
-            start: ``n x d`` feasible points, from where it started.
+            X: ``n x d``; points returned by an optimizer.
+            start: ``n x d`` feasible points from which the optimizer started.
         """
         step = X - start
         if self.equality:  # stay where all equalities hold
@@ -631,10 +633,10 @@ class FeasibleSet:
 
 
 def as_tensors(linear: Sequence[Linear]) -> list[tuple[Tensor, Tensor, float]]:
-    """Return linear constraints as BoTorch takes them.
+    """Return linear constraints in BoTorch's form.
 
     Args:
-        linear: In plain numbers.
+        linear: The constraints in plain numbers.
     """
     return [
         (torch.tensor(indices), torch.tensor(coefficients, dtype=DTYPE), rhs)
@@ -643,7 +645,7 @@ def as_tensors(linear: Sequence[Linear]) -> list[tuple[Tensor, Tensor, float]]:
 
 
 class _OnFree(AcquisitionFunction):
-    """A function of all coordinates as one of those that vary, in their unit cube."""
+    """A function of all coordinates as a function of those that vary, in their unit cube."""
 
     def __init__(
         self,
@@ -657,7 +659,7 @@ class _OnFree(AcquisitionFunction):
         torch.nn.Module.__init__(self)
         self._x, self._free, self._low, self._side = x, list(free), low, side
         self._num_left_out = num_left_out
-        self._function = [function]  # a list, so that it is no part of this module
+        self._function = [function]  # in a list, so that it does not become part of this module
 
     def whole(self, U: Tensor) -> Tensor:
         """Return all coordinates."""
@@ -674,12 +676,12 @@ class Search:
     """A search for the largest value of an acquisition function over a feasible set.
 
     Attributes:
-        feasible: Where.
-        from_unit: Of the box.
+        feasible: The feasible set.
+        from_unit: The map from the unit cube to the box.
         values: The values of discrete dimensions.
-        unordered: Which of these have no order.
-        num_restarts: How many local searches.
-        raw_samples: Of how many points their starting points are chosen.
+        unordered: The discrete dimensions whose values have no order.
+        num_restarts: The number of local searches.
+        raw_samples: The number of points from which their starting points are chosen.
     """
 
     feasible: FeasibleSet
@@ -692,12 +694,12 @@ class Search:
     def maximize(
         self, acquisition: AcquisitionFunction, generator: torch.Generator, near: Tensor | None
     ) -> tuple[Tensor, float]:
-        """Return the best point that was found, and its value.
+        """Return the best point found, and its value.
 
         Args:
-            acquisition: Evaluated on ``b x 1 x d`` tensors.
-            generator: For what is drawn.
-            near: ``n x d`` further points to begin at, those that are feasible.
+            acquisition: The acquisition function, evaluated on ``b x 1 x d`` tensors.
+            generator: The generator of all random draws.
+            near: ``n x d`` further starting points, of which the feasible ones are used.
         """
         raw = self.feasible.sample(self.raw_samples, generator, self.from_unit)
         if near is not None and len(near):
@@ -723,7 +725,7 @@ class Search:
         values: Tensor,
         generator: torch.Generator,
     ) -> list[Tensor]:
-        """Return starting points, those with the same discrete values together."""
+        """Return starting points, grouped by their discrete values."""
         dims = list(self.values)
         combinations = math.prod(map(len, self.values.values()))
         if not dims or combinations > MOST_COMBINATIONS:
@@ -762,7 +764,8 @@ class Search:
             inner = _OnFree(starts[0], free, low, side, 0, acquisition)
             at_once = 1 if feasible.nonlinear else max(1, VARIABLES_AT_ONCE // len(free))
             begin = ((starts[:, free] - low) / side).clamp(0.0, 1.0).unsqueeze(-2)
-            # what optimize_acqf calls, which refuses ends that miss a constraint by rounding
+            # the function that optimize_acqf calls, which rejects results that miss a constraint by
+            # rounding
             found = torch.cat(
                 [
                     gen_candidates_scipy(
@@ -787,7 +790,7 @@ class Search:
         return ends[best], float(values[best])
 
     def _rounded(self, X: Tensor) -> Tensor:
-        """Return points whose discrete dimensions are at values, also those of long lists."""
+        """Return points whose discrete dimensions have allowed values, also those of long lists."""
         X = torch.minimum(torch.maximum(X, self.feasible.bounds[0]), self.feasible.bounds[1])
         for i in set(self.feasible.discrete) - set(self.values):
             X[:, i] = X[:, i].round()
@@ -796,7 +799,7 @@ class Search:
     def _step(
         self, acquisition: AcquisitionFunction, best: tuple[Tensor, float]
     ) -> tuple[Tensor, float] | None:
-        """Return what changing one discrete value brings, if it is better."""
+        """Return the best result of changing one discrete value, if it is better."""
         x, value = best
         rows = []
         for i, known in self.values.items():

@@ -1,21 +1,21 @@
-r"""Delayed feedback: what a loop makes of outcomes that have not arrived.
+r"""Delayed feedback: how a loop treats outcomes that have not arrived.
 
-:class:`Hallucinated` and :class:`Ignored` are the usual ways. :class:`Censored` is that of Verma,
-Dai and Low 2022: a query without an outcome stays in the posterior, with the known minimum as its
-value,
+:class:`Hallucinated` and :class:`Ignored` are the usual ways. :class:`Censored` is the method of
+Verma, Dai and Low 2022: a query without an outcome stays in the posterior, with the known minimum
+as its value,
 
 .. math:: \tilde y_{s,t} = y_s \text{ if } d_s \le \min(m, t - s), \text{ else the minimum},
 
-for the query of round ``s`` when that of round ``t`` is chosen. An outcome that was told before
-round ``t`` was asked, and after round ``A`` was, has the delay ``d_s = A + 1 - s``. A query without
-an outcome after ``m`` rounds is lost: it keeps the minimum for good, and a later arrival is
+for the query of round ``s`` when the query of round ``t`` is chosen. An outcome that was told
+before round ``t`` was asked, and after round ``A`` was, has the delay ``d_s = A + 1 - s``. A query
+without an outcome after ``m`` rounds is lost: it keeps the minimum for good, and a later arrival is
 recorded and reported but kept out of the model. A query that failed is lost at once.
-:meth:`Censored.status` says which of these a query is; :class:`CensoredView` has all queries of a
-round, and :class:`CensoredQueue` follows a history that grows.
+:meth:`Censored.status` returns which of these a query is; :class:`CensoredView` contains all
+queries of a round, and :class:`CensoredQueue` follows a growing history.
 
 Source: Verma, Dai and Low, *Bayesian optimization under stochastic delayed feedback*, ICML 2022,
-section 3.1, and appendix A.4 for delays in seconds. ``fill=`` puts another value of the range of
-outcomes in the place of the minimum while a query is pending; see
+section 3.1, and appendix A.4 for delays in seconds. While a query is pending, ``fill=`` replaces
+the minimum with another value in the range of outcomes; see
 :mod:`botorch_bandits.confidence.fills`.
 """
 
@@ -55,11 +55,11 @@ __all__ = [
 
 
 class LateOutcomeWarning(RuntimeWarning):
-    """An outcome came after its query had been given up; it is recorded only."""
+    """An outcome came after its query had been given up; it is only recorded."""
 
 
 class BelowMinimumError(ValueError):
-    """An outcome is below the minimum that censored feedback was given; it is not recorded."""
+    """An outcome is below the minimum of censored feedback; it is not recorded."""
 
 
 class Feedback:
@@ -70,24 +70,24 @@ class Feedback:
 class Hallucinated(Feedback):
     """Pending queries count as known to have the posterior mean (the loop's default).
 
-    The variance shrinks, the mean stays: GP-BUCB (Desautels, Krause and Burdick 2014), and GP-BTS
-    with Thompson sampling. Widths are those of the outcomes that arrived.
+    The variance shrinks and the mean is unchanged: GP-BUCB (Desautels, Krause and Burdick 2014),
+    and GP-BTS with Thompson sampling. Widths are those of the outcomes that arrived.
     """
 
 
 @dataclass(frozen=True)
 class Ignored(Feedback):
-    """Pending queries are left out: GP-UCB as it is, and asynchronous Thompson sampling.
+    """Pending queries are left out: plain GP-UCB, and asynchronous Thompson sampling.
 
-    Without randomness the same point is asked again until something arrives.
+    Without randomness, the same point is asked again until something arrives.
     """
 
 
 class OutcomeScale(NamedTuple):
-    """What the settings of a loop say of the size of noise and outcomes.
+    """What the settings of a loop state about the size of noise and outcomes.
 
     Attributes:
-        noise_bound: ``R`` in units of the reward; None if it is not stated in them.
+        noise_bound: ``R`` in units of the reward; None if it is not stated in these units.
         in_outcomes: Whether ``outcome_bound`` is in units of the reward.
     """
 
@@ -97,50 +97,51 @@ class OutcomeScale(NamedTuple):
 
 @dataclass(frozen=True)
 class Censored(Censoring, Feedback):
-    r"""Pending queries enter at the known minimum, or at what ``fill`` says; see the module.
+    r"""Pending queries enter at the known minimum, or at the value of ``fill``; see the module.
 
     With :math:`d_s` the delay of query ``s``, the model of round ``t`` has the outcome
 
     .. math:: \tilde y_{s,t} = y_s \text{ if } d_s \le \min\{m, t - s\}, \text{ else } y_{\min},
 
-    where a query with :math:`t - s < m` may have a fill in the place of :math:`y_{\min}`.
+    where a query with :math:`t - s < m` may have a fill instead of :math:`y_{\min}`.
 
     Attributes:
-        minimum: No reward without its noise is smaller. In a loop with ``maximize=False``: no cost
-            is LARGER. None: it is unknown, and ``minimum_proxy`` stands in.
-        outcome_bound: ``B_y``: no outcome exceeds the minimum by more. In units of the reward, or,
-            like the other bounds, in prior standard deviations where the acquisition has
-            ``units="prior"``. None, with a constant width only: the width has no sum.
-        max_delay: ``m``: for how long a query is waited for; None waits forever.
+        minimum: No noiseless reward is smaller. In a loop with ``maximize=False``, no cost is
+            LARGER. If None, it is unknown, and ``minimum_proxy`` replaces it.
+        outcome_bound: ``B_y``: no outcome exceeds the minimum by more. It is in units of the
+            reward, or, like the other bounds, in prior standard deviations if the acquisition has
+            ``units="prior"``. None is possible only with a constant width: the width then has no
+            sum.
+        max_delay: ``m``, how long a query is waited for; None waits forever.
         unit: What ``max_delay`` counts: ``"rounds"`` or ``"seconds"`` of the loop's clock.
-        window: Which queries the width's sum is over: ``"pending"``, or ``"all"`` of the last
-            ``m``, as the paper has it.
+        window: The queries in the width's sum: ``"pending"``, or ``"all"`` of the last ``m``, as in
+            the paper.
         on_lower: What to do with an outcome below ``minimum``: ``"error"``, or ``"lower"`` the
             minimum to it with a warning.
         minimum_proxy: The factor ``w`` of the proxy ``min(mean - w * sd)`` for an unknown minimum,
-            over observed points (pending ones without any), by the model of what arrived in time.
-            It is taken anew whenever something arrives, and the prior mean stays the model's. No
-            theorem covers it.
-        predictive: Use predictive standard deviations, noise included, in bound and sum, as the
-            authors' code does for upper confidence bounds. No theorem covers it. Draws never
-            include the noise.
-        sum_form: What a width gets from the sum. ``"theorem"``: ``outcome_bound`` times the sum,
-            both in prior standard deviations. ``"published"``: an upper confidence bound gets
-            ``outcome_bound`` times the sum of deviations as they are, in units of the outcomes,
-            and a draw nothing, as in the authors' code. It needs a constant width, and no theorem
-            covers it. For bounds the two are the same at prior variance 1.
-        tolerance: By how much noise can take an outcome below ``minimum``, in units of the reward.
-            Such an outcome is recorded as it was told, with a warning for the first one; pending
-            queries stay at ``minimum``. None: four times ``noise_bound``, where the acquisition has
-            it in units of the reward; otherwise a twentieth of ``outcome_bound``, where that is in
-            units of the reward; otherwise a quarter of how far the largest of ten rewards or more
-            lies above ``minimum``, and before that any amount, unless none of three lies above it.
-        constraint_bounds: In a loop with ``constraints=``: a pair ``(least, largest)`` for each
-            constraint, between which every value that is told lies. Where penalized outcomes are
-            modeled, a pending query is at the smallest one under the multipliers in force, see
-            :meth:`penalized`. Where constraints have models of their own, its constraint values
-            are 0, the border between met and violated, which the share of outcomes that arrive
-            does not move; see :meth:`outcome_bounds`. No theorem covers either.
+            over observed points (pending ones if there are none), under the model of what arrived
+            in time. It is recomputed whenever something arrives, and the prior mean remains the
+            model's. No theorem covers it.
+        predictive: Whether to use predictive standard deviations, noise included, in the bound and
+            the sum, as the authors' code does for upper confidence bounds. No theorem covers this.
+            Draws never include the noise.
+        sum_form: How the sum enters a width. ``"theorem"``: ``outcome_bound`` times the sum, both
+            in prior standard deviations. ``"published"``: for an upper confidence bound,
+            ``outcome_bound`` times the sum of deviations in units of the outcomes, and for a draw
+            nothing, as in the authors' code. The latter needs a constant width, and no theorem
+            covers it. For bounds, the two agree at prior variance 1.
+        tolerance: How far noise can take an outcome below ``minimum``, in units of the reward. Such
+            an outcome is recorded as it was told, with a warning for the first one; pending queries
+            stay at ``minimum``. If None: four times ``noise_bound``, if the acquisition has it in
+            units of the reward; otherwise a twentieth of ``outcome_bound``, if that is in units of
+            the reward; otherwise a quarter of how far the largest of ten rewards or more lies above
+            ``minimum``, and before that any amount, unless none of three lies above it.
+        constraint_bounds: In a loop with ``constraints=``: a pair ``(smallest, largest)`` for each
+            constraint, between which every told value lies. If penalized outcomes are modeled, a
+            pending query is at the smallest one under the multipliers in force; see
+            :meth:`penalized`. If constraints have their own models, its constraint values are 0,
+            the border between met and violated, which does not depend on the share of outcomes that
+            arrive; see :meth:`outcome_bounds`. No theorem covers either.
     """
 
     minimum: float | None = None  # a loop has one reward
@@ -155,7 +156,7 @@ class Censored(Censoring, Feedback):
     )
     """Options of the authors' released code; pass ``outcome_bound=1.0``, ``max_delay=m``, and
     ``width=1.0`` to the acquisition (their ``beta_t``). Thompson sampling then draws from the
-    posterior as it is, with no factor on its deviations."""
+    posterior itself, with no factor on its deviations."""
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -177,28 +178,28 @@ class Censored(Censoring, Feedback):
         history: History,
         scale: OutcomeScale | None = None,
     ) -> None:
-        """Look at an outcome before it is recorded.
+        """Check an outcome before it is recorded.
 
         Args:
             query: Its query.
             reward: The reward.
-            num_queries: How many queries have been asked.
+            num_queries: The number of queries asked so far.
             now: Clock time in seconds.
             history: What was told before.
-            scale: What is known of the size of noise and outcomes.
+            scale: What is known about the size of noise and outcomes.
 
         Raises:
             BelowMinimumError: If it is below the minimum by more than noise explains and
                 ``on_lower="error"``.
 
         Warns:
-            BelowMinimumWarning: If it is the first one below the minimum, by no more than that.
+            BelowMinimumWarning: If it is the first one below the minimum, but by no more than that.
             MinimumLoweredWarning: If it is the lowest one so far and ``on_lower="lower"``.
             LateOutcomeWarning: If its query was given up.
         """
         if self.minimum is not None and history.is_better(self.minimum, reward):
             told = [outcome.reward for outcome in history.outcomes]
-            # of costs, the minimum is the largest: what is worse lies above it
+            # for costs, the minimum is the largest value, and worse values lie above it
             below, lowered = ("below", "lowered") if history.maximize else ("above", "raised")
             if self.on_lower == "lower":
                 if all(history.is_better(y, reward) for y in told):
@@ -238,22 +239,22 @@ class Censored(Censoring, Feedback):
             )
 
     def check_constraints(self, constraints: Sequence[float]) -> None:
-        """Look at constraint values before they are recorded.
+        """Check constraint values before they are recorded.
 
         Args:
-            constraints: Of one outcome.
+            constraints: The constraint values of one outcome.
 
         Raises:
-            ValueError: If one lies outside of its ``constraint_bounds``.
+            ValueError: If one lies outside its ``constraint_bounds``.
         """
         for j, (value, pair) in enumerate(
             zip(constraints, self.constraint_bounds or (), strict=False)
         ):
             if not pair[0] <= value <= pair[1]:
                 raise ValueError(
-                    f"constraint {j + 1} is {value}, outside of its constraint_bounds="
-                    f"({pair[0]:g}, {pair[1]:g}), from which the pseudo-value of pending queries "
-                    "follows. Build the loop with bounds that hold for every value told, noise "
+                    f"constraint {j + 1} is {value}, outside its constraint_bounds="
+                    f"({pair[0]:g}, {pair[1]:g}), which determine the pseudo-value of pending "
+                    "queries. Build the loop with bounds that hold for every value told, noise "
                     "included."
                 )
 
@@ -264,12 +265,12 @@ class Censored(Censoring, Feedback):
            o_{\min} = y_{\min} - \sum_j \kappa_j (\psi(g_j^{\max}) - 1), \qquad
            B_o = y_{\min} + B_y - \sum_j \kappa_j (\psi(g_j^{\min}) - 1) - o_{\min}
 
-        with :math:`g_j` in place of :math:`\psi(g_j) - 1` where the rule charges
-        :math:`\kappa_j g_j`. Penalties do not decrease in ``g``, so these are the smallest
-        penalized outcome and the length of the range of all.
+        with :math:`g_j` in place of :math:`\psi(g_j) - 1` if the rule charges :math:`\kappa_j g_j`.
+        Penalties do not decrease in ``g``, so these are the smallest penalized outcome and the
+        length of the range of all penalized outcomes.
 
         Args:
-            penalize: From a reward and its constraint values to the penalized outcome.
+            penalize: A function from a reward and its constraint values to the penalized outcome.
         """
         assert self.minimum is not None
         assert self.constraint_bounds is not None
@@ -280,22 +281,22 @@ class Censored(Censoring, Feedback):
         return replace(self, minimum=minimum, outcome_bound=bound, constraint_bounds=None)
 
     def bound_on_sum(self, draws: bool) -> float | None:
-        """Return by what the sum of deviations is multiplied; None where the width has no sum.
+        """Return the factor of the sum of deviations; None if the width has no sum.
 
         Args:
-            draws: Whether the width is the scale of a draw, which has none in the published code.
+            draws: Whether the width is the scale of a draw, which has no sum in the published code.
         """
         return None if draws and self.sum_form == "published" else self.outcome_bound
 
     def outcome_bounds(self, num_constraints: int) -> tuple[float | None, ...]:
         r"""Return how far each outcome can be from its pseudo-value, the reward's bound first.
 
-        With models of their own, constraints have the pseudo-value 0, and so the bound
+        With their own models, constraints have the pseudo-value 0, and therefore the bound
 
         .. math:: B_{g_j} = \max(|g_j^{\min}|, |g_j^{\max}|).
 
         Args:
-            num_constraints: How many there are.
+            num_constraints: The number of constraints.
 
         Returns:
             ``1 + num_constraints`` numbers; None for all without ``outcome_bound``.
@@ -306,11 +307,11 @@ class Censored(Censoring, Feedback):
         return (self.outcome_bound, *(max(abs(low), abs(high)) for low, high in pairs))
 
     def least_reward(self, history: History, scale: OutcomeScale | None = None) -> float | None:
-        """Return the worst reward that is recorded, or the largest cost; None if every one is.
+        """Return the worst reward that is recorded, or the largest cost; None if all are recorded.
 
         Args:
             history: What was told before.
-            scale: What is known of the size of noise and outcomes.
+            scale: What is known about the size of noise and outcomes.
         """
         if self.minimum is None or self.on_lower == "lower":
             return None
@@ -321,7 +322,7 @@ class Censored(Censoring, Feedback):
         return self.minimum - sign * self.tolerated(noise_bound, bound, heights)
 
     def current_minimum(self, history: History) -> float | None:
-        """Return what pending queries are at: the minimum, or what it was lowered to.
+        """Return the value of pending queries: the minimum, or the value to which it was lowered.
 
         None if the minimum is unknown.
 
@@ -338,18 +339,18 @@ class Censored(Censoring, Feedback):
 
         Args:
             query: The query.
-            outcome: What came of it.
+            outcome: Its outcome.
         """
         if self.unit == "seconds":
             return outcome.arrived_at - query.asked_at
         return outcome.arrived_round + 1 - query.round_number
 
     def age_of(self, query: Query, round_number: int, now: float) -> float:
-        """Return for how many rounds (or seconds) a query is waited for when a round is chosen.
+        """Return the age of a query in rounds (or seconds) when a round is chosen.
 
         Args:
             query: The query.
-            round_number: The round that is chosen.
+            round_number: The round being chosen.
             now: Clock time in seconds.
         """
         return now - query.asked_at if self.unit == "seconds" else round_number - query.round_number
@@ -359,11 +360,11 @@ class Censored(Censoring, Feedback):
         return self.max_delay is not None and self.delay_of(query, outcome) > self.max_delay
 
     def is_lost(self, query: Query, round_number: int, now: float) -> bool:
-        """Return whether a query without an outcome is given up when a round is chosen.
+        """Return whether a query without an outcome has been given up when a round is chosen.
 
         Args:
             query: The query.
-            round_number: The round that is chosen.
+            round_number: The round being chosen.
             now: Clock time in seconds.
         """
         if self.max_delay is None:
@@ -374,16 +375,16 @@ class Censored(Censoring, Feedback):
     def status(
         self, query: Query, event: Event | None, round_number: int, now: float
     ) -> Literal["observed", "pending", "lost", "late"]:
-        """Return what a query is when a round is chosen.
+        """Return the status of a query when a round is chosen.
 
         ``"observed"`` queries have their outcome in the model, all others the minimum.
-        ``"pending"`` ones are waited for, ``"lost"`` ones were given up or failed, and ``"late"``
-        ones are lost ones whose outcome has arrived all the same.
+        ``"pending"`` queries are waited for, ``"lost"`` queries were given up or failed, and
+        ``"late"`` queries are lost ones whose outcome has arrived nevertheless.
 
         Args:
             query: The query.
             event: Its outcome or failure, if that was told before the round was asked.
-            round_number: The round that is chosen.
+            round_number: The round being chosen.
             now: Clock time in seconds.
         """
         if isinstance(event, Failure):
@@ -395,12 +396,12 @@ class Censored(Censoring, Feedback):
     def shares_to_come(
         self, view: CensoredView, history: History, round_number: int, now: float
     ) -> tuple[float, ...]:
-        """Return for each pending query how likely its outcome is still to come in time.
+        """Return, for each pending query, the probability that its outcome still comes in time.
 
         Args:
-            view: Of the round.
+            view: The view of the round.
             history: What was asked and told before.
-            round_number: The round that is chosen.
+            round_number: The round being chosen.
             now: Clock time in seconds.
         """
         pending = [history.query(i) for i in view.pending]
@@ -418,13 +419,13 @@ class Censored(Censoring, Feedback):
 
         Args:
             history: What was asked and told before.
-            round_number: The round that is chosen.
+            round_number: The round being chosen.
             now: Clock time in seconds.
         """
         queries = history.queries[: round_number - 1]
         rewards: list[float | None] = [None] * len(queries)
         ids: dict[str, list[int]] = {"pending": [], "lost": [], "late": []}
-        # all outcomes at once: some histories compute them
+        # all outcomes at once, because some histories compute them
         told: dict[int, Event] = {outcome.query_id: outcome for outcome in history.outcomes}
         told |= {event.query_id: event for event in (*history.failures, *history.retractions)}
         for i, query in enumerate(queries):
@@ -447,7 +448,7 @@ class CensoredView:
     """What a censored model sees of the queries so far.
 
     Attributes:
-        rewards: One entry per query in asking order: its reward, or None where it is censored.
+        rewards: One entry per query in the order of asking: its reward, or None if it is censored.
         pending: Ids of censored queries that are waited for.
         lost: Ids of censored queries that were given up, or failed.
         late: Ids of lost queries whose outcome arrived too late.
@@ -459,7 +460,7 @@ class CensoredView:
     late: tuple[int, ...]
 
     def shifted(self, first_id: int) -> CensoredView:
-        """Return the same with ids that count from ``first_id``."""
+        """Return the same view with ids that count from ``first_id``."""
         pending, lost, late = (
             tuple(first_id + i for i in ids) for ids in (self.pending, self.lost, self.late)
         )
@@ -468,7 +469,9 @@ class CensoredView:
 
 def _check_pairs(given: Any) -> tuple[tuple[float, float], ...]:
     """Return ``constraint_bounds`` as pairs of numbers."""
-    remedy = "give one pair (least, largest) a constraint, as in constraint_bounds=((-1.0, 2.0),)."
+    remedy = (
+        "give one pair (least, largest) per constraint, as in constraint_bounds=((-1.0, 2.0),)."
+    )
     try:
         pairs = tuple((low, high) for low, high in given)
     except (TypeError, ValueError) as error:
@@ -483,14 +486,14 @@ def _check_pairs(given: Any) -> tuple[tuple[float, float], ...]:
 
 
 class CensoredQueue:
-    """The censored queries of a growing history, as :meth:`Censored.view` has them for now.
+    """The censored queries of a growing history, as :meth:`Censored.view` returns them for now.
 
-    Each update costs what has changed since the last one, however long the history is: the oldest
-    pending query is looked at first, and none behind one that is still waited for.
+    Each update costs only what has changed since the last one, however long the history is: the
+    oldest pending query is examined first, and none after one that is still waited for.
 
     Args:
-        feedback: Which queries are given up.
-        history: What happened; it grows.
+        feedback: Determines which queries are given up.
+        history: The history, which grows.
     """
 
     def __init__(self, feedback: Censored, history: History) -> None:
@@ -500,27 +503,27 @@ class CensoredQueue:
 
     def _start(self) -> None:
         self._num_queries = self._num_events = 0
-        self._waiting: dict[int, Query] = {}  # by id, in asking order
+        self._waiting: dict[int, Query] = {}  # by id, in the order of asking
         self._lost: set[int] = set()
         self._late: set[int] = set()
         self._now = self._last_asked_at = -math.inf
-        self._is_ordered = True  # in seconds a clock may have been set back
+        self._is_ordered = True  # with seconds, the clock may have been set back
         self._delay_of: dict[int, float] = {}  # of outcomes that came in time, by query
         self._delays: Counter[float] = Counter()
 
     @property
     def pending(self) -> tuple[int, ...]:
-        """Ids of censored queries that are waited for, in asking order."""
+        """Ids of censored queries that are waited for, in the order of asking."""
         return tuple(self._waiting)
 
     @property
     def num_lost(self) -> int:
-        """How many censored queries were given up, or failed."""
+        """The number of censored queries that were given up, or failed."""
         return len(self._lost)
 
     @property
     def lost(self) -> tuple[int, ...]:
-        """Their ids, in asking order."""
+        """Their ids, in the order of asking."""
         return tuple(sorted(self._lost))
 
     @property
@@ -529,20 +532,20 @@ class CensoredQueue:
         return tuple(sorted(self._late))
 
     def shares_to_come(self) -> tuple[float, ...]:
-        """Return what :meth:`Censored.shares_to_come` does, for the last update."""
+        """Return :meth:`Censored.shares_to_come` for the last update."""
         when = self._num_queries + 1, self._now
         ages = [self._feedback.age_of(query, *when) for query in self._waiting.values()]
         given = ages, self._delays, len(self._lost), self._feedback.max_delay
         return self._feedback.shares_at_ages(*given)
 
     def update(self, now: float) -> None:
-        """Take in what happened since the last update; the next query is to be chosen.
+        """Process what happened since the last update, before the next query is chosen.
 
         Args:
             now: Clock time in seconds.
         """
         if now < self._now:
-            self._start()  # the clock was set back: who is lost is open again
+            self._start()  # the clock was set back, so which queries are lost is open again
         self._now = now
         for query in self._history.queries_since(self._num_queries):
             self._waiting[query.id] = query
@@ -555,7 +558,7 @@ class CensoredQueue:
             query = self._history.query(event.query_id)
             self._waiting.pop(query.id, None)
             self._lost.discard(query.id)
-            if query.id in self._delay_of:  # an outcome that is taken back
+            if query.id in self._delay_of:  # an outcome that was withdrawn
                 self._delays[self._delay_of.pop(query.id)] -= 1
             status = self._feedback.status(query, event, self._num_queries + 1, now)
             if status == "late":

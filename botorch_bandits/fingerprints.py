@@ -1,30 +1,30 @@
 """Settings as plain values, so that a file can hold them and two of them can be compared.
 
-A loop that is continued from a file must have the settings that it began with. Objects cannot be
+A loop that is continued from a file must have the settings with which it began. Objects cannot be
 compared across processes, and many compare badly within one: equal ``functools.partial`` objects
-are unequal, and two Matern kernels of different ``nu`` print alike. A fingerprint therefore says
-what an object is made of:
+are unequal, and two Matern kernels with different ``nu`` print alike. A fingerprint therefore
+states what an object is made of:
 
-* plain values, lists and dictionaries as they are, tensors by their entries (large ones by a
-  digest),
+* plain values, lists and dictionaries unchanged, tensors by their entries (large ones by a digest),
 * dataclasses and other objects by class and attributes, domains by class and constructor arguments,
 * kernels and other modules by their classes, settings and parameters, kernels also by their values
   at fixed points,
-* functions and classes as ``module:qualname``. What a function does is not looked at.
+* functions and classes as ``module:qualname``. What a function does is not examined.
 
-Attributes of a dataclass that take no part in its comparison are passed over.
+Attributes of a dataclass that are excluded from its comparison are ignored.
 
-Parameters of modules and values of kernels are compared up to rounding: a parameter passes through
-a transform that may round differently on another machine. So are tensors in private attributes,
-which objects compute from what they are given, such as eigenvalues. All else is compared exactly.
+Parameters of modules and values of kernels are compared up to rounding, because a parameter passes
+through a transform that may round differently on another machine. The same holds for tensors in
+private attributes, such as eigenvalues, which objects compute from their arguments. Everything else
+is compared exactly.
 
-Equal settings give equal suggestions bit for bit on one platform only. Another version of torch,
-another processor or another number of threads may round differently.
+Equal settings give equal suggestions, bit for bit, on one platform only. Another version of
+PyTorch, another processor or another number of threads may round differently.
 
-A journal records the settings of its loop by name. This module has the one table of names that
-have changed, so that an old journal opens and continues as it would have under the old names.
-Settings record the classes of this package as ``botorch_bandits:ClassName``, without the module, so
-that a class may move to another module of the package without an entry here.
+A journal records the settings of its loop by name. This module contains the only table of changed
+names, so that an old journal opens and continues as it would have under the old names. Settings
+record the classes of this package as ``botorch_bandits:ClassName``, without the module, so that a
+class may move to another module of the package without an entry here.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ LARGEST_TENSOR = 64
 """Tensors with more entries than this are recorded by a digest."""
 
 LARGEST_PARAMETER = 4096
-"""Likewise for parameters of modules, which a digest cannot compare up to rounding."""
+"""The same limit for parameters of modules, which a digest cannot compare up to rounding."""
 
 PARAMETERS, PROBES = "parameters of the module", "values at fixed points"
 LARGEST_PROBE_DIM, PROBE_SCALES = 32, (0.01, 1.0, 100.0, 10000.0)
@@ -86,27 +86,27 @@ _KNOWN_PACKAGES = ("torch", "gpytorch", "botorch", "linear_operator", _OWN_PACKA
 def added_field(default: Any) -> Any:
     """Return a field of a dataclass that journals of earlier versions do not know.
 
-    It is recorded only where its value is not the default, so that they can be continued.
+    It is recorded only if its value is not the default, so that these journals can be continued.
 
     Args:
-        default: Its value in all settings that were made before there was the field.
+        default: The value that all settings had before the field existed.
     """
     return dataclasses.field(default=default, metadata={"added": True})
 
 
 class UnnamedSettingError(TypeError):
-    """A setting has no name under which another process finds it, such as a lambda."""
+    """A setting has no name under which another process finds it, for example a lambda."""
 
 
 def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings as plain values that a JSON file holds exactly.
 
     Args:
-        settings: By name; any objects.
+        settings: The settings by name; any objects.
 
     Raises:
         UnnamedSettingError: If a function is a lambda or defined inside another function, or an
-            object cannot be looked into.
+            object cannot be examined.
 
     Example:
         >>> from gpytorch.kernels import MaternKernel
@@ -123,9 +123,9 @@ def _describe(name: str, value: Any, above: tuple[int, ...]) -> Any:
     """Return the description of a value.
 
     Args:
-        name: Where it is, for errors.
+        name: Its position in the settings, for error messages.
         value: Anything.
-        above: Identities of the objects it is part of.
+        above: Identities of the objects that contain it.
     """
     if value is None or type(value) in (bool, int, str):
         return value
@@ -135,7 +135,7 @@ def _describe(name: str, value: Any, above: tuple[int, ...]) -> Any:
         return value.item()
     if isinstance(value, enum.Enum):
         return f"{_name_of(type(value))}.{value.name}"
-    if isinstance(value, int | str):  # of a class of its own
+    if isinstance(value, int | str):  # of a user's own class
         return value.__int__() if isinstance(value, int) else str.__str__(value)
     if isinstance(value, torch.dtype | torch.device | PurePath):
         return f"{type(value).__name__}:{value}"
@@ -180,7 +180,7 @@ def _describe_object(name: str, value: Any, above: tuple[int, ...]) -> Any:
         }
     if isinstance(value, Module):
         return _describe_module(name, value, above)
-    if hasattr(value, "__qualname__"):  # functions, built in or not, and what wraps them
+    if hasattr(value, "__qualname__"):  # functions, built in or not, and their wrappers
         return _named(name, value)
     parts = _parts(name, value)
     described = {
@@ -190,7 +190,7 @@ def _describe_object(name: str, value: Any, above: tuple[int, ...]) -> Any:
 
 
 def _parts(name: str, value: Any) -> dict[str, Any]:
-    """Return what an object of an ordinary class is made of."""
+    """Return the parts of an object of an ordinary class."""
     if dataclasses.is_dataclass(value):
         fields = [field for field in dataclasses.fields(value) if field.compare]
         parts = {field.name: getattr(value, field.name) for field in fields}
@@ -202,7 +202,7 @@ def _parts(name: str, value: Any) -> dict[str, Any]:
         return value.recorded_parts() if isinstance(value, Domain) else dict(vars(value))
     except TypeError as error:
         raise UnnamedSettingError(
-            f"{name} is {value!r}, which cannot be looked into. Pass a dataclass, or a function "
+            f"{name} is {value!r}, which cannot be examined. Pass a dataclass, or a function "
             "that is defined in a module."
         ) from error
 
@@ -222,7 +222,7 @@ def _describe_module(name: str, module: Module, above: tuple[int, ...]) -> dict[
                 settings[prefix + key] = _describe(f"{name}.{prefix}{key}", value, above)
         for key, value in [*part.named_parameters(recurse=False), *part.named_buffers("", False)]:
             public = key.removeprefix("raw_")
-            known = getattr(part, public, None)  # a lengthscale says more than a raw one
+            known = getattr(part, public, None)  # a lengthscale says more than a raw parameter
             if not isinstance(known, Tensor):
                 public, known = key, value
             parameters[prefix + public] = _describe_tensor(name, known, LARGEST_PARAMETER)
@@ -235,7 +235,7 @@ def _describe_module(name: str, module: Module, above: tuple[int, ...]) -> dict[
 def _is_setting(part: Module, key: str, value: Any) -> bool:
     if key == "training" or key in vars(Module()):
         return False
-    # private attributes of the libraries below change from version to version
+    # private attributes of the underlying libraries change from version to version
     if key.startswith("_") and type(part).__module__.partition(".")[0] in _KNOWN_PACKAGES:
         return False
     if isinstance(value, type | types.FunctionType | types.MethodType | functools.partial):
@@ -246,19 +246,20 @@ def _is_setting(part: Module, key: str, value: Any) -> bool:
 
 
 def _probe(kernel: Kernel) -> list[Any]:
-    """Return a kernel's values between points of several sizes, in as few dimensions as it takes.
+    """Return a kernel's values between points of several sizes, in as few dimensions as possible.
 
-    Points of different sizes are kept apart: small distances between large points are inexact.
+    Points of different sizes are kept apart, because small distances between large points are
+    inexact.
     """
     for dim in range(1, LARGEST_PROBE_DIM + 1):
         steps = torch.arange(1, 4, dtype=DTYPE).unsqueeze(-1)
-        # by arithmetic that is alike everywhere
+        # by arithmetic that is the same everywhere
         points = (steps * torch.arange(2, dim + 2, dtype=DTYPE).sqrt()).frac()
         try:
             with torch.no_grad():
                 values = [kernel(scale * points).to_dense().double() for scale in PROBE_SCALES]
         except (RuntimeError, IndexError, ValueError, AssertionError):
-            continue  # it needs another number of dimensions
+            continue  # the kernel needs another number of dimensions
         return [_describe_number(number) for number in torch.stack(values).reshape(-1).tolist()]
     return []
 
@@ -284,7 +285,7 @@ def _describe_tensor(name: str, value: Tensor | np.ndarray, largest: int) -> dic
 
 def _name_of(value: Any) -> str:
     module = value.__module__ or "builtins"
-    # where a class lies within this package may change
+    # where a class is within this package may change
     own = module.partition(".")[0] == _OWN_PACKAGE
     return f"{_OWN_PACKAGE if own else module}:{value.__qualname__}"
 
@@ -304,10 +305,10 @@ TOLERANCES = {PARAMETERS: 1e-12, PROBES: 1e-9, COMPUTED: 1e-9}  # relative
 
 
 def difference(old: Any, new: Any) -> list[str]:
-    """Return how two fingerprints differ, a line for each difference; empty if they do not.
+    """Return how two fingerprints differ, with one line per difference; empty if they agree.
 
     Args:
-        old: What :func:`fingerprint` returned, or its copy from a file.
+        old: The result of :func:`fingerprint`, or its copy from a file.
         new: Another such fingerprint.
     """
     return _difference("", old, new)
@@ -316,7 +317,7 @@ def difference(old: Any, new: Any) -> list[str]:
 def are_equal(one: Any, other: Any) -> bool:
     """Return whether two settings are made of the same parts.
 
-    What has no name, such as a lambda, is equal to itself alone.
+    Objects without a name, such as a lambda, are equal only to themselves.
 
     Args:
         one: A value of any kind.
@@ -401,10 +402,10 @@ def _are_close(old: Any, new: Any, tolerance: float) -> bool:
 
 
 def _round_alike(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Return whether vectors agree up to rounding, next to the largest entry of both.
+    """Return whether vectors agree up to rounding, relative to the largest entry of both.
 
-    Entries at the end that are rounding errors may be missing: where eigenvalues are cut off is a
-    matter of rounding, too.
+    Entries at the end that are rounding errors may be missing, because where eigenvalues are cut
+    off is also a matter of rounding.
     """
     one, other = (tensor.get("entries", []) for tensor in (old, new))
     if old["dtype"] != new["dtype"] or len(old["shape"]) != 1 or not (one and other):
@@ -421,7 +422,7 @@ def _is_tensor(described: Mapping[str, Any]) -> bool:
 
 
 def _short(described: Any) -> str:
-    """Return a description as a user reads it."""
+    """Return a description in a form for users."""
     if described is None:
         return "None"
     if isinstance(described, Mapping):
@@ -440,7 +441,7 @@ def _short(described: Any) -> str:
 
 
 def _rounded(entries: Any) -> Any:
-    """Return numbers without the digits that a transform of 0.2 and back leaves behind."""
+    """Return numbers without the digits that transforming 0.2 and back leaves behind."""
     if isinstance(entries, list):
         return [_rounded(entry) for entry in entries]
     return float(f"{entries:.14g}") if isinstance(entries, float) else entries
@@ -457,18 +458,18 @@ _WORDS = {
 
 
 _RECORDED_LATER = ("linear_operator", "scipy")
-"""Old records do not have these, which does not mean that they differed."""
+"""Old records lack these, which does not mean that they differed."""
 
 
 class EnvironmentWarning(RuntimeWarning):
-    """A run is continued where suggestions may come out differently in their last bits."""
+    """A run is continued in an environment where suggestions may differ in their last bits."""
 
 
 def environment(device: torch.device | str = "cpu") -> dict[str, Any]:
-    """Return versions, number of threads and processor, as plain values.
+    """Return versions, number of threads and processor as plain values.
 
     Args:
-        device: On which the run computes.
+        device: The device on which the run computes.
 
     Example:
         >>> known = environment()
@@ -500,10 +501,10 @@ def environment(device: torch.device | str = "cpu") -> dict[str, Any]:
 
 
 def environment_warnings(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Return what differs between two environments, a line for each; empty if nothing does.
+    """Return how two environments differ, with one line per difference; empty if they agree.
 
     Args:
-        old: What :func:`environment` returned, or its copy from a file.
+        old: The result of :func:`environment`, or its copy from a file.
         new: Another such environment.
     """
     return [
@@ -516,9 +517,9 @@ def environment_warnings(old: Mapping[str, Any], new: Mapping[str, Any]) -> list
 
 
 def _processor() -> str:
-    """Return the processor's name and generation as far as the system tells them.
+    """Return the processor's name and generation as far as the system reports them.
 
-    Machines that are rented give processors of several generations one name.
+    Rented machines give the same name to processors of several generations.
     """
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
@@ -540,7 +541,7 @@ RENAMED_CLASSES: Mapping[str, str] = MappingProxyType(
 """From the old name of a class or function of this package to its present one."""
 
 RENAMED_OPTIONS: Mapping[str, Mapping[str, str]] = MappingProxyType({})
-"""For a class, by its present name: from old names of its options to their present ones.
+"""For a class, by its present name, a map from old names of its options to their present ones.
 
 The settings of the loop itself are listed under ``"LoopSettings"``.
 """
@@ -548,7 +549,7 @@ The settings of the loop itself are listed under ``"LoopSettings"``.
 RENAMED_VALUES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {"surrogate": MappingProxyType({"relabelled": "relabeled"})}
 )
-"""For an option, by its present name: from old values to their present ones."""
+"""For an option, by its present name, a map from old values to their present ones."""
 
 _PREFIX = f"{__name__.partition('.')[0]}:"
 _LOOP = "LoopSettings"
@@ -560,11 +561,11 @@ def translate_settings(
     options: Mapping[str, Mapping[str, str]] = RENAMED_OPTIONS,
     values: Mapping[str, Mapping[str, str]] = RENAMED_VALUES,
 ) -> dict[str, Any]:
-    """Return recorded settings under the names that classes, options and values have today.
+    """Return recorded settings under the present names of classes, options and values.
 
     Args:
-        settings: Of a loop, as :func:`~botorch_bandits.fingerprints.fingerprint` described them;
-            they are not changed.
+        settings: Settings of a loop, as described by
+            :func:`~botorch_bandits.fingerprints.fingerprint`; they are not changed.
         classes: From old names of classes to present ones.
         options: From the present name of a class to the new names of its options.
         values: From the present name of an option to the new names of its values.

@@ -1,14 +1,14 @@
-r"""Models that forget: what a loop's model makes of old outcomes where the reward may change.
+r"""Models that forget: how a loop's model treats old outcomes if the reward may change.
 
 These are the usual alternatives to restarting. None of them looks for a change; each fades what is
-old at a rate that is stated beforehand. "Old" is always counted in rounds since a query was asked.
+old at a rate that is fixed beforehand. "Old" always refers to the number of rounds since a query
+was asked.
 
-:class:`SlidingWindow` keeps the last queries only. :class:`ExponentialWeights` is weighted
+:class:`SlidingWindow` keeps only the last queries. :class:`ExponentialWeights` is weighted
 Gaussian-process regression (WGP-UCB; Deng, Zhou, Ghosh, Gupta and Shroff, *Weighted Gaussian
 process bandits for non-stationary environments*, AISTATS 2022). :class:`TimeVaryingKernel` models a
 reward that drifts (TV-GP-UCB; Bogunovic, Scarlett and Cevher, *Time-varying Gaussian process bandit
-optimization*, AISTATS 2016). Both are given from memory of the papers; each class says which form
-it has.
+optimization*, AISTATS 2016). Both are given from memory of the papers; each class states its form.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Forgetting:
 
 @dataclass(frozen=True)
 class SlidingWindow(Forgetting):
-    """The model of round t has the outcomes of queries ``t - length, ..., t - 1`` alone.
+    """The model of round t has only the outcomes of queries ``t - length, ..., t - 1``.
 
     Attributes:
-        length: In rounds, at least 1.
+        length: The number of rounds, at least 1.
 
     Example:
         >>> window = SlidingWindow(length=3)
@@ -52,7 +52,7 @@ class SlidingWindow(Forgetting):
 
         Args:
             rounds: ``n`` rounds in which queries were asked, from 1.
-            round_number: The round that is chosen.
+            round_number: The round being chosen.
         """
         return rounds >= round_number - self.length
 
@@ -68,11 +68,11 @@ class ExponentialWeights(Forgetting):
        \mu_t(x) = k_t(x)^\top (K_t + \lambda W_t^{-1})^{-1} y, \qquad
        \sigma_t^2(x) = k(x, x) - k_t(x)^\top (K_t + \lambda W_t^{-1})^{-1} k_t(x) .
 
-    The mean is WGP-UCB's: the minimizer of
-    :math:`\sum_s w_s (y_s - f(x_s))^2 + \lambda \lVert f \rVert_k^2`. The paper's deviation has
-    squared weights besides (``W^2`` instead of ``W``, as in weighted linear bandits); the one here
-    is the posterior of the same Gaussian model as the mean, so that every acquisition function and
-    draw can use it. It is never larger than the one with squared weights, as no weight exceeds 1.
+    The mean is that of WGP-UCB: the minimizer of :math:`\sum_s w_s (y_s - f(x_s))^2 + \lambda
+    \lVert f \rVert_k^2`. The paper's deviation also has squared weights (``W^2`` instead of ``W``,
+    as in weighted linear bandits); the deviation here is the posterior of the same Gaussian model
+    as the mean, so that every acquisition function and draw can use it. It is never larger than the
+    one with squared weights, because no weight exceeds 1.
 
     Attributes:
         discount: The :math:`\eta` above, in (0, 1).
@@ -93,7 +93,7 @@ class ExponentialWeights(Forgetting):
 
         Args:
             rounds: ``n`` rounds in which queries were asked, from 1.
-            round_number: The round that is chosen.
+            round_number: The round being chosen.
 
         Returns:
             ``n`` weights, float64, in [0, 1].
@@ -109,7 +109,7 @@ class TimeVaryingKernel(Forgetting):
     .. math:: k(x, x') (1 - \epsilon)^{|t - t'| / 2}
 
     It is the exact model of :class:`~botorch_bandits.problems.DriftingGP` with the same rate. The
-    round of a query is a further input of the model, in front of context and point.
+    round of a query is a further input of the model, before context and point.
 
     Attributes:
         rate: The :math:`\epsilon` above, in (0, 1).

@@ -68,14 +68,12 @@ class History(KeptInJournal):
     derived from it and can be discarded. Nothing in it is ever changed or removed: an outcome that
     is withdrawn stays on record with its retraction, but models and sums leave it out.
 
-    A query is pending until its outcome is told, or until it is recorded as failed.
-
     Args:
         dim: The dimension of the points.
         context_dim: The dimension of the contexts; 0 if there are none.
-        num_constraints: How many constraint values come with each reward.
+        num_constraints: The number of constraint values that come with each reward.
         maximize: Whether large rewards are sought. If False, outcomes are costs: they are stored in
-            place of the rewards with their sign unchanged, and the best is the least.
+            place of the rewards with their sign unchanged, and the best is the smallest.
 
     Example:
         >>> history = History(dim=1)
@@ -87,7 +85,7 @@ class History(KeptInJournal):
     """
 
     maximize: bool = True  # for histories that were pickled before False existed
-    _num_weighted = 0  # likewise; the number of outcomes with their own count or noise
+    _num_weighted = 0  # for the same reason; the number of outcomes with their own count or noise
 
     def __init__(
         self, dim: int, context_dim: int = 0, num_constraints: int = 0, maximize: bool = True
@@ -104,7 +102,7 @@ class History(KeptInJournal):
         self._retractions: dict[int, Retraction] = {}
         self._pending: dict[int, Query] = {}  # by id, in asking order
         self._arrivals: list[Outcome] = []
-        # in order of arrival; a retraction is in its outcome's place
+        # in order of arrival; a retraction takes the position of its outcome
         self._events: list[Event] = []
         self._requests: dict[str, int] = {}  # ids of queries
         self._best: Outcome | None = None
@@ -131,10 +129,10 @@ class History(KeptInJournal):
                 ``"attached"``.
             asked_at: Clock time in seconds.
             context: The context, if the history has a context dimension.
-            diagnostics: What the acquisition function reported, by name.
+            diagnostics: The values reported by the acquisition function, by name.
             request_id: The caller's name for the request.
             parameters: The point as native values by name, if the domain has names.
-            restriction: What the round could choose from; see :class:`Query`.
+            restriction: The points or arms that the round could choose from; see :class:`Query`.
 
         Raises:
             TypeError: If ``request_id`` is not a string.
@@ -162,7 +160,8 @@ class History(KeptInJournal):
             reward: One finite real number; see :func:`~botorch_bandits.checks.check_reward`.
             arrived_at: Clock time in seconds.
             constraints: ``num_constraints`` finite numbers; None if there are none.
-            count: The number of observations whose means the reward and constraint values are.
+            count: The number of observations of which the reward and constraint values are the
+                means.
             noise: The variance of the reward's noise, if it differs from the model's.
 
         Raises:
@@ -170,7 +169,7 @@ class History(KeptInJournal):
             ValueError: If the query has an outcome already or failed, a number is not finite,
                 constraint values are missing, not expected, too few or too many, ``count`` or
                 ``noise`` is not positive, or both are given.
-            TypeError: If the reward is not one real number, or ``count`` is not an integer.
+            TypeError: If the reward is not a single real number, or ``count`` is not an integer.
         """
         weighting = {"count": count, "noise": noise}
         outcome = self.new_outcome(query_id, reward, arrived_at, constraints, **weighting)
@@ -185,12 +184,12 @@ class History(KeptInJournal):
         Args:
             query_id: The query's id.
             arrived_at: Clock time in seconds.
-            reason: Why.
+            reason: The reason.
             avoided: Whether the point is avoided; see :class:`Failure`.
 
         Raises:
             KeyError: If no such query was asked.
-            TypeError: If the reason is no text.
+            TypeError: If the reason is not a string.
             ValueError: If the query has an outcome, or failed before.
         """
         failure = self.new_failure(query_id, arrived_at, reason, avoided)
@@ -202,12 +201,12 @@ class History(KeptInJournal):
 
         Args:
             query_id: The query's id.
-            reason: Why.
+            reason: The reason.
             retracted_at: Clock time in seconds.
 
         Raises:
             KeyError: If no such query was asked.
-            TypeError: If the reason is no text.
+            TypeError: If the reason is not a string.
             ValueError: If the query has no outcome that could be withdrawn, or the reason is empty.
         """
         retraction = self.new_retraction(query_id, reason, retracted_at)
@@ -282,7 +281,7 @@ class History(KeptInJournal):
         if query.id not in self._pending:
             state = self.state(query.id)
             raise ValueError(
-                f"query_id {query.id} is {state} already; only a pending query can fail."
+                f"query_id {query.id} is already {state}; only a pending query can fail."
             )
         return Failure(
             query.id,
@@ -301,7 +300,7 @@ class History(KeptInJournal):
             query_id: See :meth:`add_retraction`.
             reason: See :meth:`add_retraction`.
             retracted_at: See :meth:`add_retraction`.
-            retracted_round: How many queries had been asked; all so far if omitted.
+            retracted_round: The number of queries asked so far; all if omitted.
         """
         query = self.query(query_id)
         if not check_text("reason", reason, "say why the outcome is withdrawn.").strip():
@@ -343,7 +342,7 @@ class History(KeptInJournal):
             query_id: The id of its query.
             reward: One finite number.
             arrived_at: Clock time in seconds.
-            arrived_round: How many queries had been asked.
+            arrived_round: The number of queries asked so far.
             constraints: ``num_constraints`` finite numbers; None if there are none.
             count: See :meth:`add_outcome`.
             noise: See :meth:`add_outcome`.
@@ -363,8 +362,8 @@ class History(KeptInJournal):
 
         Args:
             entry: From :meth:`new_query`, :meth:`new_outcome`, :meth:`new_failure` or
-                :meth:`new_retraction`.
-                It is refused if a loop keeps the history in a journal, which would lack the entry.
+                :meth:`new_retraction`. It is rejected if a loop keeps the history in a journal,
+                which would lack the entry.
         """
         self.refuse_beside_journal(entry)
         self.record_journaled(entry)
@@ -402,7 +401,7 @@ class History(KeptInJournal):
             records: One mapping per query, in asking order.
             dim: The dimension of the points.
             context_dim: The dimension of the contexts.
-            num_constraints: How many constraint values come with each reward.
+            num_constraints: The number of constraint values that come with each reward.
             maximize: See the class.
 
         Raises:
@@ -451,7 +450,7 @@ class History(KeptInJournal):
         return one > other if self.maximize else one < other
 
     def rank(self, outcome: Outcome) -> tuple[float, int]:
-        """Return a key that is largest for the best outcome, and among equals for the first asked.
+        """Return a key that is largest for the best outcome, the first asked among equal ones.
 
         Args:
             outcome: An outcome of this history.
@@ -461,7 +460,7 @@ class History(KeptInJournal):
 
     @property
     def version(self) -> int:
-        """Changes when old outcomes are read differently than before; here they never are."""
+        """Changes when old outcomes are read differently than before, which never happens here."""
         return self.first_version
 
     @property
@@ -471,32 +470,32 @@ class History(KeptInJournal):
 
     @property
     def changed_after(self) -> int:
-        """How many queries had been asked when :attr:`version` last changed."""
+        """The number of queries that had been asked when :attr:`version` last changed."""
         return 0
 
     @property
     def num_queries(self) -> int:
-        """How many queries were asked."""
+        """The number of queries asked so far."""
         return len(self._queries)
 
     @property
     def num_arrived(self) -> int:
-        """How many outcomes arrived and were not retracted."""
+        """The number of outcomes that arrived and were not retracted."""
         return len(self._outcomes)
 
     @property
     def num_failed(self) -> int:
-        """How many queries failed; those whose outcome was retracted are not counted."""
+        """The number of queries that failed; those whose outcome was retracted are not counted."""
         return len(self._failures)
 
     @property
     def num_retracted(self) -> int:
-        """How many outcomes were retracted."""
+        """The number of retracted outcomes."""
         return len(self._retractions)
 
     @property
     def num_pending(self) -> int:
-        """How many queries have no outcome yet, and have not failed."""
+        """The number of queries that have no outcome yet and have not failed."""
         return len(self._pending)
 
     @property
@@ -692,7 +691,7 @@ class History(KeptInJournal):
         return tuple(self._queries[i] for i in sorted({*self._pending, *avoided}))
 
     def avoided_in_a_row(self) -> int:
-        """Return how many failures with avoided points have come since the last outcome."""
+        """Return the number of failures with avoided points since the last outcome."""
         count = 0
         for event in reversed(self._events):
             if not isinstance(event, Failure) or not event.avoided:
@@ -709,9 +708,9 @@ class History(KeptInJournal):
         return self._stack(self._pending.values())
 
     def best(self) -> tuple[Query, Outcome] | None:
-        """Return the query with the best observed reward (the first of equals), if any.
+        """Return the query with the best observed reward (the first of equal ones), if any.
 
-        That is the largest reward, or the least cost if ``maximize`` is False.
+        That is the largest reward, or the smallest cost if ``maximize`` is False.
         """
         if not self._outcomes:
             return None
@@ -781,7 +780,7 @@ class History(KeptInJournal):
         query = self._queries[outcome.query_id]
         x, is_on_cpu = query._x, self._rows.device.type == "cpu"
         if is_on_cpu and query._context is None and x.device.type == "cpu":
-            # numpy on the same memory: assigning to parts of a tensor costs many times more
+            # NumPy on the same memory: assigning to parts of a tensor costs many times more
             row = self._rows.numpy()[n]
             row[: self._num_inputs] = x.numpy()
         else:
@@ -842,8 +841,8 @@ def fill(history: History, records: Iterable[Mapping[str, Any]]) -> None:
             raise ValueError(
                 f"records[{i}] has the reward {record['reward']} but the arrival_order "
                 f"{record['arrival_order']} and the state {record.get('state')!r}; reward and "
-                "order are None while a query is pending, and the reward where it failed or was "
-                "retracted."
+                "order are None while a query is pending, and the reward is None if it failed or "
+                "was retracted."
             )
         if has_arrived:
             arrivals.append(record)

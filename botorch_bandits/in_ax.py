@@ -88,18 +88,18 @@ def ax_strategy(
     optimizer: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> GenerationStrategy:
-    """Return a generation strategy of Ax that suggests with an acquisition function of ours.
+    """Return a generation strategy of Ax that uses an acquisition function of this package.
 
     The first trials are quasi-random (Sobol). The acquisition follows as soon as ``initial_trials``
     trials have neither failed nor been abandoned, and at least two (one, if ``initial_trials`` is
-    1) have been completed; until then, further points are quasi-random, too.
+    1) have been completed; until then, further points are also quasi-random.
 
     Metrics stay in their own units (``transforms=MBM_X_trans``), and so do bounds such as
-    ``rkhs_bound``; the model standardizes outcomes inside. The model is fitted from the same start
-    each time (``warm_start_refit=False``), and random draws follow from ``seed`` and the trials: an
-    experiment that was saved and loaded gives the same suggestions as an uninterrupted one, except
-    for the rounding of the outcomes in Ax's files (10 decimal places) and its effect on the search
-    of the maximum.
+    ``rkhs_bound``; the model standardizes outcomes internally. The model is fitted from the same
+    start each time (``warm_start_refit=False``), and random draws follow from ``seed`` and the
+    trials: an experiment that was saved and loaded gives the same suggestions as an uninterrupted
+    one, except for the rounding of the outcomes in Ax's files (10 decimal places) and its effect on
+    the search for the maximum.
 
     The point of a failed trial is treated as pending, as in loops of this package, unless the same
     point was evaluated in a later trial. If the acquisition ignores pending points, like
@@ -108,9 +108,9 @@ def ax_strategy(
     Args:
         acquisition: A class of this package, such as
             :class:`~botorch_bandits.ImprovedUpperConfidenceBound`.
-        initial_trials: How many quasi-random trials come first, at least 1; trials that were
-            attached to the experiment count.
-        seed: Seeds the quasi-random points, the draws of the acquisition and its optimizer.
+        initial_trials: The number of quasi-random trials that come first, at least 1; trials that
+            were attached to the experiment count.
+        seed: The seed of the quasi-random points, the draws of the acquisition and its optimizer.
         model: A ``ModelConfig`` of Ax, or a class of BoTorch models, which is then registered for
             storage. If omitted, a ``SingleTaskGP`` with ``Standardize``.
         optimizer: The arguments that Ax passes to BoTorch's optimizer (``optimizer_kwargs``), such
@@ -124,7 +124,7 @@ def ax_strategy(
     Raises:
         ImportError: If Ax is missing.
         TypeError: If the acquisition is not a class of this package, an option is unknown, or Ax
-            itself sets what the option would set.
+            itself determines what the option would set.
         ValueError: If an option is infeasible or missing, or the class needs a list of priors or a
             finite set of points.
 
@@ -238,7 +238,7 @@ def _check_options(
     if not (inspect.isclass(acquisition) and issubclass(acquisition, BanditAcquisition)):
         raise TypeError(
             f"acquisition is {acquisition!r}; pass a class of this package, such as "
-            "ImprovedUpperConfidenceBound, and its options by name beside it."
+            "ImprovedUpperConfidenceBound, followed by its options by name."
         )
     name, parameters = acquisition.__name__, constructor_parameters(acquisition)
     known = [each for each in parameters if each not in ("model", *SAID_BY_AX)]
@@ -250,7 +250,7 @@ def _check_options(
     if issubclass(acquisition, ON_LISTS) and model is None:
         raise ValueError(
             f"{name} needs a list of priors, but Ax fits one model. Pass model= with a class of "
-            "models that makes one, or use ImprovedUpperConfidenceBound."
+            "models that builds one, or use ImprovedUpperConfidenceBound."
         )
     if issubclass(acquisition, TopTwoThompsonSampling):
         raise ValueError(
@@ -289,7 +289,7 @@ def _model_config(model: Any) -> ModelConfig:
 
 
 def _classes_in(module: Any, parent: type) -> list[type]:
-    """The classes of a kind that a module exports."""
+    """Return the classes of a kind that a module exports."""
     exported = (getattr(module, name) for name in module.__all__)
     return [each for each in exported if inspect.isclass(each) and issubclass(each, parent)]
 
@@ -299,7 +299,7 @@ def _is_ours(acquisition: type) -> bool:
 
 
 def _part_to_dict(part: Any) -> dict[str, Any]:
-    """A width rule or a penalty as Ax stores it."""
+    """Return a width rule or a penalty in the form that Ax stores."""
     values = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
     return {"__type": PREFIX + type(part).__name__, **values}
 
@@ -324,8 +324,8 @@ def _node_class() -> Any:
     from ax.utils.common.random import with_rng_seed
 
     def failed_trials(experiment: Any) -> list[Any]:
-        """Trials that failed and whose points were evaluated in no later trial."""
-        latest: dict[str, int] = {}  # trial in which a point was evaluated
+        """Return trials that failed and whose points were not evaluated in a later trial."""
+        latest: dict[str, int] = {}  # the trial in which a point was last evaluated
         for trial in experiment.trials_by_status[TrialStatus.COMPLETED]:
             for arm in trial.arms:
                 latest[arm.signature] = max(trial.index, latest.get(arm.signature, -1))

@@ -1,7 +1,7 @@
-"""Lets a package import its names when they are first asked for, as PEP 562 has it.
+"""Lets a package import its names when they are first used, as in PEP 562.
 
-A package that lists many names would otherwise import torch and BoTorch, which takes seconds, for
-whoever wants one that needs neither, such as its version.
+Otherwise, a package that lists many names would import PyTorch and BoTorch, which takes seconds,
+even for users who want a name that needs neither, such as its version.
 """
 
 import sys
@@ -14,8 +14,8 @@ def import_late(
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package.
 
-    No name may be that of a module in the package: importing the module would put it in the place
-    of the name.
+    No name may be the same as that of a module in the package, because importing the module would
+    replace the name.
 
     Args:
         package: The ``__name__`` of the package.

@@ -1,7 +1,7 @@
 """HTML in which all values are escaped: tables in notebooks, and pages.
 
-Text becomes markup only by way of :func:`element`, so that nothing that a user, a journal or an
-error message holds can be read as a tag.
+Text becomes markup only through :func:`element`, so that nothing in a user's values, a journal or
+an error message can be read as a tag.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 from botorch_bandits.docstrings import fill_in_docstrings
 
 MOST_ROWS = 10
-"""Tables in notebooks have at most so many rows, the last ones."""
+"""The largest number of rows of a table in a notebook; the last rows are shown."""
 
 _VOID = ("circle", "line", "meta", "path", "rect", "use")
 """Elements without an end tag of their own; in SVG they are closed in place."""
 
 
 class Markup(str):
-    """Text that is markup already, and is not escaped again."""
+    """A string that is already markup, and is not escaped again."""
 
 
 def text_of(value: Any) -> Markup:
@@ -40,9 +40,9 @@ def element(tag: str, *children: Any, **attributes: Any) -> Markup:
     """Return an element.
 
     Args:
-        tag: Such as ``"td"``.
-        *children: What is in it, escaped unless it is markup.
-        **attributes: Values are escaped; None leaves an attribute out. ``class_`` is ``class``,
+        tag: The name of the tag, such as ``"td"``.
+        *children: The contents, which are escaped unless they are markup.
+        **attributes: Their values are escaped; None omits an attribute. ``class_`` is ``class``,
             and underscores stand for hyphens.
 
     Example:
@@ -63,8 +63,9 @@ def table(names: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Markup:
     """Return a table.
 
     Args:
-        names: Of the columns; a table without them has the name of each row in its first column.
-        rows: Cells.
+        names: The names of the columns; without them, the first column contains the names of the
+            rows.
+        rows: The cells.
     """
     head: list[Markup] = []
     if names:
@@ -79,21 +80,21 @@ def table(names: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Markup:
 
 
 def listed(values: Sequence[Any]) -> Markup:
-    """Return a list with a point a value.
+    """Return a list with one item per value.
 
     Args:
-        values: What is listed.
+        values: The values.
     """
     return element("ul", *(element("li", value) for value in values))
 
 
 def display(title: str, facts: Mapping[str, Any], *parts: Markup) -> str:
-    """Return what a notebook shows of an object, in the notebook's own colors.
+    """Return what a notebook shows for an object, in the notebook's own colors.
 
     Args:
-        title: What it is.
+        title: The title.
         facts: Values by name; those that are None are left out.
-        *parts: What stands below.
+        *parts: The parts below these values.
     """
     rows = [(name, value) for name, value in facts.items() if value is not None]
     shown = [table((), rows)] if rows else []
@@ -101,12 +102,12 @@ def display(title: str, facts: Mapping[str, Any], *parts: Markup) -> str:
 
 
 def last_rows(names: Sequence[Any], rows: Sequence[Sequence[Any]], num_rows: int) -> Markup:
-    """Return a table of the last rows, and how many came before.
+    """Return a table of the last rows, and the number of rows before them.
 
     Args:
-        names: Of the columns.
-        rows: The last ones at least.
-        num_rows: How many there are in all.
+        names: The names of the columns.
+        rows: At least the last rows.
+        num_rows: The number of all rows.
     """
     shown = rows[-MOST_ROWS:]
     left_out = num_rows - len(shown)

@@ -57,10 +57,10 @@ class BanditSearchCV(BaseSearchCV):
         param_space: A :class:`~botorch_bandits.Space`, or :class:`~botorch_bandits.Float`,
             :class:`~botorch_bandits.Integer`, :class:`~botorch_bandits.Categorical` and
             :class:`~botorch_bandits.Fixed` parameters by name, such as ``"svc__C"`` in a pipeline.
-        n_iter: How many candidates are evaluated, those of an earlier start included.
+        n_iter: The number of candidates to evaluate, including those of an earlier start.
         scoring: As in ``RandomizedSearchCV``. With several metrics, the one that ``refit`` names is
             maximized.
-        n_jobs: How many folds, over all candidates of a batch, are fitted at once.
+        n_jobs: The number of folds, over all candidates of a batch, that are fitted at once.
         refit: Whether the best candidate is fitted to all data; with several metrics, the name of
             the one that counts; or a function from ``cv_results_`` to the best index.
         cv: As in ``RandomizedSearchCV``.
@@ -69,17 +69,18 @@ class BanditSearchCV(BaseSearchCV):
         random_state: The seed of everything that is drawn at random.
         error_score: The score of a fit that fails; ``"raise"`` raises its error.
         return_train_score: Whether ``cv_results_`` has scores on the training folds.
-        num_initial: How many candidates are drawn uniformly at first; see
+        num_initial: The number of candidates that are drawn uniformly at first; see
             :class:`~botorch_bandits.BanditLoop`.
-        batch_size: How many candidates are chosen before the first of them is evaluated. Larger
-            batches keep more workers busy; smaller ones use more information for each choice.
+        batch_size: The number of candidates that are chosen before the first of them is evaluated.
+            Larger batches keep more workers busy; smaller ones use more information for each
+            choice.
         objective: ``"best"`` or ``"earned"``; see :class:`~botorch_bandits.BanditLoop`.
         model: The loop's model; if omitted, one that learns everything from the scores.
-        acquisition: The loop's acquisition; if omitted, ``objective`` chooses.
+        acquisition: The loop's acquisition; if omitted, it is chosen by ``objective``.
         journal: The path of a file in which candidates and scores are recorded. If the file exists,
             the search continues from it without evaluating candidates again. (One candidate is
             evaluated again if nothing new gets a score, because scikit-learn learns the kinds of
-            scores from an evaluation.) The scores of the folds are in a file beside it whose name
+            scores from an evaluation.) The scores of the folds are in a second file, whose name
             ends in ``.scores``. ``random_state`` must then be an integer, and data, estimator,
             folds and scoring must be unchanged.
 
@@ -88,7 +89,7 @@ class BanditSearchCV(BaseSearchCV):
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If one is out of range, or the journal belongs to another search.
+        ValueError: If an argument is out of range, or the journal belongs to another search.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -221,8 +222,8 @@ class BanditSearchCV(BaseSearchCV):
             seed = int(self.random_state)
         elif self.journal is not None:
             raise ValueError(
-                f"random_state is {self.random_state!r}, and a search with a journal goes on with "
-                "the seed with which it began. Pass a whole number."
+                f"random_state is {self.random_state!r}, but a search with a journal keeps the "
+                "seed with which it began. Pass an integer."
             )
         else:
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -236,7 +237,7 @@ class BanditSearchCV(BaseSearchCV):
     def _evaluate(
         self, evaluate_candidates: Callable[..., Any], folds: _Folds, batch: Sequence[Query]
     ) -> ValueError | None:
-        """Evaluate candidates and keep their scores; returns the error if all fits failed."""
+        """Evaluate candidates and keep their scores; return the error if all fits failed."""
         scores = self._scores
         scores.ids += [query.id for query in batch]
         try:
@@ -253,7 +254,7 @@ class BanditSearchCV(BaseSearchCV):
         return None
 
     def _tell(self, loop: BanditLoop, query: Query) -> None:
-        """Tell the loop the score of a candidate; one without a score has failed."""
+        """Tell the loop the score of a candidate; a candidate without a score has failed."""
         row = self._scores.row(query.id)
         name = "mean_test_score"
         if row and name not in row:
@@ -270,14 +271,14 @@ class BanditSearchCV(BaseSearchCV):
             loop.tell(query.id, float(score))
 
     def _check_told(self, loop: BanditLoop, error: ValueError | None) -> None:
-        """Raise if there is no candidate with scores at all."""
+        """Raise an error if no candidate has a score."""
         if error is not None and not any(self._scores.row(q.id) for q in loop.history.queries):
             raise error
 
     def _format_results(
         self, candidate_params: Any, n_splits: int, out: Any, more_results: Any = None
     ) -> dict[str, Any]:
-        """Return ``cv_results_`` with the candidates of an earlier start, and those that failed."""
+        """Return ``cv_results_`` with the candidates of an earlier start and those that failed."""
         new: dict[str, Any] = super()._format_results(candidate_params, n_splits, out, more_results)
         scores = self._scores
         scores.evaluated = {i: _row(new, k) for k, i in enumerate(scores.ids) if i is not None}
@@ -306,21 +307,21 @@ class BanditSearchCV(BaseSearchCV):
         return {name: results[name] for name in new}
 
     def _add_last_failures(self) -> None:
-        """Add the candidates that failed after the table was made; scikit-learn has them by now."""
+        """Add the candidates that failed after scikit-learn had made the table."""
         results = self._scores.results
         if results and len(results["params"]) < len(self._scores.order()):
             results.update(self._with_kept(results))
 
 
 class _Folds:
-    """The folds of a search, drawn once: candidates are compared on the same ones."""
+    """The folds of a search, drawn once, so that candidates are compared on the same folds."""
 
     def __init__(self, search: BanditSearchCV) -> None:
         self._search = search
         self._splits: list[Any] | None = None
 
     def split(self, X: Any, y: Any = None, **params: Any) -> Iterable[Any]:
-        """Return the same folds at each call."""
+        """Return the same folds in each call."""
         if self._splits is None:
             search = self._search
             splitter = getattr(search, "_checked_cv_orig", None)
@@ -331,12 +332,12 @@ class _Folds:
 
 
 class _Scores:
-    """The scores of one search, by the ids of its queries, and the file that has them.
+    """The scores of one search, by the ids of its queries, and the file that contains them.
 
     Attributes:
-        kept: Rows of an earlier start, and empty ones of candidates that failed.
-        ids: The ids of the candidates that scikit-learn has evaluated, in order; None for one that
-            was evaluated again.
+        kept: Rows of an earlier start, and empty rows of candidates that failed.
+        ids: The ids of the candidates that scikit-learn has evaluated, in order; None for a
+            candidate that was evaluated again.
         evaluated: Their rows.
         results: Their results in scikit-learn's form.
     """
@@ -357,7 +358,7 @@ class _Scores:
         self._read()
 
     def keep(self, history: History) -> None:
-        """Keep only the rows of queries in a history: others were never asked.
+        """Keep only the rows of queries in a history, as others were never asked.
 
         Raises:
             ValueError: If a query that was told has no row.
@@ -365,8 +366,8 @@ class _Scores:
         missing = [o.query_id for o in history.outcomes if o.query_id not in self._written]
         if missing:
             raise ValueError(
-                f"{self._path} lacks the scores of query_id {missing[0]}, which the journal has as "
-                "told. Put the file back where it was, or choose another journal=."
+                f"{self._path} lacks the scores of query_id {missing[0]}, for which the journal "
+                "has an outcome. Put the file back where it was, or choose another journal=."
             )
         known = {query.id for query in history.queries}
         self._written = {i: row for i, row in self._written.items() if i in known}
@@ -377,7 +378,7 @@ class _Scores:
         return sorted({*self.kept, *(i for i in self.ids if i is not None)})
 
     def row(self, query_id: int) -> dict[str, float]:
-        """Return the row of a query; an empty one if it failed."""
+        """Return the row of a query, or an empty one if it failed."""
         if query_id in self.evaluated:
             return self.evaluated[query_id]
         return self.kept.get(query_id, {})
@@ -402,15 +403,15 @@ class _Scores:
             return
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(
-                f"{self._path} is no journal of a search ({error}). Choose another journal=."
+                f"{self._path} is not a journal of a search ({error}). Choose another journal=."
             ) from error
         if not is_whole:
-            raise ValueError(f"{self._path} is no journal of a search. Choose another journal=.")
+            raise ValueError(f"{self._path} is not a journal of a search. Choose another journal=.")
         differing = [name for name, value in self._identity.items() if known.get(name) != value]
         if differing:
             raise ValueError(
                 f"{self._path} has the scores of a search with other {', '.join(differing)}. Pass "
-                "what the search was begun with, or choose another journal=."
+                "the arguments with which the search began, or choose another journal=."
             )
         self._written = written
 
@@ -419,12 +420,12 @@ _MOST_BYTES = 2**28  # the size limit of a search's journal
 
 
 def _hash(name: str, part: Any) -> str:
-    """Return a short text that distinguishes settings."""
+    """Return a short string that distinguishes settings."""
     try:
         return str(joblib.hash(part))
     except Exception as error:  # pickle raises errors of many kinds
         raise ValueError(
-            f"{name} cannot be told from another one ({type(error).__name__}: {error}), so that a "
+            f"{name} cannot be distinguished from others ({type(error).__name__}: {error}), so a "
             "journal could be of another search. Pass what can be pickled: functions by name, and "
             "folds as a list."
         ) from error
@@ -440,7 +441,7 @@ def _row(results: Mapping[str, Any], k: int) -> dict[str, float]:
 
 
 def _column(values: Sequence[Any]) -> Any:
-    """Return the values of one parameter, as ``cv_results_`` has them."""
+    """Return the values of one parameter in the form of ``cv_results_``."""
     kinds = {type(value) for value in values}
     plain = len(kinds) == 1 and kinds <= {int, float, bool}
     data = np.array(values) if plain else np.empty(len(values), dtype=object)
@@ -450,7 +451,7 @@ def _column(values: Sequence[Any]) -> Any:
 
 
 def _ranks(means: Any) -> Any:
-    """Return ranks from 1, the largest mean first; what has no score comes last."""
+    """Return ranks from 1, the largest mean first; candidates without a score come last."""
     if np.isnan(means).all():
         return np.ones(len(means), dtype=np.int32)
     filled = np.where(np.isnan(means), np.nanmin(means) - 1.0, means)

@@ -1,15 +1,16 @@
 r"""Maximize an acquisition function from many starting points at once, with closed-form gradients.
 
 All points share each evaluation. Each has a symmetric matrix :math:`B` for the curvature of the
-loss :math:`F`: from differences of gradients where further evaluations are cheap, else corrected by
-the rank-one formula from steps :math:`s` and the changes of slope :math:`y` that they showed,
+loss :math:`F`. It is computed from differences of gradients if further evaluations are cheap;
+otherwise it is corrected by the rank-one formula, with steps :math:`s` and the changes of slope
+:math:`y` that they showed,
 
 .. math:: B \leftarrow B + \frac{(y - B s)(y - B s)^\top}{(y - B s)^\top s}.
 
-The step is :math:`-|B|^{-1} \nabla F` in the coordinates that are free to move, cut to a radius and
-then to the cube. :math:`|B|` has the absolute eigenvalues of :math:`B`, the negative ones smaller
-still, so that the step leads away from saddles. A coordinate is free unless it sits at a bound and
-the function falls beyond it.
+The step is :math:`-|B|^{-1} \nabla F` in the coordinates that are free to move, shortened to a
+radius and then to the cube. :math:`|B|` has the absolute eigenvalues of :math:`B`, the negative
+ones reduced further, so that the step leads away from saddle points. A coordinate is free unless it
+is at a bound and the function decreases beyond it.
 
 Sources: Bertsekas, *Projected Newton methods for optimization problems with simple constraints*,
 SIAM J. Control and Optimization 1982 (the free coordinates); Conn, Gould and Toint, *Convergence of
@@ -56,45 +57,45 @@ Evaluation = Callable[[Array, Index], tuple[Array, Array]]
 gradients."""
 
 GRADIENT_TOLERANCE = 1e-8
-"""A restart is done when its projected gradient is below this, relative to the
+"""A restart is finished when its projected gradient is below this, relative to the
 values."""
 
 PROGRESS_TOLERANCE = 1e-11
-"""A restart is done when its next step promises less, relative to the values."""
+"""A restart is finished when its next step promises less, relative to the values."""
 
 ROUNDING_TOLERANCE = 1e-9
-"""A step that promised less than this and failed was lost in rounding errors: the end, too."""
+"""A failed step that promised less than this was lost in rounding errors and ends a restart."""
 
 SHORTEST_STEP = 1e-13
-"""Float64 tells nearer points hardly apart."""
+"""Nearer points are hardly distinguishable in float64."""
 
 FIRST_STEP, FIRST_RADIUS = 0.1, 0.25
-"""Before anything is known of the curvature."""
+"""The first step and radius, before anything is known about the curvature."""
 
 SMALLEST_CURVATURE = 1e-10
-"""Relative to the largest eigenvalue."""
+"""The smallest curvature, relative to the largest eigenvalue."""
 
 HOPELESS = 5.0
 """A restart near a minimum is left there if it lacks this many times what its slope promises to the
-best one; by the curvature the minimum itself is half as far away as the slope promises."""
+best one; by the curvature, the minimum itself is half as far away as the slope promises."""
 
 SAME_HILL = 0.1
-"""A restart is left where it is if another one predicts its loss and its slope to this part: it is
-on its way to the same minimum."""
+"""A restart is left where it is if another one predicts its loss and its slope to this precision,
+because it is on its way to the same minimum."""
 
 NEGATIVE_CURVATURE = 1.0 / 3.0
-"""The factor of negative eigenvalues: with 1, the way from a saddle only doubles each time."""
+"""The factor of negative eigenvalues; with 1, the distance from a saddle only doubles each time."""
 
 ORDINARY_SIZE = 1e4
-"""Losses from the inverse of this to this are taken as they are."""
+"""Losses between the inverse of this and this are not rescaled."""
 
 DIFFERENCE = 1e-5
-"""The distance of gradients whose difference is the curvature."""
+"""The distance of the gradients whose difference gives the curvature."""
 
 
 @dataclass
 class _Restarts:
-    """The restarts that still move, a row each."""
+    """The restarts that still move, one row each."""
 
     index: Index
     function: Index
@@ -105,7 +106,7 @@ class _Restarts:
     radius: Array
 
     def keep(self, rows: Mask) -> None:
-        """Forget the other rows."""
+        """Keep only some of the rows."""
         for name, array in self.__dict__.items():
             setattr(self, name, array[rows])
 
@@ -121,14 +122,14 @@ def minimize_on_unit_cube(
     """Return local minimizers and their losses.
 
     Args:
-        evaluate: The function; called with the points that still move. Of several functions the
-            points come in order.
+        evaluate: The function, which is called with the points that still move. The points of
+            several functions come in order.
         points: ``b x d`` starting points in the unit cube.
-        max_iterations: At most this many steps.
-        deadline: On the clock of ``time.monotonic``; the best points so far are returned then.
-        has_cheap_gradients: Take the curvature from ``d`` further gradients at each point.
-        num_functions: Minimize so many functions, numbered from 0: the starting points of each
-            are an equal share of ``points``, one share after the other.
+        max_iterations: The largest number of steps.
+        deadline: On the clock of ``time.monotonic``, when the best points so far are returned.
+        has_cheap_gradients: Whether to take the curvature from ``d`` further gradients per point.
+        num_functions: The number of functions to minimize, numbered from 0; the starting points of
+            each are an equal share of ``points``, one share after the other.
 
     Returns:
         ``b x d`` points in the cube and ``b`` losses, never above those of the starting points.
@@ -167,7 +168,7 @@ def minimize_on_unit_cube(
         done = lost | (steepest <= GRADIENT_TOLERANCE * scale)
         done |= (decrease <= PROGRESS_TOLERANCE * scale) | (np.abs(step).max(-1) <= SHORTEST_STEP)
         if has_cheap_gradients:
-            # the curvature is exact: where it explains the step, a minimum is near
+            # the curvature is exact, so if it explains the step, a minimum is near
             bend = (step * _apply(restarts.curvature, step)).sum(-1)
             best_loss[restarts.index] = restarts.loss
             lowest = best_loss.reshape(num_functions, -1).min(-1)
@@ -194,8 +195,8 @@ class _Leaders:
     """The lowest point of each function so far, with its slope and curvature.
 
     Args:
-        num_functions: How many functions there are.
-        dim: Of how many numbers points consist.
+        num_functions: The number of functions.
+        dim: The dimension of the points.
     """
 
     def __init__(self, num_functions: int, dim: int) -> None:
@@ -206,10 +207,10 @@ class _Leaders:
         self.curvature = np.zeros((num_functions, dim, dim))
 
     def are_followed_by(self, restarts: _Restarts) -> Mask:
-        """Look for new leaders, and return which of the other restarts go where theirs goes.
+        """Find new leaders, and return which of the other restarts go to the same minimum.
 
-        Those are where the loss and the slope are what the quadratic model around the leader
-        predicts.
+        These are the restarts whose loss and slope are predicted by the quadratic model around the
+        leader.
         """
         self._look(restarts)
         function = restarts.function
@@ -242,9 +243,9 @@ class _Leaders:
 
 
 def _power_of_two(loss: Array) -> float:
-    """Return what brings losses of unusual size near 1 without rounding.
+    """Return the factor that brings losses of unusual size near 1 without rounding.
 
-    The projected gradient is in units of the cube, so losses and cube must be of like size.
+    The projected gradient is in units of the cube, so losses and cube must be of similar size.
     """
     size = float(np.abs(loss).max(initial=0.0))
     if size == 0.0 or 1.0 / ORDINARY_SIZE <= size <= ORDINARY_SIZE:
@@ -255,14 +256,14 @@ def _power_of_two(loss: Array) -> float:
 def _observe(
     evaluate: Evaluation, points: Array, function: Index
 ) -> tuple[Array, Array, Array | None]:
-    """Return losses and slopes; the curvature is to be learned from steps."""
+    """Return losses and slopes; the curvature must be learned from steps."""
     return *evaluate(points, function), None
 
 
 def _observe_around(
     evaluate: Evaluation, points: Array, function: Index
 ) -> tuple[Array, Array, Array | None]:
-    """Return losses, slopes and curvature, the last from gradients nearby."""
+    """Return losses, slopes and curvature, the last one from nearby gradients."""
     b, d = points.shape
     distance = np.where(points > 0.5, -DIFFERENCE, DIFFERENCE)  # into the cube
     around = points[:, None, :] + np.eye(d + 1, d, -1) * distance[:, None, :]
@@ -306,7 +307,7 @@ def _learn(
     curvature: Array | None,
     is_first: bool,
 ) -> Mask:
-    """Move where the loss fell, correct curvature and radius; return which did not move."""
+    """Move if the loss fell, correct curvature and radius, and return rows that did not move."""
     is_finite = np.isfinite(loss + slope.sum(-1))
     if not is_finite.all():
         loss = np.where(is_finite, loss, np.inf)
@@ -352,7 +353,7 @@ def _newton_step(curvature: Array, force: Array, is_free: Mask) -> Array:
 
 
 def _newton_step_of_many(curvature: Array, force: Array, is_free: Mask) -> Array:
-    """Take eigenvalues only of matrices that are not positive definite, as few are near a hill."""
+    """Compute eigenvalues only of matrices that are not positive definite; few are near a hill."""
     dim = force.shape[-1]
     filled = curvature + np.eye(dim) * ~is_free[:, :, None]
     step = np.zeros_like(force)
@@ -384,7 +385,7 @@ def _newton_step_by_eigenvalues(curvature: Array, force: Array, is_free: Mask) -
 
 
 def _first_curvature(curvature: Array, step: Array, change: Array) -> Array:
-    """Return the curvature seen along the first step, the same in all directions."""
+    """Return the curvature along the first step, the same in all directions."""
     along = (step * change).sum(-1)
     is_convex = along > 0.0
     seen = (change * change).sum(-1) / np.where(is_convex, along, 1.0)
@@ -411,13 +412,13 @@ def _apply(matrices: Array, vectors: Array) -> Array:
 
 
 MAXIMUM_FOR_EIGENVALUES = 20
-"""Above it eigenvalues are computed only where a factorization fails."""
+"""Above this dimension, eigenvalues are computed only if a factorization fails."""
 
 MAXIMUM_FOR_DIFFERENCES = 30
-"""Above it the curvature is learned from steps: each gradient beside is one more at every point."""
+"""Above this dimension, the curvature is learned from steps: differences need many gradients."""
 
 MAXIMUM_DIMENSION = 60
-"""Above it the curvature costs more than it saves."""
+"""Above this dimension, the curvature costs more than it saves."""
 
 MAXIMUM_ITERATIONS = 2000
 """The default of BoTorch's own generator."""
@@ -437,27 +438,27 @@ def gen_candidates_batched(
 ) -> tuple[Tensor, Tensor]:
     """Maximize an acquisition function locally from all starting points; BoTorch's interface.
 
-    The best restart stops later than BoTorch's ``gen_candidates_scipy`` would stop it by default;
-    one that is near a worse local maximum may be left there unfinished. Local searches that differ
-    can climb different hills: where hills abound, neither generator always finds the highest.
+    The best restart stops later than BoTorch's ``gen_candidates_scipy`` would stop it by default; a
+    restart near a worse local maximum may be left there unfinished. Different local searches can
+    climb different hills: if there are many hills, neither generator always finds the highest.
 
-    What it does not know is handed over to ``gen_candidates_scipy`` unchanged: acquisition
-    functions without ``closed_form`` (see :attr:`WidthUpperConfidenceBound.closed_form`),
-    ``q > 1``, constraints, more than 60 dimensions, no bounds, options other than ``maxiter``, and
+    Cases that it does not support are passed on to ``gen_candidates_scipy`` unchanged: acquisition
+    functions without ``closed_form`` (see :attr:`WidthUpperConfidenceBound.closed_form`), ``q >
+    1``, constraints, more than 60 dimensions, no bounds, options other than ``maxiter``, and
     numbers that are not finite.
 
     Args:
         initial_conditions: ``b x 1 x d`` starting points within the bounds.
-        acquisition_function: What to maximize.
+        acquisition_function: The function to maximize.
         lower_bounds: A lower bound, or one for each dimension.
         upper_bounds: An upper bound, or one for each dimension.
-        inequality_constraints: Handed over.
-        equality_constraints: Handed over.
-        nonlinear_inequality_constraints: Handed over.
+        inequality_constraints: Passed on.
+        equality_constraints: Passed on.
+        nonlinear_inequality_constraints: Passed on.
         options: ``maxiter`` limits the steps (2000 if omitted).
         fixed_features: Values of dimensions that do not move. Values that differ between restarts
-            are handed over.
-        timeout_sec: Stop after this many seconds with the best points so far.
+            are passed on.
+        timeout_sec: The number of seconds after which the best points so far are returned.
 
     Returns:
         ``b x 1 x d`` points within the bounds, to the last bit, and their ``b`` values.
@@ -537,14 +538,14 @@ def _points_and_bounds(
 
 
 def to_host(*tensors: Tensor) -> list[Array]:
-    """Return float64 tensors as arrays, in one copy: the host waits for a device at each."""
+    """Return float64 tensors as arrays in one copy, because the host waits for a device at each."""
     if all(tensor.device.type == "cpu" for tensor in tensors):
         return [tensor.numpy() for tensor in tensors]
     return copy_at_once(tensors)
 
 
 def copy_at_once(tensors: Sequence[Tensor]) -> list[Array]:
-    """Return float64 tensors of one device as arrays, in one copy; see :func:`to_host`."""
+    """Return float64 tensors of one device as arrays in one copy; see :func:`to_host`."""
     whole = torch.cat([tensor.reshape(-1) for tensor in tensors]).cpu().numpy()
     ends = np.cumsum([tensor.numel() for tensor in tensors])
     parts = np.split(whole, ends[:-1])
@@ -579,18 +580,18 @@ def maximize_locally(
     """Climb from starting points in a box; see :func:`minimize_on_unit_cube`.
 
     Args:
-        value_and_gradient: Maps ``b x d`` points, and the number of the function that each belongs
-            to, to ``b`` values and ``b x d`` gradients.
+        value_and_gradient: Maps ``b x d`` points, and the number of the function to which each
+            belongs, to ``b`` values and ``b x d`` gradients.
         X: ``b x d`` starting points.
-        lower: ``b x d`` lower bounds, the same in all rows but for fixed features.
-        upper: ``b x d`` upper bounds, likewise.
-        max_iterations: At most this many steps.
+        lower: ``b x d`` lower bounds, the same in all rows except for fixed features.
+        upper: ``b x d`` upper bounds, the same in all rows except for fixed features.
+        max_iterations: The largest number of steps.
         deadline: On the clock of ``time.monotonic``.
-        has_cheap_gradients: Take the curvature from ``d`` further gradients at each point.
-        num_functions: Of how many functions ``X`` has starting points, in equal shares.
+        has_cheap_gradients: Whether to take the curvature from ``d`` further gradients per point.
+        num_functions: The number of functions for which ``X`` has starting points, in equal shares.
 
     Returns:
-        ``b x d`` points and their ``b`` values; None if there is a number not finite.
+        ``b x d`` points and their ``b`` values; None if a number is not finite.
     """
     side = upper[:1] - lower[:1]
     if not np.isfinite(side).all():
@@ -630,10 +631,10 @@ def maximize_locally(
     return points, -losses
 
 
-# --- the whole of ``optimize_acqf`` on a box --------------------------------------------------
+# --- all of ``optimize_acqf`` on a box --------------------------------------------------------
 
 KNOWN_OPTIONS = {"batch_limit", "init_batch_limit", "maxiter"}
-"""Options of ``optimize_acqf`` that change nothing here, or are handed on."""
+"""Options of ``optimize_acqf`` that change nothing here, or are passed on."""
 
 
 def optimize_on_box(
@@ -651,11 +652,11 @@ def optimize_on_box(
     """Do what ``optimize_acqf`` does with these arguments.
 
     Args:
-        acquisition: What to maximize.
+        acquisition: The function to maximize.
         bounds: ``2 x d``.
-        q: How many points.
-        num_restarts: How many local searches.
-        raw_samples: Of how many points their starting points are chosen.
+        q: The number of points.
+        num_restarts: The number of local searches.
+        raw_samples: The number of points from which their starting points are chosen.
         options: See ``optimize_acqf``.
         fixed_features: Values of dimensions that do not move.
         gen_candidates: The local searches.
@@ -710,19 +711,19 @@ def gen_starting_points(
     options: Mapping[str, Any] | None = None,
     **others: Any,
 ) -> Tensor:
-    """Choose starting points for ``optimize_acqf``, whose ``ic_generator`` this is.
+    """Choose starting points for ``optimize_acqf``, for its argument ``ic_generator``.
 
-    They are those of BoTorch's own generator, at less cost where the acquisition function has a
-    closed form.
+    They are those of BoTorch's own generator, at less cost if the acquisition function has a closed
+    form.
 
     Args:
-        acq_function: What is maximized.
+        acq_function: The function to maximize.
         bounds: ``2 x d``.
-        q: How many points are chosen together.
-        num_restarts: How many starting points are wanted.
-        raw_samples: Of how many points they are chosen.
+        q: The number of points that are chosen together.
+        num_restarts: The number of starting points.
+        raw_samples: The number of points from which they are chosen.
         fixed_features: Values of dimensions that do not move.
-        options: Those of ``optimize_acqf``, such as ``init_batch_limit``.
+        options: The options of ``optimize_acqf``, such as ``init_batch_limit``.
         **others: Further arguments of BoTorch's own generator.
 
     Returns:
@@ -762,15 +763,15 @@ def choose_starting_points(
     """Return ``num_restarts x 1 x d`` starting points.
 
     Args:
-        acquisition: What is maximized.
+        acquisition: The function to maximize.
         bounds: ``2 x d``, finite.
-        num_restarts: How many starting points are wanted.
-        raw_samples: Of how many points they are chosen.
+        num_restarts: The number of starting points.
+        raw_samples: The number of points from which they are chosen.
         fixed: Values of dimensions that do not move.
-        options: Those of ``optimize_acqf``.
+        options: The options of ``optimize_acqf``.
 
     Returns:
-        None where BoTorch must do it: without a closed form, with options that it knows, or if all
+        None if BoTorch must do it: without a closed form, with unsupported options, or if all
         points have the same value. Random numbers may have been drawn.
     """
     closed_form = getattr(acquisition, "closed_form", None)
@@ -797,12 +798,12 @@ def choose_starting_points(
 
 
 class Rescaled(AcquisitionFunction):
-    """Another acquisition function's values, less an offset and in a unit.
+    """Another acquisition function's values, less an offset and divided by a unit.
 
     Args:
-        acquisition: The other one.
-        offset: What becomes 0.
-        unit: What becomes 1; positive.
+        acquisition: The other acquisition function.
+        offset: The value that becomes 0.
+        unit: The difference that becomes 1; positive.
     """
 
     def __init__(self, acquisition: AcquisitionFunction, offset: float, unit: float) -> None:
@@ -813,13 +814,13 @@ class Rescaled(AcquisitionFunction):
 
     @property
     def X_baseline(self) -> Tensor:
-        """Where the other one may be largest, ``n x d``."""
+        """Points near which the other function may be largest, ``n x d``."""
         baseline: Tensor = self.acquisition.X_baseline
         return baseline
 
     @property
     def closed_form(self) -> _RescaledClosedForm | None:
-        """Values with gradients, where the other one has them."""
+        """The values with gradients, if the other function provides them."""
         closed_form = getattr(self.acquisition, "closed_form", None)
         if closed_form is None:
             return None
@@ -833,7 +834,7 @@ class Rescaled(AcquisitionFunction):
 
 @dataclass(frozen=True)
 class _RescaledClosedForm:
-    """Likewise, with gradients; see :func:`gen_candidates_batched`."""
+    """The same values with gradients; see :func:`gen_candidates_batched`."""
 
     closed_form: Any
     offset: float
@@ -856,8 +857,8 @@ class ToBox(NamedTuple):
     """The map from a cube to a box.
 
     Attributes:
-        low: Where the box begins, ``d`` numbers.
-        side: How long it is, ``d`` positive numbers.
+        low: The lower bounds of the box, ``d`` numbers.
+        side: The side lengths of the box, ``d`` positive numbers.
     """
 
     low: Tensor
@@ -876,8 +877,8 @@ class OnCube(AcquisitionFunction):
     """Another acquisition function's values, on a cube that represents its box.
 
     Args:
-        acquisition: The other one.
-        to_box: From the cube to the box.
+        acquisition: The other acquisition function.
+        to_box: The map from the cube to the box.
     """
 
     def __init__(self, acquisition: AcquisitionFunction, to_box: ToBox) -> None:
@@ -889,7 +890,7 @@ class OnCube(AcquisitionFunction):
             warnings.simplefilter("ignore", BotorchWarning)
             seen = get_X_baseline(acquisition)
         if seen is not None and seen.shape[-1] == len(to_box.low):
-            self.X_baseline = to_box.inverse(seen)  # around which some searches start
+            self.X_baseline = to_box.inverse(seen)  # near which some searches start
 
     def forward(self, X: Tensor) -> Tensor:
         """Return the values at ``b x 1 x d`` points."""

@@ -1,18 +1,18 @@
 r"""Penalties for violated constraints: what a multiplier charges for.
 
-A constraint ``g`` is met where ``g(x) <= 0``. A penalty with function ``psi`` takes
-``kappa * (psi(g(x)) - 1)`` off the reward, where ``kappa`` is the constraint's multiplier.
+A constraint ``g`` is met where ``g(x) <= 0``. A penalty with the function ``psi`` subtracts ``kappa
+* (psi(g(x)) - 1)`` from the reward, where ``kappa`` is the constraint's multiplier.
 
-Shi and Eryilmaz (2022) ask for four properties of ``psi`` (their Assumption 2):
+Shi and Eryilmaz (2022) require four properties of ``psi`` (their Assumption 2):
 
 1. it is convex,
 2. ``psi(x) = 1`` for ``x <= 0``,
 3. it is strictly increasing on ``x >= 0``,
 4. ``psi(x) * psi(y) >= psi(x + y)``.
 
-The fourth lets the multiplier of an epoch stand in for all violations before it. The paper's
-Algorithm 2 has the constant ``c`` inside ``psi`` (``psi(g)``), while its Assumption 3 also writes
-``psi(c g)``. The two are one penalty written twice: ``c`` is applied once, here.
+The fourth lets the multiplier of an epoch represent all violations before it. The paper's Algorithm
+2 has the constant ``c`` inside ``psi`` (``psi(g)``), while its Assumption 3 also writes ``psi(c
+g)``. These are two notations for the same penalty: ``c`` is applied once, here.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class PenaltyPropertyError(ValueError):
 
 
 class Penalty(ABC):
-    """A function ``psi`` and what is taken off the reward, ``psi - 1``, element by element.
+    """A function ``psi`` and what is subtracted from the reward, ``psi - 1``, element by element.
 
-    A subclass of your own defines :meth:`log_value`. Nobody checks its four properties unless its
-    constructor calls :func:`check_penalty_properties`; :class:`CustomPenalty` does.
+    A subclass of your own defines :meth:`log_value`. Its four properties are not checked unless its
+    constructor calls :func:`check_penalty_properties`, as that of :class:`CustomPenalty` does.
     """
 
     is_linear: ClassVar[bool] = False
@@ -70,7 +70,7 @@ class Penalty(ABC):
         """
 
     def value(self, x: Tensor) -> Tensor:
-        """Return ``psi(x)``: exactly 1 for ``x <= 0``.
+        """Return ``psi(x)``, which is exactly 1 for ``x <= 0``.
 
         Args:
             x: Constraint values of any shape, float64.
@@ -78,7 +78,7 @@ class Penalty(ABC):
         return self.log_value(x).exp()
 
     def excess(self, x: Tensor) -> Tensor:
-        """Return ``psi(x) - 1``, without cancellation where ``x`` is small.
+        """Return ``psi(x) - 1``, without cancellation for small ``x``.
 
         Args:
             x: Constraint values of any shape, float64.
@@ -92,7 +92,7 @@ class Polynomial(Penalty):
 
     .. math:: \psi(x) = (c \max\{x, 0\} + 1)^n
 
-    Its multipliers grow slowly. The violation is sublinear for ``n > 1`` only.
+    Its multipliers grow slowly. The violation is sublinear only for ``n > 1``.
 
     Attributes:
         c: Slope, greater than 0, in one over the unit of the constraint.
@@ -129,8 +129,8 @@ class Exponential(Penalty):
 
     .. math:: \psi(x) = e^{c \max\{x, 0\}}
 
-    It has the best order of violation in theory. Its multipliers can grow beyond any number; the
-    paper recommends :class:`Polynomial` then.
+    It has the best order of violation in theory. Its multipliers can grow beyond any number, in
+    which case the paper recommends :class:`Polynomial`.
 
     Attributes:
         c: Rate, greater than 0, in one over the unit of the constraint.
@@ -159,7 +159,7 @@ class Linear(Penalty):
     .. math:: \psi(x) - 1 = x \quad \text{everywhere, also for } x < 0
 
     Noise in the constraint enters once and is not amplified. ``psi`` is not 1 for ``x < 0``, so
-    that :class:`~botorch_bandits.MultiplicativeEpochs` refuses it.
+    that :class:`~botorch_bandits.MultiplicativeEpochs` rejects it.
 
     Example:
         >>> import torch
@@ -170,15 +170,15 @@ class Linear(Penalty):
     is_linear: ClassVar[bool] = True
 
     def value(self, x: Tensor) -> Tensor:
-        """See :meth:`Penalty.value`; here ``1 + x``."""
+        """See :meth:`Penalty.value`; it is ``1 + x``."""
         return 1.0 + x
 
     def excess(self, x: Tensor) -> Tensor:
-        """See :meth:`Penalty.excess`; here ``x`` itself."""
+        """See :meth:`Penalty.excess`; it is ``x`` itself."""
         return x
 
     def log_value(self, x: Tensor) -> Tensor:
-        """Refuse: ``1 + x`` is negative for ``x < -1``.
+        """Raise an error, because ``1 + x`` is negative for ``x < -1``.
 
         Raises:
             PenaltyPropertyError: Always.
@@ -191,18 +191,19 @@ class Linear(Penalty):
 
 @dataclass(frozen=True)
 class CustomPenalty(Penalty):
-    """A ``psi`` of one's own, checked for the four properties on a grid.
+    """A user's own ``psi``, which is checked for the four properties on a grid.
 
     Attributes:
-        function: From a float64 tensor to a float64 tensor of the same shape, element by element.
+        function: A function from a float64 tensor to a float64 tensor of the same shape, element by
+            element.
         largest: The grid spans ``[-largest, largest]``; choose it as large as constraint values
-            get. A property can still fail between grid points or outside.
-        num_points: Points of the grid on either side of 0.
+            get. A property can still fail between grid points or outside the grid.
+        num_points: The number of grid points on either side of 0.
         log_function: ``ln psi``, used instead of the logarithm of ``function``, which overflows
             where ``psi`` does.
 
     Raises:
-        PenaltyPropertyError: Naming the property that fails and where.
+        PenaltyPropertyError: If a property fails; the error names the property and the point.
 
     Example:
         >>> penalty = CustomPenalty(lambda x: (1.0 + x.clamp_min(0.0)) ** 3)
@@ -254,16 +255,16 @@ def check_penalty(penalty: Penalty) -> Penalty:
 
 
 def check_penalty_properties(penalty: Penalty, largest: float, num_points: int = 100) -> None:
-    """Raise unless a penalty has the four properties of Assumption 2 on a grid.
+    """Raise an error unless a penalty has the four properties of Assumption 2 on a grid.
 
     Args:
-        penalty: What to check.
+        penalty: The penalty to check.
         largest: The grid spans ``[-largest, largest]``.
-        num_points: Points of the grid on either side of 0.
+        num_points: The number of grid points on either side of 0.
 
     Raises:
         TypeError: If it does not map a float64 tensor to one of the same shape.
-        PenaltyPropertyError: Naming the property that fails and where.
+        PenaltyPropertyError: If a property fails; the error names the property and the point.
     """
     x = torch.arange(-num_points, num_points + 1, dtype=DTYPE) * (largest / num_points)
     with torch.no_grad():
@@ -310,7 +311,7 @@ def check_penalty_properties(penalty: Penalty, largest: float, num_points: int =
         x,
         "psi(x) psi(y) >= psi(x + y) fails",
         "Multipliers of later epochs would be too small for the violations so far. (1 + c x)^n "
-        "with n >= 1 and e^(c x) have this property, 1 + x^2 has not.",
+        "with n >= 1 and e^(c x) have this property, 1 + x^2 does not.",
     )
 
 

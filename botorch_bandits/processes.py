@@ -1,6 +1,6 @@
-"""What all pools of processes here share: one thread each, and no process that outlives its run.
+"""What all process pools of the package share: one thread each, and no process outlives its run.
 
-Worker processes import this file first, so it imports no more than it must.
+Worker processes import this file first, so it imports only what it needs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["end_with_parent", "interrupts_on_hold", "one_thread_each", "terminat
 
 @contextmanager
 def one_thread_each() -> Iterator[None]:
-    """Processes that start in here have one thread each, as libraries read it at import."""
+    """Give one thread to each process that starts inside, because libraries read this at import."""
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"
     try:
@@ -34,7 +34,7 @@ def one_thread_each() -> Iterator[None]:
 
 @contextmanager
 def interrupts_on_hold() -> Iterator[None]:
-    """A process that starts in here takes no interrupt before it is ready for one."""
+    """Let a process that starts inside take no interrupt before it is ready for one."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -47,8 +47,8 @@ def interrupts_on_hold() -> Iterator[None]:
 
 def end_with_parent() -> None:
     """In a worker: leave interrupts to the parent, and end when it has ended, even if killed."""
-    # a terminal interrupts all processes; it is the first one that stops the others, by a
-    # signal that a forked worker must not pass to a handler which it has from its parent
+    # a terminal interrupts all processes; the first process stops the others, with a signal that
+    # a forked worker must not pass to a handler that it inherited from its parent
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
@@ -64,10 +64,10 @@ def _wait_and_end() -> None:
 
 
 def terminate(executor: Executor) -> None:
-    """End the processes of an executor, also in the middle of a task.
+    """End the processes of an executor, even in the middle of a task.
 
     Args:
-        executor: Of processes.
+        executor: An executor with processes.
     """
     for process in list((getattr(executor, "_processes", None) or {}).values()):
         process.terminate()

@@ -1,4 +1,4 @@
-"""A progress bar where tqdm is installed, and a plain word where it is not.
+"""A progress bar if tqdm is installed, and a plain message if it is not.
 
 Nothing else in the package prints while it works.
 """
@@ -18,7 +18,7 @@ class ProgressBar:
     """Counts rounds on standard error; does nothing if disabled.
 
     Args:
-        total: How many rounds there are.
+        total: The number of rounds.
         description: What is being done.
         enabled: If False, nothing is shown.
     """
@@ -43,8 +43,8 @@ class ProgressBar:
         """Count rounds and show some values.
 
         Args:
-            num_rounds: How many rounds have passed.
-            shown: Values to show behind the bar, by name.
+            num_rounds: The number of rounds that have passed.
+            shown: Values to show after the bar, by name.
         """
         if self._bar is not None:
             self._bar.set_postfix(shown, refresh=False)
@@ -54,7 +54,7 @@ class ProgressBar:
         """Show some values without counting a round.
 
         Args:
-            shown: Values to show behind the bar, by name.
+            shown: Values to show after the bar, by name.
         """
         if self._bar is not None:
             self._bar.set_postfix(shown, refresh=True)

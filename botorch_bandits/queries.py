@@ -34,7 +34,7 @@ class Query:
         round_number: The round in which it was asked, from 1.
         origin: ``"acquisition"``, ``"initial"`` (a uniform initial round), ``"exploration"`` (a
             uniform or probing round of a policy that restarts), ``"random"`` (a method that does
-            not look at outcomes) or ``"attached"`` (a point that is evaluated elsewhere).
+            does not use outcomes) or ``"attached"`` (a point that is evaluated elsewhere).
         asked_at: Clock time in seconds.
         context: The context that was given in this round, if any; a copy like ``x``.
         diagnostics: Values of the acquisition function and its model: ``mean``,
@@ -43,10 +43,10 @@ class Query:
         request_id: The caller's name for the request, if it had one.
         parameters: The point as native values by name, if the domain has names
             (:class:`~botorch_bandits.Space`); otherwise None. Also a copy.
-        restriction: What the round could choose from, if not from the whole domain; see
-            :meth:`.BanditLoop.ask`. On arms, the available ``"arms"`` or the ``"absent"`` ones, by
-            index, or ``"bits"``, one per arm, in base 64. On a box, the available ``"points"``, or
-            the ``"fixed"`` values, by name or column, and points to ``"avoid"`` with
+        restriction: The points or arms that the round could choose from, if not the whole domain;
+            see :meth:`.BanditLoop.ask`. On arms, the available ``"arms"`` or the ``"absent"`` ones,
+            by index, or ``"bits"``, one per arm, in base 64. On a box, the available ``"points"``,
+            or the ``"fixed"`` values, by name or column, and points to ``"avoid"`` with
             ``"avoid_within"``. Also a copy.
     """
 
@@ -102,11 +102,15 @@ class Query:
 class Outcome:
     """The outcome of a query.
 
-    Attributes: query_id: The query's id. reward: The observed reward. arrived_at: Clock time in
-        seconds. arrived_round: How many queries had been asked when it arrived. constraints: The
-        observed constraint values; at most 0 is feasible. count: The number of observations whose
-        means the reward and constraint values are; None for one. noise: The variance of the noise
-        of the reward; None if it is the model's.
+    Attributes:
+        query_id: The query's id.
+        reward: The observed reward.
+        arrived_at: Clock time in seconds.
+        arrived_round: The number of queries that had been asked when it arrived.
+        constraints: The observed constraint values; at most 0 is feasible.
+        count: The number of observations of which the reward and constraint values are the means;
+            None for one.
+        noise: The variance of the noise of the reward; None if it is the model's.
     """
 
     query_id: int
@@ -145,9 +149,9 @@ class Failure:
 
     Attributes:
         query_id: The query's id.
-        reason: Why, if a reason was given.
+        reason: The reason, if one was given.
         arrived_at: Clock time in seconds when the failure was told.
-        arrived_round: How many queries had been asked then.
+        arrived_round: The number of queries that had been asked then.
         avoided: Whether the point is avoided: the acquisition function keeps treating it as it did
             while the query was pending.
     """
@@ -168,12 +172,12 @@ class Retraction(Failure):
 
     Attributes:
         query_id: The query's id.
-        reason: Why the outcome is withdrawn.
+        reason: The reason why the outcome is withdrawn.
         arrived_at: Clock time in seconds when the outcome arrived.
-        arrived_round: How many queries had been asked when the outcome arrived.
+        arrived_round: The number of queries that had been asked when the outcome arrived.
         outcome: The outcome that had been told.
         retracted_at: Clock time in seconds when the outcome was withdrawn.
-        retracted_round: How many queries had been asked when the outcome was withdrawn.
+        retracted_round: The number of queries that had been asked when the outcome was withdrawn.
     """
 
     reason: str
@@ -200,13 +204,13 @@ class KeptInJournal:
         self._journal_path = str(path)
 
     def refuse_beside_journal(self, entry: Query | Event) -> None:
-        """Raise if there is a journal that would lack an entry.
+        """Raise an error if there is a journal that would lack an entry.
 
         Args:
-            entry: What is to be recorded.
+            entry: The entry to be recorded.
 
         Raises:
-            RuntimeError: If there is.
+            RuntimeError: If there is such a journal.
         """
         if self._journal_path is None:
             return
@@ -214,24 +218,25 @@ class KeptInJournal:
         kind = type(entry)
         raise RuntimeError(
             f"history.add_{kind.__name__.lower()} would record a row that the loop's journal "
-            f"{self._journal_path} does not get, so that it is lost when the loop is opened again. "
+            f"{self._journal_path} does not get, so it is lost when the loop is opened again. "
             f"Use loop.{kinds.get(kind, 'tell')}(...), or add to a copy: copy.deepcopy(history)."
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the journal: a copy belongs to no loop."""
+        """Leave out the journal, because a copy does not belong to a loop."""
         return {name: value for name, value in vars(self).items() if name != "_journal_path"}
 
 
 def input_of(query: Query) -> Tensor:
-    """Return the context and the point of a query in one vector, a copy at each call."""
+    """Return the context and the point of a query in one vector, as a copy."""
     return query.x if query._context is None else torch.cat([query._context.to(query._x), query._x])
 
 
 def argument_of(query: Query) -> Tensor | dict[str, Any]:
     """Return the argument with which a user's function is called; it is the same in every runner.
 
-    Args: query: The query that is evaluated.
+    Args:
+        query: The query that is evaluated.
 
     Returns:
         If points have names (:class:`~botorch_bandits.Space`), a dictionary of native values, with
@@ -245,18 +250,18 @@ def argument_of(query: Query) -> Tensor | dict[str, Any]:
         return parameters
     if "context" in parameters:
         raise ValueError(
-            "a parameter is named 'context', and so is the context that the function is given "
-            "beside the parameters. Give the parameter another name."
+            "a parameter is named 'context', which is also the name of the context that the "
+            "function gets next to the parameters. Give the parameter another name."
         )
     return {**parameters, "context": query.context}
 
 
 def outcome_told_at_once(query: Query, event: Event | None) -> Outcome | None:
-    """Return the outcome that a query was attached with, or None if it was asked or pending.
+    """Return the outcome with which a query was attached, or None if it was asked or is pending.
 
     Args:
         query: The query.
-        event: What ended it, or None; a retraction has the outcome that it withdraws.
+        event: The event that ended it, or None; a retraction has the outcome that it withdraws.
     """
     outcome = event.outcome if isinstance(event, Retraction) else event
     if query.origin != "attached" or not isinstance(outcome, Outcome):
@@ -266,7 +271,7 @@ def outcome_told_at_once(query: Query, event: Event | None) -> Outcome | None:
 
 
 def point_text(query: Query) -> str:
-    """Return a query's point in one line: values by name where there are names.
+    """Return a query's point in one line, with values by name if there are names.
 
     Args:
         query: The query.
@@ -286,7 +291,7 @@ def point_text(query: Query) -> str:
 def plain_record(
     query: Query, event: Event | None, order: int | None, has_constraints: bool
 ) -> dict[str, Any]:
-    """Return a query and what ended the waiting for it as :meth:`History.to_records` does.
+    """Return a query and its event in the form of :meth:`History.to_records`.
 
     Args:
         query: The query.
@@ -329,7 +334,7 @@ def plain_record(
 
 
 def weighting_of(outcome: Outcome) -> dict[str, Any]:
-    """Return ``count`` or ``noise`` of an outcome by name, as far as it has one."""
+    """Return ``count`` or ``noise`` of an outcome by name, if it has one."""
     told = {"count": outcome.count, "noise": outcome.noise}
     return {name: value for name, value in told.items() if value is not None}
 
@@ -350,7 +355,7 @@ RECORDED = (
 
 
 def checked_records(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return records if each has its entries; the values are checked where they are read.
+    """Return records if each has its entries; the values are checked when they are read.
 
     Args:
         records: One mapping per query.
@@ -360,11 +365,13 @@ def checked_records(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, A
     """
     remedy = "Pass records as History.to_records() returned them."
     if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
-        raise ValueError(f"records is {shown_value(records)}, which is no list. {remedy}")
+        raise ValueError(f"records is {shown_value(records)}, which is not a list. {remedy}")
     found = list(records)
     for i, record in enumerate(found):
         if not isinstance(record, Mapping):
-            raise ValueError(f"records[{i}] is {shown_value(record)}, which is no dict. {remedy}")
+            raise ValueError(
+                f"records[{i}] is {shown_value(record)}, which is not a dict. {remedy}"
+            )
         missing = [name for name in RECORDED if name not in record]
         if record.get("state") == "retracted":
             retracted = ("retraction_order", "retracted_at", "retracted_round", "retracted_reward")
@@ -375,13 +382,13 @@ def checked_records(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, A
             value = record.get(name)
             if value is not None and not isinstance(value, Mapping):
                 raise ValueError(
-                    f"records[{i}][{name!r}] is {shown_value(value)}, which is no dict. {remedy}"
+                    f"records[{i}][{name!r}] is {shown_value(value)}, which is not a dict. {remedy}"
                 )
         for name in ("arrival_order", "arrived_round", "retraction_order", "retracted_round"):
             value = record.get(name)
             if value is not None and type(value) is not int:
                 raise ValueError(
-                    f"records[{i}][{name!r}] is {shown_value(value)}, which is no whole number. "
+                    f"records[{i}][{name!r}] is {shown_value(value)}, which is not an integer. "
                     f"{remedy}"
                 )
     return found
@@ -432,7 +439,7 @@ def frame_of_records(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def _flatten(record: Mapping[str, Any], taken: Set[str] = frozenset()) -> dict[str, Any]:
-    """Return one row; names of parameters that are taken get a prefix."""
+    """Return one row; names of parameters that are already taken get a prefix."""
     row: dict[str, Any] = {}
     named = record.get("parameters")
     for name, value in record.items():
@@ -454,7 +461,7 @@ def state_after(event: Event | None) -> str:
     """Return ``"pending"``, ``"told"``, ``"failed"`` or ``"retracted"``.
 
     Args:
-        event: What ended the waiting for a query; None if nothing did.
+        event: The event that ended the waiting for a query; None if there is none.
     """
     if isinstance(event, Retraction):
         return "retracted"

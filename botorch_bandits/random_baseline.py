@@ -1,7 +1,7 @@
 """What random search finds: the best of a number of points that are drawn uniformly at random.
 
-It is what a method has to beat, and needs few evaluations: rewards that were measured once at many
-random points say what searches of every length find on average.
+A method has to beat it, and it needs few evaluations: rewards measured once at many random points
+tell what searches of every length find on average.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ __all__ = ["RandomBaseline"]
 class RandomBaseline:
     """What random search finds, from rewards at points that were drawn uniformly at random.
 
-    A random search of ``n`` rounds is ``n`` of these rewards, drawn without replacement. Numbers
-    are means and quantiles over all such draws, by formula and not by simulation, and therefore
+    A random search of ``n`` rounds is ``n`` of these rewards, drawn without replacement. Results
+    are means and quantiles over all such draws, by formula rather than by simulation, and therefore
     unbiased for every ``n`` up to the number of rewards.
 
     Args:
-        rewards: One for each point; in any order.
-        maximize: If False, they are costs, and the best is the least.
+        rewards: One for each point, in any order.
+        maximize: If False, they are costs, and the best is the smallest.
 
     Attributes:
-        rewards: The same, smallest first.
-        maximize: Whether the largest is the best, or the least.
+        rewards: The same rewards, smallest first.
+        maximize: Whether the largest is the best, or the smallest.
 
     Raises:
-        TypeError: If one is no number.
+        TypeError: If one is not a number.
         ValueError: If there are none, or one is not finite.
 
     Example:
@@ -62,17 +62,17 @@ class RandomBaseline:
         self._sign, self._ascending = sign, tuple(sorted(sign * y for y in checked))
 
     def __len__(self) -> int:
-        """Return how many rewards there are."""
+        """Return the number of rewards."""
         return len(self.rewards)
 
     def __repr__(self) -> str:
-        """Show how many rewards there are, and the largest."""
+        """Show the number of rewards, and the largest."""
         if not self.maximize:
             return f"RandomBaseline({len(self)} costs, the least {self.rewards[0]:g})"
         return f"RandomBaseline({len(self)} rewards, the largest {self.rewards[-1]:g})"
 
     def expected_best(self, num_rounds: int) -> float:
-        """Return the mean of the best reward after so many rounds.
+        """Return the mean of the best reward after a number of rounds.
 
         Args:
             num_rounds: From 1 to the number of rewards.
@@ -84,9 +84,9 @@ class RandomBaseline:
         return self._sign * float(np.diff(below, prepend=0.0) @ np.array(self._ascending))
 
     def quantile(self, num_rounds: int, level: float) -> float:
-        """Return what the best reward stays at or below, in a share ``level`` of the searches.
+        """Return the value that the best reward does not exceed in a share ``level`` of searches.
 
-        The least cost stays at or above it in such a share.
+        For costs, the smallest cost is at least this value in such a share.
 
         Args:
             num_rounds: From 1 to the number of rewards.
@@ -104,7 +104,7 @@ class RandomBaseline:
 
         Args:
             num_rounds: From 1 to the number of rewards.
-            reward: To be reached.
+            reward: The reward to be reached.
 
         Raises:
             ValueError: If ``num_rounds`` is out of its range.
@@ -116,12 +116,12 @@ class RandomBaseline:
         return 1.0 - float(self._chances_below(num_rounds)[num_below - 1])
 
     def rounds_to(self, reward: float) -> float | None:
-        """Return how many rounds random search needs on average until it finds such a reward.
+        """Return the average number of rounds that random search needs to find such a reward.
 
-        That is the inverse of the share of the rewards that are at least as good.
+        This is the inverse of the share of the rewards that are at least as good.
 
         Args:
-            reward: To be reached.
+            reward: The reward to be reached.
 
         Returns:
             None if no reward is as good, so that it takes more rounds than there are rewards.
@@ -135,11 +135,11 @@ class RandomBaseline:
         return int(np.searchsorted(self._ascending, reward - 1e-12 * abs(reward), side="left"))
 
     def _chances_below(self, num_rounds: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """Return for each reward the share of searches that find it or a worse one at best."""
+        """Return for each reward the share of searches that find at best it or a worse one."""
         n, total = check_integer("num_rounds", num_rounds, minimum=1), len(self)
         if n > total:
             raise ValueError(
-                f"num_rounds is {n}, but there are rewards of {total} random points only; ask for "
+                f"num_rounds is {n}, but there are rewards of only {total} random points; ask for "
                 "fewer rounds, or measure more points."
             )
         i = np.arange(1, total + 1)

@@ -1,11 +1,11 @@
 """Random numbers as a pure function of (seed, round, purpose).
 
-No generator state is ever stored: whoever needs random numbers in round ``t`` derives a fresh
+No generator state is ever stored: code that needs random numbers in round ``t`` derives a new
 generator from the seed, the round and a word for the purpose. A loop that is rebuilt from its
 history therefore draws what the uninterrupted loop would have drawn.
 
-What a user set in torch for all threads or for the one that calls, which is the default dtype and
-whether gradients are recorded, is kept from results here, too.
+Settings that a user made in PyTorch for all threads or for the calling thread, namely the default
+dtype and whether gradients are recorded, are also prevented from affecting results here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["RandomBlocks", "derive_seed", "generator", "seeded_globally", "seede
 
 
 def derive_seed(seed: int, round_number: int, purpose: str) -> int:
-    """Return a 63-bit seed that depends on all three arguments and on nothing else.
+    """Return a 63-bit seed that depends only on the three arguments.
 
     Python's own ``hash`` is salted in every process, so a cryptographic digest is used.
 
@@ -60,7 +60,7 @@ def generator(seed: int, round_number: int, purpose: str) -> torch.Generator:
 
 @contextmanager
 def seeded_globally(seed: int) -> Iterator[None]:
-    """Seed torch's global generators inside the block and restore them behind it.
+    """Seed PyTorch's global generators inside the block and restore them afterwards.
 
     BoTorch's optimizers and pathwise samplers draw from the global generator; this makes them
     reproducible without disturbing the caller's own random numbers.
@@ -77,16 +77,16 @@ def seeded_globally(seed: int) -> Iterator[None]:
 
 
 USUAL_DTYPE = torch.float32
-"""The default dtype of torch as it starts. What GPyTorch and torch round to it stays so whatever a
-user has set, so that results are the same to the last bit."""
+"""The default dtype with which PyTorch starts. What GPyTorch and PyTorch round to it stays the same
+whatever a user has set, so that results are the same to the last bit."""
 
 
 def usual_dtype() -> AbstractContextManager[Any]:
-    """Let modules of GPyTorch and BoTorch be built inside the block as torch's usual default does.
+    """Let modules of GPyTorch and BoTorch be built inside the block as with PyTorch's usual dtype.
 
-    Bounds and priors that are given as Python numbers are rounded to the default dtype. It is a
-    setting of the process, and other threads may need it as it is, so that it is not changed: what
-    is made in this thread gets the usual dtype. No user's code may run inside.
+    Bounds and priors that are given as Python numbers are rounded to the default dtype. This is a
+    setting of the process, on which other threads may rely, so it is not changed: instead,
+    everything created in this thread gets the usual dtype. No user's code may run inside the block.
     """
     return nullcontext() if torch.get_default_dtype() == USUAL_DTYPE else _UsualDtype()
 
@@ -108,7 +108,7 @@ _MADE_FROM_NUMBERS = (
 
 
 class _UsualDtype(TorchFunctionMode):
-    """What is made without a dtype, or with the default one, gets the usual one."""
+    """Gives the usual dtype to everything created without a dtype or with the default one."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
@@ -127,7 +127,7 @@ class _UsualDtype(TorchFunctionMode):
 
 
 class _UsualSobolPoints(TorchFunctionMode):
-    """``SobolEngine`` divides whole numbers by this power of 2, in the default dtype."""
+    """``SobolEngine`` divides integers by this power of 2, in the default dtype."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
@@ -144,7 +144,7 @@ class _UsualSobolPoints(TorchFunctionMode):
 def seeded_in_python(seed: int) -> Iterator[None]:
     """Seed the generator of Python's ``random`` within a block and restore it afterwards.
 
-    BoTorch draws from it where a category has more than 20 values.
+    BoTorch draws from it if a category has more than 20 values.
 
     Args:
         seed: A seed, usually from :func:`derive_seed`.
@@ -160,16 +160,16 @@ def seeded_in_python(seed: int) -> Iterator[None]:
 class RandomBlocks:
     """Random numbers for each round of several streams, drawn in blocks of rounds.
 
-    Making a generator costs more than a round on arms; one a block of rounds is free. The numbers
-    are a pure function of seed, purpose, shape and round: it does not matter which other streams
-    there are, nor in which order the rounds are asked for.
+    Creating a generator costs more than a round on arms; one generator per block of rounds costs
+    almost nothing. The numbers are a pure function of seed, purpose, shape and round: neither the
+    other streams nor the order in which rounds are requested matters.
 
     Args:
-        seeds: One a stream.
+        seeds: One per stream.
         purpose: A word that keeps different uses of a seed independent.
         shape: The shape of the numbers of one round and stream.
         distribution: ``"normal"`` (standard), ``"uniform"`` or ``"exponential"`` (mean 1).
-        device: Where the numbers go; they are drawn on the CPU, so devices agree.
+        device: The device of the numbers; they are drawn on the CPU, so that devices agree.
         transform: Applied to a whole block, ``rounds x num_streams x shape``, on the device.
 
     Example:
@@ -210,7 +210,7 @@ class RandomBlocks:
         return self._block[row]
 
     def number_at(self, round_number: int) -> float:
-        """Return the one number of a round, where there is one stream of single numbers.
+        """Return the number of a round, if there is one stream of single numbers.
 
         Args:
             round_number: The round, from 1.
@@ -225,7 +225,7 @@ class RandomBlocks:
         if number != self._number:
             shape = (self._length, *self._shape)
             draws = [self._draw(shape, generator(s, number, self._purpose)) for s in self._seeds]
-            # rounds first, so that each round is one piece of memory
+            # rounds first, so that each round is contiguous in memory
             block = torch.stack(draws, dim=1).to(self._device)
             self._block = block if self._transform is None else self._transform(block)
             self._number = number

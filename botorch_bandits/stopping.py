@@ -39,7 +39,7 @@ __all__ = ["EvaluationError", "EvaluationFailedWarning", "StopRun", "rounds_with
 
 
 class StopRun(Exception):  # noqa: N818, like StopIteration
-    """Raise it in ``on_round=`` to end a run cleanly; its text is ``result.stopped``.
+    """Raise it in ``on_round=`` to end a run cleanly; its text becomes ``result.stopped``.
 
     Everything that was told is kept; if workers evaluate, the outcomes of the queries in flight are
     told first. The evaluated function may also raise it; its query then stays pending.
@@ -57,7 +57,7 @@ class StopRun(Exception):  # noqa: N818, like StopIteration
 
 
 class EvaluationError(ValueError):
-    """The function gave no usable reward, or too many evaluations in a row failed."""
+    """The function returned no usable reward, or too many evaluations in a row failed."""
 
 
 class EvaluationFailedWarning(RuntimeWarning):
@@ -75,7 +75,8 @@ class ErrorPolicy:
     Attributes:
         skips: Whether they are recorded as failed and the run continues; otherwise their error ends
             the run.
-        num_retries: How often an evaluation is tried again before it counts as failed.
+        num_retries: The number of times that an evaluation is tried again before it counts as
+            failed.
     """
 
     skips: bool = False
@@ -87,7 +88,7 @@ class ErrorPolicy:
 
         Args:
             on_error: ``"raise"``, ``"skip"`` or ``"retry:N"``.
-            name: The name of the argument, for errors.
+            name: The name of the argument, for error messages.
 
         Raises:
             ValueError: If it is none of these.
@@ -103,14 +104,14 @@ class ErrorPolicy:
 
 
 class FailureKeeper:
-    """Decides whether the run ends or continues after an evaluation that failed for good.
+    """Decides whether the run ends or continues after an evaluation that finally failed.
 
     Args:
         loop: The loop.
         policy: The user's policy.
         left: Queries that an earlier run left pending; a failure of one of these does not end the
             run.
-        most_in_a_row: How many consecutive failures end a run that skips them.
+        most_in_a_row: The number of consecutive failures that ends a run that skips them.
     """
 
     def __init__(
@@ -129,14 +130,14 @@ class FailureKeeper:
         self._in_a_row = 0
 
     def check(self, query: Query, error: Exception) -> None:
-        """Record the failure and return if the run continues; otherwise raise.
+        """Record the failure and return if the run continues; otherwise raise an error.
 
         Without ``skips``, a query that an earlier run left pending may fail, because it would fail
         in every run; the next query that fails ends the run.
 
         Args:
             query: The query whose evaluation failed.
-            error: What it raised, or an :class:`EvaluationError`.
+            error: The error that it raised, or an :class:`EvaluationError`.
 
         Raises:
             Exception: The error, with a note on what to do, if the run ends and the query stays
@@ -162,14 +163,14 @@ class FailureKeeper:
         raise error
 
     def record(self, query: Query, reason: str) -> Failure:
-        """Record that a query failed, and say so.
+        """Record that a query failed, with a warning.
 
         Args:
             query: The query.
-            reason: Why.
+            reason: The reason.
 
         Raises:
-            EvaluationError: If too many failed in a row; the failure is on record then.
+            EvaluationError: If too many failed in a row; this failure is then on record.
         """
         failure = self._loop.tell_failed(query.id, reason, avoid=True)
         again = "again" if query.id in self._left and not self.policy.skips else ""
@@ -189,7 +190,7 @@ class FailureKeeper:
 
 
 MOST_DEATHS = 2
-"""After this many processes died at a point, no other one tries it."""
+"""After this many processes died at a point, no other process tries it."""
 
 
 _MOST_MARK_BYTES = 2**20
@@ -199,7 +200,7 @@ class EvaluationMark:
     """A file that exists while a run's own process evaluates a query.
 
     If the process dies (a segmentation fault, running out of memory, ``sys.exit``), only this file
-    tells the next run at which point it died. Otherwise every further run would die there, too.
+    tells the next run at which point it died. Otherwise, every further run would die there as well.
 
     Args:
         path: The path of the file; its folder exists.
@@ -215,7 +216,7 @@ class EvaluationMark:
         """Mark an evaluation; the mark stays if the process ends in it.
 
         Args:
-            argument: Of the function.
+            argument: The argument of the function.
             round_number: The round in which the query was asked.
         """
         times = self._times(argument, round_number) + 1
@@ -231,17 +232,17 @@ class EvaluationMark:
         self.forget(round_number)
 
     def is_fatal(self, query: Query) -> bool:
-        """Whether too many processes died where this query was evaluated."""
+        """Whether too many processes died while evaluating this query."""
         return self._times(argument_of(query), query.round_number) >= MOST_DEATHS
 
     def fatal_query(self, loop: BanditLoop, num_rounds: int) -> Query | None:
-        """Return a pending query in whose evaluation too many processes died, if there is one.
+        """Return a pending query during whose evaluation too many processes died, if there is one.
 
         If it was asked after the last history was written, it is asked again.
 
         Args:
             loop: The loop with which the run continues.
-            num_rounds: How many rounds the run has in total.
+            num_rounds: The total number of rounds of the run.
         """
         history = loop.history
         for name, known in self._deaths.items():
@@ -271,7 +272,7 @@ class EvaluationMark:
         if not self._deaths:
             self._path.unlink(missing_ok=True)
             return
-        # always a new file, so that nothing is written through a link that somebody prepared
+        # always a new file, so that nothing is written through a link that someone has prepared
         temporary = self._path.with_name(f".{self._path.name}.tmp")
         temporary.unlink(missing_ok=True)
         with temporary.open("x", encoding="utf-8") as file:
@@ -314,13 +315,13 @@ DEADLY = f"the process that evaluated it ended {MOST_DEATHS} times"
 
 
 def shown_point(query: Query) -> str:
-    """Return a query's point as a user reads it: by names, or as a list with the context."""
+    """Return a query's point in a form for users: by names, or as a list with the context."""
     argument = argument_of(query)
     return str(argument.tolist() if isinstance(argument, Tensor) else argument)
 
 
 def one_line(text: str) -> str:
-    """Return a text in one line, without a full stop at its end."""
+    """Return a text in one line, without a period at its end."""
     return " ".join(text.split()).rstrip(".")
 
 
@@ -337,7 +338,7 @@ def check_told(
     Args:
         loop: The loop.
         query: The query that was evaluated.
-        told: The reward and the constraint values, or None in their place without constraints.
+        told: The reward and the constraint values, or None instead of these without constraints.
 
     Raises:
         EvaluationError: If a value is not a number, not finite or too large, or there are too few.
@@ -357,7 +358,7 @@ def check_told(
 
 
 def rounds_without_gain(loop: BanditLoop) -> int:
-    """Return how many rounds have ended since the reward, or cost, that is the best so far.
+    """Return the number of rounds that have ended since the best reward, or cost, so far.
 
     A round ends with its outcome or its failure. Initial rounds and attached points do not count,
     nor do, after a reset, the rounds before those that it kept. With constraints, the best reward
@@ -398,11 +399,11 @@ class NoGain:
 
     Args:
         loop: The loop.
-        num_rounds: What the user gave as ``stop_after_no_gain``.
+        num_rounds: The value that the user gave as ``stop_after_no_gain``.
 
     Raises:
         TypeError: If it is not an integer.
-        ValueError: If it is below 1, or rewards of this loop cannot be compared over rounds.
+        ValueError: If it is below 1, or rewards of this loop cannot be compared across rounds.
     """
 
     def __init__(self, loop: BanditLoop, num_rounds: int | None) -> None:
@@ -415,7 +416,7 @@ class NoGain:
                 raise ValueError(
                     f"stop_after_no_gain is {num_rounds}, but the loop has {name}=, so that "
                     "rewards of different rounds cannot be compared. Leave it out, and raise "
-                    "StopRun in on_round= where you know when to stop."
+                    "StopRun in on_round= when you know that it is time to stop."
                 )
 
     def reason(self) -> str | None:
@@ -431,7 +432,7 @@ class SmallCertificate:
 
     Args:
         loop: The loop.
-        at_most: What the user gave as ``stop_below``.
+        at_most: The value that the user gave as ``stop_below``.
 
     Raises:
         TypeError: If it is not a number.
@@ -451,7 +452,7 @@ class SmallCertificate:
         self._check()
 
     def _check(self) -> None:
-        """Raise as soon as it is known that the loop cannot have a certificate."""
+        """Raise an error as soon as it is known that the loop cannot have a certificate."""
         try:
             found = self._loop.recommend()
         except RuntimeError:  # a model that cannot be built yet
@@ -462,7 +463,7 @@ class SmallCertificate:
 
     def _refuse(self, reason: str) -> None:
         raise ValueError(
-            f"stop_below is {self._at_most}, but no certificate can come of this loop: {reason}. "
+            f"stop_below is {self._at_most}, but this loop cannot have a certificate: {reason}. "
             "Leave it out, or give the acquisition what guarantee() needs for confidence bounds."
         )
 
@@ -503,7 +504,7 @@ def note_stop(loop: BanditLoop, reason: str | None) -> None:
 
     Args:
         loop: The loop.
-        reason: None: the run did not end before.
+        reason: The reason; None if the run did not end before its rounds.
     """
     journal = loop._journal
     if journal is None or reason is None:

@@ -211,7 +211,7 @@ def test_a_journal_of_another_search_is_refused(tmp_path: Path) -> None:
             other.fit(X, y)
     with pytest.raises(ValueError, match="other data"):
         fragile(n_iter=3, journal=journal).fit(X[:-1], y[:-1])
-    with pytest.raises(ValueError, match="Pass a whole number"):
+    with pytest.raises(ValueError, match="Pass an integer"):
         fragile(n_iter=3, journal=journal, random_state=None).fit(X, y)
     with pytest.raises(ValueError, match="Pass what can be pickled"):
         fragile(journal=journal, scoring=lambda *_: 1.0).fit(X, y)

@@ -48,9 +48,9 @@ def test_many_rewards_do_not_overflow() -> None:
     [
         (lambda: RandomBaseline([]), "rewards is empty"),
         (lambda: RandomBaseline([1.0, float("nan")]), r"rewards\[1\] is nan"),
-        (lambda: RandomBaseline(REWARDS).expected_best(8), "rewards of 7 random points only"),
+        (lambda: RandomBaseline(REWARDS).expected_best(8), "rewards of only 7 random points"),
         (lambda: RandomBaseline(REWARDS).chance(0, 9.0), "num_rounds is 0"),
-        (lambda: RandomBaseline(REWARDS).chance(8, -9.0), "rewards of 7 random points only"),
+        (lambda: RandomBaseline(REWARDS).chance(8, -9.0), "rewards of only 7 random points"),
         (lambda: RandomBaseline(REWARDS).quantile(2, 1.0), "level is 1"),
     ],
 )

@@ -136,14 +136,14 @@ def test_where_no_certificate_can_come_it_is_refused_at_the_start(name: str) -> 
     acquisition, options, reason = REFUSED[name]
     loop = make(acquisition, **options)
     given = {"contexts": lambda t: torch.zeros(1).double()} if name == "contexts" else {}
-    with pytest.raises(ValueError, match=f"stop_below is 0.1, but no certificate .*{reason}"):
+    with pytest.raises(ValueError, match=f"stop_below is 0.1, but this loop cannot .*{reason}"):
         run(loop, lambda x: 0.0, 3, stop_below=0.1, progress=False, **given)
     assert loop.history.num_queries == 0
 
 
 def test_a_model_that_learns_is_refused_once_it_is_there() -> None:
     loop = make(None, Box([[0.0], [1.0]]), None)
-    with pytest.raises(ValueError, match="no certificate can come of this loop"):
+    with pytest.raises(ValueError, match="this loop cannot have a certificate"):
         run(loop, lambda x: float(x), 8, stop_below=0.1, progress=False)
     assert loop.history.num_arrived == loop.history.num_queries
     with pytest.raises(ValueError, match="stop_below is -1"):

@@ -419,7 +419,7 @@ EVALUATION = (
     "_mean_and_sigma",
     "_moments",
     "_penalized",
-    "_scalarised",
+    "_scalarized",
 )
 """Methods that compute the values that guarantees are about."""
 

@@ -349,7 +349,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
             width=width,
             assume=assume,
         )
-        check_outcomes(type(self).__name__, model, "gaussian" if self.is_scalarised else "moments")
+        check_outcomes(type(self).__name__, model, "gaussian" if self.is_scalarized else "moments")
         self.set_X_pending(X_pending)
         self.warn_if_wide()
 
@@ -362,7 +362,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         return None
 
     @property
-    def is_scalarised(self) -> bool:
+    def is_scalarized(self) -> bool:
         """Whether the value is the exact bound of one weighted sum of the outputs."""
         clips = self.reward_bound is not None or self.constraint_bound is not None
         return self.penalty.is_linear and not self.separate_bounds and not clips
@@ -412,7 +412,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         :class:`~botorch_bandits.BanditGP`; see :attr:`WidthUpperConfidenceBound.closed_form`.
         """
         cls, base = type(self), LagrangianUpperConfidenceBound
-        names = ("__call__", "forward", "_evaluate", "_scalarised", "_moments", "_bounds")
+        names = ("__call__", "forward", "_evaluate", "_scalarized", "_moments", "_bounds")
         multipliers = self.multipliers.tolist()
         if (
             self.posterior_transform is not None
@@ -434,7 +434,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
 
     def _of_moments(self, units: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
         """Return the bound as a function of means and variances, ``b x num_outputs`` each."""
-        if not self.is_scalarised:
+        if not self.is_scalarized:
             smallest = MINIMUM_VARIANCE * units
             return lambda mean, variance: check_no_overflow(
                 self._penalized(*self._bounds(mean, torch.maximum(variance, smallest).sqrt()))
@@ -464,7 +464,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers the bounds with this model, or why none does."""
-        form = "of a weighted sum of outputs" if self.is_scalarised else "from bounds of each"
+        form = "of a weighted sum of outputs" if self.is_scalarized else "from bounds of each"
         guarantee = self._base_guarantee(f"upper confidence bound of a penalized reward, {form}")
         if self.reward_bound is not None or self.constraint_bound is not None:
             clipped = "reward and constraints lie within the bounds at which theirs are clipped"
@@ -500,15 +500,15 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
     @average_over_ensemble_models
     def _evaluate(self, X: Tensor) -> Tensor:
         posterior = self._posterior(X)
-        if self.is_scalarised:
-            return self._scalarised(posterior)
+        if self.is_scalarized:
+            return self._scalarized(posterior)
         mean, sigma = self._moments(posterior)
         return self._penalized(*self._bounds(mean, sigma))
 
     def _posterior(self, X: Tensor) -> Posterior:
         return self.model.posterior(X, posterior_transform=self.posterior_transform)
 
-    def _scalarised(self, posterior: Posterior) -> Tensor:
+    def _scalarized(self, posterior: Posterior) -> Tensor:
         check_num_outputs(type(self).__name__, posterior.mean.shape[-1], 1 + self.num_constraints)
         # BoTorch's posterior of a Kronecker model holds variances only: the sum's would be wrong
         if not isinstance(posterior, GPyTorchPosterior) or isinstance(

@@ -79,8 +79,8 @@ class Weights:
         )
 
     @property
-    def is_scalarised(self) -> bool:
-        """Whether the bound is for one weighted sum of the outputs."""
+    def is_scalarized(self) -> bool:
+        """Whether the bound is that of one weighted sum of the outputs."""
         clips = self.reward_bound is not None or self.constraint_bound is not None
         return self.penalty.is_linear and not self.separate_bounds and not clips
 
@@ -170,7 +170,7 @@ class LagrangianRound:
         weights, sign = self.weights, self.engine.sign
         if self.engine.draws:
             value = self._penalized(sign * self.drawn[0], self.drawn[1:])
-        elif weights.is_scalarised:
+        elif weights.is_scalarized:
             value = self._of_weighted_sum()
         else:
             upper = score(self.means[0], self.half_widths[0], sign)

@@ -1,8 +1,8 @@
 """Changes of the reward function: a detector, its thresholds, and policies that start over.
 
 One detector compares the fits to two halves of the newest uniform samples (Avanesov 2020). The
-other one weighs the evidence of all outcomes, wherever the queries were. A restart policy says when
-a loop explores for a detector's sake, and resets it when a change is detected.
+other weighs the evidence of all outcomes, wherever the queries were. A restart policy determines
+when a loop explores for the sake of a detector, and resets the loop when a change is detected.
 """
 
 from botorch_bandits.change_points.calibration import (

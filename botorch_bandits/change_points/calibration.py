@@ -1,23 +1,25 @@
 """Thresholds with a stated rate of false alarms, by simulation of streams without a change.
 
 Streams are simulated from a fit to data, or from a Gaussian process, and a threshold of a given
-shape is raised until few enough of them alarm. How many alarm is an estimate, so the rate is kept
-with a stated confidence.
+shape is raised until few enough of them raise an alarm. The number of alarms is only an estimate,
+so the rate is kept with a stated confidence.
 
-**The level.** The threshold has a given shape in ``n`` and one level. For each simulated stream the
-largest ratio of statistic to shape over all tests within the horizon is kept: the stream alarms if
-and only if the level is below it. With ``M`` streams and the level at the ``j``-th largest ratio,
-the true rate of alarms is ``Beta(j, M - j + 1)`` distributed. The largest ``j`` whose quantile is
-at most the wanted rate gives a level that keeps the rate with the stated confidence.
+**The level.** The threshold has a given shape in ``n`` and a single level. For each simulated
+stream, the largest ratio of statistic to shape over all tests within the horizon is kept: the
+stream raises an alarm if and only if the level is below this ratio. With ``M`` streams and the
+level at the ``j``-th largest ratio, the true rate of alarms has the distribution ``Beta(j, M - j +
+1)``. The largest ``j`` whose quantile is at most the desired rate gives a level that keeps the rate
+with the stated confidence.
 
-**Residuals of a fit.** With the smoother :math:`H = K (K + r I)^{-1}` the prediction error at a
-sample that is left out is :math:`e_i / (1 - H_{ii})`, where :math:`e = (I - H) y`, which chooses
-the ridge by cross-validation. Residuals are scaled by :math:`(1 - H_{ii})^{-1/2}`, which gives them
-the variance of the noise where the fit is unbiased and ``H`` nearly a projection, and centered.
+**Residuals of a fit.** With the smoother :math:`H = K (K + r I)^{-1}`, the prediction error at a
+sample that is left out is :math:`e_i / (1 - H_{ii})`, where :math:`e = (I - H) y`; the ridge is
+chosen by cross-validation with these errors. Residuals are centered and scaled by :math:`(1 -
+H_{ii})^{-1/2}`, which gives them the variance of the noise if the fit is unbiased and ``H`` is
+nearly a projection.
 
 Source: Avanesov 2020, remark 3.1, which proposes cross-validation and calibration; Rasmussen and
-Williams 2006, (5.12); Clopper and Pearson 1934 and Wilks 1941 for the confidence. That the rate is
-kept is ours.
+Williams 2006, (5.12); Clopper and Pearson 1934 and Wilks 1941 for the confidence. The result that
+the rate is kept is our own.
 """
 
 from __future__ import annotations
@@ -62,8 +64,8 @@ class DataFit:
         residuals: ``N``, with mean 0.
         points: ``N x d``.
         weights: ``N``.
-        kernel: Of unit variance.
-        prior_mean: Added to predictions.
+        kernel: The kernel, scaled to unit variance.
+        prior_mean: The prior mean, which is added to predictions.
     """
 
     ridge: float
@@ -110,7 +112,7 @@ def fit_to_data(
     best: tuple[float, float, Tensor, Tensor] | None = None
     for candidate in candidates:
         ridge = check_positive("candidates", candidate) * growth
-        kept = ridge / (eigenvalues.clamp_min(0.0) + ridge)  # eigenvalues of I - H
+        kept = ridge / (eigenvalues.clamp_min(0.0) + ridge)  # the eigenvalues of I - H
         errors = vectors @ (kept * rotated)
         leverage_left = (vectors.square() @ kept).clamp_min(1e-12)
         loss = float((errors / leverage_left).square().mean())
@@ -138,11 +140,12 @@ class NullStreams:
 
     Attributes:
         engine: The detector on its domain.
-        horizon: Samples a stream.
+        horizon: The number of samples in a stream.
         noise_std: Standard deviation of Gaussian noise; unused with ``residuals``.
-        functions: Given functions, one is drawn for each stream; drawn from the prior if None.
-        residuals: Noise is drawn from these, if given.
-        seed: Of everything.
+        functions: Given functions, one of which is drawn for each stream; if None, functions are
+            drawn from the prior.
+        residuals: If given, noise is drawn from these.
+        seed: The seed of everything.
     """
 
     engine: DetectorEngine
@@ -153,7 +156,7 @@ class NullStreams:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check what the user gave."""
+        """Check the user's arguments."""
         store_checked(self, noise_std=check_nonnegative("noise_std", self.noise_std))
         domain, functions = self.engine.domain, self.functions
         if isinstance(functions, Tensor):
@@ -194,8 +197,8 @@ class NullStreams:
         """Return the largest ratio of statistic to ``shape`` for each half size.
 
         Args:
-            number: Of the stream.
-            shape: Positive, one for each ``n = 1 .. horizon // 2``.
+            number: The number of the stream.
+            shape: Positive numbers, one for each ``n = 1 .. horizon // 2``.
         """
         engine = self.engine
         inputs, outcomes = self.draw(number)
@@ -225,7 +228,7 @@ class NullStreams:
         engine = self.engine
         points = engine.measure.points[inputs] if inputs.dim() == 1 else inputs
         unit: UnitKernel = engine.space.kernel
-        # eigenvectors: the matrix of a smooth kernel is singular up to rounding
+        # by eigenvectors, because the matrix of a smooth kernel is singular up to rounding
         eigenvalues, vectors = torch.linalg.eigh(unit(points, points))
         normal = torch.randn(len(points), dtype=torch.float64, generator=random).to(vectors)
         draw = vectors @ (eigenvalues.clamp_min(0.0).sqrt() * normal)
@@ -237,11 +240,11 @@ class FalseAlarms:
     """How often streams without a change raise an alarm.
 
     Attributes:
-        num_alarms: Streams with any alarm within the horizon.
-        num_simulations: Streams.
+        num_alarms: The number of streams with any alarm within the horizon.
+        num_simulations: The number of streams.
         rate: Their ratio.
-        lower: Clopper-Pearson bound on the true rate, with the error ``(1 - 0.95) / 2``.
-        upper: Clopper-Pearson bound from above, with the same error.
+        lower: Clopper-Pearson lower bound on the true rate, with the error ``(1 - 0.95) / 2``.
+        upper: Clopper-Pearson upper bound on the true rate, with the same error.
     """
 
     num_alarms: int
@@ -257,9 +260,9 @@ def binomial_interval(
     """Return the interval of Clopper and Pearson 1934 for a probability.
 
     Args:
-        num_alarms: How often it happened.
-        num_simulations: Out of how many.
-        confidence: That the interval contains the probability.
+        num_alarms: The number of occurrences.
+        num_simulations: The number of trials.
+        confidence: The probability that the interval contains the true probability.
 
     Example:
         >>> [round(bound, 4) for bound in binomial_interval(5, 100)]
@@ -294,33 +297,34 @@ def calibrate_threshold(
     r"""Return a threshold that keeps a rate of false alarms over a horizon.
 
     The rate is the probability that a stream of ``horizon`` uniform samples of one function raises
-    any alarm, tested after each sample. It holds for the functions and the noise that are
-    simulated.
+    any alarm, when it is tested after each sample. It holds for the functions and the noise that
+    are simulated.
 
     Args:
-        detector: Its own threshold does not matter. Put the new one in with
+        detector: The detector, whose own threshold does not matter. To use the new threshold, call
             ``dataclasses.replace(detector, threshold=...)``.
-        domain: Where inputs are uniformly distributed.
-        horizon: Uniform samples between resets, at least 2.
-        false_alarm_rate: In (0, 1).
+        domain: The domain on which inputs are uniformly distributed.
+        horizon: The number of uniform samples between resets, at least 2.
+        false_alarm_rate: The desired rate, in (0, 1).
         noise_std: Standard deviation of Gaussian noise, in outcome units.
-        functions: The functions without change: values on arms (one per row) or functions of
-            ``n x d`` points. If None, draws from the Gaussian-process prior of the detector.
+        functions: The functions without change: values on arms (one function per row) or functions
+            of ``n x d`` points. If None, they are drawn from the Gaussian-process prior of the
+            detector.
         data: ``N x d`` inputs and ``N`` outcomes without a change, instead of ``noise_std`` and
             ``functions``: the function is a fit whose ridge is cross-validated, and noise is drawn
             from its residuals.
         shape: ``"power"``: the rate :math:`n^{-(2a+d)/(2a+d+1)}` of the theory. ``"free"``: the
-            quantiles of the statistic at each ``n``, from the first half of the simulations; the
-            level is from the others.
+            quantiles of the statistic at each ``n`` in the first half of the simulations; the level
+            then comes from the other half.
         num_simulations: ``M``.
-        confidence: Over the simulations, that the rate is kept. None: it is kept on average, and
-            the level is lower.
-        seed: Seeds everything.
-        progress: Show a progress bar.
+        confidence: The probability, over the simulations, that the rate is kept. If None, it is
+            kept on average, and the level is lower.
+        seed: The seed of everything.
+        progress: Whether to show a progress bar.
 
     Raises:
-        ValueError: If there are too few simulations for the rate and confidence, or it is not
-            said where functions and noise come from.
+        ValueError: If there are too few simulations for the rate and confidence, or the source of
+            functions and noise is not specified.
 
     Example:
         >>> from gpytorch.kernels import MaternKernel
@@ -387,7 +391,7 @@ def estimate_false_alarm_rate(
 ) -> FalseAlarms:
     """Simulate streams without a change and count those with an alarm.
 
-    The threshold is the detector's own.
+    The detector's own threshold is used.
 
     Args:
         detector: The detector, with its threshold.
@@ -397,11 +401,11 @@ def estimate_false_alarm_rate(
         functions: See :func:`calibrate_threshold`.
         data: See :func:`calibrate_threshold`.
         num_simulations: The number of streams.
-        seed: Of all that is drawn; take another one than that of the calibration.
-        progress: Show a progress bar, if ``tqdm`` is installed.
+        seed: The seed of all draws; use another one than for the calibration.
+        progress: Whether to show a progress bar, if ``tqdm`` is installed.
 
     Returns:
-        The rate with its binomial interval of 95 %.
+        The rate with its 95% binomial interval.
     """
     horizon = check_integer("horizon", horizon, minimum=2)
     num_simulations = check_integer("num_simulations", num_simulations, minimum=1)
@@ -426,8 +430,8 @@ def cross_validated_ridge(
     Source: Avanesov 2020, remark 3.1.
 
     Args:
-        detector: Its kernel and schedule are kept.
-        domain: Where the inputs are.
+        detector: The detector, whose kernel and schedule are kept.
+        domain: The domain of the inputs.
         X: ``N x d`` inputs without a change, at least 3.
         Y: ``N`` outcomes.
         candidates: Values of ``c``; 25 from 0.001 to 1000 if None.
@@ -437,12 +441,12 @@ def cross_validated_ridge(
 
 
 def level_rank(num_simulations: int, rate: float, confidence: float | None) -> int:
-    """Return ``j``: the level is the ``j``-th largest ratio.
+    """Return the ``j`` for which the level is the ``j``-th largest ratio.
 
     Args:
         num_simulations: ``M``.
-        rate: Wanted probability of an alarm.
-        confidence: That it is kept; None for on average.
+        rate: The desired probability of an alarm.
+        confidence: The probability that it is kept; None for keeping it on average.
 
     Raises:
         ValueError: If no level keeps the rate.
@@ -471,7 +475,7 @@ def _fewest_simulations(rate: float, confidence: float) -> int:
 
 
 def _simulate(streams: NullStreams, numbers: range, shape: Tensor, bar: ProgressBar) -> Tensor:
-    """The largest ratio of each stream and half size, ``len(numbers) x horizon // 2``."""
+    """Return the largest ratio of each stream and half size, ``len(numbers) x horizon // 2``."""
     rows = []
     for number in numbers:
         rows.append(streams.ratios(number, shape.to(streams.engine.measure.points)).cpu())

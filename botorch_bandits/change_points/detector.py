@@ -1,15 +1,14 @@
 r"""The detector of changes in a regression function: its settings, its engine and its streams.
 
-:class:`ChangePointDetector` has the settings and tests a sample at once. On one domain it makes a
-:class:`DetectorEngine`, which has computed what does not depend on the outcomes; of that a
-:class:`DetectorStream` takes samples one by one, as a loop gets them.
+:class:`ChangePointDetector` holds the settings and tests a sample at once. On a given domain, it
+creates a :class:`DetectorEngine`, which has computed whatever does not depend on the outcomes; the
+engine creates a :class:`DetectorStream`, which takes samples one by one, as they come in a loop.
 
-After ``N`` samples every tail of ``2 n`` samples is tested, ``n = 1 .. N // 2``. A change is
-detected if the statistic of a tail, the squared distance between the fits to its two halves,
-exceeds the threshold for ``n``. The fit to ``n`` samples is kernel ridge regression with the ridge
-:math:`\rho_n = c \, n^{-r}`, which :math:`K + n \rho_n I` has.
-
-After each outcome it asks whether two halves of the latest data were drawn from the same function.
+After each outcome, the detector asks whether two halves of the latest data were drawn from the same
+function. After ``N`` samples, every tail of ``2 n`` samples is tested, ``n = 1 .. N // 2``. A
+change is detected if the statistic of a tail, the squared distance between the fits to its two
+halves, exceeds the threshold for ``n``. The fit to ``n`` samples is kernel ridge regression with
+the ridge :math:`\rho_n = c \, n^{-r}`, which enters as :math:`K + n \rho_n I`.
 
 Source: Avanesov 2020, algorithm 1, with the ridge of (3.5).
 """
@@ -56,20 +55,20 @@ from botorch_bandits.models.kernels import double_kernel, fingerprint_kernel
 class ChangePointTest:
     """The result of testing every even tail of a stream.
 
-    If a change is detected, the tail is the shortest one whose statistic exceeds its threshold,
-    where the scan of Avanesov 2020 stops. Otherwise it is the one nearest to an alarm: the
+    If a change is detected, the tail is the shortest one whose statistic exceeds its threshold, at
+    which the scan of Avanesov 2020 stops. Otherwise, it is the tail nearest to an alarm, with the
     largest ratio of statistic to threshold.
 
     Attributes:
-        num_samples: ``N``, how many samples the stream has.
+        num_samples: ``N``, the number of samples in the stream.
         statistic: The squared difference of both posterior means, in squared outcome units.
-        threshold: What the statistic is compared with, in the same units.
+        threshold: The threshold of the statistic, in the same units.
         half_size: ``n``; the tail has ``2 n`` samples. 0 without any tail (``N < 2``).
         location: Index in the stream of the first sample after the estimated change, ``N - n``.
-        detected: Whether a statistic exceeds its threshold.
+        detected: Whether any statistic exceeds its threshold.
         statistics: One for each ``n = 1 .. N // 2``.
         thresholds: One for each ``n``.
-        integration_error: Estimated error of ``statistic``; 0 on arms, where it is exact.
+        integration_error: The estimated error of ``statistic``; 0 on arms, where it is exact.
     """
 
     num_samples: int
@@ -87,8 +86,8 @@ class ChangePointTest:
         """Return the result for fewer than two samples: nothing is detected.
 
         Args:
-            num_samples: How many there are.
-            device: Where the tensors of the result are.
+            num_samples: The number of samples.
+            device: The device of the tensors of the result.
         """
         nothing = torch.empty(0, dtype=DTYPE, device=device)
         return cls(num_samples, 0.0, math.inf, 0, num_samples, False, nothing, nothing)
@@ -110,11 +109,11 @@ def deciding_tail(statistics: Tensor, thresholds: Tensor) -> tuple[int, bool]:
 class DetectorEngine:
     """Tests streams of samples on one domain; made by :meth:`ChangePointDetector.on`.
 
-    It is a value: no test changes it.
+    It is immutable: no test changes it.
 
     Args:
         detector: The settings.
-        domain: Where inputs are uniformly distributed, without contexts.
+        domain: The domain on which inputs are uniformly distributed, without contexts.
 
     Raises:
         TypeError: If the domain is neither arms nor a box.
@@ -124,7 +123,7 @@ class DetectorEngine:
         """See the class."""
         self.detector, self.domain = detector, domain
         self.measure = Measure.of(domain, detector.seed)  # points and weights for averages
-        self._ridges: dict[int, Tensor] = {}  # by dimension, as many as were needed
+        self._ridges: dict[int, Tensor] = {}  # by dimension, as many as have been needed
         self._thresholds: dict[int, Tensor] = {}
         self.factor = 1.0
         if detector.statistic == "integral":
@@ -137,7 +136,7 @@ class DetectorEngine:
 
     @property
     def prior_variance(self) -> float:
-        """Of the kernel, on the domain."""
+        """The prior variance of the kernel on the domain."""
         return self.space.kernel.prior_variance
 
     def test(
@@ -151,7 +150,7 @@ class DetectorEngine:
         """Test every even tail of a stream, oldest sample first.
 
         Args:
-            X: ``N x d`` inputs of the domain, drawn uniformly. On arms ``arms`` is faster.
+            X: ``N x d`` inputs of the domain, drawn uniformly. On arms, ``arms`` is faster.
             Y: ``N`` outcomes, or a column of them.
             arms: ``N`` arm numbers (int64) instead of ``X``.
             contexts: ``N x c``, if the kernel is on ``[context, input]``. The statistic of a tail
@@ -160,9 +159,9 @@ class DetectorEngine:
                 different contexts, and the statistic is large without any change.
 
         Raises:
-            TypeError: If a tensor has another dtype than float64 (arms: int64), or both or neither
+            TypeError: If a tensor has a dtype other than float64 (arms: int64), or both or neither
                 of ``X`` and ``arms`` are given.
-            ValueError: If shapes do not fit, an entry is not finite, or a point is not in the
+            ValueError: If shapes do not match, an entry is not finite, or a point is not in the
                 domain.
         """
         outcomes = self.check_outcomes(Y)
@@ -205,14 +204,14 @@ class DetectorEngine:
         return self.make_result(num_samples, statistics, thresholds, decision, error)
 
     def stream(self) -> DetectorStream:
-        """Return an empty stream: samples come one by one, with a test after each."""
+        """Return an empty stream: samples are added one by one, with a test after each."""
         return DetectorStream(self)
 
     def ridges(self, num_tails: int, context_dim: int = 0) -> Tensor:
         """Return ``n rho_n`` for ``n = 1 .. num_tails``.
 
         Args:
-            num_tails: How many.
+            num_tails: The number of tails.
             context_dim: The dimension of the contexts.
         """
         dim = self.domain.dim + context_dim
@@ -226,9 +225,9 @@ class DetectorEngine:
         """Return the thresholds of ``n = 1 .. num_tails`` in squared outcome units.
 
         Args:
-            num_tails: How many.
+            num_tails: The number of tails.
             context_dim: The dimension of the contexts.
-            prior_variance: The kernel's largest variance; the detector's own if omitted.
+            prior_variance: The largest variance of the kernel; the detector's own if omitted.
         """
         dim = self.domain.dim + context_dim
         if prior_variance is not None:
@@ -240,7 +239,7 @@ class DetectorEngine:
         return self._thresholds[dim][:num_tails]
 
     def result(self, gram: Tensor, coefficients: Tensor, located: Located) -> ChangePointTest:
-        """Make the result of all tails, newest sample first everywhere.
+        """Return the result of all tails, with the newest sample first everywhere.
 
         Args:
             gram: ``N x N``.
@@ -262,7 +261,7 @@ class DetectorEngine:
         decision: tuple[int, bool],
         error: float,
     ) -> ChangePointTest:
-        """Put a result together.
+        """Assemble a result.
 
         Args:
             num_samples: The number of samples that were tested.
@@ -270,7 +269,7 @@ class DetectorEngine:
             thresholds: The threshold of each tail.
             decision: The tail that decides and whether it is above its threshold, as
                 :func:`deciding_tail` returns them.
-            error: A bound on the rounding error of the statistics.
+            error: A bound on the error of the statistics.
         """
         tail, detected = decision
         return ChangePointTest(
@@ -301,8 +300,8 @@ class DetectorEngine:
         """Return ``N x d`` inputs of a box, or ``N`` arm numbers.
 
         Args:
-            X: Inputs, where the domain is a box.
-            arms: Arm numbers, where it is a set of arms.
+            X: Inputs, if the domain is a box.
+            arms: Arm numbers, if it is a set of arms.
             num_samples: ``N``.
         """
         if (X is None) == (arms is None):
@@ -354,14 +353,14 @@ class DetectorEngine:
 
 
 REMEMBERED = 64
-"""Halves up to this size are fitted once: the newer half is the older one ``n`` samples later."""
+"""Halves up to this size are fitted once: a newer half is an older one ``n`` samples later."""
 
 
 class DetectorStream:
     """Samples since the last reset, oldest first; made by :meth:`DetectorEngine.stream`.
 
     Results are those of :meth:`DetectorEngine.test` on all samples since the last reset, up to
-    rounding. One sample more costs one row of each matrix, and the fits of halves that were not
+    rounding. Each further sample costs one row of each matrix, and the fits of halves that were not
     fitted before.
 
     Args:
@@ -386,14 +385,14 @@ class DetectorStream:
 
     @property
     def num_samples(self) -> int:
-        """How many samples came since the last reset."""
+        """The number of samples since the last reset."""
         return self._count
 
     def reset(self) -> None:
         """Forget all samples."""
         self._count = 0
         nothing = self._engine.measure.points.new_empty
-        # newest first: samples fill their buffers from the end
+        # newest first, so that samples fill their buffers from the end
         self._kernel, self._gram, self._outcomes = nothing(0, 0), nothing(0, 0), nothing(0)
         self._located: Located | None = None
         self._inputs: list[Tensor] = []
@@ -403,16 +402,16 @@ class DetectorStream:
     def observe(
         self, x: Tensor | list[float], y: float, context: Tensor | list[float] | None = None
     ) -> ChangePointTest:
-        """Take one sample more and test all tails.
+        """Add one more sample and test all tails.
 
         Args:
             x: ``d`` numbers, a point of the domain.
             y: The outcome.
-            context: ``c`` numbers; for all samples since the last reset or for none. With contexts
-                everything is computed afresh after each sample.
+            context: ``c`` numbers; for all samples since the last reset or for none. With contexts,
+                everything is recomputed after each sample.
 
         Raises:
-            TypeError: If a tensor has another dtype than float64.
+            TypeError: If a tensor has a dtype other than float64.
             ValueError: If the point is not in the domain, a number is not finite, or only some
                 samples have contexts.
         """
@@ -425,7 +424,7 @@ class DetectorStream:
         return self._observe(inputs, outcome, context)
 
     def observe_arm(self, arm: int, y: float) -> ChangePointTest:
-        """Take the outcome of an arm, given by its number, and test all tails.
+        """Add the outcome of an arm, given by its number, and test all tails.
 
         Args:
             arm: The number of the arm.
@@ -446,7 +445,7 @@ class DetectorStream:
         first = self._contexts[0] if self._contexts else None
         if (first is None) != (context is None):
             raise ValueError(
-                "context must be given with every sample since the reset or with none."
+                "context must be given with every sample since the reset, or with none."
             )
         if first is not None and context is not None and len(first) != len(context):
             raise ValueError(f"context has {len(context)} numbers; earlier ones had {len(first)}.")
@@ -489,7 +488,7 @@ class DetectorStream:
         return engine.result(self._gram[at:, at:], coefficients, samples)
 
     def _take_back(self) -> None:
-        """Forget a sample that could not be tested."""
+        """Remove a sample that could not be tested."""
         if self._count == self._count_before:
             return
         self._count = self._count_before
@@ -511,7 +510,7 @@ class DetectorStream:
         return engine.test(Y=self._outcomes, contexts=torch.stack(self._contexts), **given)
 
     def _grow(self, like: Located) -> None:
-        """Double the room, samples stay at the end."""
+        """Double the memory; samples stay at the end."""
         old, count = len(self._outcomes), self._count
         room = max(32, 2 * old)
 
@@ -533,7 +532,7 @@ class DetectorStream:
         )
 
     def _older_weights(self) -> Tensor | None:
-        """The weights of older halves that were newer halves, for ``n = 1 .. r``."""
+        """The weights of older halves that have been newer halves, for ``n = 1 .. r``."""
         size = min(self._count // 3, REMEMBERED)
         if self._weights is None or size == 0:
             return None
@@ -557,40 +556,40 @@ class ChangePointDetector:
 
     .. math:: \frac{1}{|D|} \int_D \bigl(\mu^{(1)}_n(x) - \mu^{(2)}_n(x)\bigr)^2 dx > \theta_n
 
-    (``statistic="integral"`` is without :math:`1 / |D|`). Only means are used. The ridge of a fit
-    to ``n`` samples is
+    (``statistic="integral"`` omits the factor :math:`1 / |D|`). Only means are used. The ridge of a
+    fit to ``n`` samples is
 
     .. math:: n \rho_n = c \, n^{1 - r}, \qquad r = \frac{2 a + d}{2 a + d + 1},
 
-    :math:`c\, n^{1/7}` for a Matern 5/2 kernel in one dimension. Inputs must be uniformly
-    distributed on the domain: the queries of a bandit are not, except those that explore.
+    which is :math:`c\, n^{1/7}` for a Matern 5/2 kernel in one dimension. Inputs must be uniformly
+    distributed on the domain, which the queries of a bandit are not, except those that explore.
 
-    The kernel is scaled to unit prior variance; with prior variance :math:`s^2` thresholds in prior
-    units are multiplied by :math:`s^2`. ``prior_mean`` is taken off the outcomes.
+    The kernel is scaled to unit prior variance; with prior variance :math:`s^2`, thresholds in
+    prior units are multiplied by :math:`s^2`. ``prior_mean`` is subtracted from the outcomes.
 
     Two detectors are equal if their tests are equal.
 
     Args:
         kernel: A GPyTorch kernel, copied to float64; with contexts it is on ``[context, input]``.
-        ridge: ``c``, any positive number in (3.5) of Avanesov 2020, whose experiments do not say
+        ridge: ``c``, any positive number in (3.5) of Avanesov 2020, whose experiments do not state
             theirs. With the published threshold, the mean and their setting, 0.3 raises a false
             alarm in 0.38 of 300 rounds without a change, 1 in 0.15 and 3 in 0.03, and 0.92, 0.75
-            and 0.48 of the changes are seen within 300 rounds. A smaller ridge, as
-            :func:`~botorch_bandits.change_points.cross_validated_ridge` chooses it, sees more at
-            the same rate of false alarms, with a threshold that is calibrated for it.
-        statistic: ``"mean"`` over the domain, which the published threshold fits, or the
-            ``"integral"`` of (2.4). They differ by the volume, so their thresholds do too.
-        threshold: Compared with the squared difference; ``n`` is the half size.
-        smoothness: ``a``. If None, read from a Matern kernel (its ``nu``) or a squared exponential
-            one (infinity: a constant ridge).
+            and 0.48 of the changes are detected within 300 rounds. A smaller ridge, as chosen by
+            :func:`~botorch_bandits.change_points.cross_validated_ridge`, detects more at the same
+            rate of false alarms, with a threshold that is calibrated for it.
+        statistic: ``"mean"`` over the domain, which the published threshold is for, or the
+            ``"integral"`` of (2.4). They differ by the volume, and so do their thresholds.
+        threshold: The threshold of the squared difference; ``n`` is the half size.
+        smoothness: ``a``. If None, it is read from a Matern kernel (its ``nu``) or a squared
+            exponential kernel (infinity: a constant ridge).
         prior_mean: The prior mean of the reward function, a constant.
         volume: For ``statistic="integral"``: the measure of the domain. If None, the box's volume
-            or the number of arms. Arms that represent an interval have its length.
-        seed: Seeds the points that integrate over boxes of more than two dimensions.
-        lengthscale: Set on the kernel, in float64; not kept.
+            or the number of arms. For arms that represent an interval, pass its length.
+        seed: The seed of the points that integrate over boxes of more than two dimensions.
+        lengthscale: A lengthscale to set on the kernel, in float64; it is not kept.
 
     Raises:
-        TypeError: If the kernel is not a kernel, or a number is not one.
+        TypeError: If the kernel is not a GPyTorch kernel, or a number has the wrong type.
         ValueError: If a number is out of range, or the smoothness is needed and not known.
 
     Example:
@@ -648,16 +647,16 @@ class ChangePointDetector:
             )
 
     def on(self, domain: Domain) -> DetectorEngine:
-        """Prepare the detector for a domain: matrices on arms, points that integrate on boxes.
+        """Prepare the detector for a domain: matrices on arms, points for integration on boxes.
 
         Args:
-            domain: Where inputs are uniformly distributed, without contexts.
+            domain: The domain on which inputs are uniformly distributed, without contexts.
         """
         return DetectorEngine(self, domain)
 
     @property
     def known_smoothness(self) -> float | None:
-        """``a``, given or read from the kernel, None if neither is possible."""
+        """``a``, given or read from the kernel; None if neither is possible."""
         if self.smoothness is not None:
             return float(self.smoothness)
         kernel = self.kernel
@@ -683,13 +682,13 @@ class ChangePointDetector:
         Args:
             half_sizes: ``n``, positive, float64.
             dim: ``d``, contexts included.
-            prior_variance: That of the kernel.
+            prior_variance: The prior variance of the kernel.
         """
         values = self.threshold.values(half_sizes, self.known_smoothness, dim)
         return values * prior_variance if self.threshold.units == "prior" else values
 
     def fingerprint(self) -> str:
-        """Return a digest that is equal for detectors that test equally."""
+        """Return a digest that is equal for detectors whose tests are equal."""
         settings = (
             self.ridge,
             self.statistic,
@@ -709,7 +708,7 @@ class ChangePointDetector:
         return self.fingerprint() == other.fingerprint()
 
     def __hash__(self) -> int:
-        """Hash what cannot change: the numbers."""
+        """Hash the numbers, which cannot change."""
         return hash((self.ridge, self.statistic, self.smoothness, self.prior_mean, self.seed))
 
 

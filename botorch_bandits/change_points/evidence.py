@@ -9,62 +9,65 @@ densities :math:`p_i` and :math:`q_{j,i}` of outcome ``i``,
    M_n = \sum_{j=2}^{n} w_j E_j(n) + r_n, \qquad
    w_j = \frac{J}{(j - 2 + J) (j - 1 + J)}, \qquad r_n = \frac{J}{n - 1 + J} .
 
-While nothing changes, each :math:`E_j` and with them :math:`M_n` are products of conditional
-densities over the density that the data have. So :math:`M_n` is a martingale that starts at 1,
-regardless of the rule that chose the inputs, and by Ville's inequality it reaches :math:`1/\alpha`
-at any time with probability :math:`\alpha` at most. The rest :math:`r_n` is the weight of the
+As long as nothing changes, each :math:`E_j`, and therefore also :math:`M_n`, is a product of
+conditional densities divided by the density of the data. So :math:`M_n` is a martingale that starts
+at 1, regardless of the rule that chose the inputs, and by Ville's inequality it ever reaches
+:math:`1/\alpha` with probability at most :math:`\alpha`. The rest :math:`r_n` is the weight of the
 starts to come.
 
 **Few starts.** A start of age :math:`a = n - j + 1` is kept if :math:`2^e` divides ``j``, with
-:math:`e = \max(0, \lfloor \log_2 (a / 2) \rfloor)`: two for every doubling of the age. What a
-dropped start has won goes to the next later one that is kept. This bet is decided before the next
-outcome, so the sum remains a martingale and nothing is lost.
+:math:`e = \max(0, \lfloor \log_2 (a / 2) \rfloor)`, which keeps two for every doubling of the age.
+What a dropped start has won goes to the next later start that is kept. This bet is decided before
+the next outcome, so the sum remains a martingale and nothing is lost.
 
 **Several segments.** The clock starts over with each reset, and segment ``k`` has the level
 :math:`6 \alpha / (\pi k)^2`.
 
-**Outcomes that come late.** A start opens when its query is asked. An outcome moves only the
-starts up to its own query, and is predicted from what had arrived before it.
+**Late outcomes.** A start opens when its query is issued. An outcome changes only the starts up to
+its own query, and is predicted from the outcomes that had arrived before it.
 
 **A null that is a family.** With members :math:`h`, likelihoods :math:`L_h` and fixed weights, the
 null predicts with their mixture :math:`\bar L`, and the statistic is
 
 .. math:: \ln M_n + \ln \bar L(y_{1..n}) - \max_h \ln L_h(y_{1..n}),
 
-which for each member is at most the logarithm of a martingale. The robust form has members with
-more noise and heavier tails than the model; the composite form has one for each prior of a list.
+which for each member is at most the logarithm of a martingale. The members of the robust form have
+more noise and heavier tails than the model; the composite form has one member for each prior on a
+list.
 
-The robust form over a list has both: each prior with each of these members, an alternative being
-the mixture over the list of fresh models, each with its best member before the outcome. That is a
-product of densities known beforehand for any members, so that :math:`e^{\ln M_n + \ln \bar L
-- \ln L_h}` is a martingale for every prior of the list as it stands (the member without more
-noise), and the level is exact for each of them.
+The robust form over a list combines both: each prior with each of these members. An alternative is
+then the mixture over the list of fresh models, each with its best member before the outcome. This
+is a product of densities that are fixed beforehand, whatever the members, so that :math:`e^{\ln M_n
++ \ln \bar L - \ln L_h}` is a martingale for every prior on the list as it stands (the member
+without more noise), and the level is exact for each of them.
 
 **Average run lengths.** Let :math:`E_j^h` be the bet of start ``j`` against the member ``h`` since
-that start, and :math:`R_n^h = \sum_{j=2}^n E_j^h(n)`. Each :math:`E_j^h` is a martingale from 1
-on if ``h`` is true, so that :math:`R_n^h - (n - 1)` is one, and so is it when a dropped start
-leaves what it has won to the next: that is a bet for one, decided before the outcome. Of the
-statistics :math:`\min_h R_n^h` (Shiryaev-Roberts) and :math:`\min_h \max_j E_j^h` (CUSUM) both are
-at most :math:`R_n^h`. With ``T`` the first query with :math:`R_T \ge 1/\alpha`, stopped at ``n``
-to have expectations: :math:`E[T \wedge n] - 1 = E[R_{T \wedge n}] \ge P(T \le n) / \alpha`. So
-either ``T`` is infinite with positive probability, or :math:`E[T] \ge 1 / \alpha + 1`. On the
-probability of ever an alarm the mixture has a bound, and these have none.
+that start, and :math:`R_n^h = \sum_{j=2}^n E_j^h(n)`. If ``h`` is true, each :math:`E_j^h` is a
+martingale that starts at 1, so that :math:`R_n^h - (n - 1)` is a martingale. It remains one when a
+dropped start leaves what it has won to the next start, because this is a bet of one unit that is
+decided before the outcome. Both statistics, :math:`\min_h R_n^h` (Shiryaev-Roberts) and
+:math:`\min_h \max_j E_j^h` (CUSUM), are at most :math:`R_n^h`. Let ``T`` be the first query with
+:math:`R_T \ge 1/\alpha`. Stopping at ``n``, so that expectations exist, gives :math:`E[T \wedge n]
+- 1 = E[R_{T \wedge n}] \ge P(T \le n) / \alpha`. So either ``T`` is infinite with positive
+probability, or :math:`E[T] \ge 1 / \alpha + 1`. The mixture bounds the probability that an alarm is
+ever raised; these statistics do not.
 
 **A null that drifts** has the covariance :math:`k(x, x') (1 - \epsilon)^{|t - t'| / 2}` between
-rounds, in null and alternatives. All of the above holds for draws from that process: nothing in
-it asks what the predictions are made of.
+rounds, both in the null and in the alternatives. All of the above holds for draws from that
+process, because it does not depend on how the predictions are made.
 
-**A null that is a ball.** For a fixed function :math:`f` and R-sub-Gaussian noise, where the models
+**A null that is a ball.** For a fixed function :math:`f` and R-sub-Gaussian noise, if the models
 have the noise variance :math:`R^2`,
 
 .. math:: \ln M_n + \ln p(y_{1..n}) - \max_{\|f\|_k \le B} \sum_i \ln N(y_i; f(x_i), R^2)
 
-is at most the logarithm of a supermartingale: what was predicted is a mixture of :math:`N(g, R^2)`
-fixed beforehand, and :math:`\exp((g - f) (y_i - f) / R^2 - (g - f)^2 / (2 R^2))` has at most the
-mean 1. Only outcomes since the reset count, so it does not matter which rows the null had kept.
+is at most the logarithm of a supermartingale: the predictions are mixtures of :math:`N(g, R^2)`
+that are fixed beforehand, and the mean of :math:`\exp((g - f) (y_i - f) / R^2 - (g - f)^2 / (2
+R^2))` is at most 1. Only outcomes since the reset count, so it does not matter which rows the null
+has kept.
 
-Source: Ville 1939 for the inequality; Shin, Ramdas and Rinaldo 2022 for such processes in the
-detection of changes. The weights, the starts that are kept and the families are ours.
+Source: Ville 1939 for the inequality; Shin, Ramdas and Rinaldo 2022 for such processes in change
+detection. The weights, the choice of the starts that are kept, and the families are our own.
 """
 
 from __future__ import annotations
@@ -113,57 +116,62 @@ class EvidenceDetector:
     r"""Detects changes by the evidence of all outcomes, wherever the queries were.
 
     It needs one-step predictions of a model of the data since the last reset and of models that
-    begin at later starts. :meth:`stream` takes predictions of any models; :meth:`on` makes those of
-    Gaussian processes itself.
+    begin at later starts. :meth:`stream` takes predictions of any models; :meth:`on` computes those
+    of Gaussian processes itself.
 
     Before any change in the first segment, if the reward function is a draw from the Gaussian
-    process and the noise is Gaussian, the probability of an alarm at any time is at most the level
-    :math:`6 \alpha / \pi^2`. This probability averages over the prior, and is not claimed for each
-    single function. Given the past, inputs, contexts, delays and the order of arrival must carry no
-    further information on the function or the noise. A later segment that goes on with the rows
-    since the estimated change is exact if the estimate is the true change, and approximate
-    otherwise. One that keeps nothing is also approximate, because the rows that it drops already
-    showed the new function. It is exact with ``spending="rounds"``, where its queries rest on its
-    own rows alone and the changes come at times that do not depend on the new function.
+    process and the noise is Gaussian, the probability that an alarm is ever raised is at most the
+    level :math:`6 \alpha / \pi^2`. This probability averages over the prior and is not claimed for
+    each single function. Given the past, the inputs, contexts, delays and the order of arrival must
+    carry no further information about the function or the noise. A later segment that continues
+    with the rows since the estimated change is exact if the estimate is the true change, and
+    approximate otherwise. A segment that keeps nothing is also approximate, because the dropped
+    rows have already shown the new function. It is exact with ``spending="rounds"`` if its queries
+    depend only on its own rows and the changes come at times that do not depend on the new
+    function.
 
-    With ``rkhs_bound`` (the ball form) nothing is averaged: the level holds in each segment, until
-    a function changes that its outcomes come from, whichever rows the null began with, for every
-    fixed function whose norm less the prior mean is at most ``B``, and R-sub-Gaussian noise.
+    With ``rkhs_bound`` (the ball form), nothing is averaged: in each segment, whichever rows the
+    null began with, the level holds until there is a change in a function from which the outcomes
+    come. It holds for every fixed function such that the norm of the function minus the prior mean
+    is at most ``B``, and for R-sub-Gaussian noise.
 
     It cannot detect a change at points that are not queried. It treats steady drift as a sequence
-    of changes, unless the null drifts, too (``drift_rate``). Changes of two standard deviations of
-    the noise take seven to twenty outcomes on average, smaller ones more.
+    of changes, unless the null drifts as well (``drift_rate``). Changes of two standard deviations
+    of the noise take seven to twenty outcomes on average, smaller changes take more.
 
     Args:
         alpha: The probability of a false alarm, for all segments together.
         robust: Whether the null may have up to 3.4 times the model's noise variance and up to 5% of
-            outliers. The level at the model itself is the same; that it is kept at noise of other
-            scales and tails is approximate.
-        weights: Prior weights of a list of candidate priors, positive; scaled to sum 1. The null is
-            then that one of them is true (the composite form), and predictions are given for each.
+            outliers. The level at the model itself is the same; at noise of other scales and tails,
+            the level is kept approximately.
+        weights: Prior weights of a list of candidate priors, positive; they are scaled to sum to 1.
+            The null is then that one of the priors is true (the composite form), and predictions
+            are given for each.
         change_scale: ``J``, the number of rounds within which a change is expected.
         statistic: ``"mixture"`` is ``M_n``. ``"shiryaev_roberts"`` is the sum of all ``E_j`` and
-            ``"cusum"`` the largest. They alarm at :math:`1 / \alpha`, in a segment without a change
-            on average not before :math:`1 / \alpha` queries, and :math:`\alpha` is then not a
-            probability: 0.001 means one false alarm in 1000 queries or more.
+            ``"cusum"`` the largest of them. The latter two raise an alarm at :math:`1 / \alpha`,
+            which in a segment without a change takes at least :math:`1 / \alpha` queries on
+            average. In this case :math:`\alpha` is not a probability: 0.001 means one false alarm
+            in 1000 queries or more.
         spending: How ``alpha`` is spent. ``"segments"``: :math:`6 \alpha / (\pi k)^2` in segment
             ``k``. ``"rounds"``: :math:`6 \alpha / (\pi s)^2` in the segment that begins with query
-            ``s``: a union over all rounds at which a test might begin.
+            ``s``, a union bound over all rounds at which a test might begin.
         keeps_all_starts: Whether every start is kept; the cost of an outcome then grows with their
             number.
         rkhs_bound: ``B``, a bound on the norm of each function in the space of its kernel. An
             outcome then costs one eigendecomposition of the distinct inputs since the reset.
         noise_bound: ``R`` of R-sub-Gaussian noise; the model's noise variance must be its square.
-        num_skipped: How many first outcomes are not tested, because models or weights were chosen
-            by them. The models learn from them, and the level of the first segment is conditional
-            on them.
+        num_skipped: The number of first outcomes that are not tested, because models or weights
+            were chosen based on them. The models learn from them, and the level of the first
+            segment is conditional on them.
         drift_rate: ``epsilon`` of a null that drifts: functions of rounds ``t`` and ``t'`` have the
-            covariance ``k(x, x') (1 - epsilon)^(abs(t - t') / 2)``, with the numbers of the queries
-            for rounds, and so do those of the alternatives. None for functions that do not drift.
+            covariance ``k(x, x') (1 - epsilon)^(abs(t - t') / 2)``, where rounds are numbers of
+            queries, and so do the functions of the alternatives. None for functions that do not
+            drift.
 
     Raises:
-        TypeError: If a number is not one.
-        ValueError: If a number is out of range or missing, or two forms are asked for at once.
+        TypeError: If a number has the wrong type.
+        ValueError: If a number is out of range or missing, or two forms are requested at once.
 
     Example:
         >>> detector = EvidenceDetector(alpha=0.05, robust=False)
@@ -211,8 +219,8 @@ class EvidenceDetector:
         if self.statistic != "mixture" and self.spending != "segments":
             raise ValueError(
                 f"spending is {self.spending!r}, which spends a probability, but with statistic="
-                f"{self.statistic!r} alpha is none: each segment has the average run length 1 / "
-                "alpha. Leave spending= out."
+                f"{self.statistic!r} alpha is not a probability: each segment has the average run "
+                "length 1 / alpha. Leave out spending=."
             )
         if self.drift_rate is not None:
             rate = check_probability("drift_rate", self.drift_rate)
@@ -224,31 +232,31 @@ class EvidenceDetector:
         missing = [bound is None for bound in bounds.values()]
         if any(missing):
             if not all(missing):
-                raise ValueError(f"one of {bounds} is None. Pass both numbers, or none of them.")
+                raise ValueError(f"one of {bounds} is None. Pass both numbers, or neither.")
             return
         store_checked(self, **{name: check_positive(name, b) for name, b in bounds.items()})
         if self.drift_rate is not None:
             raise ValueError(
                 f"rkhs_bound is {self.rkhs_bound!r} and drift_rate {self.drift_rate!r}, but the "
-                "ball is of functions that do not drift. Leave one of the two out."
+                "ball contains functions that do not drift. Leave one of the two out."
             )
         if self.robust or self.weights is not None or self.statistic != "mixture":
             raise ValueError(
-                f"rkhs_bound is {self.rkhs_bound!r}, which is known for the plain mixture only. "
-                "Pass robust=False and leave weights= and statistic= out."
+                f"rkhs_bound is {self.rkhs_bound!r}, which only the plain mixture supports. "
+                "Pass robust=False and leave out weights= and statistic=."
             )
 
     @property
     def num_candidates(self) -> int:
-        """How many priors predict; 1 without a list of them."""
+        """The number of priors that predict; 1 without a list of priors."""
         return 1 if self.weights is None else len(self.weights)
 
     def level(self, segment: int, first_query: int = 1) -> float:
         """Return the level of a segment.
 
         Args:
-            segment: From 1.
-            first_query: The number of its first query, over all segments.
+            segment: The number of the segment, from 1.
+            first_query: The number of its first query, counted over all segments.
         """
         if self.statistic != "mixture":
             return self.alpha
@@ -259,7 +267,7 @@ class EvidenceDetector:
         """Return an empty stream, which takes predictions of any models.
 
         Args:
-            num_outputs: How many outcomes each query has; they change together or not at all.
+            num_outputs: The number of outcomes of each query, which change together or not at all.
         """
         for name in ("rkhs_bound", "drift_rate"):
             if getattr(self, name) is not None:
@@ -276,23 +284,24 @@ class EvidenceDetector:
         """Prepare the detector for Gaussian processes on a domain.
 
         Args:
-            domain: Where the queries are.
-            models: The prior, with fixed hyperparameters; with ``weights`` a list of as many. A
-                kernel with a batch shape has an entry for each output; otherwise outputs share it.
-            num_outputs: How many outcomes each query has, independent of each other.
+            domain: The domain of the queries.
+            models: The prior, with fixed hyperparameters; with ``weights``, a list with one prior
+                for each. A kernel with a batch shape has an entry for each output; otherwise,
+                outputs share it.
+            num_outputs: The number of outcomes of each query, which are independent of each other.
             context_dim: The dimension of the contexts; the kernels are on ``[context, point]``.
         """
         return EvidenceEngine(self, domain, models, num_outputs, context_dim)
 
 
 class EvidenceEngine:
-    """Gaussian processes that predict for a detector on one domain; made by its method ``on``.
+    """Gaussian processes that predict for a detector on one domain; created by its method ``on``.
 
     Args:
         detector: The settings.
-        domain: Where the queries are.
+        domain: The domain of the queries.
         models: The prior, or one for each candidate.
-        num_outputs: ``m``, how many outcomes each query has.
+        num_outputs: ``m``, the number of outcomes of each query.
         context_dim: The dimension of the contexts.
 
     Raises:
@@ -315,26 +324,26 @@ class EvidenceEngine:
         self.context_dim = check_integer("context_dim", context_dim, minimum=0)
         self.models = _check_models(detector, models)
         self.drifts = detector.drift_rate is not None
-        # the outputs of the first candidate, of the second one, ...
+        # the outputs of the first candidate, then of the second one, ...
         self.priors = [prior for model in self.models for prior in self._priors_of(model)]
 
     def stream(self) -> EvidenceModelStream:
-        """Return an empty stream: queries are asked and outcomes told one by one."""
+        """Return an empty stream, to which queries and outcomes are added one by one."""
         return EvidenceModelStream(self)
 
     def balls(self) -> list[BallFit]:
-        """Return a fit for each output, of no rows; none without an ``rkhs_bound``."""
+        """Return an empty fit for each output; none without an ``rkhs_bound``."""
         bound = self.detector.rkhs_bound
         return [] if bound is None else [BallFit(prior, bound) for prior in self.priors]
 
     def posteriors(self) -> SuffixPosteriors:
-        """Return the posteriors of no rows."""
+        """Return the posteriors without rows."""
         if isinstance(self.domain, Arms) and self.context_dim == 0 and not self.drifts:
             return ArmsSuffixes(self.priors, self.domain.choices)
         return RowsSuffixes(self.priors)
 
     def locate(self, x: Any, context: Any = None) -> Tensor:
-        """Return a query as the posteriors want it.
+        """Return a query in the form that the posteriors need.
 
         Args:
             x: A point of the domain.
@@ -344,13 +353,13 @@ class EvidenceEngine:
         if self.context_dim:
             if context is None:
                 raise ValueError(
-                    f"context is missing; each query needs one of {self.context_dim} numbers."
+                    f"context is missing; each query needs a context of {self.context_dim} numbers."
                 )
             return torch.cat([check_vector("context", context, length=self.context_dim), point])
         if context is not None:
             raise ValueError(
                 f"context is {context!r}, but the detector was prepared without contexts. Pass "
-                "context_dim= where it is made."
+                "context_dim= where it is created."
             )
         if isinstance(self.domain, Arms) and not self.drifts:
             return self.domain.index_of(point.unsqueeze(0))[0]
@@ -361,7 +370,7 @@ class EvidenceEngine:
 
         Args:
             located: From :meth:`locate`.
-            query: Its number, from 1.
+            query: The number of the query, from 1.
         """
         if not self.drifts:
             return located
@@ -384,7 +393,7 @@ class EvidenceEngine:
         if rate is not None:
             kernels = [TimeDecayKernel(kernel, rate) for kernel in kernels]
             transform = None if transform is None else BehindTime(transform).eval()
-        if not len(shape):  # outputs of one kernel share its matrices
+        if not len(shape):  # outputs with one kernel share its matrices
             kernels *= self.num_outputs
         return [SuffixPrior(kernel, model.noise, model.prior_mean, transform) for kernel in kernels]
 
@@ -423,11 +432,11 @@ class EvidenceModelStream:
 
     @property
     def likeliest_model(self) -> BanditGPRecipe:
-        """The prior; of a list the one with the largest posterior weight."""
+        """The prior; on a list, the one with the largest posterior weight."""
         return self._engine.models[self._bets.likeliest_candidate]
 
     def issue(self, x: Any, context: Any = None) -> int:
-        """Note that a query is asked.
+        """Record that a query is issued.
 
         Args:
             x: A point of the domain.
@@ -442,29 +451,30 @@ class EvidenceModelStream:
         kept = set(self._bets.starts)
         for position in reversed(range(len(before))):
             if before[position] not in kept:
-                self._posteriors.drop(position + 1)  # the null is the first
+                self._posteriors.drop(position + 1)  # the null comes first
         if len(self._bets.starts) == self._posteriors.num_suffixes:
             self._posteriors.open()
         self._pending[query] = self._engine.at_round(located, query)
         return query
 
     def tell(self, query: int, y: float | Sequence[float] | Tensor) -> EvidenceTest | None:
-        """Take in the outcome of a query.
+        """Add the outcome of a query.
 
         Args:
             query: Its number.
             y: One number for each output.
 
         Returns:
-            None if the query was asked before what the last reset has kept: nothing changes then.
+            None if the query was issued before what the last reset has kept; in this case, nothing
+            changes.
 
         Raises:
             ValueError: If the query is not pending or a number is not finite.
         """
         if query not in self._pending:
             raise ValueError(
-                f"query is {query}, which is not pending: it was never asked, or its outcome is "
-                "there already."
+                f"query is {query}, which is not pending: it was never issued, or its outcome "
+                "has already been told."
             )
         outcome = numbers_of("y", y, (self._engine.num_outputs,))
         located = self._pending.pop(query)
@@ -477,7 +487,7 @@ class EvidenceModelStream:
         means, variances = means.reshape(shape), variances.reshape(shape)
         ball_fits = None
         if self._balls and not self._bets.is_skipping:
-            domain = self._engine.domain  # arms without contexts are located by their number
+            domain = self._engine.domain  # arms without contexts are located by their numbers
             if isinstance(domain, Arms) and located.dim() == 0:
                 located = domain.choices[located]
             for ball, value in zip(self._balls, outcome, strict=True):
@@ -488,7 +498,7 @@ class EvidenceModelStream:
         )
 
     def forget(self, query: int) -> None:
-        """Note that the outcome of a query will never come.
+        """Record that the outcome of a query will never come.
 
         Args:
             query: Its number.
@@ -498,7 +508,7 @@ class EvidenceModelStream:
     def observe(
         self, x: Any, y: float | Sequence[float] | Tensor, context: Any = None
     ) -> EvidenceTest:
-        """Ask a query and tell its outcome at once.
+        """Issue a query and add its outcome at once.
 
         Args:
             x: A point of the domain.
@@ -511,11 +521,10 @@ class EvidenceModelStream:
         return test
 
     def reset(self, keep_from: int | None = None) -> None:
-        """Begin a new segment, at the next query.
+        """Begin a new segment at the next query.
 
         Args:
-            keep_from: The start whose data are kept, which then are the next null's. None drops
-                everything.
+            keep_from: The start whose data are kept for the next null. None drops everything.
         """
         position = 0 if keep_from is None else self._bets.starts.index(keep_from) + 1
         self._bets.reset(keep_from)
@@ -539,8 +548,8 @@ def _check_models(
         )
         if model.refit_every is not None or learns_input_scale(model.input_transform):
             raise ValueError(
-                f"models[{i}] learns from the outcomes that are tested, so its predictions are no "
-                "bets made beforehand. Leave refit_every= out and give input transforms their "
+                f"models[{i}] learns from the outcomes that are tested, so its predictions are not "
+                "bets made beforehand. Leave out refit_every= and give input transforms their "
                 "bounds, or pass a list of fixed candidates."
             )
     if len(listed) != detector.num_candidates:

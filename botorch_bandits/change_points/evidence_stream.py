@@ -1,8 +1,8 @@
 r"""The bookkeeping of the bets of evidence: starts, their masses, and the statistic.
 
-What is counted, and why it keeps its level, is told in
-:mod:`botorch_bandits.change_points.evidence`. Here are the numbers of one
-stream, for predictions of any models.
+What is counted, and why it keeps its level, is explained in
+:mod:`botorch_bandits.change_points.evidence`. This module keeps the numbers of one stream, for
+predictions of any models.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from botorch_bandits.docstrings import fill_in_docstrings
 Array = NDArray[np.float64]
 
 NEAR_THE_BEST = 3.0
-"""A start counts as the change if its evidence is within so many nats of the largest."""
+"""A start counts as the change if its evidence is within this many nats of the largest."""
 
 NEEDS_KERNEL = "{} is {!r}, which needs a kernel. Use the methods of on(domain, model).stream()."
 
 
 class EvidenceRules(Protocol):
-    """What a stream asks of the settings, which :class:`.EvidenceDetector` has."""
+    """The settings that a stream needs, which :class:`.EvidenceDetector` has."""
 
     @property
     def robust(self) -> bool:
-        """Whether the null has members with more noise and outliers."""
+        """Whether the null has members with more noise and with outliers."""
 
     @property
     def weights(self) -> tuple[float, ...] | None:
@@ -47,7 +47,7 @@ class EvidenceRules(Protocol):
 
     @property
     def change_scale(self) -> float:
-        """On which number of rounds a change is expected."""
+        """The number of rounds within which a change is expected."""
 
     @property
     def statistic(self) -> str:
@@ -63,15 +63,15 @@ class EvidenceRules(Protocol):
 
     @property
     def drift_rate(self) -> float | None:
-        """How fast the null drifts, if it does."""
+        """The rate at which the null drifts, if it does."""
 
     @property
     def num_skipped(self) -> int:
-        """How many first outcomes are no bets."""
+        """The number of first outcomes that are not bets."""
 
     @property
     def num_candidates(self) -> int:
-        """How many priors predict."""
+        """The number of priors that predict."""
 
     def level(self, segment: int, first_query: int = 1) -> float:
         """Return the level of a segment."""
@@ -80,19 +80,19 @@ class EvidenceRules(Protocol):
 
 @dataclass(frozen=True)
 class EvidenceTest:
-    """What the evidence for a change is after an outcome.
+    """The evidence for a change after an outcome.
 
     Attributes:
-        num_outcomes: How many outcomes have counted since the last reset.
-        statistic: In nats: the logarithm of what the bets against the null have won; minus infinity
+        num_outcomes: The number of outcomes that have counted since the last reset.
+        statistic: The logarithm of what the bets against the null have won, in nats; minus infinity
             with ``statistic="shiryaev_roberts"`` or ``"cusum"`` before the second query.
         threshold: ``ln(1 / level)`` of the segment.
         detected: Whether the statistic has reached the threshold.
-        change: The number of the query that is taken for the first after the change: the latest
+        change: The number of the query that is taken to be the first after the change: the latest
             start whose evidence is within 3 nats of the largest. None before the second query.
         starts: The starts that are kept, by the numbers of their queries.
-        log_evidences: ``ln E_j`` of each of them, from its own start alone.
-        segment: From 1.
+        log_evidences: ``ln E_j`` of each of them, counted from its own start.
+        segment: The number of the segment, from 1.
     """
 
     num_outcomes: int
@@ -113,7 +113,7 @@ class EvidenceStream:
 
     Args:
         detector: The settings.
-        num_outputs: ``m``, how many outcomes each query has.
+        num_outputs: ``m``, the number of outcomes of each query.
     """
 
     _log_masses: Array
@@ -128,7 +128,7 @@ class EvidenceStream:
         self._num_issued, self._segment = 0, 1
         self._num_skipped = 0
         self._kept_from: int | None = None
-        # of the null's members: those of the first candidate, of the second one, ...
+        # of the null's members: those of the first candidate, then those of the second one, ...
         members = np.full(len(ROBUST_MEMBERS) if detector.robust else 1, 1.0)
         candidates = np.array([1.0] if detector.weights is None else detector.weights)
         weights = np.outer(candidates, members).reshape(-1)
@@ -144,7 +144,7 @@ class EvidenceStream:
 
     @property
     def num_issued(self) -> int:
-        """How many queries were asked, in all segments."""
+        """The number of queries that were issued, in all segments."""
         return self._num_issued
 
     @property
@@ -169,16 +169,16 @@ class EvidenceStream:
 
     @property
     def log_masses(self) -> tuple[float, ...]:
-        """The logarithms of what each kept start has, with what dropped ones have left to it.
+        """The logarithms of what each kept start has won, including what dropped ones left to it.
 
-        With ``statistic="shiryaev_roberts"`` and ``"cusum"`` and several members of the null it is
-        the least of what it has against one of them.
+        With ``statistic="shiryaev_roberts"`` or ``"cusum"`` and several members of the null, it is
+        the least that it has won against any of them.
         """
         return tuple(self._log_masses.min(-1).tolist())
 
     @property
     def is_skipping(self) -> bool:
-        """Whether the next outcome is no bet; see ``num_skipped`` of the detector."""
+        """Whether the next outcome is not a bet; see ``num_skipped`` of the detector."""
         return self._num_skipped < self.detector.num_skipped
 
     @property
@@ -193,10 +193,10 @@ class EvidenceStream:
         return int(log_sum(weights).argmax())
 
     def issue(self) -> int:
-        """Note that a query is asked, drop starts that are not needed, and open one at it.
+        """Record that a query is issued, drop starts that are not needed, and open one at it.
 
         Returns:
-            Its number, which :meth:`observe` wants.
+            Its number, which :meth:`observe` needs.
         """
         if not self.detector.keeps_all_starts:
             self._prune()
@@ -212,7 +212,7 @@ class EvidenceStream:
         return self._num_issued
 
     def counts(self, query: int) -> bool:
-        """Return whether an outcome still counts: not of a query before what a reset has kept.
+        """Return whether an outcome of a query still counts, given what resets have kept.
 
         Args:
             query: Its number.
@@ -240,18 +240,18 @@ class EvidenceStream:
         *,
         noise: Any,
     ) -> EvidenceTest:
-        """Take in an outcome with the predictions that were made before it.
+        """Add an outcome with the predictions that were made before it.
 
-        Dimensions of size 1 may be left out everywhere.
+        Dimensions of size 1 may be omitted everywhere.
 
         Args:
             query: The number of its query.
             y: ``m`` outcomes.
-            mean: The null's, ``m``; with candidates ``num_candidates x m``.
-            variance: The null's variance of the function, without noise, likewise.
-            start_means: Those of :meth:`starts_moved_by`, in this order: ``s x m``, with
-                candidates ``s x num_candidates x m``.
-            start_variances: Their variances, without noise, likewise.
+            mean: The mean under the null, ``m``; with candidates ``num_candidates x m``.
+            variance: The variance of the function under the null, without noise, in the same shape.
+            start_means: The means of the starts in :meth:`starts_moved_by`, in this order: ``s x
+                m``, with candidates ``s x num_candidates x m``.
+            start_variances: Their variances, without noise, in the same shape.
             noise: The noise variance, ``m``; with candidates ``num_candidates x m``.
 
         Raises:
@@ -285,7 +285,7 @@ class EvidenceStream:
         return self._take_in(outcome, null, fresh, noises)
 
     def reset(self, keep_from: int | None = None) -> None:
-        """Begin a new segment, at the next query.
+        """Begin a new segment at the next query.
 
         Args:
             keep_from: The start whose data the next null has; late outcomes from there on still
@@ -309,7 +309,7 @@ class EvidenceStream:
         self._begin(weights - log_sum(weights)[..., None])
 
     def test(self) -> EvidenceTest:
-        """Return what the evidence is now."""
+        """Return the present evidence."""
         statistic = self._statistic()
         change: int | None = None
         if self._starts:
@@ -343,7 +343,7 @@ class EvidenceStream:
     def _check_query(self, query: int) -> None:
         if not 1 <= query <= self._num_issued:
             raise ValueError(
-                f"query is {query}; the queries that were asked have the numbers 1 to "
+                f"query is {query}; the queries issued so far have the numbers 1 to "
                 f"{self._num_issued}. Call issue() for each query before its outcome."
             )
 
@@ -361,14 +361,14 @@ class EvidenceStream:
         noise: Array,
         ball_fits: Array | None = None,
     ) -> EvidenceTest:
-        """Move fits, evidences and masses by one outcome.
+        """Update fits, evidences and masses with one outcome.
 
         Args:
             y: ``m``.
             null: Mean and variance, ``num_candidates x m`` each.
-            fresh: The same of the starts, ``s x num_candidates x m`` each.
+            fresh: The same for the starts, ``s x num_candidates x m`` each.
             noise: ``num_candidates x m``.
-            ball_fits: ``m``, the largest log likelihoods in the ball.
+            ball_fits: ``m``; the largest log likelihoods in the ball.
         """
         if self.is_skipping:
             self._num_skipped += 1
@@ -400,7 +400,7 @@ class EvidenceStream:
         self._log_evidences[:num_moved] += gains
         if self.detector.statistic == "mixture":
             self._log_masses[:num_moved] += gains[:, None]
-        else:  # several outputs have one member each
+        else:  # with several outputs, each has one member
             self._log_masses[:num_moved] += alternatives.sum(-1)[:, None] - members.sum(0)
         self._num_outcomes += 1
         return self.test()
@@ -420,14 +420,14 @@ class EvidenceStream:
         return float(log_sum(np.append(masses[:, 0], rest)) + own.sum())
 
     def _prune(self) -> None:
-        """Give the masses of starts that are not needed to the next later one that is kept."""
+        """Give the masses of starts that are not needed to the next later start that is kept."""
         n = self._num_issued - self._offset
         kept = [_is_kept(start, n) for start in self._starts]
         if all(kept):
             return
         joins = np.maximum if self.detector.statistic == "cusum" else np.logaddexp
         for i, is_kept in enumerate(kept):
-            if not is_kept:  # the newest is always kept, so there is a next one
+            if not is_kept:  # the newest one is always kept, so there is a next one
                 self._log_masses[i + 1] = joins(self._log_masses[i + 1], self._log_masses[i])
         self._starts = list(itertools.compress(self._starts, kept))
         self._log_masses = self._log_masses[kept]
@@ -443,13 +443,13 @@ def _is_kept(start: int, num_issued: int) -> bool:
 
 
 def numbers_of(name: str, value: Any, shape: tuple[int, ...], spread: bool = False) -> Array:
-    """Return numbers in a shape; dimensions of size 1 may be missing.
+    """Return numbers in a given shape; dimensions of size 1 may be missing.
 
     Args:
-        name: Of the argument.
-        value: Numbers.
-        shape: What is wanted.
-        spread: Whether one number may represent all.
+        name: The name of the argument.
+        value: The numbers.
+        shape: The desired shape.
+        spread: Whether one number may stand for all.
     """
     if isinstance(value, Tensor):
         value = value.detach().cpu().to(DTYPE).numpy()

@@ -1,8 +1,9 @@
-"""Evidence of changes for a list of priors that the first outcomes put together.
+"""Evidence of changes for a list of priors that the first outcomes complete.
 
-A :class:`~botorch_bandits.models.DefaultCandidates` knows its output scales when a few outcomes
-have arrived. Until then nothing is tested. Then the list is fixed, for all segments, and what was
-asked and told so far is taken in: the first outcomes are rows of every posterior, and no bets.
+A :class:`~botorch_bandits.models.DefaultCandidates` determines its output scales when a few
+outcomes have arrived. Until then, nothing is tested. Then the list is fixed for all segments, and
+all queries and outcomes so far are added: the first outcomes are rows of every posterior, but not
+bets.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from botorch_bandits.models.prior_lists import DefaultCandidates
 
 
 class LateEvidenceEngine:
-    """Makes streams whose list of priors the first outcomes choose.
+    """Creates streams whose list of priors the first outcomes determine.
 
     Args:
         listed: The list.
-        engine_of: From the list, put together, to the engine that predicts with it.
+        engine_of: A function from the completed list to the engine that predicts with it.
 
     Attributes:
-        sample: The engine of a list for outcomes of unit variance, to check the domain with.
+        sample: The engine of a list for outcomes of unit variance, used to check the domain.
     """
 
     def __init__(
@@ -42,11 +43,11 @@ class LateEvidenceEngine:
 
     @property
     def domain(self) -> Domain:
-        """Where the queries are."""
+        """The domain of the queries."""
         return self.sample.domain
 
     def stream(self) -> LateEvidenceStream:
-        """Return an empty stream: queries are asked and outcomes told one by one."""
+        """Return an empty stream, to which queries and outcomes are added one by one."""
         return LateEvidenceStream(self)
 
 
@@ -61,16 +62,16 @@ class LateEvidenceStream:
         """See the class."""
         self._engine = engine
         self._stream: EvidenceModelStream | None = None
-        self._outcomes: list[float] = []  # as they came
-        self._waiting: list[Callable[[EvidenceModelStream], Any]] = []  # what it will be told
+        self._outcomes: list[float] = []  # in the order of arrival
+        self._waiting: list[Callable[[EvidenceModelStream], Any]] = []  # what to do when it begins
 
     @property
     def likeliest_model(self) -> BanditGPRecipe | None:
-        """The prior with the largest posterior weight; None as long as there is no list."""
+        """The prior with the largest posterior weight; None until there is a list."""
         return None if self._stream is None else self._stream.likeliest_model
 
     def issue(self, x: Any, context: Any = None) -> None:
-        """Note that a query is asked; see :meth:`.EvidenceModelStream.issue`.
+        """Record that a query is issued; see :meth:`.EvidenceModelStream.issue`.
 
         Args:
             x: A point of the domain.
@@ -79,14 +80,14 @@ class LateEvidenceStream:
         self._do(lambda stream: stream.issue(x, context))
 
     def tell(self, query: int, y: Sequence[float]) -> EvidenceTest | None:
-        """Take in the outcome of a query; see :meth:`.EvidenceModelStream.tell`.
+        """Add the outcome of a query; see :meth:`.EvidenceModelStream.tell`.
 
         Args:
             query: Its number, from 1.
             y: One number.
 
         Returns:
-            None also as long as there is no list.
+            None also until there is a list.
         """
         if self._stream is not None:
             return self._stream.tell(query, y)
@@ -103,7 +104,7 @@ class LateEvidenceStream:
         return None
 
     def forget(self, query: int) -> None:
-        """Note that the outcome of a query will never come.
+        """Record that the outcome of a query will never come.
 
         Args:
             query: Its number.
@@ -119,7 +120,7 @@ class LateEvidenceStream:
         self._do(lambda stream: stream.reset(keep_from))
 
     def _do(self, act: Callable[[EvidenceModelStream], Any]) -> None:
-        """Have a stream do something, as soon as there is one."""
+        """Apply an action to the stream as soon as there is one."""
         if self._stream is None:
             self._waiting.append(act)
         else:

@@ -1,7 +1,7 @@
 r"""The statistic of the change-point detector: how far the fits to two halves of samples differ.
 
 The first part computes it for all tails of a stream at once, the second averages it over contexts,
-and the third takes the mean over the domain: exactly, or from points with a known error.
+and the third takes the mean over the domain, either exactly or from points with a known error.
 
 **One tail.** With ``K`` the kernel matrix of the samples and
 :math:`G_{ij} = \int k(x_i, x) k(x, x_j) \, d\nu(x)` their Gram matrix under the domain's
@@ -11,28 +11,28 @@ measure, the statistic of the tail of ``2 n`` samples is a quadratic form:
    \int (\mu_1 - \mu_2)^2 \, d\nu = c^\top G c, \qquad
    c = \bigl( (K_1 + n \rho_n I)^{-1} y_1, \; -(K_2 + n \rho_n I)^{-1} y_2 \bigr).
 
-**All tails.** Samples are in reverse order here, the newest first. Then the newer halves of all
-tails are leading blocks of ``K``, the older ones lie along its diagonal, and no block has to be
-gathered. Tails of similar size share one batched factorization: the Cholesky factor of a block
-holds those of all its leading blocks, so shorter halves only need zeros in the right-hand sides. In
-a stream, a half that is the newer one in one test is the older one ``n`` samples later, so each
-window is fitted once.
+**All tails.** In this module, samples are in reverse order, the newest first. The newer halves of
+all tails are then leading blocks of ``K``, the older halves lie along its diagonal, and no block
+has to be gathered. Tails of similar size share one batched factorization: the Cholesky factor of a
+block contains those of all its leading blocks, so shorter halves only need zeros in the right-hand
+sides. In a stream, a half that is the newer one in one test is the older one ``n`` samples later,
+so each window is fitted only once.
 
-**Contexts.** The kernel is then on pairs of context and input. For a tail with the contexts
-:math:`z_1 .. z_{2n}`,
+**Contexts.** With contexts, the kernel is on pairs of context and input. For a tail with the
+contexts :math:`z_1 .. z_{2n}`,
 
 .. math::
    \hat\Delta^2 = \frac{1}{2n} \sum_{i=1}^{2n} \int (\mu_1 - \mu_2)^2(z_i, x) \, d\nu(x).
 
-Both halves learn from their own contexts only. Contexts that come in blocks make them disagree
-without any change.
+Each half learns only from its own contexts. Contexts that come in blocks make the halves disagree
+even without a change.
 
 **The mean over the domain.** Arms are their own points, and the mean over them is exact. Boxes with
-few dimensions have a product of Gauss-Legendre rules (of all whole numbers where a dimension is an
-integer one), and a second one with half as many nodes, which tells the error. Other boxes have
-several independently scrambled Sobol sets, whose scatter tells the error.
+few dimensions use a product of Gauss-Legendre rules (of all integers in integer dimensions), and a
+second product with half as many nodes, which yields the error. Other boxes use several
+independently scrambled Sobol sets, whose scatter yields the error.
 
-Source: Avanesov 2020, algorithm 1 and (2.4); the quadratic form is ours.
+Source: Avanesov 2020, algorithm 1 and (2.4); the quadratic form is our own.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from botorch_bandits.random_streams import derive_seed
 
 
 def bucket_size(half_size: int) -> int:
-    """Return how many tails from this half size on share a factorization."""
+    """Return the number of tails, from this half size on, that share a factorization."""
     return 16 if half_size <= 32 else 8
 
 
@@ -85,20 +85,20 @@ def half_weights(
         kernel: ``N x N``, newest sample first.
         outcomes: ``N``, newest first, less the prior mean.
         ridges: ``n rho_n`` for ``n = 1 .. N // 2``.
-        first: The least ``n``.
+        first: The smallest ``n``.
         last: The largest ``n``.
         num_halves: 2 for both halves, 1 for the newer ones only.
 
     Returns:
-        A ``num_halves x (last - first + 1) x last`` tensor, the newer halves (samples ``0 .. n``)
-        before the older (``n .. 2 n``), zero behind the ``n`` weights of each row.
+        A ``num_halves x (last - first + 1) x last`` tensor with the newer halves (samples ``0 ..
+        n``) before the older ones (``n .. 2 n``), and zeros after the ``n`` weights of each row.
     """
     count = last - first + 1
     systems = kernel.new_empty(num_halves, count, last, last)
     right = outcomes.new_empty(num_halves, count, last)
     rows, columns = kernel.stride()
     stride = outcomes.stride(0)
-    for half in range(num_halves):  # older halves begin one sample further back with every row
+    for half in range(num_halves):  # older halves begin one sample further back in every row
         systems[half] = kernel.as_strided(
             (count, last, last),
             (half * (rows + columns), rows, columns),
@@ -112,7 +112,7 @@ def half_weights(
     systems.diagonal(dim1=-2, dim2=-1).add_(ridges[first - 1 : last].unsqueeze(-1))
     factor = factorize(systems)
     solved = torch.linalg.solve_triangular(factor, right.unsqueeze(-1), upper=False)
-    # row i has n = first + i: later entries of the half must not enter
+    # row i has n = first + i, so later entries of the half must not enter
     solved = solved.squeeze(-1).tril(first - 1).unsqueeze(-1)
     return torch.linalg.solve_triangular(factor.mT, solved, upper=True).squeeze(-1)
 
@@ -126,8 +126,8 @@ def tail_coefficients(
         kernel: ``N x N``, newest sample first.
         outcomes: ``N``, newest first, less the prior mean.
         ridges: One for each ``n = 1 .. N // 2``.
-        older: Weights of the older halves of the shortest tails where they are known, ``r x r``,
-            newest first, zero behind the ``n`` weights of each row.
+        older: Weights of the older halves of the shortest tails if they are known, ``r x r``,
+            newest first, with zeros after the ``n`` weights of each row.
 
     Returns:
         ``N // 2 x N`` coefficients, newest first, and the weights of the newer halves,
@@ -149,7 +149,7 @@ def tail_coefficients(
         if is_fitted:
             assert older is not None
             old = older[first - 1 : last, :last]
-        # row n - 1 takes them from column n on: one column further with every row
+        # row n - 1 takes them from column n on, one column further in every row
         coefficients.as_strided(
             (last - first + 1, last),
             (num_samples + 1, 1),
@@ -166,13 +166,13 @@ def quadratic_forms(gram: Tensor, coefficients: Tensor) -> Tensor:
 
 
 PRODUCT_NODES = {1: 256, 2: 48}
-"""Gauss-Legendre nodes a dimension, by the number of continuous dimensions."""
+"""Gauss-Legendre nodes per dimension, by the number of continuous dimensions."""
 
 LARGEST_PRODUCT = 4096
-"""More nodes than this, whole numbers included, and Sobol points are taken."""
+"""With more nodes than this, integers included, Sobol points are used instead."""
 
 SOBOL_POINTS, SCRAMBLINGS = 512, 8
-"""Points of one scrambled Sobol set, and how many sets there are."""
+"""The number of points of one scrambled Sobol set, and the number of sets."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,9 +182,10 @@ class Measure:
     Attributes:
         points: ``q x d``, the points of all rules.
         roots: ``q`` square roots of weights; the squares sum to 1 within each rule.
-        sizes: How many points each rule has.
-        is_random: Whether the rules are independent and equally good: their mean counts, with its
-            standard error. Otherwise the first one counts and the second tells its error.
+        sizes: The number of points of each rule.
+        is_random: Whether the rules are independent and equally good: the value is then their mean,
+            and the error its standard error. Otherwise, the first rule gives the value and the
+            second the error.
     """
 
     points: Tensor
@@ -198,7 +199,7 @@ class Measure:
 
         Args:
             domain: Arms or a box.
-            seed: Seeds the scrambling of Sobol points.
+            seed: The seed of the scrambling of Sobol points.
 
         Raises:
             TypeError: If the domain is neither.
@@ -208,8 +209,8 @@ class Measure:
             return cls(domain.choices, even, (domain.num_arms,))
         if not isinstance(domain, Box):
             raise TypeError(
-                f"domain is a {type(domain).__name__}; the change test knows Arms and Box only. "
-                "Of a domain of your own take arms: Arms(domain.sample(1000))."
+                f"domain is a {type(domain).__name__}; the change test knows only Arms and Box. "
+                "For a domain of your own, use arms: Arms(domain.sample(1000))."
             )
         if domain.constraints:
             raise ValueError(
@@ -238,12 +239,12 @@ class Measure:
 
     @property
     def num_counting(self) -> int:
-        """How many points, from the first, the value comes from."""
+        """The number of points, from the first, that determine the value."""
         return sum(self.sizes) if self.is_random else self.sizes[0]
 
     @property
     def share(self) -> float:
-        """What the sum of squares over the counting points is multiplied with."""
+        """The factor of the sum of squares over these points."""
         return 1.0 / len(self.sizes) if self.is_random else 1.0
 
     def means_of_squares(self, weighted: Tensor) -> Tensor:
@@ -253,7 +254,7 @@ class Measure:
             weighted: ``... x q`` values, times :attr:`roots`.
 
         Returns:
-            One mean a rule, ``... x num_rules``.
+            One mean per rule, ``... x num_rules``.
         """
         parts = weighted.square().split(list(self.sizes), dim=-1)
         return torch.stack([part.sum(-1) for part in parts], dim=-1)
@@ -290,7 +291,7 @@ def _sobol_set(box: Box, seed: int) -> tuple[Tensor, Tensor]:
     low, high = box.bounds
     scaled = low + (high - low) * points
     for i in box.integer_dims:
-        # every whole number gets an equal share of [0, 1)
+        # every integer gets an equal share of [0, 1)
         scaled[:, i] = low[i] + torch.floor(points[:, i] * (high[i] - low[i] + 1.0))
     return torch.minimum(scaled, high), torch.full_like(points[:, 0], 1.0 / SOBOL_POINTS)
 
@@ -300,12 +301,12 @@ LARGEST_TABLE = 2048
 
 
 class Located(NamedTuple):
-    """Samples, with what their matrices are made of.
+    """Samples, with the ingredients of their matrices.
 
     Attributes:
-        points: ``n x d`` inputs, or ``n`` arm numbers where tables are looked up.
-        features: ``n x q`` kernel values with the measure's points, times its roots; ``n x 0``
-            where matrices are looked up.
+        points: ``n x d`` inputs, or ``n`` arm numbers if tables are looked up.
+        features: ``n x q`` kernel values with the measure's points, times its roots; ``n x 0`` if
+            matrices are looked up.
     """
 
     points: Tensor
@@ -316,8 +317,8 @@ class UnitKernel:
     """A kernel divided by its prior variance, evaluated outside autograd.
 
     Args:
-        kernel: float64, without batch shape.
-        points: ``n x d`` where the prior variance is read; the largest counts.
+        kernel: A float64 kernel without batch shape.
+        points: ``n x d`` points at which the prior variance is read; the largest one is used.
     """
 
     def __init__(self, kernel: Kernel, points: Tensor) -> None:
@@ -328,7 +329,7 @@ class UnitKernel:
             self.prior_variance = float(self._kernel(points[:1024], diag=True).max())
 
     def on_arms(self, points: Tensor) -> ArmsPrior:
-        """Return the covariances of all arms, not divided, which models of this kernel share."""
+        """Return the undivided covariances of all arms, which models with this kernel share."""
         return ArmsPrior.from_kernel(self._kernel, points)
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
@@ -345,8 +346,8 @@ class Space:
     """Samples of a box, or of more arms than tables are kept for.
 
     Args:
-        kernel: Of unit variance, on the measure's points.
-        measure: Averages over the domain.
+        kernel: A kernel of unit variance, on the measure's points.
+        measure: The rules that average over the domain.
     """
 
     def __init__(self, kernel: UnitKernel, measure: Measure) -> None:
@@ -371,10 +372,10 @@ class Space:
 
 
 class TableSpace(Space):
-    """Samples of arms, whose matrices are looked up; nothing is approximated.
+    """Samples of arms, whose matrices are looked up without approximation.
 
-    Covariances are those that models of the same kernel keep. Of the Gram matrix the rows of arms
-    that were asked for are kept.
+    Covariances are those that models with the same kernel keep. The rows of the Gram matrix are
+    kept for all arms that were requested.
     """
 
     def __init__(self, kernel: UnitKernel, measure: Measure) -> None:
@@ -382,7 +383,7 @@ class TableSpace(Space):
         super().__init__(kernel, measure)
         self._prior = kernel.on_arms(measure.points)
         nowhere = torch.full((len(measure.points),), -1, device=measure.points.device)
-        # where the row of an arm is, and the rows
+        # the position of each arm's row, and the rows
         self._gram = nowhere, measure.points.new_empty(0, len(nowhere))
 
     def locate(self, X: Tensor) -> Located:
@@ -403,7 +404,7 @@ class TableSpace(Space):
         return self._prior.matrix
 
     def _gram_rows(self, arms: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows of the Gram matrix with those of some arms among them, and where they are."""
+        """Return rows of the Gram matrix, including those of some arms, and their positions."""
         slots, rows = self._gram
         new = arms[slots[arms] < 0].unique()
         if len(new):
@@ -412,7 +413,7 @@ class TableSpace(Space):
             slots = slots.clone()
             slots[new] = torch.arange(len(rows), len(rows) + len(new), device=slots.device)
             rows = torch.cat([rows, (table[new] * share) @ table])
-            self._gram = slots, rows  # at once, for threads
+            self._gram = slots, rows  # both at once, for the sake of threads
         return slots, rows
 
     def error(self, located: Located, coefficients: Tensor) -> float:
@@ -425,8 +426,8 @@ def space_of(domain: Domain, kernel: Kernel, measure: Measure) -> Space:
 
     Args:
         domain: Arms or a box.
-        kernel: float64.
-        measure: That of the domain.
+        kernel: A float64 kernel.
+        measure: The measure of the domain.
     """
     unit = UnitKernel(kernel, measure.points)
     if isinstance(domain, Arms) and domain.num_arms <= LARGEST_TABLE:
@@ -439,8 +440,8 @@ class MeansInContexts(NamedTuple):
 
     Attributes:
         means: One per tail.
-        means_by_rule: The same by each rule of the measure, ``num_tails x num_rules``.
-        prior_variance: Of the kernel, read at the samples.
+        means_by_rule: The mean by each rule of the measure, ``num_tails x num_rules``.
+        prior_variance: The prior variance of the kernel, read at the samples.
     """
 
     means: Tensor
@@ -458,11 +459,11 @@ def means_in_contexts(
 ) -> MeansInContexts:
     """Return the mean squared difference of both posterior means for every tail.
 
-    Costs ``N^2 q`` kernel values for ``N`` distinct contexts and ``q`` points of the measure.
+    This costs ``N^2 q`` kernel values for ``N`` distinct contexts and ``q`` points of the measure.
 
     Args:
-        kernel: On ``[context, input]``.
-        measure: Averages over the domain of inputs.
+        kernel: A kernel on ``[context, input]``.
+        measure: The rules that average over the domain of inputs.
         inputs: ``N x d`` points or ``N`` numbers of the measure's points, newest first.
         outcomes: ``N``, newest first, less the prior mean.
         contexts: ``N x c``, newest first.
@@ -482,7 +483,7 @@ def means_in_contexts(
     for number, context in enumerate(distinct):
         count = (in_tail & (which == number)).sum(-1)
         first = int((count == 0).sum())  # shorter tails do not have this context
-        if first == num_tails:  # an odd sample out
+        if first == num_tails:  # an odd sample that is left over
             continue
         points = torch.cat([context.expand(len(measure.points), -1), measure.points], dim=-1)
         features = unit(samples, points) * measure.roots
@@ -507,8 +508,8 @@ def scan_statistics(kernel: Tensor, gram: Tensor, outcomes: Tensor, ridges: Tens
         ridges: ``n rho_n`` for ``n = 1 .. N // 2``.
 
     Returns:
-        For each ``n`` the ``N - 2 n + 1`` statistics of the windows that start at sample 0, 1, ...;
-        window ``i`` is the tail of ``2 n`` samples after sample ``i + 2 n``.
+        For each ``n``, the ``N - 2 n + 1`` statistics of the windows that start at sample 0, 1,
+        ...; window ``i`` is the tail of ``2 n`` samples up to sample ``i + 2 n``.
     """
     num_samples = len(outcomes)
     scans = []
@@ -522,7 +523,7 @@ def scan_statistics(kernel: Tensor, gram: Tensor, outcomes: Tensor, ridges: Tens
 
 
 def _window_weights(kernel: Tensor, outcomes: Tensor, ridge: Tensor, n: int) -> Tensor:
-    """The weights of all windows of ``n`` samples, ``N - n + 1 x n``."""
+    """Return the weights of all windows of ``n`` samples, ``N - n + 1 x n``."""
     systems = _blocks(kernel, 0, n)
     right = outcomes.unfold(0, n, 1).unsqueeze(-1)
     parts = []
@@ -535,7 +536,7 @@ def _window_weights(kernel: Tensor, outcomes: Tensor, ridge: Tensor, n: int) -> 
 
 
 def _forms(gram: Tensor, offset: int, left: Tensor, right: Tensor) -> Tensor:
-    """``left_i' G[i.., i + offset..] right_i`` for all windows ``i``."""
+    """Return ``left_i' G[i.., i + offset..] right_i`` for all windows ``i``."""
     n = left.shape[-1]
     blocks = _blocks(gram, offset, n)
     parts = [
@@ -546,7 +547,7 @@ def _forms(gram: Tensor, offset: int, left: Tensor, right: Tensor) -> Tensor:
 
 
 def _blocks(matrix: Tensor, offset: int, n: int) -> Tensor:
-    """The ``n x n`` blocks from row ``i`` and column ``i + offset`` on, a view."""
+    """Return a view of the ``n x n`` blocks from row ``i`` and column ``i + offset`` on."""
     num_samples = len(matrix)
     return matrix.as_strided(
         (num_samples - n - offset + 1, n, n), (num_samples + 1, num_samples, 1), offset

@@ -18,13 +18,13 @@ from botorch_bandits.docstrings import fill_in_docstrings
 Array = NDArray[np.float64]
 
 NOISE_FACTORS = (1.0, 1.5, 2.25, 3.4)
-"""By what members of the robust null multiply the noise variance."""
+"""The factors by which members of the robust null multiply the noise variance."""
 
 OUTLIER_SHARES = (0.001, 0.01, 0.05)
-"""How often outcomes are outliers in members of the robust null."""
+"""The shares of outliers among the outcomes in members of the robust null."""
 
 OUTLIER_FACTOR = 36.0
-"""By what the noise variance of an outlier is multiplied again."""
+"""The further factor of the noise variance of an outlier."""
 
 ROBUST_MEMBERS = ((1.0, 0.0), *itertools.product(NOISE_FACTORS, OUTLIER_SHARES))
 """Noise factor and share of outliers of each member; the first one is the model itself."""
@@ -50,7 +50,7 @@ def log_robust(residuals: Array, variances: Array, noise: Array, members: Any) -
 
     Args:
         residuals: ``... x m x h``.
-        variances: Of the function, ``... x m x h``.
+        variances: The variances of the function, ``... x m x h``.
         noise: ``m x 1``.
         members: ``m x h`` or ``h`` numbers of members.
     """

@@ -5,9 +5,9 @@ A round is an exploration round if
 
 .. math:: |\mathrm{uniform}| \le \xi \sqrt{|\mathrm{history}|},
 
-and otherwise belongs to the policy. When the outcome of a uniform query arrives, the detector looks
-at the uniform queries. On a detection, both lists are cleared: the policy starts over, with the
-round number 1 and without any of the old data.
+and otherwise belongs to the policy. When the outcome of a uniform query arrives, the detector tests
+the uniform queries. On a detection, both lists are cleared: the policy starts over with round
+number 1 and without any of the old data.
 
 Source: Avanesov, *How to gamble with non-stationary X-armed bandits and have no
 regrets*, arXiv 1908.07636, Algorithm 2.
@@ -55,10 +55,10 @@ def explores(
     floating point, and the paper's ``xi`` meets equality at 3, 12, 48, ... queries.
 
     Args:
-        exploration: ``xi``; 0 explores in the first round after each reset only.
+        exploration: ``xi``; 0 explores only in the first round after each reset.
         num_uniform: The number of uniform queries since the last reset; a tensor has one entry per
             replicate.
-        num_history: The number of all queries since the last reset, likewise.
+        num_history: The number of all queries since the last reset, in the same form.
 
     Example:
         >>> explores(3**0.5, num_uniform=3, num_history=3)
@@ -72,14 +72,14 @@ class Restart:
     r"""A rule by which a policy starts over; see :class:`ChangePointRestart`.
 
     A round explores if :math:`|\mathrm{uniform}| \le \xi \sqrt{|\mathrm{history}|}`, both counted
-    from the last reset. With ``split_delta`` segment ``k`` has
+    from the last reset. With ``split_delta``, segment ``k`` has
 
     .. math:: \delta_k = \frac{6 \delta}{\pi^2 k^2}, \qquad \sum_{k \ge 1} \delta_k = \delta.
 
     Attributes:
         exploration: ``xi``, the amount of uniform exploration; None never explores.
-        split_delta: Whether segment ``k`` (from 1) has ``6 delta / (pi k) ** 2`` for its width, so
-            that the segments together fail with probability ``delta`` at most.
+        split_delta: Whether the width of segment ``k`` (from 1) uses ``6 delta / (pi k) ** 2``, so
+            that all segments together fail with probability at most ``delta``.
         keep_multipliers: With constraints, whether the multipliers remain unchanged at a reset.
     """
 
@@ -111,7 +111,7 @@ class Restart:
         return False
 
     def share_of_delta(self, delta: float, segment: int) -> float:
-        """Return the share of ``delta`` that a segment has.
+        """Return the share of ``delta`` that a segment gets.
 
         Args:
             delta: The failure probability of all segments together.
@@ -167,10 +167,10 @@ class ChangePointRestart(Restart):
     It can be combined with any policy: between the uniform queries, the loop plays its acquisition.
 
     Attributes:
-        detector: The test of the uniform queries since the last reset, made whenever one of their
-            outcomes arrives.
-        constraint_detectors: With constraints, one detector for each of them: their values are
-            tested, too, and any detection counts. If empty, only the reward is tested.
+        detector: The test of the uniform queries since the last reset, which runs whenever one of
+            their outcomes arrives.
+        constraint_detectors: With constraints, one detector for each of them: their values are then
+            tested as well, and any detection counts. If empty, only the reward is tested.
         smallest_change: ``Delta``, the least L2 norm of the difference of two consecutive reward
             functions, if it is known. It is used only in what ``guarantee()`` states about the
             spacing and the rate of the changes.
@@ -227,8 +227,9 @@ class EvidenceRestart(Restart):
     The first segment has at most the probability :math:`6 \alpha / \pi^2` of an alarm before any
     change, if the reward function is a draw from the model and the noise is Gaussian; this
     probability averages over the prior. For later segments, see ``keep`` and ``strict``. In the
-    ball form, segment ``k`` has at most :math:`6 \alpha / (\pi k)^2` until a function that its
-    outcomes come from changes; this holds for each function of the ball and regardless of ``keep``.
+    ball form, segment ``k`` has at most :math:`6 \alpha / (\pi k)^2` until there is a change in a
+    function from which its outcomes come; this holds for each function in the ball and regardless
+    of ``keep``.
 
     Attributes:
         alpha: The probability of a false alarm, for all segments together.
@@ -304,24 +305,24 @@ class EvidenceRestart(Restart):
         check_instance("probing", self.probing, bool, "Pass True or False.")
         if self.probing and self.exploration is None:
             raise ValueError(
-                "probing is True and exploration None, so that no round would probe. Pass "
+                "probing is True and exploration is None, so no round would probe. Pass "
                 "exploration=1.0, which probes in about sqrt(n) of n rounds."
             )
         if self.strict and self.keep != "nothing":
             raise ValueError(
-                f"strict is True and keep {self.keep!r}; rows that are kept chose the restart, so "
-                "that no strict level is known for them. Pass keep='nothing' with strict=True."
+                f"strict is True and keep is {self.keep!r}; the rows that are kept chose the "
+                "restart, so no strict level is known for them. Pass keep='nothing' as well."
             )
         if self.strict and self.statistic != "mixture":
             raise ValueError(
-                f"strict is True and statistic {self.statistic!r}, whose alpha is no probability "
-                "that could be spent. Leave strict= out, or pass statistic='mixture'."
+                f"strict is True and statistic is {self.statistic!r}, whose alpha is not a "
+                "probability that could be spent. Leave out strict=, or pass statistic='mixture'."
             )
         if self.strict and self.rkhs_bound is not None:
             raise ValueError(
-                f"strict is True and rkhs_bound {self.rkhs_bound!r}; the ball form keeps its level "
-                "in each segment already, and strict levels would cost power only. Leave strict= "
-                "out."
+                f"strict is True and rkhs_bound is {self.rkhs_bound!r}; the ball form keeps its "
+                "level in each segment already, and strict levels would only cost power. Leave "
+                "out strict=."
             )
         lists = (CandidatesRecipe, DefaultCandidates)
         if self.candidates is not None and not isinstance(self.candidates, lists):
@@ -378,7 +379,7 @@ class EvidenceRestart(Restart):
         if isinstance(listed, DefaultCandidates):
             if num_outputs > 1:
                 raise ValueError(
-                    f"the evidence is of {listed!r}, but with constraints= each entry of the list "
+                    f"the evidence uses {listed!r}, but with constraints= each entry of the list "
                     "has one noise variance for reward and constraints, whose scales differ. Pass "
                     "EvidenceRestart(candidates=[BanditGP.with_kernel(...), ...])."
                 )
@@ -393,10 +394,10 @@ class EvidenceRestart(Restart):
             models = listed
         else:
             raise ValueError(
-                f"model is {listed!r}, whose hyperparameters are learned or unknown, so that its "
-                "predictions are no bets made beforehand. Pass EvidenceRestart(candidates="
+                f"model is {listed!r}, whose hyperparameters are learned or unknown, so its "
+                "predictions are not bets made beforehand. Pass EvidenceRestart(candidates="
                 "[BanditGP.with_kernel(...), ...]), a list that was fixed before the data, or "
-                "candidates=DefaultCandidates(bounds), whose scales the first outcomes choose."
+                "candidates=DefaultCandidates(bounds), whose scales the first outcomes determine."
             )
         return self.detector_for(model).on(domain, models, num_outputs, context_dim)
 
@@ -409,10 +410,10 @@ class EvidenceRestart(Restart):
         level = 6.0 * self.alpha / math.pi**2
         if self.rkhs_bound is not None:
             return (
-                "until a function changes that its outcomes come from, segment k alarms with "
-                f"probability {level:.3g} / k^2 at most, and all segments together with "
-                f"{self.alpha:g}, for every function whose norm less the prior mean is at most "
-                f"{self.rkhs_bound:g} and {self.noise_bound:g}-sub-Gaussian noise"
+                "until a function that its outcomes come from changes, segment k raises an alarm "
+                f"with probability at most {level:.3g} / k^2, and all segments together with at "
+                f"most {self.alpha:g}, for every function whose norm less the prior mean is at "
+                f"most {self.rkhs_bound:g} and {self.noise_bound:g}-sub-Gaussian noise"
             )
         priors = self.candidates if self.candidates is not None else model
         if isinstance(priors, DefaultCandidates):
@@ -427,23 +428,23 @@ class EvidenceRestart(Restart):
         drawn += "noise Gaussian"
         if self.statistic != "mixture":
             return (
-                f"{given}without a change the first segment lasts at least {1.0 / self.alpha:g} "
-                f"queries on average, {drawn}; alpha is no probability of a false alarm, and later "
-                "segments last as long approximately"
+                f"{given}without a change, the first segment lasts at least {1.0 / self.alpha:g} "
+                f"queries on average, {drawn}; alpha is not the probability of a false alarm, and "
+                "later segments last approximately as long"
             )
         first = (
-            f"{given}before a change the first segment alarms with probability {level:.3g} at "
-            f"most, {drawn}"
+            f"{given}before a change, the first segment raises an alarm with probability at most "
+            f"{level:.3g}, {drawn}"
         )
         if self.strict:
             return first + (
-                f"; ever a false alarm has probability {self.alpha:g} at most, if the times of "
+                f"; the probability of any false alarm is at most {self.alpha:g}, if the times of "
                 "changes do not depend on the new functions"
             )
         if self.keep == "since_change":
             return first + (
-                "; later segments keep their levels where the estimated change is the change, and "
-                "approximately otherwise"
+                "; later segments keep their levels if the estimated change is the true change, "
+                "and approximately otherwise"
             )
         return first + "; later segments keep their levels approximately"
 
@@ -453,19 +454,22 @@ class Reset:
     """A reset of the loop.
 
     Attributes:
-        after_round: How many rounds had been asked; the next round is the first of the new segment.
-        num_dropped: How many queries of the segment that ended were dropped.
-        num_uniform: How many of these explored: they were drawn uniformly, or probed for a change.
+        after_round: The number of rounds asked so far; the next round is the first of the new
+            segment.
+        num_dropped: The number of queries of the ended segment that were dropped.
+        num_uniform: The number of these that explored: they were drawn uniformly, or probed for a
+            change.
         reason: ``"detection"`` or ``"oracle"``.
-        statistic: The statistic of the test that detected the change; NaN otherwise, like the
+        statistic: The statistic of the test that detected the change; NaN otherwise, as are the
             following numbers.
         threshold: The threshold that it exceeded.
-        half_size: ``n``: the tail of ``2 n`` uniform queries was tested, half against half.
+        half_size: ``n``; the tail of ``2 n`` uniform queries was tested, one half against the
+            other.
         change_round: The round of the first query that the detector attributes to the new function.
         quantity: What changed: ``"reward"``, or ``"constraint 1"``, ``"constraint 2"``, ...; with
-            the evidence of all outputs jointly ``"reward and constraints"``.
-        num_kept: How many queries were kept: the last ones of the segment, from ``change_round``
-            on.
+            the evidence of all outputs jointly, ``"reward and constraints"``.
+        num_kept: The number of queries that were kept, which are the last ones of the segment, from
+            ``change_round`` on.
     """
 
     after_round: int

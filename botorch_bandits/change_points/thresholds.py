@@ -1,11 +1,11 @@
 r"""Thresholds of the change test, as functions of the half size ``n``.
 
-The statistic is a squared difference, so a threshold is a square too. It is stated either for a
-kernel of unit prior variance (``units="prior"``; a model with prior variance :math:`s^2` then has
+The statistic is a squared difference, and so is a threshold. It is given either for a kernel of
+unit prior variance (``units="prior"``; for a model with prior variance :math:`s^2`, it is then
 :math:`s^2 \theta_n`) or directly in squared outcome units (``units="outcome"``).
 
-Source: Avanesov 2020, theorem 3.1 and (3.6), where one of the two printings has ``g`` in place of
-``g^2``; remark 3.1 for calibration.
+Source: Avanesov 2020, theorem 3.1 and (3.6), one of which prints ``g`` in place of ``g^2``; remark
+3.1 for calibration.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ def rate_exponent(smoothness: float, dim: int) -> float:
     r"""Return :math:`(2 a + d) / (2 a + d + 1)`, the rate of the ridge and of the threshold.
 
     Args:
-        smoothness: ``a``, the ``nu`` of a Matern kernel; infinity for a squared exponential one.
-        dim: ``d``, the dimensions of the inputs, contexts included.
+        smoothness: ``a``, the ``nu`` of a Matern kernel; infinity for the squared exponential
+            kernel.
+        dim: ``d``, the number of input dimensions, contexts included.
 
     Example:
         >>> round(rate_exponent(2.5, 1) * 7, 12)
@@ -63,7 +64,7 @@ class Threshold(ABC):
 
 @dataclass(frozen=True)
 class PowerThreshold(Threshold):
-    r"""A power of the half size; by default that of the experiments of Avanesov 2020.
+    r"""A power of the half size; by default the threshold of the experiments of Avanesov 2020.
 
     .. math:: \theta_n = \mathrm{scale} \cdot n^{\mathrm{exponent}}, \qquad 2.6 \, n^{-6/7}
 
@@ -102,9 +103,9 @@ class TheoreticalThreshold(Threshold):
 
     .. math:: \theta_n = C (F^2 + g^2 \ln^2 T) \, n^{-(2a+d)/(2a+d+1)}
 
-    Bounds are in the units of outcomes, for a kernel scaled to unit variance, so the prior
-    variance does not enter. The theorem says that some ``C`` keeps false alarms rare, which
-    depends on the kernel alone, and does not say which.
+    Bounds are in the units of outcomes, for a kernel scaled to unit variance, so the prior variance
+    does not enter. The theorem says that some ``C``, which depends only on the kernel, keeps false
+    alarms rare, but not which one.
 
     Args:
         constant: ``C``.
@@ -112,7 +113,7 @@ class TheoreticalThreshold(Threshold):
         noise_bound: ``g``, the sub-Gaussian bound of the noise.
         horizon: ``T``, the number of rounds.
         smoothness: ``a``; that of the detector's kernel if None.
-        dim: ``d``; the dimensions of the detector's inputs if None.
+        dim: ``d``; the number of the detector's input dimensions if None.
 
     Raises:
         TypeError: If an argument is not a number.
@@ -160,7 +161,7 @@ class TheoreticalThreshold(Threshold):
         if smoothness is None:
             raise ValueError(
                 "smoothness is not given and cannot be read from the kernel. Pass smoothness= to "
-                "TheoreticalThreshold: the nu of a Matern kernel, infinity for a smoother one."
+                "TheoreticalThreshold: the nu of a Matern kernel, infinity for a smoother kernel."
             )
         exponent = rate_exponent(smoothness, self.dim if self.dim is not None else dim)
         size = self.norm_bound**2 + (self.noise_bound * math.log(self.horizon)) ** 2
@@ -169,18 +170,18 @@ class TheoreticalThreshold(Threshold):
 
 @dataclass(frozen=True)
 class CalibratedThreshold(Threshold):
-    """A threshold whose level was found by simulation; made by :func:`calibrate_threshold`.
+    """A threshold whose level was found by simulation, returned by :func:`calibrate_threshold`.
 
     Attributes:
         levels: One for each ``n = 1 .. horizon // 2``, for a kernel of unit variance.
         exponent: Beyond the horizon, the last level is continued with this power of ``n``. No rate
             is claimed there.
         horizon: The number of uniform samples since the last reset for which the rate is claimed.
-        false_alarm_rate: The wanted probability of any alarm within the horizon.
-        confidence: With at least this probability over the simulations the true rate is at most
+        false_alarm_rate: The desired probability of any alarm within the horizon.
+        confidence: With at least this probability over the simulations, the true rate is at most
             ``false_alarm_rate``. If None, this holds on average over the simulations.
-        num_simulations: How many streams without a change were simulated.
-        num_alarms: How many of them alarm at these levels.
+        num_simulations: The number of simulated streams without a change.
+        num_alarms: The number of these that raise an alarm at these levels.
         rate_bounds: Clopper-Pearson bounds, each with the error ``(1 - 0.95) / 2``, on the rate
             of alarms given ``num_alarms``. The level was chosen on the same streams: for an
             unbiased check, simulate again with :func:`estimate_false_alarm_rate`.

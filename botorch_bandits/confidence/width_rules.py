@@ -485,7 +485,7 @@ class PriorSummary:
         """The outputs with a non-zero weight in the scalar that the acquisition sees.
 
         Raises:
-            UnreadablePriorError: If the posterior transform is not a linear scalarisation.
+            UnreadablePriorError: If the posterior transform is not a linear scalarization.
         """
         transform = self.posterior_transform
         if transform is None:
@@ -769,7 +769,7 @@ def combine_outputs(
     delta: float,
     width_of_output: Callable[[int, OutputPrior, float], Tensor],
 ) -> Tensor:
-    """Return the width of a scalarisation from the widths of its active outputs.
+    """Return the width of a scalarization from the widths of its active outputs.
 
     Args:
         summary: The model's prior.

@@ -1,8 +1,8 @@
 """Two warnings about constraints: no point seems to meet one, or its values are too noisy.
 
-:func:`recognize_infeasibility` looks at lower confidence bounds and multipliers, and
-:func:`warn_if_noisy` at repeated points under a rule that is for exact values. Neither changes what
-a rule does.
+:func:`recognize_infeasibility` considers lower confidence bounds and multipliers, and
+:func:`warn_if_noisy` repeated points under a rule that is for exact values. Neither changes what a
+rule does.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def recognize_infeasibility(
         multipliers: ``batch_shape x num_epochs_so_far x num_constraints``.
         smallest_lower_bounds: ``batch_shape x num_constraints``; for each constraint the minimum
             over the domain of ``mean - width * standard_deviation``.
-        num_epochs: How many updates in a row must have raised the multiplier.
+        num_epochs: The number of consecutive updates that must have raised the multiplier.
         largest: The largest value, if the rule caps multipliers; a capped multiplier counts as
             growing.
 
@@ -65,7 +65,7 @@ def recognize_infeasibility(
     if multipliers.shape[-2] <= num_epochs:
         return torch.zeros_like(smallest_lower_bounds, dtype=torch.bool)
     grew = multipliers[..., -num_epochs - 1 :, :].diff(dim=-2) > 0.0
-    if largest is not None:  # a logarithm and back may round
+    if largest is not None:  # taking a logarithm and exponentiating may round
         grew = grew | (multipliers[..., -num_epochs:, :] >= largest * (1.0 - 1e-9))
     return grew.all(dim=-2) & (smallest_lower_bounds > 0.0)
 
@@ -75,8 +75,8 @@ def warn_if_noisy(
 ) -> bool:
     """Warn if a rule for exact constraint values is given noisy ones.
 
-    Values are noisy if one point was observed with two different ones. Noise that never shows at a
-    repeated point is not detected.
+    Values are noisy if the same point was observed with two different values. Noise that never
+    shows at a repeated point is not detected.
 
     Args:
         rule: The rule in use.

@@ -1,7 +1,8 @@
 """The ledger of long-term constraints: violations, their sizes, and the multipliers in force.
 
 It is computed from observed constraint values, for one stream of rounds or for replicates. It
-reports both usual measures of violation, since they differ in whether slack makes up for it.
+reports both usual measures of violation, because they differ in whether slack makes up for
+violations.
 """
 
 from __future__ import annotations
@@ -26,15 +27,16 @@ class Ledger:
     rectified violation   :math:`\sum_t [g_j(x_t)]^+`           every violation counts
     ====================  ====================================  ==================================
 
-    Regret can be negative while constraints are violated, so neither number means much alone. Use
-    noiseless constraint values if they are known, and observed ones otherwise.
+    Regret can be negative while constraints are violated, so neither number means much on its own.
+    Use noiseless constraint values if they are known, and observed ones otherwise.
 
     Attributes:
         constraints: ``batch_shape x n x num_constraints`` constraint values, in the order in which
             they count.
         epochs: ``batch_shape x n`` integers from 1: the epoch in which each counts (for delayed
-            outcomes, that of their arrival). A rule without epochs has one epoch per round.
-        multipliers: ``batch_shape x num_epochs x num_constraints``; those in force in each epoch.
+            outcomes, the epoch of their arrival). A rule without epochs has one epoch per round.
+        multipliers: ``batch_shape x num_epochs x num_constraints``; the multipliers in force in
+            each epoch.
         mask: ``batch_shape x n``; which rows are outcomes; None for all.
 
     Example:
@@ -79,10 +81,10 @@ class Ledger:
                 f"are given for epochs 1 to {self.num_epochs}."
             )
         if not torch.isfinite(self._known).all():
-            raise ValueError("a constraint value is not finite; mask rows that are no outcomes.")
+            raise ValueError("a constraint value is not finite; mask rows that are not outcomes.")
 
     def __repr__(self) -> str:
-        """Sizes and, without a batch, the averages."""
+        """Return sizes and, without a batch, the averages."""
         counts = self.num_rows
         sizes = f"{self.num_constraints} constraints, {self.num_epochs} epochs"
         if counts.ndim:
@@ -94,17 +96,17 @@ class Ledger:
 
     @property
     def num_constraints(self) -> int:
-        """How many constraints there are."""
+        """The number of constraints."""
         return int(self.constraints.shape[-1])
 
     @property
     def num_epochs(self) -> int:
-        """How many epochs there are, the running one among them."""
+        """The number of epochs, including the running one."""
         return int(self.multipliers.shape[-2])
 
     @property
     def num_rows(self) -> Tensor:
-        """``batch_shape``; how many outcomes count."""
+        """``batch_shape``; the number of outcomes that count."""
         return self._counts.sum(dim=-1)
 
     # --- sums over all rounds ---------------------------------------------------------------
@@ -149,8 +151,8 @@ class Ledger:
 
         Args:
             horizon: ``T``. If given, the result is that sum divided by the number of remaining
-                rounds: what a round may use on average. It is minus or plus infinity if no round is
-                left.
+                rounds, which is what a round may use on average. It is minus or plus infinity if no
+                round is left.
 
         Returns:
             ``batch_shape x num_constraints``.
@@ -164,7 +166,7 @@ class Ledger:
                 f"horizon is {horizon}, but {int(self.num_rows.max())} outcomes have arrived."
             )
         share = left / remaining.unsqueeze(-1)
-        return torch.where(share.isnan(), torch.inf, share)  # nothing left to keep to
+        return torch.where(share.isnan(), torch.inf, share)  # no budget and no round is left
 
     # --- by epoch ---------------------------------------------------------------------------
 
@@ -186,7 +188,7 @@ class Ledger:
     # --- the best point ---------------------------------------------------------------------
 
     def best_point(self, rewards: Tensor, tolerance: float = 0.0) -> tuple[Tensor, Tensor]:
-        """Return which row is best, and whether it is feasible.
+        """Return the best row, and whether it is feasible.
 
         Feasible rows come first, regardless of their rewards. Without a feasible row, the best one
         has the smallest violation.
@@ -222,7 +224,7 @@ class Ledger:
     def to_records(self) -> list[dict[str, Any]]:
         """Return one dictionary of plain numbers for each epoch and constraint.
 
-        A batch has one more entry, ``replicate``, that counts over the flattened batch.
+        For a batch, there is a further entry ``replicate``, which numbers the flattened batch.
         """
         batch_shape = self.epochs.shape[:-1]
         flat = (-1, self.num_epochs, self.num_constraints)
@@ -247,7 +249,7 @@ class Ledger:
 
     @property
     def _known(self) -> Tensor:
-        """Constraint values, 0 where there is no outcome."""
+        """Constraint values, or 0 where there is no outcome."""
         if self.mask is None:
             return self.constraints
         return torch.where(self.mask.unsqueeze(-1), self.constraints, 0.0)

@@ -1,14 +1,14 @@
 r"""Multiplier rules: how the price of each constraint follows from its observed values.
 
 :class:`MultiplicativeEpochs` and :class:`AdditiveEpochs` (Shi and Eryilmaz 2022) change multipliers
-once an epoch, :class:`PrimalDual` (after Zhou and Ji 2022) in every round. A rule turns constraint
-values into multipliers ``kappa``, and multipliers into the penalized outcomes that a surrogate is
-fitted to,
+once per epoch, :class:`PrimalDual` (after Zhou and Ji 2022) in every round. A rule turns constraint
+values into multipliers ``kappa``, and multipliers into the penalized outcomes to which a surrogate
+is fitted,
 
 .. math:: F(x) = f(x) - \sum_j \kappa_j (\psi(g_j(x)) - 1).
 
 Rules are folds over tensors: ``init(batch_shape) -> state`` and ``step(state, values, mask) ->
-state`` serve a single live stream (``batch_shape`` is ``()``) and a batch of replicates alike. They
+state`` serve both a single live stream (``batch_shape`` is ``()``) and a batch of replicates. They
 do not depend on the loop, the model or the acquisition function.
 
 Sources: Shi and Eryilmaz, *A Bayesian approach for stochastic continuum-armed bandit with long-term
@@ -56,10 +56,12 @@ class MultiplierState:
 
     Attributes:
         levels: ``batch_shape x num_constraints``; what the rule updates: multipliers, or their
-            logarithms. :meth:`MultiplierRule.multipliers` makes multipliers of them.
-        sums: ``batch_shape x num_constraints``; observed constraint values of the running epoch.
-        rounds: ``batch_shape``; rounds of the running epoch that are over.
-        epochs: ``batch_shape``; epochs that are over. The running epoch has number ``epochs + 1``.
+            logarithms. :meth:`MultiplierRule.multipliers` turns levels into multipliers.
+        sums: ``batch_shape x num_constraints``; sums of the observed constraint values of the
+            running epoch.
+        rounds: ``batch_shape``; the number of completed rounds of the running epoch.
+        epochs: ``batch_shape``; the number of completed epochs. The running epoch has number
+            ``epochs + 1``.
     """
 
     levels: Tensor
@@ -102,7 +104,7 @@ WAY_ON = (
     "To continue from the recorded outcomes with another rule: BanditLoop(..., constraints=..., "
     "history=loop.history), with a journal of its own if it has one."
 )
-"""What to do after multipliers overflowed; outcomes are recorded without multipliers."""
+"""The remedy after multipliers overflowed; outcomes are recorded without multipliers."""
 
 
 class MultiplierOverflowError(OverflowError):
@@ -147,7 +149,7 @@ def penalize(penalty: Penalty, rewards: Tensor, constraints: Tensor, multipliers
 
     Raises:
         TypeError: If a tensor is not float64.
-        ValueError: If shapes do not fit.
+        ValueError: If shapes do not match.
         MultiplierOverflowError: If the result of finite outcomes is not finite, or so large that
             sums of its squares are not.
     """
@@ -158,7 +160,7 @@ def penalize(penalty: Penalty, rewards: Tensor, constraints: Tensor, multipliers
     if constraints.shape != (*rewards.shape, m):
         raise ValueError(
             f"rewards {tuple(rewards.shape)}, constraints {tuple(constraints.shape)} and "
-            f"multipliers {tuple(multipliers.shape)} do not fit: they must be batch x n, "
+            f"multipliers {tuple(multipliers.shape)} do not match: they must be batch x n, "
             f"batch x n x {m} and batch x {m}."
         )
     targets = rewards - (multipliers.unsqueeze(-2) * penalty.excess(constraints)).sum(dim=-1)
@@ -176,7 +178,7 @@ SURROGATES = ("relabeled", "fresh", "separate")
 """The function that the Gaussian process models.
 
 ``"relabeled"``: one GP on the penalized outcomes of ALL queries so far, with the multipliers of the
-running epoch. ``"fresh"``: one GP on the penalized outcomes of the running epoch alone.
+running epoch. ``"fresh"``: one GP on the penalized outcomes of the running epoch only.
 ``"separate"``: one GP for ``f`` and one for each ``g_j``, on all queries.
 """
 
@@ -186,7 +188,7 @@ class MultiplierRule(ABC):
     """How multipliers follow from constraint values.
 
     Attributes:
-        num_constraints: How many constraints there are, at least 1.
+        num_constraints: The number of constraints, at least 1.
     """
 
     num_constraints: int
@@ -208,12 +210,12 @@ class MultiplierRule(ABC):
     @property
     @abstractmethod
     def rounds_per_update(self) -> int:
-        """How many rounds pass between two updates of the multipliers."""
+        """The number of rounds between two updates of the multipliers."""
 
     @property
     @abstractmethod
     def penalty_in_use(self) -> Penalty:
-        """What is charged for a violation."""
+        """The penalty that is charged for a violation."""
 
     @property
     @abstractmethod
@@ -226,7 +228,7 @@ class MultiplierRule(ABC):
 
         Args:
             levels: ``batch_shape x num_constraints``.
-            mean: ``batch_shape x num_constraints``; sums of the epoch over its length.
+            mean: ``batch_shape x num_constraints``; the sums of the epoch divided by its length.
         """
 
     @abstractmethod
@@ -234,7 +236,7 @@ class MultiplierRule(ABC):
         """Return the multipliers in force, ``batch_shape x num_constraints``.
 
         Args:
-            state: As :meth:`init` and :meth:`step` return it.
+            state: A state from :meth:`init` or :meth:`step`.
 
         Raises:
             MultiplierOverflowError: If one of them is too large for float64.
@@ -254,8 +256,8 @@ class MultiplierRule(ABC):
         """Return the state before the first round.
 
         Args:
-            batch_shape: Of the replicates; ``()`` for a live loop.
-            device: Where its tensors live.
+            batch_shape: The shape of the replicates; ``()`` for a live loop.
+            device: The device of its tensors.
         """
         return initial_state(self.initial_level, self.num_constraints, batch_shape, device)
 
@@ -269,16 +271,16 @@ class MultiplierRule(ABC):
         """Return the state after one more round.
 
         The outcomes that arrived in the round each count once in the running epoch, regardless of
-        the round in which they were asked. The multipliers change after the epoch's last round.
+        the round in which they were queried. The multipliers change after the epoch's last round.
 
         Args:
             state: The state before the round.
             values: The outcomes that arrived: ``batch_shape x num_constraints`` for one outcome,
                 ``batch_shape x k x num_constraints`` for ``k``. None if nothing arrived.
-            mask: ``batch_shape`` or ``batch_shape x k`` booleans: which of them arrived; all, if
+            mask: ``batch_shape`` or ``batch_shape x k`` booleans: which of them arrived; all if
                 omitted. The round counts in any case. Values that are masked out may be NaN.
-            active: ``batch_shape`` booleans: the replicates that played this round; all, if
-                omitted. The state of the others does not change.
+            active: ``batch_shape`` booleans: the replicates that played this round; all if omitted.
+                The state of the others does not change.
 
         Raises:
             TypeError: If the values are not float64 or a mask is not boolean.
@@ -296,7 +298,7 @@ class MultiplierRule(ABC):
     def observe(
         self, state: MultiplierState, values: Tensor, mask: Tensor | None = None
     ) -> MultiplierState:
-        """Count outcomes in the running epoch; no round passes.
+        """Count outcomes in the running epoch without ending a round.
 
         Args:
             state: The state before they arrived.
@@ -306,7 +308,7 @@ class MultiplierRule(ABC):
         return replace(state, sums=state.sums + self.total(state, values, mask))
 
     def advance(self, state: MultiplierState, active: Tensor | None = None) -> MultiplierState:
-        """Let one round pass; after the epoch's last round the multipliers change.
+        """Complete a round; after the last round of an epoch, the multipliers change.
 
         Args:
             state: The state before the end of the round.
@@ -316,7 +318,7 @@ class MultiplierRule(ABC):
         rounds = state.rounds + passed
         ended = rounds >= self.rounds_per_update
         by_constraint = ended.unsqueeze(-1)
-        # the mean first, then psi: constraint values of both signs cancel within an epoch
+        # first the mean, then psi: constraint values of both signs cancel within an epoch
         mean = state.sums / self.rounds_per_update
         return MultiplierState(
             levels=torch.where(by_constraint, self.update(state.levels, mean), state.levels),
@@ -335,9 +337,9 @@ class MultiplierRule(ABC):
 
         Args:
             state: The state before the restart.
-            mask: ``batch_shape`` booleans: the replicates that restart; all, if omitted.
-            keep_multipliers: Whether the multipliers are kept; the number of the epoch is then
-                kept, too.
+            mask: ``batch_shape`` booleans: the replicates that restart; all if omitted.
+            keep_multipliers: Whether the multipliers are kept; the number of the epoch is then kept
+                as well.
         """
         fresh = self.init(state.batch_shape, state.levels.device)
         here = (
@@ -360,12 +362,12 @@ class MultiplierRule(ABC):
         )
 
     def total(self, state: MultiplierState, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the sum of what arrived, ``batch_shape x num_constraints``, after checks.
+        """Check the values that arrived and return their sum, ``batch_shape x num_constraints``.
 
         Args:
-            state: As :meth:`init` and :meth:`step` return it.
-            values: ``batch_shape x num_constraints`` of one outcome, or ``batch_shape x k x
-                num_constraints`` of ``k``.
+            state: A state from :meth:`init` or :meth:`step`.
+            values: ``batch_shape x num_constraints`` for one outcome, or ``batch_shape x k x
+                num_constraints`` for ``k``.
             mask: Which outcomes arrived; all if omitted.
         """
         check_double("constraint values", values)
@@ -385,7 +387,7 @@ class MultiplierRule(ABC):
         if not torch.isfinite(values).all():
             raise ValueError(
                 "a constraint value is not finite. Mask outcomes that have not arrived; repair "
-                "or leave out those that are broken."
+                "or leave out invalid ones."
             )
         return values if one else values.sum(dim=-2)
 
@@ -394,8 +396,8 @@ class MultiplierRule(ABC):
     def penalized(self, rewards: Tensor, constraints: Tensor, multipliers: Tensor) -> Tensor:
         """Return the targets ``f - sum_j kappa_j (psi(g_j) - 1)`` of stored outcomes.
 
-        Targets are computed from rewards and constraint values afresh whenever multipliers
-        change: earlier targets are of no use then.
+        Targets are recomputed from rewards and constraint values whenever multipliers change,
+        because earlier targets are then of no use.
 
         Args:
             rewards: ``batch_shape x n``.
@@ -407,7 +409,7 @@ class MultiplierRule(ABC):
 
         Raises:
             TypeError: If a tensor is not float64.
-            ValueError: If shapes do not fit.
+            ValueError: If shapes do not match.
             MultiplierOverflowError: If a target of finite outcomes is not finite.
         """
         return penalize(self.penalty_in_use, rewards, constraints, multipliers)
@@ -421,7 +423,7 @@ class MultiplierRule(ABC):
             multipliers: ``batch_shape x num_constraints``.
 
         Returns:
-            ``batch_shape``; 1 where constraints are observed exactly.
+            ``batch_shape``; 1 if constraints are observed exactly.
         """
         return torch.ones_like(multipliers[..., 0])
 
@@ -431,12 +433,12 @@ class MultiplierRule(ABC):
         Args:
             delta: The failure probability of all epochs together.
             epoch: The number ``l`` of the running epoch, from 1.
-            num_epochs: ``L``. If it is not known, epoch ``l`` gets ``6 delta / (pi^2 l^2)``,
-                and these shares sum to ``delta``.
+            num_epochs: ``L``. If it is not known, epoch ``l`` gets ``6 delta / (pi^2 l^2)``, and
+                these shares sum to ``delta``.
 
         Returns:
-            ``delta`` itself for separate surrogates, whose bounds hold for all multipliers at
-            once; the acquisition function splits it between ``f`` and the constraints.
+            ``delta`` itself for separate surrogates, whose bounds hold for all multipliers at once;
+            the acquisition function splits it between ``f`` and the constraints.
         """
         delta = check_probability("delta", delta)
         epoch = check_integer("epoch", epoch, minimum=1)
@@ -474,7 +476,7 @@ class EpochRule(MultiplierRule):
 
     Attributes:
         num_constraints: See :class:`MultiplierRule`.
-        epoch_length: ``S``, the rounds of an epoch.
+        epoch_length: ``S``, the number of rounds in an epoch.
         surrogate: One of :data:`SURROGATES`.
     """
 
@@ -531,12 +533,13 @@ class MultiplicativeEpochs(EpochRule):
 
     Attributes:
         num_constraints: ``m``.
-        epoch_length: ``S``, the rounds of an epoch.
+        epoch_length: ``S``, the number of rounds in an epoch.
         penalty: ``psi``.
         max_multiplier: Multipliers are capped at this value, which is at least 1. No theorem covers
             this cap. If None, a multiplier beyond float64 is an error.
-        unconstrained_gap: ``Delta``, a bound on how much the largest reward of all exceeds that of
-            the best feasible point. Only the bound on violation before a run needs it (12).
+        unconstrained_gap: ``Delta``, a bound on how much the largest reward of all exceeds the
+            reward of the best feasible point. Only the bound on violation before a run needs it
+            (12).
         surrogate: One of :data:`SURROGATES`.
 
     Raises:
@@ -577,7 +580,7 @@ class MultiplicativeEpochs(EpochRule):
         if self.max_multiplier < 1.0:
             raise ValueError(
                 f"max_multiplier is {self.max_multiplier}; multipliers start at 1, so it must be "
-                "at least that."
+                "at least 1."
             )
 
     @property
@@ -623,7 +626,7 @@ class MultiplicativeEpochs(EpochRule):
 
 
 def _assumed_of(penalty: Penalty) -> tuple[str, ...]:
-    """Return what is assumed about a penalty."""
+    """Return the assumptions about a penalty."""
     if isinstance(penalty, Polynomial | Exponential):
         return ()
     known = ", which was checked on a grid" if isinstance(penalty, CustomPenalty) else ""
@@ -643,10 +646,10 @@ class AdditiveEpochs(EpochRule):
 
     Attributes:
         num_constraints: ``m``.
-        epoch_length: ``S``, the rounds of an epoch.
+        epoch_length: ``S``, the number of rounds in an epoch.
         step_size: ``mu``, of order ``1 / sqrt(L)`` in the theorem; 0.5 in the paper's experiments.
-        slater_margin: ``epsilon``: at some point every constraint is at most ``-epsilon``. Only the
-            bounds before a run need this and the next two values.
+        slater_margin: ``epsilon``: at some point, every constraint is at most ``-epsilon``. Only
+            the bounds before a run need this and the next two values.
         largest_reward: ``Q``, a bound on the absolute value of the reward.
         largest_constraint: ``M``, a bound on the absolute value of each constraint.
         surrogate: One of :data:`SURROGATES`.
@@ -692,7 +695,7 @@ class AdditiveEpochs(EpochRule):
         return (1.0 + multipliers.square().sum(dim=-1)).sqrt()
 
     def delta(self, delta: float, epoch: int = 1, num_epochs: int | None = None) -> float:
-        """Return half of an epoch's share: the other half is for the noise of the updates.
+        """Return half of an epoch's share; the other half is for the noise of the updates.
 
         Args:
             delta: See :class:`MultiplierRule`.
@@ -817,7 +820,7 @@ class PrimalDual(MultiplierRule):
         return state.levels
 
     def guarantee(self) -> Guarantee:
-        """Return that no theorem is claimed: its constants were not checked."""
+        """Return that no theorem is claimed, because its constants were not checked."""
         return Guarantee(
             method="primal-dual multipliers, every round",
             constants={"max_multiplier": self.max_multiplier, "divisor": self.divisor},

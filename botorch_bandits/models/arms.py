@@ -45,21 +45,21 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.prior_on_arms import LARGEST_MATRIX, ArmsPrior
 
 SMALLEST_BUFFER = 64
-"""Rows that are kept before the posterior decides how to go on."""
+"""Rows that are kept before the posterior decides which form to use."""
 
 DENSE_BLOCK = 32
-"""Rows that are folded into a dense covariance at a time: one product of matrices is fast."""
+"""Rows that are folded into a dense covariance at a time, by one fast matrix product."""
 
 SNAPSHOT_EVERY = 32
-"""What costs much to compute from the counts may be computed from those of so many rounds."""
+"""Quantities that are expensive to compute may use counts up to this many rounds old."""
 
 ROW_COST = 2.5
-"""Rows of distinct arms cost as much a round as a dense covariance of this many arms each."""
+"""A row of a distinct arm costs as much per round as this many arms of a dense covariance."""
 
 
 @dataclass(eq=False, slots=True)
 class _Memory:
-    """The memory of a single stream, as numpy sees it."""
+    """The memory of a single stream, as NumPy sees it."""
 
     mean: NDArray[np.float64]
     variance: NDArray[np.float64]
@@ -85,7 +85,7 @@ class ArmsFactor:
 
     Attributes:
         num_arms: The number of arms.
-        is_in_numpy: Whether there is a single stream on the CPU, which is computed in NumPy on the
+        is_in_numpy: Whether there is a single stream on the CPU, for which NumPy computes on the
             same memory.
     """
 
@@ -108,12 +108,12 @@ class ArmsFactor:
 
     @property
     def device(self) -> torch.device:
-        """Where the arithmetic runs."""
+        """The device on which the arithmetic runs."""
         return self._mean.device
 
     @property
     def moments_in_numpy(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean and variance of one stream, ``num_arms`` each, as they change; to be read only."""
+        """Mean and variance of one stream, ``num_arms`` each, which change in place; read only."""
         return self._memory.mean, self._memory.variance
 
     @property
@@ -122,7 +122,7 @@ class ArmsFactor:
         return torch.arange(self.num_arms, device=self._mean.device)
 
     def refactorize(self) -> None:
-        """Compute everything afresh from the statistics, and choose the form of ``S_0``."""
+        """Recompute everything from the statistics, and choose the form of ``S_0``."""
         self._compact()
         self._choose_form()
 
@@ -171,7 +171,7 @@ class ArmsFactor:
         self._share_memory()
 
     def _columns(self, index: Tensor) -> Tensor:
-        """``B x k`` arms to the ``B x k x num_arms`` columns of their posterior covariance."""
+        """Map ``B x k`` arms to the ``B x k x num_arms`` columns of their posterior covariance."""
         columns = self._columns_of_base(index)
         if self._num_rows == 0:
             return columns
@@ -180,17 +180,17 @@ class ArmsFactor:
         return torch.baddbmm(columns, at_arms.mT, rows, alpha=-1.0)
 
     def _columns_of_base(self, index: Tensor) -> Tensor:
-        """``B x k`` arms to the ``B x k x num_arms`` columns of ``S_0``."""
+        """Map ``B x k`` arms to the ``B x k x num_arms`` columns of ``S_0``."""
         if self._base is None:
             return self.prior.columns(index)
         return self._base.gather(-2, index.unsqueeze(-1).expand(-1, -1, self.num_arms))
 
     def _column_of_base(self, arm: int) -> Tensor:
-        """The column of one arm where no matrix is kept; not to be changed."""
+        """Return the column of one arm if no matrix is kept; it must not be changed."""
         return self.prior.column(arm)
 
     def _gains_of(self, simulated: Tensor) -> Tensor:
-        """``B x num_arms`` mean outcomes of the arms to the posterior mean that they would make."""
+        """Map ``B x num_arms`` mean outcomes of the arms to the resulting posterior means."""
         n = self._num_rows
         if self._base is not None:
             weights = (simulated * self._counts / self._lam).unsqueeze(-1)
@@ -209,7 +209,7 @@ class ArmsFactor:
         return (weights.mT @ rows).squeeze(-2)
 
     def _factor(self) -> Tensor:
-        """``B x n x n``; the lower Cholesky factor that the rows come from, where they are few."""
+        """``B x n x n``; the lower Cholesky factor from which the rows come, if they are few."""
         n = self._num_rows
         arms, rows = self._row_arms[:, :n], self._rows[:, :n]
         if len(rows) > 1:
@@ -217,7 +217,7 @@ class ArmsFactor:
             factor = factor * self._row_valid[:, :n].unsqueeze(-1)
             factor.diagonal(dim1=-2, dim2=-1).copy_(self._row_scale[:, :n])
             return factor
-        # of a single stream it is kept: the rows at the arms lie far apart in memory
+        # kept for a single stream, because the rows at the arms are far apart in memory
         known = self._factored
         if known is None or known.shape[-1] < n:
             known = self._mean.new_zeros(1, self._rows.shape[1], self._rows.shape[1])
@@ -245,7 +245,7 @@ class ArmsFactor:
             self._base[mask] = self.prior.columns(self.all_arms)
 
     def _observe_one(self, arm: int, outcome: float, weight: float = 1.0) -> None:
-        # numpy on the same memory: calls of torch would cost more than the arithmetic
+        # NumPy on the same memory, because calls of PyTorch would cost more than the arithmetic
         if self._num_rows == self._row_limit:
             self._make_room()
         n, memory = self._num_rows, self._memory
@@ -263,7 +263,7 @@ class ArmsFactor:
         before = max(float(variance[arm]), 0.0)
         lam = memory.lam / weight
         scale = math.sqrt(before + lam)
-        number = memory.number  # numpy would make an array of a number in each call
+        number = memory.number  # NumPy would create an array of a number in each call
         number[()] = scale
         np.divide(column, number, out=row)
         number[()] = (outcome - float(mean[arm])) / scale
@@ -309,7 +309,7 @@ class ArmsFactor:
         self._row_arms[:, n] = arm
         self._row_scale[:, n] = scale.squeeze(-1)
         self._row_valid[:, n] = True if mask is None else mask
-        if mask is not None:  # a row that does not count has a factor of its own, 1
+        if mask is not None:  # a row that does not count has a factor of its own, which is 1
             self._row_scale[:, n].masked_fill_(~mask, 1.0)
         self._num_rows = n + 1
 
@@ -324,7 +324,7 @@ class ArmsFactor:
             self._num_rows = 0
 
     def _choose_form(self) -> None:
-        """Behind :meth:`_compact`: keep the rows of the distinct arms, or fold them."""
+        """Run after :meth:`_compact`: keep the rows of the distinct arms, or fold them."""
         num_rows, self._row_limit, has_base = self._form_of(self._num_rows)
         if not has_base:
             return
@@ -334,7 +334,7 @@ class ArmsFactor:
         self._num_rows = num_rows
 
     def _form_of(self, num_distinct: int) -> tuple[int, int, bool]:
-        """From the distinct arms: the rows in the buffer, its size, and whether rows are folded."""
+        """Return the number of rows kept, the size of the buffer, and whether rows are folded."""
         few = ROW_COST * num_distinct < self.num_arms
         if few or self.num_arms > LARGEST_MATRIX or num_distinct <= SMALLEST_BUFFER // 2:
             return num_distinct, max(SMALLEST_BUFFER, 2 * num_distinct), False
@@ -357,7 +357,7 @@ class ArmsFactor:
         if self.is_in_numpy and self.prior.matrix is not None:
             self._compact_one(self.prior.matrix, p)
             return
-        # replicates that played fewer arms fill up with rows that do not count
+        # replicates that played fewer arms are padded with rows that do not count
         index = torch.sort(played.to(torch.int8), dim=-1, descending=True, stable=True).indices
         index = index[:, :p]
         valid = played.gather(-1, index)
@@ -382,7 +382,7 @@ class ArmsFactor:
         self._row_valid[:, :p] = valid
 
     def _compact_one(self, prior: Tensor, p: int) -> None:
-        """:meth:`_compact` of one stream in the memory of its rows, for copies cost most."""
+        """Do :meth:`_compact` for one stream in the memory of its rows, as copies cost most."""
         counts = self._counts[0]
         index = counts.nonzero().squeeze(-1)
         counts = counts[index]
@@ -403,14 +403,14 @@ class ArmsFactor:
         self._row_valid[0, :p] = True
 
     def _factorize(self, block: Tensor) -> Tensor:
-        # in units of the prior variance; an absolute jitter would be lost on large ones
+        # in units of the prior variance, because an absolute jitter would be lost on large ones
         return psd_safe_cholesky(
             block, jitter=1e-14 * float(self.prior.diagonal.max()), max_tries=4
         )
 
 
 def ones_for_none(counts: Tensor) -> Tensor:
-    """Return counts with 1 in the place of 0, by which sums and noise can be divided."""
+    """Return counts with 1 in place of 0, so that sums and noise can be divided by them."""
     return counts.masked_fill(counts == 0.0, 1.0)
 
 
@@ -429,7 +429,7 @@ class ArmsPosterior(ArmsFactor):
         prior: The prior.
         lam: The regularization as given.
         batch_shape: The shape of the replicates.
-        counts_before: ``B x num_arms``; how often each arm had been observed after the last round
+        counts_before: ``B x num_arms``; the number of observations of each arm after the last round
             whose number is a multiple of :data:`SNAPSHOT_EVERY`, also within a record.
 
     Example:
@@ -458,7 +458,7 @@ class ArmsPosterior(ArmsFactor):
         levels = torch.as_tensor(lam, dtype=diagonal.dtype, device=diagonal.device)
         # one row per replicate, so that it broadcasts over arms
         super().__init__(prior, levels.expand(num_replicates).unsqueeze(-1).clone())
-        # chosen so that a fresh factorization costs less than the rounds between two of them
+        # chosen so that a factorization from scratch costs less than the rounds between two of them
         self._rounds, self._rounds_between = 0, max(1024, 4 * self.num_arms)
         self.counts_before = torch.zeros_like(self._counts)
 
@@ -469,12 +469,12 @@ class ArmsPosterior(ArmsFactor):
 
     @property
     def mean(self) -> Tensor:
-        """``batch_shape x num_arms``; it changes with the next observation, so clone it to keep."""
+        """``batch_shape x num_arms``; clone it to keep it, as the next observation changes it."""
         return self._outside(self._mean)
 
     @property
     def variance(self) -> Tensor:
-        """``batch_shape x num_arms``; at least 0."""
+        """``batch_shape x num_arms``; the posterior variances, at least 0."""
         return self.clamped_variance(0.0)
 
     def clamped_variance(self, smallest: float) -> Tensor:
@@ -483,7 +483,7 @@ class ArmsPosterior(ArmsFactor):
 
     @property
     def standard_deviation(self) -> Tensor:
-        """``batch_shape x num_arms``."""
+        """``batch_shape x num_arms``; the posterior standard deviations."""
         return self.variance.sqrt_()
 
     @property
@@ -493,7 +493,7 @@ class ArmsPosterior(ArmsFactor):
 
     @property
     def counts(self) -> Tensor:
-        """``batch_shape x num_arms``; how often each arm was observed, float64."""
+        """``batch_shape x num_arms``; the number of observations of each arm, float64."""
         return self._outside(self._counts).clone()
 
     @property
@@ -508,7 +508,7 @@ class ArmsPosterior(ArmsFactor):
 
     @property
     def covariance(self) -> Tensor:
-        """``batch_shape x num_arms x num_arms``, computed when asked for."""
+        """``batch_shape x num_arms x num_arms``; computed on request."""
         index = torch.arange(self.num_arms, device=self._mean.device)
         return self.covariance_columns(index.expand(*self.batch_shape, -1))
 
@@ -519,7 +519,7 @@ class ArmsPosterior(ArmsFactor):
         mask: Tensor | None = None,
         weight: float = 1.0,
     ) -> None:
-        """Take in one outcome a replicate.
+        """Add one outcome per replicate.
 
         Args:
             arm: ``batch_shape`` arm numbers.
@@ -528,9 +528,9 @@ class ArmsPosterior(ArmsFactor):
             weight: The noise variance is ``lam / weight``; a mean of ``n`` outcomes has ``n``.
 
         Raises:
-            TypeError: If an arm number is not an integer. Nothing is changed then.
-            ValueError: If there is no such arm, or an outcome that counts is not finite. Nothing is
-                changed then.
+            TypeError: If an arm number is not an integer. In this case, nothing is changed.
+            ValueError: If there is no such arm, or an outcome that counts is not finite. In this
+                case, nothing is changed.
         """
         if mask is None and self.is_in_numpy:
             value = float(outcome)
@@ -558,12 +558,12 @@ class ArmsPosterior(ArmsFactor):
         outcomes: Sequence[float],
         weights: Sequence[float] | None = None,
     ) -> None:
-        """Take in a record of one stream; the same, to the last bit, as one after the other.
+        """Add a record of one stream, with the same result, to the last bit, as one by one.
 
         Args:
             arms: Arm numbers in order.
             outcomes: Their outcomes.
-            weights: Of each outcome, see :meth:`observe`; all are 1 if omitted.
+            weights: The weight of each outcome, see :meth:`observe`; all are 1 if omitted.
 
         Raises:
             TypeError: If an arm number is not an integer.
@@ -575,13 +575,13 @@ class ArmsPosterior(ArmsFactor):
             return
         if len(arms) != len(outcomes):
             raise ValueError(
-                f"arms has {len(arms)} entries and outcomes {len(outcomes)}; give one outcome an "
-                "arm that was played."
+                f"arms has {len(arms)} entries and outcomes {len(outcomes)}; give one outcome for "
+                "each arm that was played."
             )
         skipped = 0
         if self._rounds == 0 and not self.batch_shape:
             numbers = [self._arm_number(arm) for arm in arms]
-            # up to the last fresh factorization only the statistics matter
+            # before the last factorization from scratch, only the statistics matter
             skipped = self._last_fresh_start(numbers)
             first = np.array(numbers[:skipped], dtype=np.int64)
             of_first = None if weights is None else np.array(weights[:skipped], dtype=np.float64)
@@ -600,7 +600,7 @@ class ArmsPosterior(ArmsFactor):
         outcomes: Sequence[float],
         weights: NDArray[np.float64] | None,
     ) -> None:
-        """Make the statistics of a single stream those of a record, before anything else."""
+        """Set the statistics of a single stream to those of a record, before anything else."""
         values = np.array(outcomes, dtype=np.float64)
         check_finite("outcomes", torch.from_numpy(values))
         for statistic, power in zip(self._statistics, (0, 1, 2), strict=True):
@@ -615,10 +615,10 @@ class ArmsPosterior(ArmsFactor):
         self.counts_before = torch.from_numpy(counts).to(self._counts).unsqueeze(0)
 
     def _last_fresh_start(self, arms: Sequence[int]) -> int:
-        """After how many rounds of a record everything was last computed from the statistics.
+        """Return the round of a record after which everything was last recomputed from statistics.
 
-        A single stream does so when its buffer is full, and every few thousand rounds; which
-        rounds those are depends on the arms alone.
+        A single stream does so when its buffer is full, and every few thousand rounds; which rounds
+        these are depends only on the arms.
         """
         start, num_rows, limit, has_base = 0, 0, SMALLEST_BUFFER, False
         played: set[int] = set()
@@ -637,16 +637,16 @@ class ArmsPosterior(ArmsFactor):
         return start
 
     def change_outcome(self, arm: Tensor | int, old: Tensor | float, new: Tensor | float) -> None:
-        """Replace one past outcome of an arm by another, in each replicate.
+        """Replace one past outcome of an arm with another, in each replicate.
 
         Args:
             arm: ``batch_shape`` arm numbers.
             old: ``batch_shape`` outcomes as reported.
-            new: ``batch_shape`` outcomes in their place; equal ones change nothing.
+            new: ``batch_shape`` outcomes in their place; equal outcomes change nothing.
 
         Raises:
             TypeError: If an arm number is not an integer.
-            ValueError: If there is no such arm, an arm was never observed or a new outcome is not
+            ValueError: If there is no such arm, an arm was never observed, or a new outcome is not
                 finite.
         """
         shape = self._gain.shape
@@ -662,12 +662,12 @@ class ArmsPosterior(ArmsFactor):
         self._mean += self._columns(index).squeeze(-2) * (change / self._lam)
 
     def relabel(self, sums: Tensor, squares: Tensor | None = None) -> None:
-        """Replace all outcomes; what was observed how often stays.
+        """Replace all outcomes; how often each arm was observed stays the same.
 
         Args:
             sums: ``batch_shape x num_arms``; the new sum of the outcomes of each arm. Arms that
                 were not observed do not count.
-            squares: ``batch_shape x num_arms``; the new sum of their squares, where it is needed.
+            squares: ``batch_shape x num_arms``; the new sum of their squares, if it is needed.
         """
         check_finite("sums", sums)
         self._sums.copy_(sums).mul_(self._counts > 0)
@@ -696,7 +696,7 @@ class ArmsPosterior(ArmsFactor):
         return self._outside(self._columns(index if self.batch_shape else index.unsqueeze(0)))
 
     def variance_given(self, index: Tensor) -> Tensor:
-        """Return the variances if some arms were observed once more; the outcomes do not matter.
+        """Return the variances after observing some arms once more, whatever the outcomes.
 
         Args:
             index: ``batch_shape x k`` arm numbers, repeats allowed.
@@ -713,11 +713,11 @@ class ArmsPosterior(ArmsFactor):
 
     @property
     def num_normals(self) -> int:
-        """How many standard normal numbers one draw takes."""
+        """The number of standard normal numbers that one draw takes."""
         return len(self.prior.root) + self.num_arms
 
     def simulate_prior(self, normal: Tensor) -> Tensor:
-        """Turn normal numbers into what :meth:`correct` needs; many draws at once are cheaper.
+        """Turn normal numbers into what :meth:`correct` needs; many draws at a time cost less.
 
         Args:
             normal: ``... x num_normals`` independent standard normal numbers.
@@ -730,7 +730,7 @@ class ArmsPosterior(ArmsFactor):
         return torch.stack([normal[..., :rank] @ self.prior.root, normal[..., rank:]], dim=-2)
 
     def sample(self, normal: Tensor) -> Tensor:
-        """Draw jointly over all arms, exactly, one draw a replicate.
+        """Draw jointly over all arms, exactly, one draw per replicate.
 
         A function is drawn from the prior and corrected by kriging (Matheron's rule), so the
         covariance needs no root. Equal numbers give equal draws, regardless of the form of ``S_0``.
@@ -752,7 +752,7 @@ class ArmsPosterior(ArmsFactor):
         simulation = simulation.reshape(len(self._gain), 2, self.num_arms)
         function = simulation[:, 0]
         noise = (self._lam / ones_for_none(self._counts)).sqrt_().mul_(simulation[:, 1])
-        simulated = noise.add_(function)  # the mean outcome of each arm, were this the truth
+        simulated = noise.add_(function)  # the mean outcome of each arm if this were the truth
         return self._outside(self._mean + function - self._gains_of(simulated))
 
     def _arm_number(self, arm: Tensor | int) -> int:
@@ -765,7 +765,7 @@ class ArmsPosterior(ArmsFactor):
         arms = torch.as_tensor(arm, device=self._mean.device)
         if arms.dtype not in (torch.int64, torch.int32):
             raise TypeError(f"arm has dtype {arms.dtype}, but arm numbers are integers (int64).")
-        if arms.device.type == "cpu":  # a GPU would have to be waited for, and refuses them itself
+        if arms.device.type == "cpu":  # reading from a GPU would wait, and it checks numbers itself
             smallest, largest = (int(end) for end in arms.aminmax())
             if smallest < 0 or largest >= self.num_arms:
                 raise ValueError(self._no_such_arm(smallest if smallest < 0 else largest))
@@ -803,7 +803,7 @@ class ArmsPriorSummary(RunningPriorSummary):
 
     @property
     def num_rows(self) -> int | Tensor:  # type: ignore[override]
-        """How many observations there are: a number, or one per replicate where they differ."""
+        """The number of observations: a number, or one per replicate if they differ."""
         total = self._posterior.counts.sum(-1)
         first = total.reshape(-1)[0]
         return int(first) if bool((total == first).all()) else total

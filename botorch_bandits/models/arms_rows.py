@@ -13,25 +13,26 @@ Row :math:`i` has the covariances :math:`C_i` with all arms in the present round
 :class:`~botorch_bandits.models.row_factors.FreshFactor` recomputes :math:`L`.
 
 **Variances.** With :math:`C = \sum_l D_l E K_l`, where :math:`E` says which of the :math:`p`
-distinct arms a row has, :math:`K_l` are their :math:`p` rows of a prior matrix and :math:`D_l` are
-numbers that multiply rows (:class:`~botorch_bandits.models.front_kernels.SumOfProducts`), the sum
-of squares is that of :math:`\sum_l (L^{-1} D_l E) K_l`, and :math:`L^{-1} D_l E` has :math:`p`
-columns only. An upper bound is the largest value of ``mean + width * deviation``: arms whose
-variance, bounded from above by fewer operations, cannot reach the largest value need no exact one
+distinct arms each row has, :math:`K_l` holds the :math:`p` rows of these arms in a prior matrix and
+:math:`D_l` the numbers that multiply the rows
+(:class:`~botorch_bandits.models.front_kernels.SumOfProducts`), the sum of squares equals that of
+:math:`\sum_l (L^{-1} D_l E) K_l`, and :math:`L^{-1} D_l E` has only :math:`p` columns. An upper
+confidence bound needs the largest value of ``mean + width * deviation``: an arm needs no exact
+variance if a cheaper upper bound on its variance shows that it cannot reach the largest value
 (:meth:`RowsPosterior.screened_variance`).
 
 **Draws** are exact. A function :math:`f` is drawn from the prior of the arms, through a root that
 is computed once, together with simulated outcomes of the rows, and corrected by kriging (Matheron's
-rule). In a sum of products the rows depend on :math:`f` through its values at their own arms alone:
-given these, simulated outcomes have the covariance
-:math:`\Sigma - \sum_l (s_l s_l^\top / \kappa_l) \circ K_l`, with :math:`s_l` the factors of the
-rows' fronts with the present one and :math:`\kappa_l` that of the present one with itself.
+rule). In a sum of products, the rows depend on :math:`f` only through its values at their own arms:
+given these, the simulated outcomes have the covariance :math:`\Sigma - \sum_l (s_l s_l^\top /
+\kappa_l) \circ K_l`, where :math:`s_l` are the factors between the fronts of the rows and the
+present front, and :math:`\kappa_l` is the factor of the present front with itself.
 
-A stationary kernel of all columns has no such structure, but the same prior behind every front:
-with :math:`U` the root of its covariance at pivots, rows have the covariances
-:math:`W = C_{\text{pivots}} U^{-1}` with the normal numbers :math:`z` of :math:`f = A^\top z`, and
-given these, simulated outcomes have the covariance :math:`\Sigma - W W^\top`. Other kernels need
-the posterior covariance of all arms and its Cholesky factor in every round.
+A stationary kernel of all columns has no such structure, but its prior on the arms is the same with
+every front: with :math:`U` the root of its covariance at the pivots, the covariances of the rows
+with the normal numbers :math:`z` of :math:`f = A^\top z` are :math:`W = C_{\text{pivots}} U^{-1}`,
+and given these numbers, simulated outcomes have the covariance :math:`\Sigma - W W^\top`. Other
+kernels need the posterior covariance of all arms and its Cholesky factor in every round.
 """
 
 from __future__ import annotations
@@ -68,19 +69,19 @@ from botorch_bandits.models.row_factors import (
 from botorch_bandits.models.telling_rows import TellingRows
 
 GROUPED = 0.6
-"""Rows are taken together by arm where there are fewer distinct arms than this share of rows."""
+"""Rows are grouped by arm if there are fewer distinct arms than this share of the rows."""
 
 FEW_OPERATIONS = 8e6
-"""Where exact variances of all arms take fewer, they cost as much as bounds on them."""
+"""If the exact variances of all arms take fewer, they cost no more than bounds on them."""
 
 FIRST_CANDIDATES = 16
-"""Arms whose variance is computed exactly first."""
+"""The number of arms whose variances are computed exactly first."""
 
 MANY_CANDIDATES = 0.6
 """If more than this share of the arms may have the largest value, all variances are computed."""
 
 CHUNK_OF_ROWS = 64
-"""Rows of a matrix that are changed at once, for the sake of memory."""
+"""Rows of a matrix that are changed at once, to save memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,18 +133,18 @@ class GrowingRows:
         self._covariance, self._lam = covariance, lam
         self.factor = GrowingFactor()
         self._pairs: dict[tuple[int, bytes], int] = {}
-        self._pair_of: list[int] = []  # of each observation
+        self._pair_of: list[int] = []  # one per observation
         self._row_of: list[int] = []
         self._noise: list[float] = []
         self._arms = np.zeros(SMALLEST_ROOM, dtype=np.int64)
         self._fronts = np.zeros((SMALLEST_ROOM, covariance.num_front))
         self._limit = SMALLEST_ROOM
-        self._products: list[Array] = []  # of rows with each other, one prior after another
+        self._products: list[Array] = []  # of the rows with each other, one matrix per prior
         self._among, self._num_among = np.zeros((0, 0)), 0
 
     @property
     def num_observations(self) -> int:
-        """How many observations there are."""
+        """The number of observations."""
         return len(self._row_of)
 
     @property
@@ -153,11 +154,11 @@ class GrowingRows:
         return Rows(self._arms[:n], self._fronts[:n], np.array(self._noise))
 
     def is_start_of(self, arms: Index, fronts: Array) -> bool:
-        """Return whether what was observed are the first of these observations.
+        """Return whether the observations so far are the first of the given ones.
 
         Args:
-            arms: One for each observation.
-            fronts: ``num_front`` numbers each.
+            arms: One per observation.
+            fronts: ``num_front`` numbers for each observation.
         """
         n = self.num_observations
         if n > len(arms):
@@ -174,7 +175,7 @@ class GrowingRows:
 
         Args:
             arm: The arm's number.
-            front: ``num_front``; what stood in front of it.
+            front: ``num_front``; its front.
         """
         if self.factor.num_rows == self._limit:
             if 4 * len(self._pairs) <= 3 * self.factor.num_rows:
@@ -187,8 +188,8 @@ class GrowingRows:
     def matrices(self) -> tuple[Array, list[Array]]:
         """Return the covariance of the rows, noise included, and their prior matrices.
 
-        Of a sum of products these are ``n x n`` for each product; the rows' fronts are not in them.
-        They are kept from the first time on that they are asked for.
+        There is one ``n x n`` prior matrix for each product of a sum of products, without the
+        factors of the rows' fronts. They are kept from the first request on.
         """
         n, start, covariance = self.factor.num_rows, self._num_among, self._covariance
         count = len(covariance.priors) if isinstance(covariance, SumOfProducts) else 0
@@ -198,7 +199,7 @@ class GrowingRows:
             for new, old in zip(room, (self._among, *self._products), strict=False):
                 new[:start, :start] = old[:start, :start]
             self._among, *self._products = room
-        for i in range(start, n):  # row by row, whenever they are asked for: the same to the bit
+        for i in range(start, n):  # row by row, so that bits do not depend on when this is called
             arms, fronts = self._arms[: i + 1], self._fronts[: i + 1]
             known = covariance.with_rows(arms, fronts, int(arms[i]), fronts[i])
             known[i] += self._noise[i]
@@ -214,7 +215,7 @@ class GrowingRows:
         """Return the mean outcome of each row.
 
         Args:
-            outcomes: One for each observation, or a row of them with one for each output.
+            outcomes: One per observation, or one row per observation with a column for each output.
         """
         if self.factor.num_rows == len(outcomes):
             return outcomes
@@ -241,7 +242,7 @@ class GrowingRows:
 
 
 def along_rows(values: NDArray[Any], like: Array) -> NDArray[Any]:
-    """Return one number per row so that it broadcasts against rows of one or of several numbers.
+    """Shape one number per row so that it broadcasts against rows of one or several numbers.
 
     Args:
         values: ``n``.
@@ -256,7 +257,7 @@ def sums_of_groups(groups: Index, values: Array, num_groups: int) -> Array:
     Args:
         groups: ``n`` group numbers.
         values: ``n``, or ``n x num_outputs``.
-        num_groups: How many there are.
+        num_groups: The number of groups.
     """
     if values.ndim == 1:
         return np.asarray(np.bincount(groups, values, num_groups), dtype=np.float64)
@@ -264,22 +265,22 @@ def sums_of_groups(groups: Index, values: Array, num_groups: int) -> Array:
 
 
 class RowsPosterior:
-    """The posterior of all arms behind the front of the present round.
+    """The posterior of all arms with the front of the present round.
 
     Args:
         covariance: The prior.
-        front: ``num_front``; the current front of the arms.
+        front: ``num_front``; the front of the present round.
         rows: The observed rows.
         outcomes: ``n`` mean outcomes of the rows, minus the prior mean; ``n x num_outputs`` if
             several outputs have this prior.
         factor: The factor of the rows, or a function that returns it when needed.
         lam: The noise variance of one outcome.
-        pending: Rows whose outcomes have not arrived: they count as known (hallucination), in
-            variances and draws alone.
+        pending: Rows whose outcomes have not arrived. They count as known (hallucination), but only
+            in variances and draws.
         normal: A function that returns the requested number of standard normal numbers of this
             round, for draws.
-        matrices: See :meth:`GrowingRows.matrices`; needed for draws behind fronts.
-        played: ``n`` arms that were played, if they are not just those of the rows.
+        matrices: See :meth:`GrowingRows.matrices`; needed for draws if rows have fronts.
+        played: The ``n`` arms that were played, if they differ from those of the rows.
 
     Example:
         >>> import numpy as np, torch
@@ -315,10 +316,10 @@ class RowsPosterior:
         self.lam, self.num_arms = lam, covariance.num_arms
         self.covariance, self.front = covariance, front
         self.rows, self.outcomes, self._given_factor = rows, outcomes, factor
-        self._seen = rows  # with what is pending
+        self._seen = rows  # including pending rows
         self._normal, self._observed = normal, rows.arms if played is None else played
         self._matrices_of_rows = matrices
-        self._added: Array | None = None  # the covariances of pending rows with all, noise included
+        self._added: Array | None = None  # covariances of pending rows with all, with noise
         if pending is not None and len(pending.arms):
             self._seen = rows.followed_by(pending)
             n = len(rows.arms)
@@ -340,7 +341,7 @@ class RowsPosterior:
 
     @cached_property
     def _seen_factor(self) -> RowFactor:
-        """The factor of the rows and of those pending."""
+        """The factor of the rows, including pending ones."""
         if self._added is None:
             return self._factor
         n = len(self.rows.arms)
@@ -358,7 +359,7 @@ class RowsPosterior:
 
     @property
     def largest_variance(self) -> Array:
-        """``num_arms``; at least the variances, with few rows the variances themselves."""
+        """``num_arms``; upper bounds on the variances, which are exact if there are few rows."""
         bound = self._bounds_on_variance()
         if bound is None:
             return self.variance.numpy()
@@ -368,7 +369,7 @@ class RowsPosterior:
 
     @property
     def observed_variance(self) -> Tensor:
-        """``num_arms``; the variances without what is pending, at least 0."""
+        """``num_arms``; the variances without pending rows, at least 0."""
         if self._added is None:
             return self.variance
         halves = self._factor.half(self._columns[: self._factor.num_rows])
@@ -382,7 +383,7 @@ class RowsPosterior:
 
     @cached_property
     def information_gain(self) -> Tensor:
-        """A scalar; the realized information gain of the rows without pending ones, in nats."""
+        """A scalar; the realized information gain of the rows, without pending ones, in nats."""
         logs = float(np.log(self.rows.noise).sum())
         return torch.tensor(0.5 * (self._factor.log_determinant - logs), dtype=torch.float64)
 
@@ -399,7 +400,7 @@ class RowsPosterior:
 
     @cached_property
     def variance(self) -> Tensor:
-        """``num_arms``; at least 0."""
+        """``num_arms``; the posterior variances, at least 0."""
         return torch.from_numpy(np.maximum(self.prior_variances - self._known_of_all(), 0.0))
 
     def clamped_variance(self, smallest: float) -> Tensor:
@@ -413,16 +414,16 @@ class RowsPosterior:
         return np.maximum(self.prior_variances[arms] - known, 0.0)
 
     def variance_of_rows(self, arms: Index, fronts: Array) -> Array:
-        """Return the variances behind other fronts than the present one, ``m``, at least 0.
+        """Return variances with fronts other than the present one, ``m``, at least 0.
 
         Args:
             arms: ``m`` arms.
-            fronts: ``m x num_front``; what stands in front of each.
+            fronts: ``m x num_front``; the front of each.
         """
         return self._known_of_rows(arms, fronts)[1]
 
     def moments_of_rows(self, arms: Index, fronts: Array) -> tuple[Array, Array]:
-        """Return means less the prior mean, and variances, where nothing is pending; ``m`` each.
+        """Return the means less the prior mean and the variances, ``m`` each, without pending rows.
 
         Args:
             arms: See :meth:`variance_of_rows`.
@@ -450,17 +451,18 @@ class RowsPosterior:
         tolerance: Callable[[float], float],
         among: Tensor | None = None,
     ) -> Tensor:
-        """Return variances that need to be exact only near the largest upper bound.
+        """Return variances that are exact only where they need to be: near the largest upper bound.
 
-        The others are too large, but not so much that ``mean + width * deviation`` would reach the
-        largest value less the tolerance. So the largest values, and all that count as equal to
-        them, are those of :attr:`variance`.
+        The others are too large, but not so much that ``mean + width * deviation`` would come
+        within the tolerance of the largest value. The largest values, and all that count as equal
+        to them, therefore agree with :attr:`variance`.
 
         Args:
-            mean: ``num_arms``; what the deviations are added to.
+            mean: ``num_arms``; the deviations are added to it.
             width: At least 0.
-            smallest: Smaller variances are taken for this.
-            tolerance: From the largest value to how much less counts as equal.
+            smallest: Variances below this are replaced with it.
+            tolerance: A function of the largest value: how far below it a value still counts as
+                equal.
             among: The arms among which the largest value is sought; all if omitted.
         """
         bound = self._bounds_on_variance()
@@ -468,7 +470,7 @@ class RowsPosterior:
             return self.variance
         value = mean + width * np.sqrt(np.maximum(bound, smallest))
         is_exact, is_sharp = np.zeros(self.num_arms, dtype=bool), self._telling is None
-        if among is not None:  # the others need not be looked at
+        if among is not None:  # the others are left out
             is_exact[:] = True
             is_exact[among.numpy()] = False
         largest, count = -math.inf, FIRST_CANDIDATES
@@ -494,14 +496,14 @@ class RowsPosterior:
 
     @property
     def num_normals(self) -> int:
-        """How many standard normal numbers a draw takes, besides those of the rows."""
+        """The number of standard normal numbers that a draw takes, besides those of the rows."""
         return self.covariance.num_normals
 
     @property
     def simulate_prior(self) -> Callable[[Tensor], Tensor]:
-        """What turns normal numbers into what :meth:`correct` needs; it outlives this posterior.
+        """The function that turns normal numbers into what :meth:`correct` needs.
 
-        See :meth:`.FrontCovariance.simulate`.
+        It may outlive this posterior; see :meth:`.FrontCovariance.simulate`.
         """
         return self.covariance.simulate
 
@@ -509,7 +511,7 @@ class RowsPosterior:
         """Return the same posterior with other random numbers for the rows of a draw.
 
         Args:
-            number: Which ones, from 1.
+            number: The number of the repetition, from 1.
         """
         assert self._normal is not None
         other = copy.copy(self)
@@ -529,7 +531,7 @@ class RowsPosterior:
         return torch.from_numpy(prior - halves[:, arms].T @ halves)
 
     def correct(self, simulation: Tensor) -> Tensor:
-        """Turn what was drawn from the prior into a joint draw from the posterior, ``num_arms``.
+        """Turn a draw from the prior into a joint draw from the posterior, ``num_arms``.
 
         Args:
             simulation: From :meth:`simulate_prior`.
@@ -541,13 +543,14 @@ class RowsPosterior:
     def deviations_of_draws(
         self, simulations: Tensor, normals: Sequence[Callable[[int], Array]]
     ) -> Tensor:
-        """Return by how much joint draws of outputs are above their means, ``k x num_arms``.
+        """Return deviations of joint draws of several outputs from their means, ``k x num_arms``.
 
-        All share one factorization.
+        All outputs share one factorization.
 
         Args:
             simulations: ``k x ...``, from :meth:`simulate_prior`; one per output.
-            normals: For each of them what gives so many standard normal numbers of this round.
+            normals: One function per output, which returns the requested number of standard normal
+                numbers of this round.
         """
         covariance = self.covariance
         if isinstance(covariance, JointStationary):
@@ -566,7 +569,7 @@ class RowsPosterior:
             known = self._seen_factor.half(self._columns)
             root = root_of(torch.from_numpy(covariance.matrix(self.front) - known.T @ known))
             return simulations[:, : root.shape[1]] @ root.T
-        if len(simulated) == 1:  # vectors take fewer operations than a matrix of one column
+        if len(simulated) == 1:  # a vector takes fewer operations than a matrix of one column
             return torch.from_numpy(functions - self._gains(self._seen_factor, simulated[0]))
         return torch.from_numpy(functions - self._gains(self._seen_factor, simulated.T))
 
@@ -576,11 +579,11 @@ class RowsPosterior:
         numbers: Array,
         normals: Sequence[Callable[[int], Array]],
     ) -> Array:
-        """Return outcomes of the rows that go with the normal numbers of functions, ``k x n``."""
+        """Return outcomes of the rows that match the normal numbers of functions, ``k x n``."""
         factor, order = covariance.root
         rank, seen = len(factor), self._seen
         columns = self._columns.take(order[:rank], axis=1).T
-        # in the layout of LAPACK both are there already, so that neither is copied
+        # in this layout LAPACK copies neither of the two
         known = dtrtrs(factor[:, :rank].T, columns, lower=1, overwrite_b=1)[0].T
         left = self._covariance_of_seen()
         left -= known @ known.T
@@ -589,7 +592,7 @@ class RowsPosterior:
         return simulated
 
     def _covariance_of_seen(self) -> Array:
-        """Return a new copy of the covariance of the rows and of those pending, noise included."""
+        """Return a new copy of the covariance of the rows, with pending ones, noise included."""
         if self._matrices_of_rows is None:
             among = self.covariance.among(self.rows.arms, self.rows.fronts)
             among[np.diag_indices_from(among)] += self.rows.noise
@@ -610,7 +613,7 @@ class RowsPosterior:
         parts: Array,
         normals: Sequence[Callable[[int], Array]],
     ) -> Array:
-        """Return outcomes of the rows that go with functions drawn from the prior, ``k x n``."""
+        """Return outcomes of the rows that match functions drawn from the prior, ``k x n``."""
         seen = self._seen
         rest = np.stack([normal(len(seen.arms)) for normal in normals])
         if covariance.num_front == 0:
@@ -633,19 +636,19 @@ class RowsPosterior:
 
     @cached_property
     def prior_variances(self) -> Array:
-        """``num_arms``."""
+        """``num_arms``; the prior variances."""
         return self.covariance.variances(self.front)
 
     @cached_property
     def _scales(self) -> list[Array]:
-        """Of a sum of products: what the fronts make of each row, ``n`` for each product."""
+        """In a sum of products: the factor of each row due to the fronts, ``n`` per product."""
         assert isinstance(self.covariance, SumOfProducts)
         every = self.covariance.scales(self._seen.fronts, self.front[None])
         return [scale[:, 0] for scale in every]
 
     @cached_property
     def _played(self) -> tuple[Index, Index]:
-        """The ``p`` distinct arms in the order of their first rows, and which each row has."""
+        """The ``p`` distinct arms in order of their first rows, and the position of each row."""
         arms = self._seen.arms
         rows, first = np.arange(len(arms)), np.empty(self.num_arms, dtype=np.int64)
         first[arms[::-1]] = rows[::-1]
@@ -655,7 +658,7 @@ class RowsPosterior:
 
     @cached_property
     def _prior_rows(self) -> Array:
-        """Of a sum of products: the prior rows of the distinct arms, one product below another."""
+        """In a sum of products: the prior rows of the distinct arms, stacked by product."""
         assert isinstance(self.covariance, SumOfProducts)
         played, _ = self._played
         parts = [self.covariance.rows_of(i, played) for i in range(len(self.covariance.priors))]
@@ -676,10 +679,10 @@ class RowsPosterior:
         return self.covariance.columns(self._seen.arms, self._seen.fronts, self.front, arms)
 
     def _columns_of_products(self, rows: Index | None, arms: Index | None) -> Array:
-        """Return covariances of some rows, or of all, with some arms, or with all.
+        """Return covariances of some or all rows with some or all arms.
 
-        The prior rows of the distinct arms are read, which the means have just brought into the
-        cache, and not the matrix of all arms.
+        They are read from the prior rows of the distinct arms, which computing the means has just
+        brought into the cache, rather than from the matrix of all arms.
         """
         played, slots = self._played
         total: Array | None = None
@@ -698,7 +701,7 @@ class RowsPosterior:
 
     @cached_property
     def _is_grouped(self) -> bool:
-        """Whether distinct arms are so few that rows are best taken together."""
+        """Whether there are so few distinct arms that grouping the rows by arm pays."""
         if not isinstance(self.covariance, SumOfProducts):
             return False
         num_groups = len(self.covariance.priors) * len(self._played[0])
@@ -713,7 +716,7 @@ class RowsPosterior:
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def _halves(self, arms: Index) -> Array:
-        """Return ``L^-1 C`` of some arms."""
+        """Return ``L^-1 C`` for some arms."""
         if "_groups" in vars(self):
             return self._groups @ self._prior_rows[:, arms]
         return self._seen_factor.half(self._columns_at(arms))
@@ -728,10 +731,10 @@ class RowsPosterior:
         return np.einsum("ij,ij->j", halves, halves)
 
     def _gains(self, factor: RowFactor, outcomes: Array) -> Array:
-        """Return ``C' Sigma^-1 outcomes``, of as many rows as the factor has.
+        """Return ``C' Sigma^-1 outcomes`` for as many rows as the factor has.
 
         Args:
-            factor: Of the rows.
+            factor: The factor of the rows.
             outcomes: ``n``, or ``n x k``.
 
         Returns:
@@ -750,12 +753,12 @@ class RowsPosterior:
         return gains
 
     def _bounds_on_variance(self) -> Array | None:
-        """Return new upper bounds on the variances; None where exact ones are as cheap."""
+        """Return new upper bounds on the variances; None if exact variances cost no more."""
         seen = self._seen
         if self.num_arms * len(seen.arms) ** 2 < FEW_OPERATIONS:
             return None
         if self._is_grouped:
-            # the products of groups: half of the digits may be lost, which the bound allows for
+            # the products of groups may lose half of the digits, which the bound allows for
             products, rows = self._groups.T @ self._groups, self._prior_rows
             known = np.einsum("ij,ij->j", rows, products @ rows)
             sizes = np.sqrt(products.diagonal()) @ np.abs(rows)
@@ -767,7 +770,7 @@ class RowsPosterior:
 
     @cached_property
     def _telling(self) -> TellingRows | None:
-        """The rows that tell most of the arms, None where rows are taken together by arm."""
+        """The rows that tell most about the arms; None if rows are grouped by arm."""
         if self._is_grouped:
             return None
         seen = self._seen

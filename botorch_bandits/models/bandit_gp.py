@@ -102,9 +102,9 @@ class BanditGP(DataViews):
             ``fit_gpytorch_mll``.
         input_transform: A transform applied to inputs before the kernel, as in ``SingleTaskGP``. It
             is copied.
-        repeats: ``batch_shape x n``, float64, for one output: the number of observations whose mean
-            each row of ``train_Y`` is, each with the noise variance ``noise``. Fractions act as
-            weights: a row's noise variance is ``noise / repeats``.
+        repeats: ``batch_shape x n``, float64, for one output: the number of observations of which
+            each row of ``train_Y`` is the mean, each with the noise variance ``noise``. Fractions
+            act as weights: a row's noise variance is ``noise / repeats``.
         within_sum_of_squares: The sum of squared deviations of those observations from the mean of
             their row, which the marginal likelihood needs.
         prior_mean: A constant, in outcome units. It is never learned. Bounds on the norm are then
@@ -128,7 +128,7 @@ class BanditGP(DataViews):
         [1.0, 1.0]
     """
 
-    num_outcomes: int | None = None  # that were told, where rows have weights
+    num_outcomes: int | None = None  # the number of reported outcomes, if rows have weights
 
     def __init__(
         self,
@@ -203,8 +203,8 @@ class BanditGP(DataViews):
         On arms, outcomes may have any scale: if outcomes, bounds and margin are multiplied by
         ``s``, kernel and noise by ``s**2``, and ``prior_mean`` is changed accordingly, the same
         arms are played. On a box, the prior standard deviation (the square root of the kernel's
-        output scale) must lie between 1e-8 and 1e8, and ``prior_mean`` within 1e6 of them of 0; a
-        loop rejects other values. In that case, rescale the outcomes.
+        output scale) must lie between 1e-8 and 1e8, and ``prior_mean`` must be at most 1e6 of them
+        from 0; a loop rejects other values. In that case, rescale the outcomes.
 
         Args:
             kernel: Any GPyTorch kernel, which is copied.
@@ -285,13 +285,13 @@ class BanditGP(DataViews):
         return int(self.train_targets.shape[-1])
 
     def __call__(self, *args: Any, **kwargs: Any) -> MultivariateNormal:
-        """Return the prior without data, GPyTorch's posterior with data."""
+        """Return the prior if there are no data, otherwise GPyTorch's posterior."""
         if self.num_rows == 0 and not self.training:
             (X,) = args
             batch_shape = torch.broadcast_shapes(X.shape[:-2], self.train_inputs[0].shape[:-2])
             with settings.prior_mode(True):
                 prior = super().__call__(X.expand(*batch_shape, *X.shape[-2:]), **kwargs)
-            # A stationary prior does not depend on X; its gradient is zero, but it must exist.
+            # a stationary prior does not depend on X, but its gradient, which is zero, must exist
             mean = prior.mean + 0.0 * X.sum(-1)
             covariance = prior.lazy_covariance_matrix
             if self.num_outputs > 1:  # GPyTorch cannot slice every kernel by output
@@ -320,8 +320,8 @@ class BanditGP(DataViews):
         """
         if Y.dim() > 1 and Y.shape[-1] != self.num_outputs:
             raise ValueError(
-                f"Y has shape {tuple(Y.shape)}, but the model's outputs are {self.num_outputs}; "
-                "the last dimension of Y has one entry per output."
+                f"Y has shape {tuple(Y.shape)}, but the model's number of outputs is "
+                f"{self.num_outputs}; the last dimension of Y must have one entry per output."
             )
         if self.num_rows == 0:
             return self._with_data(X, Y)
@@ -345,7 +345,7 @@ class BanditGP(DataViews):
 
         Args:
             X: ``batch_shape x q x d``, raw. Each ``q x d`` is one joint distribution.
-            output_indices: Which outputs; all by default.
+            output_indices: The outputs; all by default.
             observation_noise: Whether to add the noise variance, or a tensor of variances.
             posterior_transform: Applied to the posterior.
         """
@@ -354,7 +354,7 @@ class BanditGP(DataViews):
         lean = self._lean_posterior(X, True, posterior_transform)
         if lean is not None:
             return lean
-        # the noise of one observation, even where there are as many points as rows
+        # the noise of one observation, even if there are as many points as rows
         latent = super().posterior(X).distribution
         covariance = latent.lazy_covariance_matrix.add_diagonal(self.likelihood.noise)
         posterior = GPyTorchPosterior(MultivariateNormal(latent.mean, covariance))
@@ -400,7 +400,7 @@ class BanditGP(DataViews):
 
     @property
     def repeats(self) -> Tensor | None:
-        """The number of observations whose mean each row is; None if all are single."""
+        """The number of observations of which each row is the mean; None if all are single."""
         return getattr(self._parts["likelihood"], "repeats", None)
 
     @property
@@ -450,7 +450,7 @@ class BanditGP(DataViews):
 
     @property
     def _raw_inputs(self) -> Tensor:
-        # in evaluation mode BoTorch keeps transformed inputs, and the raw ones aside
+        # in evaluation mode, BoTorch keeps transformed inputs and stores the raw ones separately
         raw = getattr(self, "_original_train_inputs", None)
         return self.train_inputs[0] if raw is None else raw
 
@@ -609,7 +609,7 @@ class BanditGPRecipe:
         return self.fingerprint() == other.fingerprint()
 
     def __hash__(self) -> int:
-        """Hash what cannot change: the numbers and the name of the class."""
+        """Hash the numbers and the name of the class, which cannot change."""
         name = self.model_class.__qualname__
         return hash((name, self.noise, self.refit_every, self.prior_mean))
 
@@ -634,7 +634,7 @@ class BuiltModel:
 
     @classmethod
     def remember(cls, X: Tensor, Y: Tensor, kernel: Kernel, model: BanditGP) -> BuiltModel:
-        """Copy what the caller may change later: the caller may reuse the memory."""
+        """Copy what the caller may change later, because the caller may reuse the memory."""
         parameters = [parameter.detach().clone() for parameter in model.parameters()]
         return cls(X.clone(), Y.clone(), kernel, model, parameters)
 
@@ -719,10 +719,10 @@ class ModelBuilder:
         separates_outputs: bool | str = False,
     ) -> None:
         """See the class."""
-        # what a transform learns from the rows may depend on how often each is there
+        # what a transform learns from the rows may depend on how often each occurs
         self._can_merge = not learns_input_scale(input_transform)
         collapses = self._collapses = collapses and self._can_merge
-        # BoTorch's own fit knows nothing of repeated rows
+        # BoTorch's own fit does not support repeated rows
         self._fits_collapsed = collapses and StationaryKernel.read(kernel) is not None
         self._model_class = model_class
         self._first_kernel = kernel
@@ -732,7 +732,7 @@ class ModelBuilder:
         self._seed = seed
         self._rows: tuple[Tensor, Tensor] | None = None
         self._fitted: list[tuple[Kernel, Tensor]] = []  # to refit_every rows, twice as many, ...
-        self._num_taken = 0  # of them, that another builder made
+        self._num_taken = 0  # the number of these fits that another builder made
         self._latest: BuiltModel | None = None
         self._separates_outputs = separates_outputs
         self._build_outputs: OutputsBuilder | None = None
@@ -757,15 +757,15 @@ class ModelBuilder:
         for name, parameter in kernel.named_parameters():
             parameter.data = parameters[name]
         self._rows, self._num_taken = (X.clone(), Y.clone()), len(X) // (self._refit_every or 1)
-        self._fitted = [(kernel, noise)] * self._num_taken  # only the last is what it says
+        self._fitted = [(kernel, noise)] * self._num_taken  # only the last one is the actual fit
 
     def __call__(
         self, X: Tensor, Y: Tensor, weights: Tensor | None = None
     ) -> BanditGP | ModelListGP:
         """Return the model of ``n x d`` inputs and ``n x m`` outcomes.
 
-        With ``n`` weights row ``i`` has the noise variance ``noise / weights[i]``. Such a model is
-        built afresh in each call, and its hyperparameters are fixed.
+        With ``n`` weights, row ``i`` has the noise variance ``noise / weights[i]``. Such a model is
+        rebuilt in each call, and its hyperparameters are fixed.
         """
         if weights is not None:
             return self._weighted(X, Y, weights)
@@ -798,7 +798,7 @@ class ModelBuilder:
         return model
 
     def _merges_weighted(self, X: Tensor) -> bool:
-        """Whether rows of one input are to be one; it depends on the inputs alone."""
+        """Whether rows of one input are merged, which depends only on the inputs."""
         return self._collapses
 
     def _hyperparameters(self, X: Tensor, Y: Tensor) -> tuple[Kernel, float | Tensor]:

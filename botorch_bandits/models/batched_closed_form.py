@@ -10,8 +10,8 @@ Cholesky factor, new weights and a new information gain from the existing ones:
    a \leftarrow (a, 0) + (u^\top y) \, u, \qquad
    \gamma \leftarrow \gamma + \ln \frac{s}{\sqrt\lambda}
 
-``n`` rows: a further row costs ``2 B n^2`` operations, values at ``r`` points per replicate ``B r
-n^2`` and their gradients as much again, all in batched matrix products.
+With ``n`` rows, a further row costs ``2 B n^2`` operations; values at ``r`` points per replicate
+cost ``B r n^2`` and their gradients as much again, all in batched matrix products.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from botorch_bandits.models.closed_form import SMALLEST_PIVOT
 from botorch_bandits.models.kernels import StationaryKernel
 
 CHUNK_ENTRIES = 2**17
-"""Kernel values computed at a time on a CPU: larger temporaries leave its cache."""
+"""Kernel values that are computed at a time on a CPU; larger temporaries would leave its cache."""
 
 FIRST_CAPACITY = 16
-"""Rows that there is room for at first; it doubles when they are used up."""
+"""The number of rows for which memory is allocated at first; it doubles when it is used up."""
 
 
 class BatchedClosedForm:
-    """The posterior of each replicate's reward function; :meth:`append` changes it.
+    """The posterior of each replicate's reward function, which :meth:`append` changes.
 
     Args:
         kernel: The kernel of all replicates.
@@ -43,7 +43,7 @@ class BatchedClosedForm:
         num_replicates: ``B``.
         center: ``d``, a point in the middle of the inputs, so that distances from it lose few
             digits. Its dtype and device are those of the posterior.
-        prior_mean: The same at all points.
+        prior_mean: The prior mean, the same at all points.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class BatchedClosedForm:
 
     @property
     def num_replicates(self) -> int:
-        """``B``."""
+        """The number of replicates, ``B``."""
         return len(self._gain)
 
     @property
     def dim(self) -> int:
-        """``d``."""
+        """The number of input columns, ``d``."""
         return len(self.center)
 
     @property
@@ -166,7 +166,7 @@ class BatchedClosedForm:
         )
 
     def _parts(self, num_points: int) -> list[slice]:
-        """Replicates whose kernel values at so many points each are computed together."""
+        """Split replicates into parts whose kernel values at so many points fit in the cache."""
         entries = max(1, num_points * self.num_rows)
         size = self.num_replicates
         if self.center.device.type == "cpu":
@@ -191,7 +191,7 @@ class BatchedClosedForm:
         mean = (values @ weights.unsqueeze(-1)).squeeze(-1).add_(self.prior_mean)
         factor = self._factor[part, :n, :n]
         solved = values @ factor.mT
-        # sum_j c_j h_j (x - x_j): both sums for both functions are one matrix product
+        # sum_j c_j h_j (x - x_j): both sums of both functions are one matrix product
         coefficients = values.new_empty(b, 2, r, n)
         torch.mul(slope, weights.unsqueeze(-2), out=coefficients[:, 0])
         torch.mul(slope, solved @ factor, out=coefficients[:, 1])
@@ -209,7 +209,7 @@ class BatchedClosedForm:
         return self.kernel.of_augmented(queries, points, with_slope)
 
     def _queries(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Scaled points ``u``, and ``(-2u, |u|^2, 1)``: times a row of ``points`` it is ``r^2``."""
+        """Scaled points ``u``, and ``(-2u, |u|^2, 1)``: times a row of points, this is ``r^2``."""
         scaled = (X - self.center).div_(self.lengthscale)
         queries = X.new_ones(*X.shape[:-1], self.dim + 2)
         torch.mul(scaled, -2.0, out=queries[..., : self.dim])
@@ -232,7 +232,7 @@ class ReplicatesPriorSummary(RunningPriorSummary):
     """A summary of the posteriors of replicates on a box.
 
     Args:
-        posterior: The posterior of all replicates; the prior variance is that of its kernel.
+        posterior: The posterior of all replicates, whose kernel has the prior variance.
     """
 
     def __init__(self, posterior: BatchedClosedForm) -> None:

@@ -1,4 +1,4 @@
-"""A list of priors on a finite set of arms: every group of entries is a batch index of the engine.
+"""A list of priors on a finite set of arms, with one batch index of the engine per group.
 
 The arithmetic is that of :mod:`botorch_bandits.models.arms`, where a batch index is a replicate
 with its own outcomes; here it is a group of entries with its own prior. Entries that differ only in
@@ -61,7 +61,7 @@ class PriorsOfGroups(ArmsPrior):
         """
         if index.dim() == 1:
             return torch.stack([prior.columns(index) for prior in self.priors])
-        if index.shape[-1] == 1:  # what one outcome needs, and again whenever the arm is played
+        if index.shape[-1] == 1:  # needed for one outcome, and again whenever the arm is played
             arm = int(index[0, 0])
             if arm not in self._by_arm:
                 self._by_arm[arm] = self.columns(index[0])
@@ -176,14 +176,14 @@ class CandidateArms(ArmsFactor):
         """
         if len(arms) != len(outcomes):
             raise ValueError(
-                f"arms has {len(arms)} entries and outcomes {len(outcomes)}; give one outcome an "
-                "arm that was played."
+                f"arms has {len(arms)} entries and outcomes {len(outcomes)}; give one outcome for "
+                "each arm that was played."
             )
         for arm, outcome in zip(arms, outcomes, strict=True):
             self.observe(arm, outcome)
 
     def variances_given(self, pending: Sequence[int] | Tensor) -> Tensor:
-        """Return the variances if some arms were observed once more; the outcomes do not matter.
+        """Return the variances after observing some arms once more, whatever the outcomes.
 
         Args:
             pending: Arm numbers, repeats allowed.
@@ -224,7 +224,7 @@ class CandidateArms(ArmsFactor):
         means, half = self.means, self.variances_given(pending).sqrt_()
         if not counts.all():
             means, half = means[counts], half[counts]
-        # group by group, as the memory has them
+        # group by group, which follows the layout in memory
         half.mul_(torch.from_numpy(factors[counts]).to(half).unsqueeze(-1))
         upper = torch.add(means, half).amax(0)
         return torch.sub(means, half, out=half).amin(0), upper
@@ -276,7 +276,8 @@ class CandidateArms(ArmsFactor):
         function = normal[: len(root)] @ root
         noise = (self._lam[group] / self._counts[group].clamp_min(1.0)).sqrt()
         simulated = function + noise * normal[len(root) : len(root) + self.num_arms]
-        # what the mean would be, were this the truth, is taken away again (Matheron's rule)
+        # subtract the mean that the posterior would have if this draw were the truth (Matheron's
+        # rule)
         every = torch.zeros_like(self._mean)
         every[group] = simulated
         deviation = function - self._gains_of(every)[group]
@@ -291,7 +292,7 @@ class CandidateArms(ArmsFactor):
         self.num_outcomes = 0
 
     def _choose_form(self) -> None:
-        """Keep rows where the covariances of all groups would be too large."""
+        """Keep rows if the covariances of all groups would be too large."""
         if len(self._gain) * self.num_arms**2 > LARGEST_DENSE:
             self._row_limit = max(SMALLEST_BUFFER, 2 * self._num_rows)
             return

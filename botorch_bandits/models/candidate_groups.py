@@ -1,4 +1,4 @@
-"""Groups of entries of a list of priors that share a factor, and what follows from their moments.
+"""Groups of entries of a list of priors that share a factor, and their joint bounds and mixtures.
 
 Entries with the same kernel up to the output scale, the same noise ratio and the same prior mean
 form one group: their means agree and their variances are multiples of each other.
@@ -43,7 +43,7 @@ class Prior(Protocol):
         """The transform applied to inputs before the kernel."""
 
     def __call__(self, X: Tensor, Y: Tensor) -> Any:
-        """Return the model of this entry alone."""
+        """Return the model of this entry on its own."""
 
 
 def split_scale(kernel: Kernel) -> tuple[Kernel, float]:
@@ -54,7 +54,7 @@ def split_scale(kernel: Kernel) -> tuple[Kernel, float]:
 
 
 class CandidateGroups:
-    """Groups of entries of a list that share a factor: kernel, noise ratio and prior mean agree.
+    """Groups of entries that share a factor: their kernels, noise ratios and prior means agree.
 
     Args:
         priors: The entries.
@@ -79,7 +79,7 @@ class CandidateGroups:
             kernel, scale = split_scale(prior.kernel)
             ratio = prior.noise / scale
             read = StationaryKernel.read(kernel)
-            # a fingerprint takes long, and is needed of other kernels only
+            # a fingerprint takes long, so it is taken only of other kernels
             told: object = (
                 fingerprint_kernel(kernel)
                 if read is None
@@ -100,19 +100,20 @@ class CandidateGroups:
         self.first_of = tuple(first_of)
 
     def __len__(self) -> int:
-        """Return how many groups there are."""
+        """Return the number of groups."""
         return len(self.kernels)
 
     def factors(
         self, widths: float | NDArray[np.float64], in_force: NDArray[np.bool_]
     ) -> NDArray[np.float64]:
-        """Return the factor on the unit deviation of each group in the widest of its bands.
+        """Return the factor of each group's unit deviation in the widest band of its entries.
 
         Args:
-            widths: The width of each entry's band, or one for all, in its own deviations.
+            widths: The width of each entry's band, or one for all, in units of its own deviation.
             in_force: The entries whose bands count.
 
         Returns:
+            One number per group; minus infinity if no entry of it counts.
             One number per group; minus infinity where no entry counts.
         """
         each = np.where(in_force, widths * np.sqrt(self.scales), -np.inf)
@@ -126,12 +127,12 @@ class CandidateGroups:
         """Return the smallest ratio of noise to posterior variance of the entries that count.
 
         Args:
-            variances: The posterior variance of each group at a point, at output scale 1, in which
-                noise variance and posterior variance of an entry have the same ratio.
+            variances: The posterior variance of each group at a point, at output scale 1. An entry
+                has the same ratio of noise variance to posterior variance at its own scale.
             in_force: The entries that count.
 
         Returns:
-            Infinity where no variance is positive.
+            The ratio; infinity if no variance is positive.
         """
         groups = np.unique(self.group_of[in_force])
         with np.errstate(divide="ignore"):
@@ -140,7 +141,7 @@ class CandidateGroups:
     def mixture_weights(
         self, posterior_weights: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the probability of each group, and the sum of probability times scale in it.
+        """Return the probability of each group, and its sum of probability times output scale.
 
         Args:
             posterior_weights: The probability of each entry.
@@ -162,8 +163,8 @@ class CandidateGroups:
         Args:
             outcome: In raw units; ``n x 1`` for several outcomes.
             means: ``... x G``; the predictive mean of each group.
-            variances: ``... x G``; the predictive variance of each group at output scale 1, noise
-                included.
+            variances: ``... x G``; the predictive variance of each group at output scale 1,
+                including noise.
         """
         index = self.group_of
         return log_densities(outcome, means[..., index], self.scales * variances[..., index])
@@ -173,7 +174,7 @@ def one_each(name: str, value: float | Sequence[float], count: int) -> NDArray[n
     """Return one positive number for each prior on a list.
 
     Args:
-        name: The argument, for errors.
+        name: The name of the argument, for error messages.
         value: One number for all, or one per prior.
         count: The number of priors.
 
@@ -193,7 +194,7 @@ def one_each(name: str, value: float | Sequence[float], count: int) -> NDArray[n
 def bounds_of_groups(
     means: Tensor, deviations: Tensor, factors: NDArray[np.float64]
 ) -> tuple[Tensor, Tensor]:
-    """``... x G`` moments to the least lower and the largest upper bound, ``...`` each."""
+    """Turn ``... x G`` moments into the least lower and the largest upper bound, ``...`` each."""
     counts = np.isfinite(factors)
     half = deviations[..., counts] * torch.from_numpy(factors[counts]).to(deviations)
     means = means[..., counts]
@@ -203,7 +204,7 @@ def bounds_of_groups(
 def mixture_of_groups(
     means: Tensor, variances: Tensor, weight: NDArray[np.float64], scale: NDArray[np.float64]
 ) -> tuple[Tensor, Tensor]:
-    """``... x G`` moments to those of the mixture, ``...`` each."""
+    """Turn ``... x G`` moments of groups into those of the mixture, ``...`` each."""
     shares, scales = (torch.from_numpy(each).to(means) for each in (weight, scale))
     mean = means @ shares
     between = (means - mean.unsqueeze(-1)).square() @ shares

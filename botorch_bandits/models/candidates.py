@@ -110,7 +110,7 @@ class OwnModel:
         """Read the prior of a model.
 
         Args:
-            index: Its place in the list, for errors.
+            index: Its position in the list, for error messages.
             model: See the class.
 
         Raises:
@@ -187,8 +187,8 @@ class CandidatesRecipe:
         for name, given in (("weights", weights), ("names", names)):
             if len(given) != len(entries):
                 raise ValueError(
-                    f"{name} has {len(given)} entries and candidates {len(entries)}; give one a "
-                    f"prior, or leave {name}= out."
+                    f"{name} has {len(given)} entries and candidates {len(entries)}; give one per "
+                    f"prior, or leave out {name}=."
                 )
         checked = tuple(check_positive(f"weights[{i}]", w) for i, w in enumerate(weights))
         store_checked(
@@ -224,8 +224,8 @@ class CandidatesRecipe:
 
         Args:
             X: ``n x d`` inputs in the order in which their outcomes arrived; ``n`` may be 0.
-            Y: ``n x 1`` outcomes; with ``m`` columns there is a model for each, which has the list
-                and an evidence of its own.
+            Y: ``n x 1`` outcomes; with ``m`` columns, there is a model for each, with the same list
+                and its own evidence.
 
         Raises:
             TypeError: If a tensor is not float64.
@@ -266,7 +266,7 @@ def _check_entry(index: int, entry: Any, first: Any) -> None:
     if getattr(entry, "refit_every", None) is not None:
         raise ValueError(
             f"candidates[{index}] has refit_every={entry.refit_every}; a prior on a list is fixed. "
-            "Leave refit_every= out."
+            "Leave out refit_every=."
         )
     if entry.kernel.batch_shape:
         raise ValueError(
@@ -360,7 +360,7 @@ class CandidatesModel(Model):
         self.train_targets = Y.squeeze(-1)
         self.kernels = ModuleList([copy.deepcopy(each).to(X) for each in recipe.groups.kernels])
         transform = copy.deepcopy(recipe.input_transform)
-        # not under BoTorch's name, which would let it put other inputs in place of the raw ones
+        # not under BoTorch's name, under which BoTorch would replace the raw inputs with others
         self._encoder = None if transform is None else transform.to(X)
         self.evidence = recipe.new_evidence()
         self.num_hallucinated = 0
@@ -379,7 +379,7 @@ class CandidatesModel(Model):
 
     @property
     def num_outputs(self) -> int:
-        """One."""
+        """The number of outputs, which is 1."""
         return 1
 
     @property
@@ -403,7 +403,7 @@ class CandidatesModel(Model):
         shares = self.evidence.numpy_posterior_weights() * NUM_MEMBERS
         counts = np.floor(shares).astype(int)
         missing = NUM_MEMBERS - int(counts.sum())
-        # the largest remainders; the first of equals
+        # the largest remainders, and the first of equal ones
         order = np.argsort(-(shares - counts), kind="stable")
         counts[order[:missing]] += 1
         return tuple(np.repeat(np.arange(len(counts)), counts).tolist())
@@ -555,7 +555,7 @@ class CandidatesModel(Model):
 
         Args:
             X: ``batch_shape x q x d``, raw. Each ``q x d`` is one joint distribution.
-            output_indices: Of one output, which is all there is.
+            output_indices: The single output, or None.
             observation_noise: Whether to add the noise variance, or a tensor of variances.
             posterior_transform: Applied to the posterior.
 
@@ -730,7 +730,7 @@ class CandidatesModel(Model):
         return new
 
     def _count(self, means: Tensor, variances: Tensor, y: Tensor, first: int) -> None:
-        """Let the evidence have the outcomes from a row on, but for those that are left out."""
+        """Add the outcomes from a row on to the evidence, except for those that are left out."""
         start = max(first, self.recipe.num_skipped)
         outcomes = y[start:].unsqueeze(-1).cpu().numpy()
         moments = (each.mT[start:].cpu().numpy() for each in (means, variances))
@@ -762,7 +762,8 @@ class CandidatesBuilder:
         Args:
             X: ``n x d`` inputs in the order in which their outcomes arrived.
             Y: ``n x m`` outcomes.
-            num_first: So many first rows are taken in at once; the others as they come.
+            num_first: The number of first rows that are added at once; the others are added as they
+                come.
         """
         columns = enumerate(Y.split(1, -1))
         models = [self._of_output(i, X, column, num_first) for i, column in columns]

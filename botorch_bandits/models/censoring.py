@@ -7,7 +7,7 @@ options that they share with the loop are in :mod:`botorch_bandits.confidence.ce
 
 A model with little noise must pass through every pseudo-value. If neighboring outcomes are high, it
 drops to the minimum and overshoots on the other side: its maximum rises because of values that were
-never observed, and the next query is drawn there. :mod:`papers.ringing` measures it.
+never observed, and the next query is placed there. :mod:`papers.ringing` measures it.
 
 Source: Verma, Dai and Low, *Bayesian optimization under stochastic delayed feedback*, ICML 2022.
 """
@@ -64,7 +64,7 @@ MAXIMUM_STAR = 4096
 """A larger star is cut: the arms around the oldest pending points are left out."""
 
 DEFAULT_TOLERANCE = 0.05
-"""How much the maximum may rise, as a share of its height above the minimum, without a warning."""
+"""The share of its height above the minimum by which the maximum may rise without a warning."""
 
 
 class RingingWarning(RuntimeWarning):
@@ -122,8 +122,8 @@ def spread_points(dim: int, num_points: int) -> Tensor:
     """Return points that are spread evenly over the unit cube, the same ones each time.
 
     Args:
-        dim: Of the points.
-        num_points: How many.
+        dim: The number of dimensions.
+        num_points: The number of points.
     """
     engine = torch.quasirandom.SobolEngine(dim, scramble=True, seed=0)
     return engine.draw(num_points, dtype=torch.float64)
@@ -146,7 +146,7 @@ def posterior_rise(
         model: The model with pseudo-values.
         probes: ``num_probes x d`` points at which both means are compared.
         minimum: The pseudo-value of the objective.
-        posterior_transform: What makes several outputs one.
+        posterior_transform: The transform that combines several outputs into one.
         maximize: If False, the check is mirrored: does the smallest mean decrease?
 
     Returns:
@@ -154,7 +154,8 @@ def posterior_rise(
     """
     sign = 1.0 if maximize else -1.0
     tops = []
-    # the means alone: a joint covariance of all probes would cost more; an ensemble wants it anyway
+    # only means, because a joint covariance of all probes costs more; an ensemble computes it
+    # anyway
     skips = not is_ensemble(base_model)
     skips = skips and not isinstance(posterior_transform, ExpectationPosteriorTransform)
     with torch.no_grad(), settings.skip_posterior_variances(skips):
@@ -167,8 +168,8 @@ def posterior_rise(
 
 
 RELATIVE_TOLERANCE = 1e-9
-"""Outcome transforms round: an outcome below the minimum by less is taken for the minimum, relative
-to prior standard deviation and minimum."""
+"""Outcome transforms round, so an outcome that is below the minimum by less counts as the minimum;
+relative to the prior standard deviation and the minimum."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +221,8 @@ class DropInCensoring(Censoring):
 
         Args:
             model: The user's model.
-            signs: For each output 1 if more of it is better, -1 if less is, 0 if it has no weight.
+            signs: For each output, 1 if more of it is better, -1 if less is better, 0 if it has no
+                weight.
             X_observed: ``n x d`` observed inputs for the proxy; the model's if None.
             Y_observed: ``n x m`` observed outcomes for the check; the model's if None.
 
@@ -303,7 +305,7 @@ class DropInCensoring(Censoring):
             signs: See :meth:`pseudo_values`.
 
         Returns:
-            ``batch_shape x p x m`` values, in raw units, and :math:`b_s / B_y`, likewise.
+            ``batch_shape x p x m`` values in raw units, and :math:`b_s / B_y` of the same shape.
         """
         num_pending, num_outputs = len(X_pending), len(minima)
         with torch.no_grad():
@@ -346,7 +348,7 @@ class DropInCensoring(Censoring):
         Raises:
             UnsupportedError: If the model cannot be conditioned.
         """
-        # a deterministic model has no batch shape, and is refused by name
+        # a deterministic model has no batch shape, and is rejected by name
         batch_shape = shape_of_batch(model)
         row = torch.as_tensor(values, dtype=X_pending.dtype, device=X_pending.device)
         Y = row.expand(*batch_shape, len(X_pending), row.shape[-1])
@@ -454,7 +456,7 @@ class DropInCensoring(Censoring):
             )
         )
         heights = sorted((sign * (outcomes.reshape(-1) - stated)).tolist())
-        return self.tolerated(noise_bound, outcome_bound, heights[1:])  # beside the one in question
+        return self.tolerated(noise_bound, outcome_bound, heights[1:])  # besides the one at issue
 
     def _respect(
         self,
@@ -465,7 +467,7 @@ class DropInCensoring(Censoring):
         output: int,
         num_outputs: int,
     ) -> float:
-        """Return the minimum, lowered to the worst outcome if that was asked for."""
+        """Return the minimum, lowered to the worst outcome if that was requested."""
         if sign == 0.0 or outcomes.numel() == 0:
             return stated
         worst = float(outcomes.min() if sign > 0.0 else outcomes.max())
@@ -488,7 +490,7 @@ class DropInCensoring(Censoring):
             )
             return stated
         warnings.warn(
-            f"{text}; pending queries are filled in at {worst:.6g}. No theorem covers that.",
+            f"{text}; pending queries are filled in at {worst:.6g}. No theorem covers this.",
             MinimumLoweredWarning,
             stacklevel=6,
         )
@@ -501,14 +503,14 @@ def least_lower_bounds(
     """Return the smallest ``mean - factor * standard_deviation`` of each output over some points.
 
     Args:
-        model: Without pseudo-rows.
+        model: A model without pseudo-rows.
         factor: ``minimum_proxy``.
-        signs: For each output 1, or -1 if smaller is better, in which case it is the largest upper
-            bound.
+        signs: For each output 1, or -1 if smaller is better, in which case the result is the
+            largest upper bound.
         X: ``n x d`` points.
 
     Raises:
-        ValueError: If the model's outcome transform maps it to no finite number.
+        ValueError: If the model's outcome transform does not map the result to a finite number.
     """
     with torch.no_grad():
         posterior = model.posterior(X)
@@ -525,7 +527,7 @@ def least_lower_bounds(
 def output_signs(
     model: Model, posterior_transform: PosteriorTransform | None, maximize: bool
 ) -> tuple[float, ...]:
-    """Return for each output whether more of it is better (1), worse (-1) or nothing (0)."""
+    """Return for each output whether more of it is better (1), worse (-1), or neither (0)."""
     sign = 1.0 if maximize else -1.0
     if not isinstance(posterior_transform, ScalarizedPosteriorTransform):
         return (sign,) * int(model.num_outputs)

@@ -1,20 +1,21 @@
-r"""The posterior on arms of rows that leave a window or fade, as changes of rows known before.
+r"""The posterior on arms from rows that leave a window or fade, as changes of earlier rows.
 
-Where rows leave, or their noise grows, a factorization of a round before is of no use. The
-eigenvectors of their covariance are: with :math:`W` the weights of the rows of a round before,
-:math:`W^{1/2} K W^{1/2} = Q \Lambda Q^\top` and the features
-:math:`\Phi = Q^\top W^{1/2} K_{\cdot}` of all arms, rows whose weights have faded by a common
-factor :math:`s` since lower the variances of the arms by
+If rows leave, or their noise grows, the factorization of an earlier round is of no use, but the
+eigenvectors of their covariance are. With :math:`W` the weights of the rows in an earlier round,
+:math:`W^{1/2} K W^{1/2} = Q \Lambda Q^\top` and the features :math:`\Phi = Q^\top W^{1/2}
+K_{\cdot}` of all arms, rows whose weights have since faded by a common factor :math:`s` lower the
+variances of the arms by
 
 .. math:: \sum_j \frac{s \Phi_j^2}{s \Lambda_j + \lambda} ,
 
-one product of numbers that are kept. Rows that have left are taken out of this, and those that have
-come are added, as in :mod:`botorch_bandits.confidence.changed_basis`, which says how and why
-digits are kept: with the inverse of a small block, and not as rows of negative noise.
+which is one product with numbers that are kept. Rows that have left are then removed and new rows
+are added, as in :mod:`botorch_bandits.confidence.changed_basis`: through the inverse of a small
+block rather than as rows with negative noise. That module explains the method and why it preserves
+digits.
 
-Which rows the eigenvectors are of depends on the number of outcomes alone, so that a loop that is
-built again from its history has the same ones. They are of all outcomes up to the last multiple of
-:data:`STRIDE`; a round costs as many products of ``n`` rows with all arms as there were changes.
+Which rows the eigenvectors belong to depends only on the number of outcomes, so that a loop that is
+rebuilt from its history has the same ones: they are all outcomes up to the last multiple of
+:data:`STRIDE`. In a round, each change costs one product of ``n`` rows with all arms.
 """
 
 from __future__ import annotations
@@ -42,28 +43,28 @@ from botorch_bandits.models.front_kernels import Array, FrontCovariance, Index
 from botorch_bandits.models.row_factors import RowFactor
 
 STRIDE = 32
-"""Eigenvectors are kept for so many outcomes."""
+"""Eigenvectors are kept for this many outcomes."""
 
 MOST_CHANGES = 96
-"""With more changes, as where outcomes come late, eigenvectors are computed anew."""
+"""With more changes, for example when outcomes arrive late, eigenvectors are recomputed."""
 
 FEWEST_ROWS = 48
-"""With fewer rows a factorization of them in each round costs no more."""
+"""With fewer rows, factorizing them in each round costs no more."""
 
 _NAME = "rows with their features of arms"
 
 
 @dataclass(frozen=True, eq=False)
 class Before:
-    """The outcomes of which eigenvectors are kept, in the order in which they arrived.
+    """The outcomes whose eigenvectors are kept, in the order in which they arrived.
 
     Attributes:
         arms: ``m`` arms that were played.
-        fronts: ``m x num_front``; what stood in front of them.
-        pairs: ``m`` numbers that are equal where arms and fronts are.
-        weights: ``m`` weights in the round after the last of them.
-        scale: What has become of weights since, of all alike; None in a window.
-        num_outcomes: How many outcomes there were then.
+        fronts: ``m x num_front``; their fronts.
+        pairs: ``m`` numbers, equal for equal pairs of arm and front.
+        weights: ``m`` weights in the round after the last of these outcomes.
+        scale: The common factor by which all weights have changed since; None in a window.
+        num_outcomes: The number of outcomes at that time.
     """
 
     arms: Index
@@ -76,18 +77,18 @@ class Before:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What a round knows of the rounds before, in the order in which outcomes arrived.
+    """What a round knows about the rounds before it, in the order in which outcomes arrived.
 
     Attributes:
         arms: ``n`` arms that were played.
-        fronts: ``n x num_front``; what stood in front of them.
-        pairs: ``n`` numbers that are equal where arms and fronts are.
-        outcomes: ``n`` outcomes, with the prior mean in them; ``n x num_outputs`` where there are
-            several outputs.
-        weights: ``n`` weights, or None where rows stay as they are.
-        version: Another one says that rows before the last ones have changed.
-        before: From a stride to what there was after the last multiple of so many outcomes; None
-            where rows stay.
+        fronts: ``n x num_front``; their fronts.
+        pairs: ``n`` numbers, equal for equal pairs of arm and front.
+        outcomes: ``n`` outcomes, including the prior mean; ``n x num_outputs`` if there are several
+            outputs.
+        weights: ``n`` weights, or None if rows stay as they are.
+        version: A number that differs whenever rows before the last ones have changed.
+        before: Given a stride, returns the outcomes up to the last multiple of it; None if rows
+            stay.
     """
 
     arms: Index
@@ -101,15 +102,15 @@ class Record:
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """The rows of which eigenvectors are known, and what has become of them.
+    """Rows whose eigenvectors are known, and how they have changed since.
 
     Attributes:
-        base: The rows that the eigenvectors are of, with their noise of then.
-        scale: What their weights have been multiplied with since.
-        left: Numbers of rows of the base that do not count any more.
-        came: Rows that count beside those that are left.
-        outcomes: Mean outcomes of the base; of what has left they do not matter.
-        added: Mean outcomes of those that have come.
+        base: The rows that the eigenvectors belong to, with their noise at that time.
+        scale: The factor by which their weights have been multiplied since.
+        left: The numbers of the rows of the base that no longer count.
+        came: The rows that count in addition to the remaining ones.
+        outcomes: Mean outcomes of the base; those of rows that have left do not matter.
+        added: Mean outcomes of the rows that have been added.
         fades: Whether weights change at all.
     """
 
@@ -129,10 +130,10 @@ def collapsed_rows(
 
     Args:
         arms: ``n`` arms that were played.
-        fronts: ``n x num_front``; what stood in front of them.
-        pairs: ``n`` numbers that are equal where arms and fronts are.
+        fronts: ``n x num_front``; their fronts.
+        pairs: ``n`` numbers, equal for equal pairs of arm and front.
         outcomes: ``n`` outcomes, or ``n x num_outputs``.
-        weights: ``n`` positive weights: the noise variance of an outcome is ``lam`` over its own.
+        weights: ``n`` positive weights: an outcome has the noise variance ``lam`` over its weight.
         lam: The noise variance of an outcome of weight 1.
     """
     totals = np.bincount(pairs, weights)
@@ -146,14 +147,14 @@ def collapsed_rows(
 
 
 def changes_of(rows: Rows, outcomes: Array, lam: float, record: Record, fewest: int) -> Changes:
-    """Return the rows of a round as changes of rows whose eigenvectors may be known.
+    """Express the rows of a round as changes of rows whose eigenvectors may be known.
 
     Args:
-        rows: Those that count.
+        rows: The rows that count.
         outcomes: Their ``n`` mean outcomes less the prior mean, or ``n x num_outputs``.
         lam: The noise variance of one outcome.
-        record: What was observed, less the prior mean.
-        fewest: With fewer rows they are a base of their own.
+        record: The observations, less the prior mean.
+        fewest: With fewer rows than this, the rows are a base of their own.
     """
     count = len(rows.arms)
     nothing = Rows(rows.arms[:0], rows.fronts[:0], rows.noise[:0])
@@ -169,7 +170,7 @@ def changes_of(rows: Rows, outcomes: Array, lam: float, record: Record, fewest: 
         return Changes(base, 1.0, alone.left, came, outcomes[:first], outcomes[first:])
     assert record.before is not None
     before = record.before(STRIDE)
-    # by pair: weights then and now, and the mean outcomes
+    # by pair: the weights then and now, and the mean outcomes
     size = int(record.pairs.max()) + 1
     if len(before.pairs):
         size = max(size, int(before.pairs.max()) + 1)
@@ -181,7 +182,7 @@ def changes_of(rows: Rows, outcomes: Array, lam: float, record: Record, fewest: 
     first_of = np.zeros(size, dtype=np.int64)
     first_of[record.pairs[::-1]] = np.arange(len(record.pairs))[::-1]
     in_base = np.flatnonzero(then > NEGLIGIBLE_WEIGHT)
-    if before.scale is None:  # a window: whole numbers
+    if before.scale is None:  # in a window, weights are whole numbers
         has_left = now[in_base] < then[in_base]
         more = now - then
         more[in_base[has_left]] = now[in_base[has_left]]
@@ -205,14 +206,14 @@ def changes_of(rows: Rows, outcomes: Array, lam: float, record: Record, fewest: 
 
 
 class Kept(NamedTuple):
-    """What is kept of the rows of a round before.
+    """What is kept of the rows of an earlier round.
 
     Attributes:
-        base: The rows, ``p``.
-        spectrum: Of their covariance, multiplied with the roots of their weights.
+        base: The ``p`` rows.
+        spectrum: The spectrum of their covariance, multiplied by the roots of their weights.
         features: ``p x num_arms``.
-        squares: Of the features; None where all weights stay as they are.
-        explained: ``num_arms``; by how much these rows lowered the variances then.
+        squares: The squares of the features; None if all weights stay as they are.
+        explained: ``num_arms``; by how much these rows lowered the variances at that time.
     """
 
     base: Rows
@@ -225,20 +226,20 @@ class Kept(NamedTuple):
 def kept_of(
     covariance: FrontCovariance, changes: Changes, lam: float, memo: dict[str, Any]
 ) -> Kept:
-    """Return what is kept of the base of a round, from a round before or computed.
+    """Return what is kept of the base of a round, from an earlier round or newly computed.
 
     Args:
-        covariance: The prior, with nothing in front of arms.
-        changes: By the base.
+        covariance: The prior of arms without fronts.
+        changes: The rows as changes of the base.
         lam: The noise variance of one outcome.
-        memo: Where it is kept.
+        memo: The dictionary in which it is kept.
     """
     base = changes.base
     known: Kept | None = memo.get(_NAME)
     if known is not None and base.is_same(known.base):
         return known
     root = np.sqrt(lam / base.noise)
-    every = np.arange(covariance.num_arms)  # asked for by name, so that they are not kept, too
+    every = np.arange(covariance.num_arms)  # named explicitly, so that the columns are not kept too
     rows = covariance.columns(base.arms, base.fronts, np.zeros(0), every) * root[:, None]
     spectrum = Spectrum.of(rows[:, base.arms] * root)
     features = spectrum.eigenvectors.T @ rows
@@ -250,22 +251,21 @@ def kept_of(
 
 
 class ChangedRowsPosterior(RowsPosterior):
-    """The posterior of all arms from rows that have changed, without a factorization of them.
+    """The posterior of all arms from rows that have changed, without factorizing them.
 
-    Nothing is pending and nothing stands in front of the arms. A factor is computed where draws
-    need one.
+    No outcome is pending and arms have no fronts. A factor is computed only if draws need one.
 
     Args:
         covariance: The prior.
         rows: The observed rows.
         outcomes: ``n`` mean outcomes of the rows, less the prior mean; or ``n x num_outputs``.
-        factor: Returns the factor of the rows.
+        factor: A function that returns the factor of the rows.
         lam: The noise variance of one outcome.
         normal: See the base class.
         matrices: See the base class.
         played: See the base class.
-        changes: What has become of the base.
-        kept: What is kept of it.
+        changes: How the base has changed.
+        kept: What is kept of the base.
     """
 
     def __init__(
@@ -309,7 +309,7 @@ class ChangedRowsPosterior(RowsPosterior):
 
     @property
     def largest_variance(self) -> Array:
-        """See the base class; here they are the variances."""
+        """See the base class; these are the variances themselves."""
         return self.variance.numpy()
 
     def variance_at(self, arms: Index) -> Array:
@@ -317,7 +317,7 @@ class ChangedRowsPosterior(RowsPosterior):
         return self.variance.numpy()[arms]
 
     def moments_of_rows(self, arms: Index, fronts: Array) -> tuple[Array, Array]:
-        """See the base class; nothing stands in front of the arms."""
+        """See the base class; arms have no fronts."""
         return self.mean.numpy()[arms], self.variance_at(arms)
 
     def screened_variance(
@@ -328,7 +328,7 @@ class ChangedRowsPosterior(RowsPosterior):
         tolerance: Callable[[float], float],
         among: Tensor | None = None,
     ) -> Tensor:
-        """See the base class; here all are exact."""
+        """See the base class; all variances are exact."""
         return self.variance
 
     @cached_property
@@ -337,12 +337,12 @@ class ChangedRowsPosterior(RowsPosterior):
 
 
 class Moments(NamedTuple):
-    """What changed rows tell of all arms.
+    """What changed rows say about all arms.
 
     Attributes:
         means: ``num_outputs x num_arms``.
-        explained: ``num_arms``; by how much variances are lowered.
-        diagonal: Of the triangular matrix of the changes.
+        explained: ``num_arms``; by how much the variances are lowered.
+        diagonal: The diagonal of the triangular matrix of the changes.
     """
 
     means: Array
@@ -351,14 +351,14 @@ class Moments(NamedTuple):
 
 
 def _moments(covariance: FrontCovariance, changes: Changes, kept: Kept, lam: float) -> Moments:
-    """Return what changed rows tell; the formulas are those of ``changed_basis``."""
+    """Return what changed rows say about all arms, by the formulas of ``changed_basis``."""
     base, came, num_left = changes.base, changes.came, len(changes.left)
     vectors, scale = kept.spectrum.eigenvectors, changes.scale
     inverse = 1.0 / (scale * kept.spectrum.eigenvalues + lam)
     outcomes, added = (
         each[:, None] if each.ndim == 1 else each for each in (changes.outcomes, changes.added)
     )
-    # rows are multiplied with the roots of their weights now, features with the root of the scale
+    # rows are multiplied by the roots of their present weights, features by the root of the scale
     projected = vectors.T @ (np.sqrt(scale * lam / base.noise)[:, None] * outcomes)
     means = (scale**0.5 * inverse[:, None] * projected).T @ kept.features
     explained = kept.explained

@@ -9,8 +9,8 @@ With the constant prior mean :math:`m`, :math:`a = (K + \lambda I)^{-1} (y - m)`
    \nabla \mu = \sum_j a_j \nabla k(x, x_j), \qquad
    \nabla \sigma^2 = -2 \sum_j b_j \nabla k(x, x_j).
 
-``n`` rows, ``b`` points: values cost ``b n^2`` operations and gradients as much again; one row more
-costs ``2 n^2``.
+With ``n`` rows and ``b`` points, values cost ``b n^2`` operations and gradients as much again; one
+more row costs ``2 n^2``.
 
 **The inverse factor.** With :math:`K + \lambda I = L L^\top` the inverse factor is
 :math:`L^{-1}`. New rows of the data add new rows to it; existing rows never change:
@@ -66,7 +66,7 @@ SMALLEST_PIVOT = 0.5
 """Smallest accepted squared pivot, in noise variances; in exact arithmetic none is below 1."""
 
 CovarianceBlock = Callable[[int, int], tuple[Tensor, Tensor]]
-"""Gives for rows ``start`` to ``end`` their covariances with the rows before and the noisy
+"""Returns for rows ``start`` to ``end`` their covariances with the rows before and the noisy
 covariances among themselves, ``r x start`` and ``r x r``."""
 
 
@@ -129,7 +129,7 @@ class InverseFactor:
         start = num_full * SLAB_ROWS
         last = None
         if start < len(matrix):
-            # its buffer is exactly as large as what is written: it is copied before it grows
+            # the buffer is exactly as large as its contents, so that it is copied before it grows
             last = _Slab(start, inverse[start:].contiguous(), -1)
         return cls(len(matrix), full, pivots, last)
 
@@ -141,7 +141,7 @@ class InverseFactor:
         Args:
             num_rows: At least this factor's number of rows.
             covariance: See :data:`CovarianceBlock`; asked for one step at a time.
-            noise: The noise variance that is on the diagonal.
+            noise: The noise variance on the diagonal.
 
         Returns:
             None if rounding makes the matrix indefinite or a pivot too small to be trusted.
@@ -157,7 +157,7 @@ class InverseFactor:
             pivots.append(smallest)
         if not pivots:
             return factor
-        # looked at once, at the end: each look waits for a device; NaN is the smallest of all
+        # checked once, at the end, as each check waits for a device; NaN is the smallest of all
         smallest = pivots[0] if len(pivots) == 1 else torch.stack(pivots).amin()
         return factor if smallest.item() >= SMALLEST_PIVOT * noise else None
 
@@ -185,7 +185,7 @@ class InverseFactor:
 
         Args:
             rows: ``b x n``.
-            out: Where to write it, ``b x n``; new memory if None.
+            out: The tensor to write to, ``b x n``; new memory if None.
         """
         if out is None:
             out = torch.empty_like(rows, memory_format=torch.contiguous_format)
@@ -197,7 +197,7 @@ class InverseFactor:
         return out
 
     def weights(self, outcomes: Tensor, earlier: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return ``(K + lam I)^-1 y`` and the part of it that the full slabs give.
+        """Return ``(K + lam I)^-1 y`` and the part of it that comes from the full slabs.
 
         Args:
             outcomes: ``y``, ``n``.
@@ -219,7 +219,7 @@ class InverseFactor:
         """Return the inverse factor times a positive number: that of ``(K + lam I) / number^2``."""
         slabs = [slab * number for _, slab in self.slabs]
         full, start = tuple(slabs[: len(self.full)]), len(self.full) * SLAB_ROWS
-        # its buffer is exactly as large as what is written: it is copied before it grows
+        # the buffer is exactly as large as what is written, so that it is copied before it grows
         last = _Slab(start, slabs[-1], -1) if len(slabs) > len(full) else None
         return InverseFactor(self.num_rows, full, self.pivots / number, last)
 
@@ -236,8 +236,8 @@ class InverseFactor:
         """Add the rows with covariances ``cross`` to the old rows and ``block`` to each other.
 
         Returns:
-            The factor, and its smallest new pivot squared: unless that is large enough, the factor
-            is not to be used.
+            The factor, and the square of its smallest new pivot. Unless the latter is large enough,
+            the factor must not be used.
         """
         num_new = block.shape[0]
         solved = self.solve(cross) if self.num_rows > 0 else cross
@@ -270,7 +270,7 @@ class InverseFactor:
         return InverseFactor(num_rows, self.full, pivots, last), smallest
 
     def _writable(self) -> _Slab:
-        """The last slab if this factor is the newest on it, else a copy with this one's rows."""
+        """Return the last slab if this factor is its newest one, otherwise a copy of its rows."""
         start = len(self.full) * SLAB_ROWS
         num_rows = self.num_rows - start
         last = self._last
@@ -320,7 +320,7 @@ class ModuleStamp:
                 for key, value in settings.items()
                 if isinstance(value, float | int | str | Tensor) and key != "training"
             ]
-            # such as the noise of GPyTorch's fixed noise levels, which is no buffer
+            # such as the noise of GPyTorch's fixed noise levels, which is not a buffer
             self._versions += [
                 (value, version(value)) for value in settings.values() if isinstance(value, Tensor)
             ]
@@ -341,12 +341,12 @@ class ModuleStamp:
         return True
 
     def is_left_alone_by(self, function: Callable[[Tensor], Tensor]) -> bool:
-        """Return whether ``function`` returns every tensor itself, as a conversion to nothing."""
+        """Return whether ``function`` returns every tensor itself, as idle conversions do."""
         return all(function(tensor) is tensor for tensor, _ in self._values + self._versions)
 
 
 def version(tensor: Tensor) -> int:
-    """Return how often a tensor was changed in place, as far as torch knows."""
+    """Return how often a tensor was changed in place, as far as PyTorch knows."""
     return 0 if tensor.is_inference() else int(tensor._version)
 
 
@@ -487,13 +487,13 @@ class ClosedForm:
         return values[:, :start].contiguous(), block
 
     def with_outcomes(self, y: Tensor) -> Self:
-        """Return the posterior with all ``n`` outcomes replaced; ``n^2`` operations."""
+        """Return the posterior with all ``n`` outcomes replaced, in ``n^2`` operations."""
         outcomes = self._residual(y)
         weights, full_weights = self.factor.weights(outcomes)
         return replace(self, outcomes=outcomes, weights=weights, full_weights=full_weights)
 
     def of_inputs_in_units(self, side: Tensor, origin: Tensor) -> Self:
-        """Return the posterior as a function of other inputs, an affine map of each column.
+        """Return the posterior as a function of other inputs, by an affine map of each column.
 
         Args:
             side: ``d`` numbers.
@@ -557,7 +557,7 @@ class ClosedForm:
         """Return the same form with another mean; its variance must not be used.
 
         Args:
-            coefficients: Those of the mean, ``n``.
+            coefficients: The coefficients of the mean, ``n``.
         """
         return replace(self, weights=coefficients)
 
@@ -567,7 +567,7 @@ class ClosedForm:
 
     @property
     def row_weights(self) -> Tensor | None:
-        """``n`` factors of rows with less noise than ``noise``; None where all have the same."""
+        """``n`` factors of rows with less noise than ``noise``; None if all have the same."""
         return None
 
     def kernel_values(self, X: Tensor) -> tuple[Tensor, Any]:
@@ -589,7 +589,7 @@ class ClosedForm:
         Args:
             X: ``b x d`` points.
             seen: From :meth:`kernel_values` at these points.
-            outer: ``b x n``, what the values are multiplied with.
+            outer: ``b x n``; the factors of the values.
         """
         scaled, slope = seen
         dim = self.dim
@@ -599,12 +599,12 @@ class ClosedForm:
     def prior_covariance(
         self, start: int, end: int, points: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return the prior covariances of some rows with those before and with each other.
+        """Return the prior covariances of some rows with those before them and with each other.
 
         Args:
-            start: The first of the rows.
-            end: Behind the last one.
-            points: Of other rows than those of this posterior, as :attr:`points` has them.
+            start: The first of these rows.
+            end: The end of these rows, exclusive.
+            points: The points of rows other than this posterior's, in the form of :attr:`points`.
 
         Returns:
             ``(end - start) x start`` and ``(end - start) x (end - start)`` numbers.
@@ -621,7 +621,7 @@ class ClosedForm:
         """Return whether another posterior differs from this one only in its outcomes.
 
         Args:
-            other: Of any model.
+            other: The posterior of any model.
         """
         return (
             type(self) is type(other)
@@ -664,7 +664,7 @@ class ClosedForm:
         assert slope is not None
         mean = self._add_prior_mean(values @ self.weights)
         solved = self.factor.solve(values)
-        # sum_j c_j h_j (x - x_j): both sums for both functions are one matrix product
+        # sum_j c_j h_j (x - x_j): both sums of both functions are one matrix product
         coefficients = values.new_empty(2, *values.shape)
         self.factor.solve_transposed(solved, out=coefficients[1]).mul_(slope)
         torch.mul(slope, self.weights, out=coefficients[0])
@@ -691,7 +691,7 @@ class ClosedForm:
         return scaled, queries
 
     def _augment(self, X: Tensor) -> Tensor:
-        """The rows of ``points``; entry by entry, so that one row alone gets the same bits."""
+        """Return rows of ``points``, entry by entry, so that a single row gets the same bits."""
         scaled = (X - self.center).div_(self.lengthscale)
         first, *others = scaled.square().unbind(-1)
         for column in others:
@@ -727,9 +727,9 @@ class CachedPosterior:
         """Tie a closed form to the present state of a model.
 
         Args:
-            model: It is not changed.
+            model: The model, which is not changed.
             closed_form: Its closed form.
-            modules: Those of :func:`parts_of`, if it has them already.
+            modules: Its modules from :func:`parts_of`, if it already has them.
         """
         inputs, targets = model.train_inputs[0], model.train_targets
         stamps = tuple(ModuleStamp(module) for module in modules)
@@ -737,16 +737,16 @@ class CachedPosterior:
         return cls(closed_form, inputs, targets, versions, modules, stamps)
 
     def with_modules(self, modules: tuple[Module, ...]) -> CachedPosterior:
-        """Return the same for a model that has been given its modules.
+        """Return the same posterior for a model that has been given its modules.
 
         Args:
-            modules: Those of :func:`parts_of`, with the hyperparameters of the closed form.
+            modules: Its modules from :func:`parts_of`, with the hyperparameters of the closed form.
         """
         stamps = tuple(ModuleStamp(module) for module in modules)
         return replace(self, modules=modules, stamps=stamps)
 
     def is_current(self, model: SingleTaskGP) -> bool:
-        """Return whether neither data nor hyperparameters of the model have changed since."""
+        """Return whether neither data nor hyperparameters of the model have changed since then."""
         inputs, targets = model.train_inputs[0], model.train_targets
         return (
             inputs is self.inputs
@@ -760,8 +760,8 @@ class CachedPosterior:
 def parts_of(model: SingleTaskGP) -> tuple[Module, ...]:
     """Return the modules that hold hyperparameters and the scale of outcomes.
 
-    These are kernel, likelihood, mean and, where there is one, the outcome transform. The input
-    transform is not among them: inputs are kept as the kernel sees them.
+    These are the kernel, the likelihood, the mean and, if there is one, the outcome transform. The
+    input transform is not among them, because inputs are kept as the kernel sees them.
     """
     modules = model._modules  # quicker than the attributes
     parts = (modules["covar_module"], modules["likelihood"], modules["mean_module"])
@@ -821,7 +821,7 @@ class LeanPosterior(GPyTorchPosterior):
         return sample_shape + self._marginal_mean.shape + torch.Size([1])
 
     def __getstate__(self) -> dict[str, Any]:
-        """The joint distribution goes along, the model that would compute it does not."""
+        """Keep the joint distribution, but not the model that would compute it."""
         if self._covariance is not None:
             _ = self.distribution
         return self.__dict__ | {"_covariance": None}
@@ -830,9 +830,9 @@ class LeanPosterior(GPyTorchPosterior):
 def marginals(closed_form: ClosedForm, X: Tensor, noise: float = 0.0) -> tuple[Tensor, Tensor]:
     """Return posterior mean and variance, ``b`` each, at ``b x d`` points.
 
-    They have first derivatives in ``X``; asking for second ones is a ``RuntimeError``. Variances
-    below GPyTorch's ``min_variance``, times the prior variance, become that, without a gradient:
-    at prior variance 1 as in GPyTorch.
+    They have first derivatives in ``X``; asking for second derivatives raises a ``RuntimeError``.
+    Variances below GPyTorch's ``min_variance`` times the prior variance are set to that value,
+    without a gradient; at prior variance 1, this is the same as in GPyTorch.
 
     Args:
         closed_form: The posterior.
@@ -847,13 +847,13 @@ def marginals(closed_form: ClosedForm, X: Tensor, noise: float = 0.0) -> tuple[T
 
 
 class _Marginals(torch.autograd.Function):
-    """Mean and variance, with gradients that come with the values at little cost."""
+    """Mean and variance, whose gradients are computed with the values at little extra cost."""
 
     @staticmethod
     def forward(
         ctx: Any, X: Tensor, closed_form: ClosedForm, noise: float, lowest: float
     ) -> tuple[Tensor, Tensor]:
-        """Compute values and gradients: both need the same products with the factor."""
+        """Compute values and gradients, because both need the same products with the factor."""
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(X)
         mean, variance, *gradients = closed_form.value_and_gradient(X)
@@ -873,13 +873,13 @@ class _Marginals(torch.autograd.Function):
         if not terms:
             return None, None, None, None
         total = terms[0] if len(terms) == 1 else terms[0] + terms[1]
-        if torch.is_grad_enabled():  # somebody may differentiate the gradient
+        if torch.is_grad_enabled():  # the gradient itself may be differentiated
             total = _OnlyOnce.apply(total, *ctx.saved_tensors)
         return total, None, None, None
 
 
 class _OnlyOnce(torch.autograd.Function):
-    """Returns a gradient that would be taken for a constant, and refuses to differentiate it."""
+    """Returns a gradient that would otherwise count as a constant, and cannot be differentiated."""
 
     @staticmethod
     def forward(ctx: Any, gradient: Tensor, X: Tensor) -> Tensor:
@@ -888,11 +888,11 @@ class _OnlyOnce(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> Tensor:
-        """Refuse."""
+        """Raise an error."""
         raise RuntimeError(
-            "this posterior can be differentiated once, and this asks for a second "
-            "derivative. Inside botorch.settings.propagate_grads(True) the posterior comes from "
-            "GPyTorch, which has it."
+            "this posterior can be differentiated only once, and this call asks for a second "
+            "derivative. Inside botorch.settings.propagate_grads(True), the posterior comes from "
+            "GPyTorch, which supports it."
         )
 
 

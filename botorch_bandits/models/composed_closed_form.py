@@ -3,9 +3,9 @@ r"""The closed form of posteriors with composed kernels, or with noise that diff
 A single stationary kernel with one noise variance is handled by
 :mod:`botorch_bandits.models.closed_form`; the formulas and the factor are the same.
 
-**Noise of rows.** With the noise variance :math:`\lambda_i` of row ``i``, any :math:`\lambda` and
-:math:`w_i = \sqrt{\lambda / \lambda_i}`, the kernel :math:`w_i w_j k(x_i, x_j)`, the outcomes
-:math:`w_i (y_i - m)` and the one noise variance :math:`\lambda` give the same posterior and the
+**Noise of rows.** If row ``i`` has the noise variance :math:`\lambda_i`, choose any :math:`\lambda`
+and :math:`w_i = \sqrt{\lambda / \lambda_i}`: the kernel :math:`w_i w_j k(x_i, x_j)`, the outcomes
+:math:`w_i (y_i - m)` and the single noise variance :math:`\lambda` give the same posterior and the
 same information gain.
 """
 
@@ -34,8 +34,8 @@ class ComposedClosedForm(ClosedForm):
     Attributes:
         composed: The kernel. ``kernel`` only says how smooth it is and what its variance is, and
             ``lengthscale`` is 1.
-        has_weights: Whether rows have weights ``w``; the last column of ``points``, which are those
-            of :meth:`ComposedKernel.augment` otherwise.
+        has_weights: Whether rows have weights ``w``, which are then the last column of ``points``;
+            the other columns are those of :meth:`ComposedKernel.augment`.
     """
 
     composed: ComposedKernel | None = None
@@ -58,7 +58,7 @@ class ComposedClosedForm(ClosedForm):
             noise: The noise variance of a row of weight 1.
             X: The inputs.
             y: The outcomes.
-            prior_mean: The same at all points.
+            prior_mean: The prior mean, the same at all points.
             weights: ``n`` positive numbers ``w``: row ``i`` has the noise variance ``noise / w^2``.
 
         Returns:
@@ -106,7 +106,7 @@ class ComposedClosedForm(ClosedForm):
         return torch.cat([self._kernel.augment(X - self.center), weights.unsqueeze(-1)], dim=-1)
 
     def with_outcomes(self, y: Tensor) -> Self:
-        """Return the posterior with all ``n`` outcomes replaced; ``n^2`` operations."""
+        """Return the posterior with all ``n`` outcomes replaced, in ``n^2`` operations."""
         outcomes = self._residual(y) * self._row_weights
         weights, full_weights = self.factor.weights(outcomes)
         return replace(self, outcomes=outcomes, weights=weights, full_weights=full_weights)
@@ -161,7 +161,7 @@ class ComposedClosedForm(ClosedForm):
         return self._row_weights if self.has_weights else None
 
     def kernel_values(self, X: Tensor) -> tuple[Tensor, Any]:
-        """See the base class; without the weights of rows."""
+        """See the base class; the weights of rows are left out."""
         queries = self._kernel.queries(X.detach() - self.center)
         values, slopes = self._kernel.values_and_slopes(queries, self.points, len(X))
         return values, (queries, slopes)
@@ -205,7 +205,7 @@ class ComposedClosedForm(ClosedForm):
         return variances * points[:, -1].square() if self.has_weights else variances
 
     def _cross(self, queries: list[QueryRows], num_queries: int) -> Tensor:
-        """Kernel values with the rows, times the weights of these."""
+        """Kernel values with the rows, multiplied by the weights of these."""
         values, _ = self._kernel.values(queries, self.points, num_queries)
         return values.mul_(self._row_weights) if self.has_weights else values
 
@@ -239,8 +239,8 @@ class ComposedClosedForm(ClosedForm):
         Args:
             X: ``b x d`` points.
             queries: The points, as each part sees them.
-            slopes: Of each part.
-            outer: ``k x b x n``, what kernel values are multiplied with in ``k`` sums.
+            slopes: The slopes of each part.
+            outer: ``k x b x n``; the factors of the kernel values in ``k`` sums.
         """
         gradient = X.new_zeros(len(outer), *X.shape)
         for part, query, slope in zip(self._kernel.parts, queries, slopes, strict=True):
@@ -253,7 +253,7 @@ class ComposedClosedForm(ClosedForm):
             share /= part.lengthscale
             if isinstance(part.place, slice):
                 gradient[..., part.place] += share
-            else:  # a column may be there twice
+            else:  # a column may occur twice
                 gradient.index_add_(-1, torch.tensor(part.columns, device=X.device), share)
         return gradient
 
@@ -262,8 +262,8 @@ class Noise(NamedTuple):
     """The noise variances of the rows of a model, ``level / weights^2``.
 
     Attributes:
-        level: That of a row of weight 1, and of one more observation.
-        weights: ``n``; None where all are 1.
+        level: The noise variance of a row of weight 1, and of a further observation.
+        weights: ``n``; None if all are 1.
     """
 
     level: float
@@ -271,15 +271,15 @@ class Noise(NamedTuple):
 
 
 def read_noise(likelihood: Module, num_rows: int) -> Noise | None:
-    """Return the noise of a model's rows, if it is known; in the model's own units.
+    """Return the noise of a model's rows in the model's own units, if it is known.
 
     Args:
-        likelihood: The model's.
-        num_rows: How many rows it has.
+        likelihood: The likelihood of the model.
+        num_rows: The number of its rows.
 
     Returns:
-        None unless noise is Gaussian with one variance, one variance over a number of repeats, or
-        fixed variances of rows.
+        None unless the noise is Gaussian with one variance for all rows, one variance divided by a
+        number of repeats, or a fixed variance for each row.
     """
     module: Any = likelihood
     if type(likelihood) is GaussianLikelihood:
@@ -301,13 +301,13 @@ def read_noise(likelihood: Module, num_rows: int) -> Noise | None:
 def composed_form_of(
     model: SingleTaskGP, y: Tensor, prior_mean: float, unit: float
 ) -> ComposedClosedForm | None:
-    """Factorize the kernel matrix of a model that :func:`can_be_composed`.
+    """Factorize the kernel matrix of a model for which :func:`can_be_composed` is true.
 
     Args:
-        model: With the inputs that its kernel sees.
+        model: The model, with the inputs that its kernel sees.
         y: ``n`` raw outcomes.
         prior_mean: In raw outcome units.
-        unit: How many of these are one unit of the model.
+        unit: The unit of the model's outcomes, in raw outcome units.
 
     Returns:
         The posterior in raw outcomes; None if the matrix cannot be factorized in float64.
@@ -324,10 +324,10 @@ def composed_form_of(
 
 
 def can_be_composed(model: SingleTaskGP) -> bool:
-    """Return whether kernel and noise of a model without batches are known.
+    """Return whether the kernel and the noise of a model without batches can be read.
 
     Args:
-        model: With at least one row.
+        model: A model with at least one row.
     """
     inputs, (kernel, likelihood, *_) = model.train_inputs[0], parts_of(model)
     if read_noise(likelihood, len(inputs)) is None:

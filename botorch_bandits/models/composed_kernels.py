@@ -8,8 +8,8 @@ slope of a part (see :mod:`botorch_bandits.models.kernels`), its share of the gr
 .. math::
    \frac{\partial k}{\partial k_{ij}} \, h_{ij} \, \frac{x_{ij} - z_{ij}}{\ell_{ij}^2},
 
-with the derivative that the rules of sum and product give. The squared exponentials of one product
-are combined into one, because their squared distances add up.
+where the derivative follows from the rules for sums and products. The squared exponentials of one
+product are combined into one, because their squared distances add up.
 
 Source: Rasmussen and Williams 2006, section 4.2.4, with the derivatives worked out.
 """
@@ -48,7 +48,7 @@ class FirstColumnDecay(Kernel):
 
     @property
     def decay_length(self) -> float:
-        """How far apart in the first column two points are whose covariance falls to ``1/e``."""
+        """The distance in the first column at which the covariance has fallen to ``1/e``."""
         raise NotImplementedError
 
 
@@ -59,10 +59,10 @@ class Part:
     Attributes:
         kernel: The kernel with unit lengthscale, because inputs are scaled first.
         columns: The columns that it sees.
-        lengthscale: One for each of them.
+        lengthscale: One for each of these columns.
         is_decay: Whether it is the decay of a :class:`FirstColumnDecay`.
-        number: Its place among the parts.
-        start: Where its columns of :meth:`ComposedKernel.augment` begin.
+        number: Its position among the parts.
+        start: The first of its columns in :meth:`ComposedKernel.augment`.
     """
 
     kernel: StationaryKernel
@@ -74,12 +74,12 @@ class Part:
 
     @property
     def width(self) -> int:
-        """How many columns it has in :meth:`ComposedKernel.augment`."""
+        """The number of its columns in :meth:`ComposedKernel.augment`."""
         return len(self.columns) + 2
 
     @cached_property
     def place(self) -> slice | list[int]:
-        """Its columns as an index: a slice, which copies nothing, where they stand in order."""
+        """Its columns as an index; if they are in order, a slice, which copies nothing."""
         first, count = self.columns[0], len(self.columns)
         is_run = self.columns == tuple(range(first, first + count))
         return slice(first, first + count) if is_run else list(self.columns)
@@ -99,15 +99,15 @@ class Combination:
     """A sum or a product of parts.
 
     Attributes:
-        members: At least two.
-        is_product: Whether they are multiplied.
+        members: The parts, at least two.
+        is_product: Whether they are multiplied rather than added.
     """
 
     members: tuple[Part | Combination, ...]
     is_product: bool
 
     def scaled_by(self, factor: Tensor) -> Combination:
-        """Return this times a number.
+        """Return this combination times a number.
 
         Args:
             factor: A scalar, at least 0.
@@ -133,12 +133,12 @@ class QueryRows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ComposedKernel:
-    """A kernel composed of stationary kernels whose closed form this package knows.
+    """A kernel composed of stationary kernels, whose closed form is known.
 
     Attributes:
         root: The parts and how they are combined.
         parts: The stationary kernels, each with its number.
-        dim: How many columns points have.
+        dim: The number of columns of a point.
     """
 
     root: Part | Combination
@@ -151,12 +151,12 @@ class ComposedKernel:
 
         Args:
             kernel: Sums (``AdditiveKernel``) and products (``ProductKernel``) of ``RBFKernel`` and
-                ``MaternKernel``, with ``active_dims`` or without, and ``ScaleKernel`` around any of
-                them; and :class:`FirstColumnDecay` of these.
-            dim: How many columns its inputs have.
+                ``MaternKernel``, with or without ``active_dims``; any of them may be wrapped in a
+                ``ScaleKernel``. Also :class:`FirstColumnDecay` of these.
+            dim: The number of columns of its inputs.
 
         Returns:
-            None for every other kernel, and for one with a batch shape.
+            None for every other kernel, and for kernels with a batch shape.
         """
         with torch.no_grad():
             found = _read(kernel, tuple(range(dim)))
@@ -168,16 +168,16 @@ class ComposedKernel:
 
     @property
     def smoothness(self) -> float:
-        """The smallest ``nu`` of its parts.
+        """The smallest ``nu`` among its parts.
 
-        Those that decay in the first column do not count, unless there is no other one.
+        Parts that decay in the first column count only if there are no others.
         """
         seen = [part.kernel.smoothness for part in self.parts if not part.is_decay]
         return min(seen, default=0.5)
 
     @property
     def width(self) -> int:
-        """How many columns :meth:`augment` makes."""
+        """The number of columns that :meth:`augment` returns."""
         return sum(part.width for part in self.parts)
 
     @property
@@ -199,7 +199,7 @@ class ComposedKernel:
         """Return this kernel as a function of inputs in other units.
 
         Args:
-            side: ``d`` numbers: what the inputs of now are multiplied with.
+            side: ``d`` numbers; the factors that turn the new inputs into the present ones.
         """
         parts = tuple(
             replace(part, lengthscale=part.lengthscale * side[part.place]) for part in self.parts
@@ -207,10 +207,10 @@ class ComposedKernel:
         return replace(self, parts=parts)
 
     def to(self, like: Tensor) -> ComposedKernel:
-        """Return this kernel with copies of its hyperparameters where another tensor lives.
+        """Return this kernel with copies of its hyperparameters on another device.
 
         Args:
-            like: On the device that is wanted.
+            like: A tensor on that device.
         """
         parts: tuple[Part, ...] = tuple(
             replace(
@@ -229,7 +229,7 @@ class ComposedKernel:
     def augment(self, points: Tensor) -> Tensor:
         """Return rows ``(v, 1, |v|^2)`` of each part, side by side.
 
-        Entry by entry, so that one row alone gets the same bits.
+        Each entry is computed on its own, so that a single row gets the same bits.
 
         Args:
             points: ``n x d``.
@@ -256,7 +256,7 @@ class ComposedKernel:
         return points[..., part.start : part.start + part.width]
 
     def queries(self, X: Tensor) -> list[QueryRows]:
-        """Return points as each part sees them.
+        """Return points in the form in which each part sees them.
 
         Args:
             X: ``n x d``.
@@ -288,7 +288,7 @@ class ComposedKernel:
     def values(
         self, queries: Sequence[QueryRows], points: Tensor, num_queries: int
     ) -> tuple[Tensor, list[Tensor]]:
-        """Return the kernel values, and those of the parts.
+        """Return the values of the kernel and of its parts.
 
         Args:
             queries: From :meth:`queries`, one entry per part.
@@ -296,7 +296,8 @@ class ComposedKernel:
             num_queries: ``n``.
 
         Returns:
-            A contiguous ``n x p`` tensor, which may be overwritten if the others are not used.
+            A contiguous ``n x p`` tensor, which may be overwritten unless the others are used, and
+            one tensor per part.
         """
         values = [
             part.kernel.of_augmented(query.rows, self.of_part(points, part), with_slope=False)[0]
@@ -307,7 +308,7 @@ class ComposedKernel:
     def values_and_slopes(
         self, queries: Sequence[QueryRows], points: Tensor, num_queries: int
     ) -> tuple[Tensor, list[Tensor]]:
-        """Return the kernel values, and what stands before ``(x - z) / l^2`` of each part.
+        """Return the kernel values and, for each part, the factor of ``(x - z) / l^2``.
 
         Args:
             queries: From :meth:`queries`, one entry per part.
@@ -315,7 +316,8 @@ class ComposedKernel:
             num_queries: ``n``.
 
         Returns:
-            A contiguous ``n x p`` tensor, and one such tensor per part, or a single row for all.
+            A contiguous ``n x p`` tensor, and one such tensor per part, with a single row if all
+            rows agree.
         """
         values, slopes = [], []
         for part, query in zip(self.parts, queries, strict=True):
@@ -341,7 +343,7 @@ class ComposedKernel:
         Returns:
             ``... x n x n``.
         """
-        # rounding grows with the distance from the origin
+        # rounding errors grow with the distance from the origin
         X = X - X.reshape(-1, self.dim)[:1]
         values = []
         for part in self.parts:
@@ -364,7 +366,7 @@ def _read(kernel: Kernel, columns: tuple[int, ...]) -> Part | Combination | None
 
 
 def _read_forward(kernel: Kernel, columns: tuple[int, ...]) -> Part | Combination | None:
-    """Read a kernel whose ``forward`` is called, past its ``active_dims``."""
+    """Read a kernel whose ``forward`` is called directly, without its ``active_dims``."""
     if kernel.batch_shape or not columns:
         return None
     if type(kernel) is ScaleKernel:
@@ -454,7 +456,7 @@ def _chain(
     outer: Tensor | None,
     slopes: list[Tensor],
 ) -> None:
-    """Multiply the slope of each part with the derivative of the whole in this part."""
+    """Multiply the slope of each part by the derivative of the whole kernel in this part."""
     if isinstance(node, Part):
         if outer is not None:
             slopes[node.number] = slopes[node.number] * outer

@@ -40,8 +40,8 @@ def observed_inputs(model: Model) -> Tensor | None:
     """Return the raw inputs that a model holds, ``n x d``.
 
     Args:
-        model: Any model. Of several outputs, members or batches all rows are listed; equal sets
-            of rows only once.
+        model: Any model. If it has several outputs, members or batches, all rows are listed, but
+            equal sets of rows only once.
 
     Returns:
         None if the model does not show them.
@@ -54,11 +54,11 @@ def observed_inputs(model: Model) -> Tensor | None:
     if not inputs or len(inputs) != 1 or not isinstance(inputs[0], Tensor):
         return None
     X: Tensor = inputs[0]
-    # in evaluation mode BoTorch keeps transformed inputs, and the raw ones aside
+    # in evaluation mode, BoTorch keeps transformed inputs and stores the raw ones separately
     if not model.training and getattr(model, "input_transform", None) is not None:
         X = getattr(model, "_original_train_inputs", X)
     X = X.detach()
-    if isinstance(model, MultiTaskGP):  # of the output task, without its number
+    if isinstance(model, MultiTaskGP):  # the rows of the output task, without its number
         column = model._task_feature
         X = torch.cat([X[..., :column], X[..., column + 1 :]], dim=-1)
         return X[is_of_output_task(model)] if model.num_outputs == 1 else X
@@ -102,7 +102,7 @@ def check_transformable(name: str, model: Model, values: Sequence[float]) -> Non
     """Raise an error unless the model's outcome transform maps outcomes to finite numbers.
 
     Args:
-        name: The argument that the outcomes come from, for the error.
+        name: The argument from which the outcomes come, for error messages.
         model: Any model; it is not changed.
         values: One raw outcome for each output.
 
@@ -161,7 +161,7 @@ def condition(
 
     Raises:
         UnsupportedError: If this kind of model cannot be conditioned.
-        ValueError: If the model's outcome transform maps an outcome to no finite number.
+        ValueError: If the model's outcome transform does not map an outcome to a finite number.
     """
     check_double("X", X)
     check_double("Y", Y)
@@ -193,7 +193,7 @@ def condition(
         X = insert_task(model, X)
     if not isinstance(model, AbstractFullyBayesianSingleTaskGP):
         X = X.expand(*Y.shape[:-2], *X.shape[-2:])
-    # where inputs are perturbed, a pending point is the point itself
+    # even if inputs are perturbed, a pending point is the point itself
     with torch.no_grad(), fantasize():
         model.posterior(X[..., :1, :])  # GPyTorch extends the caches of an evaluated model only
         try:
@@ -211,15 +211,15 @@ def hallucinate(model: Model, X: Tensor) -> Model:
     The posterior mean is unchanged and the posterior variance shrinks as if the outcomes at ``X``
     were known, which is how GP-BUCB treats pending points (Desautels, Krause and Burdick 2014).
 
-    An exact Gaussian process takes ``X`` as new rows, with the noise of its likelihood, or the mean
+    An exact Gaussian process gets ``X`` as new rows, with the noise of its likelihood or the mean
     of ``train_Yvar``. For every other model, the joint posterior with ``X`` is conditioned instead,
     which gives the same numbers; the noise at ``X`` is what ``observation_noise=True`` adds to the
-    model's posterior there (of ``MultiTaskGP`` that of each task, and with ``train_Yvar`` the mean
-    of each task's).
+    model's posterior there (for ``MultiTaskGP``, the noise of each task, and with ``train_Yvar``
+    the mean of each task).
 
     Args:
-        model: An exact Gaussian-process model, or any other whose posterior is Gaussian; a finite
-            ensemble counts by mean and covariance of its members.
+        model: An exact Gaussian-process model, or any other whose posterior is Gaussian; for a
+            finite ensemble, the mean and covariance of its members are used.
         X: ``n x d`` pending points in raw inputs.
 
     Raises:
@@ -235,23 +235,24 @@ def hallucinate(model: Model, X: Tensor) -> Model:
     with torch.no_grad(), fantasize():
         posterior = model.posterior(X)
         if isinstance(posterior, TransformedPosterior):
-            # Of a log-normal, say, the median is where the Gaussian process has its mean.
+            # under a log-normal distribution, for example, the Gaussian process has its mean at the
+            # median
             base_samples = X.new_zeros(1, *posterior.base_sample_shape)
             Y = posterior.rsample_from_base_samples(torch.Size([1]), base_samples).squeeze(0)
         else:
             Y = posterior.mean  # an ensemble has its members in the batch shape
     try:
         return condition(model, X, Y)
-    except UnsupportedError:  # an exact Gaussian process that takes no rows after all
+    except UnsupportedError:  # an exact Gaussian process that does not accept rows after all
         return PendingModel(model, X)
 
 
 def _takes_rows(model: Model) -> bool:
-    """Whether pseudo-observations at points can become rows of a model: one row per point."""
+    """Whether pseudo-observations at points can become rows of a model, one row per point."""
     if isinstance(model, LocalGP):
         return True
     is_exact = isinstance(model, ExactGP) and isinstance(model, GPyTorchModel)
-    # rows of several tasks have a column for the task, and noise of their own
+    # rows of several tasks have a column for the task and their own noise
     return is_exact and not isinstance(model, MultiTaskGPyTorchModel | KroneckerMultiTaskGP)
 
 
@@ -267,7 +268,7 @@ def _mean_noise(model: ExactGP, Y: Tensor) -> Tensor:
 
 
 def _add_noise(model: ExactGP, num_rows: int, extra_noise: float, noise_unit: str) -> None:
-    """Give the last rows of a model that is not shared more noise than the others."""
+    """Add noise to the last rows of a model that is not shared."""
     if noise_unit == "prior":
         with torch.no_grad():
             extra = extra_noise * prior_variance_of(model.covar_module, model.train_inputs[0])
@@ -283,7 +284,7 @@ def _add_noise(model: ExactGP, num_rows: int, extra_noise: float, noise_unit: st
         repeats = getattr(model.likelihood, "repeats", None)
         levels = (rows if repeats is None else rows / repeats).expand_as(targets).clone()
         levels[..., -num_rows:] += extra.unsqueeze(-1)
-    with settings.min_fixed_noise(double_value=0.0):  # it would raise small levels silently
+    with settings.min_fixed_noise(double_value=0.0):  # it would silently raise small levels
         model.likelihood = FixedNoiseGaussianLikelihood(levels).eval()
     model.prediction_strategy = None
 

@@ -80,10 +80,10 @@ class LearnedGP(IncrementalGP):
 
     @property
     def repeats(self) -> Tensor | None:
-        """``n`` weights; row ``i`` has the noise variance ``noise / repeats[i]``. None for all 1.
+        """``n`` weights; row ``i`` has the noise variance ``noise / repeats[i]``. None if all 1.
 
-        The likelihood that is maximized is that of the rows as reported: how single observations
-        scatter around their mean is not known.
+        The maximized likelihood is that of the rows as reported, because it is not known how single
+        observations scatter around their mean.
         """
         return getattr(self._parts["likelihood"], "repeats", None)
 
@@ -119,20 +119,20 @@ class LearnedGP(IncrementalGP):
 
 
 SMALLEST_NOISE = 1e-6
-"""Noise variances below this, in variances of the outcomes, cannot be told from none."""
+"""Smaller noise variances, in variances of the outcomes, are indistinguishable from none."""
 
 NOISE_PRIOR = (-4.0, 2.0)
-"""Mean and standard deviation of the logarithm of the noise variance: from none to all.
+"""Mean and standard deviation of the logarithm of the noise variance: from no noise to only noise.
 
-A prior farther left lets a few smooth outcomes settle that there is no noise. The rounds of an
-accuracy, which is flat in places, are then spent on one spot.
+A prior with smaller values lets a few smooth outcomes settle that there is no noise. If the
+objective is an accuracy, which is flat in places, the rounds are then spent on one spot.
 """
 
 OUTPUT_SCALE_PRIOR = (0.0, 1.5)
-"""Likewise of the output scale, in variances of the outcomes."""
+"""Mean and standard deviation of the log of the output scale, in variances of the outcomes."""
 
 SMALLEST_OUTPUT_SCALE = 1e-2
-"""Likewise."""
+"""The smallest output scale, in variances of the outcomes."""
 
 
 REACH = 5.0
@@ -217,7 +217,7 @@ class FittedSingleTaskGP:
         torch.Size([5, 1])
     """
 
-    encode: Callable[[Tensor], InputTransform]  # of a domain that has it
+    encode: Callable[[Tensor], InputTransform]  # of a domain that provides it
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class FittedSingleTaskGP:
     ) -> None:
         """See the class."""
         self.bounds = Box(bounds).bounds
-        if input_transform is not None:  # otherwise journals of earlier versions have no such name
+        if input_transform is not None:  # otherwise absent, as in journals of earlier versions
             self.input_transform = input_transform
 
     @classmethod
@@ -234,9 +234,9 @@ class FittedSingleTaskGP:
         """Return a builder of models on a domain.
 
         Args:
-            domain: Its ``bounds`` (``2 x d``) are taken, or those of the arms. A method
-                ``input_transform(context_bounds=None)`` of it may return what encodes its points,
-                behind a context with these ``2 x c`` bounds.
+            domain: A domain with ``bounds`` (``2 x d``) or with arms, whose range is used. If it
+                has a method ``input_transform(context_bounds=None)``, this returns the transform
+                that encodes its points, after a context with these ``2 x c`` bounds.
 
         Raises:
             TypeError: If it has neither bounds nor arms.
@@ -244,7 +244,7 @@ class FittedSingleTaskGP:
         bounds = getattr(domain, "bounds", None)
         if isinstance(domain, Arms):
             low, high = domain.choices.aminmax(dim=0)
-            flat = low == high  # a column that says nothing
+            flat = low == high  # a column without information
             bounds = torch.stack([low, torch.where(flat, low + 1.0, high)])
         if bounds is None:
             raise TypeError(
@@ -266,16 +266,17 @@ class FittedSingleTaskGP:
         """Build and fit the model.
 
         Args:
-            X: ``n x d`` inputs, ``n`` at least 1. Columns in front of those of the bounds, such as
+            X: ``n x d`` inputs, ``n`` at least 1. Columns before those of the bounds, such as
                 contexts, are normalized by their own range.
             Y: ``n x m`` outcomes, ``m`` at least 1: the reward, and constraint values if there are
                 any.
-            weights: ``n`` positive numbers, such as of how many observations each row is the mean:
-                noise variances of rows are in the ratio of their reciprocals. The level is learned
-                as that of their mean, so that only ratios matter. All are 1 if omitted.
+            weights: ``n`` positive numbers, such as the number of observations of which each row is
+                the mean: noise variances of rows are in the ratio of their reciprocals. The level
+                is learned as the mean of these variances, so that only ratios matter. All are 1 if
+                omitted.
 
         Returns:
-            A model of one output, or a list of them, one a column of ``Y``.
+            A model of one output, or a list with one model per column of ``Y``.
         """
         if Y.shape[-1] > 1:
             return ModelListGP(*(self._fit(X, y, weights) for y in Y.split(1, dim=-1)))
@@ -300,7 +301,8 @@ class FittedSingleTaskGP:
         model = self._build(X, y, weights)
         try:
             with warnings.catch_warnings():
-                # the fit may look where the covariance is nearly singular; it does not stay there
+                # the fit may evaluate points where the covariance is nearly singular, but it does
+                # not end there
                 warnings.simplefilter("ignore", NumericalWarning)
                 fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
         except ModelFittingError as error:
@@ -329,7 +331,7 @@ class FittedSingleTaskGP:
         return model
 
     def _transform(self, X: Tensor) -> InputTransform:
-        """Normalize, or what the domain encodes its points with."""
+        """Return ``Normalize``, or the transform with which the domain encodes its points."""
         own, encode = getattr(self, "input_transform", None), getattr(self, "encode", None)
         bounds = self.bounds.to(X)
         if own is not None and X.shape[-1] == bounds.shape[-1]:
@@ -337,7 +339,7 @@ class FittedSingleTaskGP:
         num_contexts = X.shape[-1] - bounds.shape[-1]
         if num_contexts > 0:
             low, high = X[:, :num_contexts].aminmax(dim=0)
-            # contexts that have not differed yet say nothing
+            # contexts that have not differed yet carry no information
             high = torch.where(high > low, high, low + 1.0)
             of_contexts = torch.stack([low, high])
             if encode is not None:
@@ -348,16 +350,16 @@ class FittedSingleTaskGP:
 
 
 def _relative(weights: Tensor, y: Tensor) -> Tensor:
-    """Return weights whose reciprocals have the mean 1: the noise that is learned is the average.
+    """Return weights whose reciprocals have the mean 1, so that the learned noise is the average.
 
-    The prior of the noise is about its share of the variance of the outcomes.
+    The prior of the noise refers to its share of the variance of the outcomes.
     """
     weights = check_repeats(weights, y)
     return weights * weights.reciprocal().mean()
 
 
 def _num_columns(transform: InputTransform, X: Tensor) -> int:
-    """Return how many columns a kernel sees: an encoding of categories adds some."""
+    """Return the number of columns that a kernel sees, as an encoding of categories adds some."""
     with torch.no_grad():
         return int(copy.deepcopy(transform).eval()(X[:1]).shape[-1])
 

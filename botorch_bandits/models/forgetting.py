@@ -1,17 +1,17 @@
 """Models of Gaussian-process bandits that forget, built from the settings of a loop.
 
-All are ordinary :class:`~botorch_bandits.BanditGP` models: rows are left out, have weights, or have
-the round as an additional input. With weights, a model is rebuilt in every round, at the cost of
-one factorization; with a time-varying kernel, it grows row by row. Where the kernel has no closed
-form, GPyTorch, as BoTorch sets it, solves from 4096 rows on by conjugate gradients, which keep
-fewer digits. The settings, with their sources, are in :mod:`botorch_bandits.forgetting`.
+All of them are ordinary :class:`~botorch_bandits.BanditGP` models in which rows are left out, have
+weights, or have the round as an additional input. With weights, a model is rebuilt in every round,
+at the cost of one factorization; with a time-varying kernel, it grows row by row. If the kernel has
+no closed form, GPyTorch, with BoTorch's settings, solves by conjugate gradients from 4096 rows on,
+which lose more digits. The settings, with their sources, are in :mod:`botorch_bandits.forgetting`.
 
-**Windows.** In every 32nd round, by the round at which a window begins, the rows from there on are
+**Windows.** At every 32nd round at which a window begins, the rows from that round on are
 factorized. Until the next such round, the factor grows row by row, and the model of a round is
-obtained from it by removing the first rows, those that have left
-(:mod:`botorch_bandits.models.row_deletion`): ``n^2`` operations a row. A model thus depends only on
-rows and rounds, and not on the models before it: a loop rebuilt from its history has the same
-model, to the last bit.
+obtained from it by removing the first rows, which have left the window
+(:mod:`botorch_bandits.models.row_deletion`), in ``n^2`` operations per row. A model thus depends
+only on rows and rounds, and not on the models before it: a loop rebuilt from its history has the
+same model, to the last bit.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from botorch_bandits.models.kernels import kernel_of_output
 from botorch_bandits.models.likelihoods import collapse_weights
 
 NEGLIGIBLE_WEIGHT = 1e-18
-"""Rows of a smaller weight are left out: beside the latest row they are rounding error."""
+"""Rows with smaller weights are left out; next to the latest row, they are rounding error."""
 
 
 class TimeDecayKernel(FirstColumnDecay):
@@ -131,10 +131,10 @@ class BehindTime(InputTransform, torch.nn.Module):
 
 
 FEWEST_ROWS = 64
-"""With fewer rows in a window they are factorized in every round in which a row leaves."""
+"""With fewer rows in a window, they are factorized in every round in which a row leaves."""
 
 STRIDE = 32
-"""Rounds between two factorizations where rows leave a window."""
+"""Rounds between two factorizations if rows leave a window."""
 
 
 class WindowModels:
@@ -155,15 +155,14 @@ class WindowModels:
         """See the class."""
         self._window, self._new_builder = window, new_builder
         self._build: Callable[[Tensor, Tensor, int], Any] = new_builder()
-        self._first: Tensor | None = None  # the first row that it was given
+        self._first: Tensor | None = None  # the first row that the builder was given
         self._can_delete = True
 
     def build(self, X: Tensor, Y: Tensor, rounds: Tensor, round_number: int) -> Any:
         """Return the model of a round.
 
         Args:
-            X: ``n x d`` inputs, of all rows or of those from the round on that :meth:`first_round`
-                returns.
+            X: ``n x d`` inputs of all rows, or of the rows from :meth:`first_round` on.
             Y: ``n x m`` outcomes.
             rounds: ``n`` rounds in which they were queried.
             round_number: The round being chosen.
@@ -175,11 +174,11 @@ class WindowModels:
         if num_left and (
             not self._can_delete
             or int(kept.sum()) < FEWEST_ROWS
-            or bool(kept[begun][:num_left].any())  # some have left before others that came first
+            or bool(kept[begun][:num_left].any())  # some rows have left before earlier ones
         ):
             return self._continued(X[kept], Y[kept])
         at_first = begun & (rounds < first_round + self._window.length)
-        # before the window is full there is no last factorization
+        # before the window is full, there is no last factorization
         num_first = int(at_first.sum()) if first_round > 0 else 0
         model = self._continued(X[begun], Y[begun], num_first)
         if not num_left:
@@ -200,13 +199,13 @@ class WindowModels:
 
     def _continued(self, X: Tensor, Y: Tensor, num_first: int = 0) -> Any:
         if self._first is None or not torch.equal(self._first, X[:1]):
-            # nothing can be continued, and what was built is let go
+            # nothing can be continued, so the previous models are released
             self._first, self._build = X[:1].clone(), self._new_builder()
         return self._build(X, Y, num_first)
 
 
 def has_closed_form(model: Any) -> bool:
-    """Return whether all models of a list, or the only one, have a closed form by their kind.
+    """Return whether all models of a list, or a single model, are of a kind with a closed form.
 
     Args:
         model: A model, or a list of models of several outputs.
@@ -288,8 +287,8 @@ class ForgettingModels:
             if isinstance(forgetting, SlidingWindow)
             else None
         )
-        self._memo: dict[str, Any] = {}  # of rows that fade, from round to round
-        # with a time as an input rows never change: one builder continues its last model
+        self._memo: dict[str, Any] = {}  # about rows that fade, from round to round
+        # with time as an input, rows never change, so that one builder continues its last model
         self._growing = self._builder() if isinstance(forgetting, TimeVaryingKernel) else None
 
     def inputs(self, X: Tensor, rounds: Tensor) -> Tensor:
@@ -323,8 +322,8 @@ class ForgettingModels:
 
         Returns:
             A model of ``x``, or of ``(round, x)`` with a time-varying kernel; see :meth:`inputs`.
-            With several outcomes in a row of ``Y`` it is a ``ModelListGP`` of one model for each,
-            if outputs are separated, and with weights (``ExponentialWeights``) in any case.
+            With several columns of ``Y``, it is a ``ModelListGP`` with one model for each if
+            outputs are separated, and with weights (``ExponentialWeights``) in any case.
         """
         rounds = rounds.to(X.device)
         if self._window is not None:
@@ -362,7 +361,7 @@ class ForgettingModels:
             X, Y, weights = collapse_weights(X, Y, weights)
         if Y.shape[-1] == 1:
             return self._weighted_output(X, Y, weights, self.recipe.kernel)
-        # an outcome of a query is as old as the others; outputs are independent
+        # all outcomes of a query have the same age, and outputs are independent
         columns = enumerate(Y.split(1, dim=-1))
         kernel = self.recipe.kernel
         return ModelListGP(
@@ -385,13 +384,13 @@ class ForgettingModels:
 def _weights_then(
     forgetting: ExponentialWeights, rounds: Tensor, round_number: int, count: int
 ) -> tuple[Tensor, float]:
-    """Return the weights of the first rows when they were all, and their factor since then.
+    """Return the weights of the first rows in the round after them, and their factor since then.
 
     Args:
         forgetting: How they fade.
-        rounds: ``n`` rounds in which the rows were asked.
+        rounds: ``n`` rounds in which the rows were queried.
         round_number: The round being chosen.
-        count: How many of the rows.
+        count: The number of first rows.
     """
     latest = int(rounds[:count].max())
     since = float(forgetting.weights(rounds.new_tensor([latest]), round_number))

@@ -1,21 +1,21 @@
-r"""Covariances between the arms of one round and rows that were observed behind other fronts.
+r"""Covariances of the arms of one round with rows that were observed with other fronts.
 
-A row is an arm together with what stood in front of it: the round in which it was asked, the
-context that was given, or both. In the present round all arms have one front in common,
-:math:`c`, and a model needs the covariances of its rows :math:`(c_i, x_i)` with all
-:math:`(c, x)`. Two structures make them cheap.
+The front of a row is what precedes the arm in the model's columns: the round in which the row was
+asked, the context that was given, or both. In the present round all arms have the same front
+:math:`c`, and a model needs the covariances of its rows :math:`(c_i, x_i)` with all :math:`(c, x)`.
+Two structures make them cheap.
 
-**Sums of products.** Where :math:`k((c, x), (c', x')) = \sum_l f_l(c, c') g_l(x, x')`, the
-covariances of a row are rows of the prior matrices of the arms, multiplied by one number each
-(:class:`SumOfProducts`). Squared exponential kernels are such products, as are products and sums of
-kernels with ``active_dims`` in front or behind alone.
+**Sums of products.** If :math:`k((c, x), (c', x')) = \sum_l f_l(c, c') g_l(x, x')`, the covariances
+of a row are rows of the prior matrices of the arms, each multiplied by one number
+(:class:`SumOfProducts`). Squared exponential kernels are such products, and so are products and
+sums of kernels whose ``active_dims`` are all in the front or all among the columns of the arms.
 
-**Stationary kernels of all columns.** The scaled squared distance is one of the fronts plus one of
-the arms, and those of the arms are computed once for each arm that is played
+**Stationary kernels of all columns.** The scaled squared distance is the sum of one between the
+fronts and one between the arms, and the latter is computed once for each arm that is played
 (:class:`JointStationary`). Every other kernel is evaluated directly (:class:`AnyKernel`).
 
-With a time-varying kernel the first column is the round, and all of these are multiplied by
-:math:`(1 - \epsilon)^{|t - t'| / 2}`.
+With a time-varying kernel, the first column is the round, and all of these covariances are
+multiplied by :math:`(1 - \epsilon)^{|t - t'| / 2}`.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ LARGEST_SUM = 4
 
 
 def exponential(values: Array) -> Array:
-    """Take the exponentials of values in place, and return them.
+    """Exponentiate values in place, and return them.
 
-    Torch's take a third of the time of numpy's where the processor has no AVX-512.
+    Where the processor has no AVX-512, PyTorch takes a third of the time of NumPy.
 
     Args:
         values: Any shape.
@@ -88,7 +88,7 @@ def values_at(squared: Array, smoothness: float) -> Array:
 def squared_distances(X: Array, Z: Array) -> Array:
     """Return the ``n x m`` squared distances of ``n x d`` and ``m x d`` points."""
     total: Array | None = None
-    for x, z in zip(X.T, Z.T, strict=True):  # differences before squares: near points keep theirs
+    for x, z in zip(X.T, Z.T, strict=True):  # differences first, which keeps digits of near points
         difference = x[:, None] - z
         difference *= difference
         if total is None:
@@ -100,13 +100,14 @@ def squared_distances(X: Array, Z: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """A kernel of some columns only.
+    """A kernel of some of the columns.
 
     Attributes:
-        kernel: As GPyTorch has it, with ``active_dims`` of all columns.
-        columns: Which of all columns it reads.
-        smoothness: ``nu`` of a Matern kernel, infinity for squared exponential, None for others.
-        lengthscale: One, or one for each of these columns, where there is a smoothness.
+        kernel: The GPyTorch kernel, whose ``active_dims`` refer to all columns.
+        columns: The columns that it reads.
+        smoothness: ``nu`` of a Matern kernel, infinity for the squared exponential kernel, None for
+            other kernels.
+        lengthscale: A single one, or one for each of these columns, if there is a smoothness.
     """
 
     kernel: Kernel
@@ -120,8 +121,8 @@ class Factor:
         Args:
             X: ``n x d`` points.
             Z: ``m x d`` points.
-            first: Which of all columns their first one is.
-            num_columns: How many there are in all.
+            first: The position of their first column among all columns.
+            num_columns: The number of all columns.
         """
         own = [column - first for column in self.columns]
         if self.smoothness is not None and self.lengthscale is not None:
@@ -139,12 +140,12 @@ class Factor:
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """A product of kernels, each of columns in front or of columns behind.
+    """A product of kernels, each of which reads either the front or the columns of the arms.
 
     Attributes:
-        scale: A number that multiplies them.
-        front: Those of columns in front.
-        behind: Those of the columns of the arms.
+        scale: A number that multiplies the kernels.
+        front: The kernels of the front.
+        behind: The kernels of the columns of the arms.
     """
 
     scale: float
@@ -159,15 +160,15 @@ class Product:
 
 
 def read_products(kernel: Kernel, num_front: int, num_columns: int) -> list[Product] | None:
-    """Return a kernel as a sum of products of kernels in front and kernels behind.
+    """Return a kernel as a sum of products of kernels of the front and kernels of the arms.
 
     Args:
-        kernel: Without batch shape, float64.
-        num_front: How many columns stand in front of those of the arms.
-        num_columns: How many there are in all.
+        kernel: A float64 kernel without batch shape.
+        num_front: The number of columns in front of those of the arms.
+        num_columns: The number of all columns.
 
     Returns:
-        None if it is none, or has more than :data:`LARGEST_SUM` of them.
+        None if it is not such a sum, or a sum of more than :data:`LARGEST_SUM` products.
     """
     if kernel.batch_shape:
         return None
@@ -206,14 +207,14 @@ def read_products(kernel: Kernel, num_front: int, num_columns: int) -> list[Prod
 
 
 def _reads_all_of(kernel: Kernel, inner: Kernel) -> bool:
-    """Return whether a kernel passes on all columns that the one inside reads."""
+    """Return whether a kernel passes on all columns that the kernel inside it reads."""
     own, of_inner = kernel.active_dims, inner.active_dims
-    # a ScaleKernel selects the columns in place of what it scales
+    # a ScaleKernel selects columns in place of the kernel that it scales
     return own is None or (of_inner is not None and torch.equal(own, of_inner))
 
 
 def _columns_of(kernel: Kernel, num_columns: int) -> tuple[int, ...]:
-    """Return the columns that a kernel reads, its parts with ``active_dims`` of their own too."""
+    """Return the columns that a kernel reads, including those of parts with ``active_dims``."""
     if kernel.active_dims is None:
         return tuple(range(num_columns))
     return tuple(kernel.active_dims.tolist())
@@ -233,12 +234,13 @@ def _factor(kernel: Kernel, columns: tuple[int, ...]) -> Factor:
 
 
 class FrontCovariance(ABC):
-    """The prior covariances of rows and of the arms behind any front.
+    """The prior covariances of rows and arms with any fronts.
 
     Args:
         num_arms: The number of arms.
         num_front: The number of columns of a front, including the round.
-        rate: Of a time-varying kernel, whose round is the first of these columns; None without.
+        rate: The rate of a time-varying kernel, for which the first of these columns is the round;
+            otherwise None.
     """
 
     def __init__(self, num_arms: int, num_front: int, rate: float | None) -> None:
@@ -253,8 +255,8 @@ class FrontCovariance(ABC):
         Args:
             arms: ``n`` arm numbers of the rows.
             fronts: ``n x num_front``.
-            arm: That of the other row.
-            front: ``num_front``; its front.
+            arm: The arm of the other row.
+            front: ``num_front``; the front of the other row.
         """
 
     @abstractmethod
@@ -263,62 +265,62 @@ class FrontCovariance(ABC):
 
     @abstractmethod
     def columns(self, arms: Index, fronts: Array, front: Array, at: Index | None = None) -> Array:
-        """Return the covariances of rows with arms behind a front.
+        """Return the covariances of rows with arms that have a common front.
 
         Args:
             arms: ``n`` arm numbers of the rows.
             fronts: ``n x num_front``.
-            front: ``num_front``.
+            front: ``num_front``; the front of the arms.
             at: ``k`` arms; all if omitted.
 
         Returns:
-            ``n x k``; of all arms in memory that the next call takes again.
+            ``n x k``; for all arms, in memory that the next call overwrites.
         """
 
     @abstractmethod
     def at_own(self, arms: Index, fronts: Array, front: Array) -> Array:
-        """Return the ``n`` covariances of rows with their own arms behind a front."""
+        """Return the ``n`` covariances of rows with their own arms at another front."""
 
     @abstractmethod
     def variances(self, front: Array) -> Array:
-        """Return the ``num_arms`` prior variances behind a front; they are not to be changed."""
+        """Return the ``num_arms`` prior variances with a front; they must not be changed."""
 
     @abstractmethod
     def matrix(self, front: Array) -> Array:
-        """Return the ``num_arms x num_arms`` prior covariances behind a front."""
+        """Return the ``num_arms x num_arms`` prior covariances with a front."""
 
     def alike(self, arms: Index, front: Array) -> Array:
-        """Return a new ``n x n`` covariance of arms, by which it is seen which ones are alike.
+        """Return a new ``n x n`` covariance of arms that shows which of them are alike.
 
-        It is positive semi-definite, and need not be that of the prior where another one is
+        It is positive semi-definite, but may differ from the prior covariance if another one is
         cheaper.
 
         Args:
             arms: ``n`` arm numbers.
-            front: ``num_front``; what stands in front of them.
+            front: ``num_front``; their front.
         """
         return self.among(arms, np.broadcast_to(front, (len(arms), len(front))))
 
     @property
     def num_normals(self) -> int:
-        """How many standard normal numbers :meth:`simulate` takes."""
+        """The number of standard normal numbers that :meth:`simulate` takes."""
         return self.num_arms
 
     def simulate(self, normal: Tensor) -> Tensor:
-        """Turn normal numbers into what draws from posteriors need; many at once are cheaper.
+        """Turn normal numbers into what posterior draws need; many at a time cost less.
 
         Args:
             normal: ``... x num_normals`` independent standard normal numbers.
 
         Returns:
-            ``... x num_products x num_arms`` functions, one from the prior of each product; where
-            the kernel is no sum of products, the numbers themselves and behind them, if it is
-            stationary, a function.
+            ``... x num_products x num_arms`` functions, one from the prior of each product. If the
+            kernel is not a sum of products, the numbers themselves, followed by a function if it is
+            stationary.
         """
         return normal
 
     def decay(self, fronts: Array, others: Array) -> Array | None:
-        """Return the ``n x m`` factors that time makes of covariances, None if it makes none."""
+        """Return the ``n x m`` factors of covariances due to time; None if there are none."""
         if self._log_decay is None:
             return None
         gaps = np.abs(fronts[:, 0, None] - others[None, :, 0])
@@ -326,7 +328,7 @@ class FrontCovariance(ABC):
         return np.exp(gaps, out=gaps)
 
     def contexts(self, fronts: Array) -> Array:
-        """Return fronts without the round."""
+        """Return the fronts without the round."""
         return fronts if self._log_decay is None else fronts[:, 1:]
 
 
@@ -334,8 +336,8 @@ class SumOfProducts(FrontCovariance):
     """Covariances that are sums of products; see the module.
 
     Args:
-        products: From :func:`read_products`, for columns without the round.
-        points: ``num_arms x d`` arms, as the kernels want them.
+        products: From :func:`read_products`, for all columns but the round.
+        points: ``num_arms x d`` arms, as the kernels see them.
         num_contexts: The number of context columns.
         rate: See :class:`FrontCovariance`.
     """
@@ -353,28 +355,28 @@ class SumOfProducts(FrontCovariance):
 
     @classmethod
     def behind_time(cls, prior: ArmsPrior, rate: float | None) -> SumOfProducts:
-        """Take arms without contexts, whose prior is known.
+        """Return the covariances of arms without contexts, given their prior.
 
         Args:
-            prior: Of the arms.
-            rate: See :class:`FrontCovariance`; None where nothing stands in front at all.
+            prior: The prior of the arms.
+            rate: See :class:`FrontCovariance`; None if arms have no front at all.
         """
         new = cls([], np.empty((prior.num_arms, 0)), 0, rate)
         new._products, new.priors = (Product(1.0),), (prior,)
         return new
 
     def rows_of(self, number: int, arms: Index) -> Array:
-        """Return the ``k x num_arms`` prior covariances of arms with all, of one product.
+        """Return the ``k x num_arms`` prior covariances of some arms with all, for one product.
 
-        They are not to be changed: those of the same arms are returned again.
+        They must not be changed, because those of the same arms are returned again.
         """
         known, kept = self._last.get(number, (arms[:0], np.empty((0, self.num_arms))))
         count, total = len(known), len(arms)
         if not np.array_equal(known, arms[:count]):
-            if 2 * total < count:  # a few of them, which are no reason to forget the others
+            if 2 * total < count:  # so few are no reason to discard the others
                 return self._new_rows_of(number, arms)
             count, kept = 0, kept[:0]
-        if total > len(kept):  # memory for some more: arms are played one after the other
+        if total > len(kept):  # with room for more, because arms are played one after the other
             more = np.empty((total + total // 4 * bool(count), self.num_arms))
             more[:count] = kept[:count]
             kept = more
@@ -393,7 +395,7 @@ class SumOfProducts(FrontCovariance):
         return rows
 
     def block_of(self, number: int, arms: Index, others: Index) -> Array:
-        """Return the ``k x m`` prior covariances of arms with others, of one product."""
+        """Return the ``k x m`` prior covariances of arms with other arms, for one product."""
         matrix = self.priors[number].matrix
         if matrix is None:
             return self.rows_of(number, arms)[:, others]
@@ -401,7 +403,7 @@ class SumOfProducts(FrontCovariance):
         return block
 
     def scales(self, fronts: Array, others: Array) -> list[Array]:
-        """Return what fronts make of each product: ``n x m`` factors."""
+        """Return the factors of each product due to the fronts, ``n x m`` each."""
         if self.num_front == 0:
             return [np.ones((len(fronts), len(others)))]
         decay = self.decay(fronts, others)
@@ -514,8 +516,8 @@ class JointStationary(FrontCovariance):
     """A stationary kernel of all columns at once; see the module.
 
     Args:
-        kernel: Its closed form.
-        points: ``num_arms x d`` arms, as the kernel wants them.
+        kernel: The closed form of the kernel.
+        points: ``num_arms x d`` arms, as the kernel sees them.
         num_contexts: The number of context columns.
         rate: See :class:`FrontCovariance`.
     """
@@ -529,10 +531,10 @@ class JointStationary(FrontCovariance):
         self._of_context, of_arms = lengthscale[:num_contexts], lengthscale[num_contexts:]
         self._points = points / of_arms
         self._smoothness, self._variance = kernel.smoothness, float(kernel.outputscale)
-        self._distances = np.empty((16, len(points)))  # of arms that were played, with all
+        self._distances = np.empty((16, len(points)))  # of the arms that were played from all arms
         self._slots = np.full(len(points), -1)
         self._num_slots = 0
-        self._room = np.empty((0, len(points)))  # fresh memory costs more than what is put there
+        self._room = np.empty((0, len(points)))  # reused: new memory costs more than its contents
 
     def with_rows(self, arms: Index, fronts: Array, arm: int, front: Array) -> Array:
         """See the base class."""
@@ -548,7 +550,7 @@ class JointStationary(FrontCovariance):
         return self._values(squared, fronts, fronts)
 
     def alike(self, arms: Index, front: Array) -> Array:
-        """See the base class; a rational quadratic kernel takes no roots and powers."""
+        """See the base class; a rational quadratic kernel needs no roots or powers."""
         values = self._distances[self._slots_of(arms)[:, None], arms]
         values *= 0.5
         values += 1.0
@@ -564,7 +566,7 @@ class JointStationary(FrontCovariance):
         if len(self._room) < len(arms):
             self._room = np.empty((math.ceil(1.25 * len(arms)), self.num_arms))
         columns = self._room[: len(arms)]
-        for start in range(0, len(arms), ROWS_AT_ONCE):  # so few stay in the cache
+        for start in range(0, len(arms), ROWS_AT_ONCE):  # so few rows stay in the cache
             some = slice(start, start + ROWS_AT_ONCE)
             squared = self._distances.take(slots[some], axis=0)
             squared += apart[some]
@@ -585,15 +587,15 @@ class JointStationary(FrontCovariance):
 
     @cached_property
     def root(self) -> tuple[Array, Index]:
-        """A Cholesky factor with pivots, ``r x num_arms``, and the arms in its order.
+        """A pivoted Cholesky factor, ``r x num_arms``, and the arms in the order of its pivots.
 
-        In this order the covariance of the arms is ``U' U``, with the factor ``U`` upper triangular
-        up to the rank ``r``: it stops where what is left is rounding error.
+        In this order the covariance of the arms is ``U' U``, where the factor ``U`` is upper
+        triangular up to the rank ``r``, beyond which only rounding errors are left.
         """
         smallest = NEGLIGIBLE * self._variance
         factor, pivots, rank, _ = dpstrf(self._matrix.T, tol=smallest, lower=1, overwrite_a=1)
         order: Index = pivots.astype(np.int64) - 1
-        upper = factor.T  # in memory by rows: that of the matrix itself
+        upper = factor.T  # row-major, in the memory of the matrix
         for i in range(rank):
             upper[i, :i] = 0.0
         return (upper if rank == len(upper) else upper[:rank].copy()), order
@@ -612,7 +614,7 @@ class JointStationary(FrontCovariance):
 
     @property
     def _matrix(self) -> Array:
-        """Of all arms, in memory of its own: it is the same behind every front."""
+        """The covariance of all arms, in memory of its own: it is the same with every front."""
         values = values_at(squared_distances(self._points, self._points), self._smoothness)
         values *= self._variance
         return values
@@ -650,8 +652,8 @@ class AnyKernel(FrontCovariance):
     """Any kernel of all columns, evaluated by GPyTorch.
 
     Args:
-        kernel: Without batch shape, float64.
-        points: ``num_arms x d`` arms, as the kernel wants them.
+        kernel: A float64 kernel without batch shape.
+        points: ``num_arms x d`` arms, as the kernel sees them.
         num_contexts: The number of context columns.
         rate: See :class:`FrontCovariance`.
     """
@@ -717,13 +719,13 @@ class AnyKernel(FrontCovariance):
 def front_covariance(
     kernel: Kernel, points: Tensor, num_contexts: int, rate: float | None
 ) -> FrontCovariance:
-    """Return the covariances of a kernel in the cheapest form that it has.
+    """Return the covariances of a kernel in their cheapest form.
 
     Args:
-        kernel: Of contexts and arms, without batch shape, float64, on the CPU.
-        points: ``num_arms x d`` arms, as the kernel wants them.
+        kernel: A float64 kernel of contexts and arms on the CPU, without batch shape.
+        points: ``num_arms x d`` arms, as the kernel sees them.
         num_contexts: The number of context columns.
-        rate: Of a time-varying kernel, or None.
+        rate: The rate of a time-varying kernel, or None.
 
     Example:
         >>> arms = torch.linspace(0.0, 1.0, 4, dtype=torch.float64).unsqueeze(-1)

@@ -54,12 +54,12 @@ from botorch_bandits.models.row_deletion import posterior_without_first_rows
 
 
 def has_closed_posterior(model: SingleTaskGP) -> bool:
-    """Return whether data and hyperparameters of a model are such that it has a closed form.
+    """Return whether the data and hyperparameters of a model are such that it has a closed form.
 
-    It takes evaluation mode, at least one row, one output, no batches, float64, a kernel that
-    ``ComposedKernel`` knows, a constant mean, noise that ``read_noise`` knows, outcomes as they
-    are or standardized, and input transforms that map each row to one row in training and
-    evaluation alike.
+    It must be in evaluation mode and have at least one row, one output, no batches, float64 data, a
+    kernel that ``ComposedKernel`` can read, a constant mean, noise that ``read_noise`` can read,
+    outcomes that are raw or standardized, and input transforms that map each row to one row both in
+    training and in evaluation.
     """
     inputs, targets = model.train_inputs[0], model.train_targets
     kernel, likelihood, mean, *_ = parts_of(model)
@@ -95,8 +95,8 @@ class Standardization(NamedTuple):
     """The affine map from the model's outcomes to raw ones: ``mean + unit * outcome``.
 
     Attributes:
-        mean: 0 where outcomes are not transformed.
-        unit: 1 where outcomes are not transformed; positive.
+        mean: 0 if outcomes are not transformed.
+        unit: Positive; 1 if outcomes are not transformed.
     """
 
     mean: float = 0.0
@@ -110,7 +110,8 @@ def read_standardization(transform: Module | None) -> Standardization | None:
         transform: The model's outcome transform, if it has one.
 
     Returns:
-        None for one that is not BoTorch's ``Standardize`` of one column, or has seen no outcomes.
+        None if the transform is not BoTorch's ``Standardize`` of one column, or has seen no
+        outcomes.
     """
     if transform is None:
         return Standardization()
@@ -121,13 +122,13 @@ def read_standardization(transform: Module | None) -> Standardization | None:
 
 
 def closed_form_of(model: SingleTaskGP) -> ClosedForm | None:
-    """Factorize the kernel matrix of a model that :func:`has_closed_posterior`.
+    """Factorize the kernel matrix of a model for which :func:`has_closed_posterior` is true.
 
     Returns:
         The posterior in raw outcomes, of inputs as the kernel sees them; None if the matrix cannot
         be factorized in float64.
     """
-    # what is computed in inference mode must be usable outside of it
+    # results that were computed in inference mode must be usable outside of it
     with torch.inference_mode(False), torch.no_grad():
         y, prior_mean, unit = _in_raw_outcomes(model)
         stationary = _read_stationary(model, unit)
@@ -138,20 +139,20 @@ def closed_form_of(model: SingleTaskGP) -> ClosedForm | None:
 
 
 def _in_raw_outcomes(model: SingleTaskGP) -> tuple[Tensor, float, float]:
-    """Return outcomes and prior mean in raw units, and the unit of the model's own."""
+    """Return outcomes and prior mean in raw units, and the unit of the model's own outcomes."""
     prior_mean = read_constant_mean(model.mean_module)
     scale = read_standardization(model._modules.get("outcome_transform"))
     assert prior_mean is not None
     assert scale is not None
     if scale == Standardization():
         return model.train_targets, prior_mean, 1.0
-    # standardizing outcomes is a change of their unit, which a Gaussian process follows
+    # standardizing outcomes changes their unit, which changes a Gaussian process in the same way
     y = scale.mean + scale.unit * model.train_targets
     return y, scale.mean + scale.unit * prior_mean, scale.unit
 
 
 def _read_stationary(model: SingleTaskGP, unit: float) -> tuple[StationaryKernel, float] | None:
-    """Return kernel and noise variance in raw outcomes; None for other kernels and noises."""
+    """Return kernel and noise variance in raw outcomes; None for other kernels or noise."""
     form = StationaryKernel.read(model.covar_module)
     if form is None or type(model.likelihood) is not GaussianLikelihood:
         return None
@@ -162,17 +163,17 @@ def _read_stationary(model: SingleTaskGP, unit: float) -> tuple[StationaryKernel
 
 
 def joint_moments_of(model: SingleTaskGP, X: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return mean and covariance at many points of a model that :func:`has_closed_posterior`.
+    """Return mean and covariance at many points, if :func:`has_closed_posterior` is true.
 
-    It keeps nothing, takes few passes over memory, and the Cholesky factor of the rows alone.
+    Nothing is kept, memory is passed few times, and only the rows need a Cholesky factor.
 
     Args:
-        model: It is not changed.
-        X: ``n x d`` raw points; gradients do not pass.
+        model: The model, which is not changed.
+        X: ``n x d`` raw points; gradients do not flow through them.
 
     Returns:
-        ``n`` and ``n x n`` in raw outcomes, the latter symmetric up to rounding; None for kernels
-        and noises that :class:`ClosedForm` does not have, and where the factorization fails.
+        ``n`` and ``n x n`` in raw outcomes, the latter symmetric up to rounding; None if
+        :class:`ClosedForm` does not support the kernel or the noise, or if the factorization fails.
     """
     with torch.no_grad():
         y, prior_mean, unit = _in_raw_outcomes(model)
@@ -199,11 +200,11 @@ def joint_moments_of(model: SingleTaskGP, X: Tensor) -> tuple[Tensor, Tensor] | 
 def of_raw_inputs(
     closed_form: ClosedForm, transform: InputTransform | None
 ) -> ClosedForm | TransformedClosedForm:
-    """Return a posterior as a function of what the input transform of its model is given.
+    """Return a posterior as a function of the inputs before the model's input transform.
 
     Args:
-        closed_form: Of inputs as the kernel sees them.
-        transform: In evaluation mode, it maps each row to one row; None for none.
+        closed_form: A posterior of inputs as the kernel sees them.
+        transform: A transform in evaluation mode that maps each row to one row, or None.
     """
     if transform is None:
         return closed_form
@@ -214,14 +215,14 @@ def of_raw_inputs(
 
 
 def units_of_columns(transform: InputTransform, like: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return side and origin of each column, where a transform maps ``x`` to ``(x - o) / s``.
+    """Return side and origin of each column if a transform maps ``x`` to ``(x - o) / s``.
 
     Args:
-        transform: BoTorch's ``Normalize``, or one with a method ``units_of_columns(like)``.
+        transform: BoTorch's ``Normalize``, or a transform with a method ``units_of_columns(like)``.
         like: ``d`` numbers, one per column.
 
     Returns:
-        None if it is no such map.
+        None if it is not such a map.
     """
     own: Any = getattr(transform, "units_of_columns", None)
     if own is not None:
@@ -243,7 +244,7 @@ class TransformedClosedForm:
         transform: The transform, which maps each row to one row.
     """
 
-    most_steps: int  # of a local search, where the posterior limits them
+    most_steps: int  # of a local search, if the posterior limits them
 
     def __init__(self, closed_form: ClosedForm, transform: InputTransform) -> None:
         """See the class."""
@@ -263,7 +264,7 @@ class TransformedClosedForm:
             raw = X.detach().requires_grad_()
             points = self._transform(raw)
         mean, variance, *slopes = self._closed_form.value_and_gradient(points)
-        if not points.requires_grad:  # nothing but categories
+        if not points.requires_grad:  # there are only categories
             return mean, variance, torch.zeros_like(X), torch.zeros_like(X)
         of_mean, of_variance = (
             torch.autograd.grad(points, raw, slope, retain_graph=True)[0] for slope in slopes
@@ -272,14 +273,14 @@ class TransformedClosedForm:
 
 
 _LOCK = threading.RLock()
-"""Held while a model gets parts of its own, or is copied: it may be read by several threads."""
+"""Held while a model creates its own parts or is copied, as several threads may read it."""
 
 
 class _Origin:
-    """The immutable parts of a model that are shared with the models that extend it.
+    """The immutable parts of a model that are shared with the models that continue it.
 
     Args:
-        modules: By name.
+        modules: The parts by name.
     """
 
     def __init__(self, modules: dict[str, Module]) -> None:
@@ -288,7 +289,7 @@ class _Origin:
         self.is_shared = False
 
     def take(self) -> dict[str, Module | None]:
-        """Return parts that belong to one model alone."""
+        """Return parts that belong to a single model."""
         if not self.is_shared:
             self.is_shared = True
             return self.modules
@@ -306,7 +307,7 @@ class IncrementalGP(SingleTaskGP):
     """
 
     learn_hyperparameters: bool
-    fading: Fading | None = None  # how weights have become what they are, where all fade alike
+    fading: Fading | None = None  # how the weights came about, if all fade by the same factor
     _cached: CachedPosterior | None = None
     _origin: _Origin | None = None
 
@@ -314,13 +315,13 @@ class IncrementalGP(SingleTaskGP):
     def _modules(self) -> dict[str, Module | None]:
         """The kernel, the likelihood and so on of a model that continues another one.
 
-        Every other model has them from its constructor. Here they are made when somebody asks for
-        the first time, because copying them takes longer than adding a row.
+        Every other model has them from its constructor. Here they are created on first use, because
+        copying them takes longer than adding a row.
         """
         state = self.__dict__
         with _LOCK:
             origin = self._origin
-            if origin is not None:  # no other thread was first
+            if origin is not None:  # no other thread has been faster
                 state["_modules"] = origin.take()
                 if self._cached is not None:
                     state["_cached"] = self._cached.with_modules(parts_of(self))
@@ -330,7 +331,7 @@ class IncrementalGP(SingleTaskGP):
 
     @property
     def _parts(self) -> Mapping[str, Module | None]:
-        """Those parts for reading only, which needs no copies."""
+        """The same parts for reading only, which needs no copies."""
         origin = self._origin
         return self._modules if origin is None else origin.modules
 
@@ -341,7 +342,7 @@ class IncrementalGP(SingleTaskGP):
         return super().__getattr__(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute; see ``torch.nn.Module``, which must have its parts to replace one."""
+        """Set an attribute; see ``torch.nn.Module``, which needs its parts to replace one."""
         if isinstance(value, Module) and self._origin is not None:
             self._modules  # noqa: B018
         super().__setattr__(name, value)
@@ -378,7 +379,7 @@ class IncrementalGP(SingleTaskGP):
         Args:
             X: ``batch_shape x n' x d`` inputs, raw.
             Y: ``batch_shape' x n' x m`` outcomes; further leading dimensions are fantasies.
-            kwargs: Passed on to BoTorch; with any, nothing is reused.
+            kwargs: Passed on to BoTorch; if there are any, nothing is reused.
         """
         is_plain = not kwargs and X.dim() == Y.dim() == 2 and Y.shape[-1] == 1
         if is_plain and not (X.requires_grad or Y.requires_grad):
@@ -386,7 +387,7 @@ class IncrementalGP(SingleTaskGP):
             if self._grows(cached):
                 return self._with_rows(X, Y, cached)
         if self.prediction_strategy is None:
-            with torch.no_grad():  # GPyTorch extends caches of its own only
+            with torch.no_grad():  # GPyTorch extends only its own caches
                 super().posterior(X[..., :1, :])
         return super().condition_on_observations(X, Y, **kwargs)
 
@@ -397,14 +398,16 @@ class IncrementalGP(SingleTaskGP):
     def with_outcomes(self, Y: Tensor) -> Self:
         """Return a new model with the same inputs and all outcomes replaced.
 
-        It costs ``n^2`` operations: the factor of the kernel matrix does not depend on outcomes.
+        This takes ``n^2`` operations, because the factor of the kernel matrix does not depend on
+        outcomes.
 
         Args:
             Y: ``batch_shape x n x m`` outcomes, float64.
 
         Raises:
             TypeError: If ``Y`` is not a float64 tensor.
-            ValueError: If its shape is not that of the present outcomes, or an entry not finite.
+            ValueError: If its shape differs from that of the present outcomes, or an entry is not
+                finite.
         """
         check_finite("Y", check_double("Y", Y))
         shape = self.train_targets.shape
@@ -428,14 +431,15 @@ class IncrementalGP(SingleTaskGP):
         return sibling
 
     def without_first_rows(self, num_rows: int, others: IncrementalGP | None = None) -> Self | None:
-        """Return a new model without the first rows, in far less time than a factorization takes.
+        """Return a new model without its first rows, in far less time than a factorization takes.
 
         Args:
-            num_rows: How many to leave out, fewer than there are.
-            others: A result of this method for a model that differs in its outcomes alone, whose
-                factor is taken.
+            num_rows: The number of rows to leave out, fewer than there are.
+            others: A result of this method for a model that differs only in its outcomes; its
+                factor is reused.
 
         Returns:
+            None if the posterior has no closed form, or if the noise differs between rows.
             None if the posterior has no closed form, or the noise differs from row to row.
         """
         closed_form = self._closed_form()
@@ -452,17 +456,17 @@ class IncrementalGP(SingleTaskGP):
         return sibling
 
     def take_posterior(self, closed_form: ClosedForm | None) -> None:
-        """Go on from a posterior that somebody else has computed, instead of factorizing.
+        """Continue from a posterior that has been computed elsewhere, instead of factorizing.
 
         Args:
-            closed_form: Of this model's data and hyperparameters, in inputs as the kernel sees
-                them; None for none.
+            closed_form: The posterior of this model's data and hyperparameters, in inputs as the
+                kernel sees them, or None.
         """
         if closed_form is not None and has_closed_posterior(self):
             self._remember(closed_form)
 
     def has_factor_of(self, other: Any) -> bool:
-        """Return whether another model differs in its outcomes alone, and shares the factor.
+        """Return whether another model differs only in its outcomes and shares the factor.
 
         Args:
             other: Any model.
@@ -473,14 +477,14 @@ class IncrementalGP(SingleTaskGP):
         return own is not None and others is not None and own.factor is others.factor
 
     def continued_by(self, model: Self) -> Self:
-        """Let a model with this one's rows, and others after them, go on from the posterior here.
+        """Let a model with the rows of this one, followed by others, continue from this posterior.
 
         Args:
-            model: With the same hyperparameters and no outcome transform; each of its further rows
-                is one observation.
+            model: A model with the same hyperparameters and no outcome transform; each of its
+                further rows is one observation.
 
         Returns:
-            ``model``, which will factorize its kernel matrix itself where it does not go on.
+            ``model``; it factorizes its kernel matrix itself if it cannot continue from here.
         """
         cached = self._current()
         if cached is None or cached.closed_form is None or not has_closed_posterior(model):
@@ -499,7 +503,7 @@ class IncrementalGP(SingleTaskGP):
     def closed_form(self) -> ClosedForm | TransformedClosedForm | None:
         """The posterior as plain functions of raw inputs.
 
-        None without data, in training mode, with several outputs or batches, with outcome
+        None if there are no data, in training mode, with several outputs or batches, with outcome
         transforms other than ``Standardize``, and for kernels without a known closed form.
         """
         closed_form = self._closed_form()
@@ -514,7 +518,7 @@ class IncrementalGP(SingleTaskGP):
 
     @property
     def running_information_gain(self) -> Tensor | None:
-        """The realized information gain from the model's own factor, if it has one."""
+        """The realized information gain from the model's own factor, if there is one."""
         closed_form = self._closed_form()
         return None if closed_form is None else closed_form.information_gain
 
@@ -522,7 +526,7 @@ class IncrementalGP(SingleTaskGP):
     def information_gain(self) -> Tensor:
         r"""The realized gain ``1/2 ln det(I + K / lam)`` in nats, ``batch_shape``.
 
-        Several outputs are independent: their gains are added.
+        Several outputs are independent, so that their gains are added.
         """
         gain = PriorSummary(self).realized_information_gain()
         assert gain is not None
@@ -568,7 +572,7 @@ class IncrementalGP(SingleTaskGP):
         return cached.closed_form
 
     def _current(self) -> CachedPosterior | None:
-        """What is known, unless something has changed since."""
+        """What has been computed, unless something has changed since."""
         cached = self._cached
         return cached if cached is not None and cached.is_current(self) else None
 
@@ -581,7 +585,7 @@ class IncrementalGP(SingleTaskGP):
     def _with_rows(self, X: Tensor, Y: Tensor, cached: CachedPosterior | None) -> Self:
         check_double("X", X)
         check_double("Y", Y)
-        if not math.isfinite((X.sum() + Y.sum()).item()):  # one look at all entries
+        if not math.isfinite((X.sum() + Y.sum()).item()):  # one pass over all entries
             check_finite("X", X)
             check_finite("Y", Y)
         transform = self._parts.get("input_transform")
@@ -601,26 +605,27 @@ class IncrementalGP(SingleTaskGP):
                 sibling._original_train_inputs = torch.cat([raw, X])
             if cached is not None and cached.closed_form is not None:
                 grown = cached.closed_form.with_rows(points, Y.squeeze(-1))
-                if grown is not None:  # otherwise the new model tries again from the start
+                if grown is not None:  # otherwise the new model factorizes from scratch
                     sibling._remember(grown)
         return sibling
 
     def _sibling(self, inputs: Tensor, targets: Tensor) -> Self:
-        """A model with other data, and hyperparameters of its own that are equal to these."""
+        """Return a model with other data and its own copies of the same hyperparameters."""
         sibling = copy.copy(self)
         state = sibling.__dict__
         for name, value in state.items():
             if isinstance(value, dict | set):
                 state[name] = value.copy()
-        # GPyTorch's hook is bound to this model and would keep it alive; this one is weak
+        # GPyTorch's hook is bound to this model and would keep it alive; this one holds a weak
+        # reference
         state["_load_state_dict_pre_hooks"] = OrderedDict()
         sibling._register_load_state_dict_pre_hook(
             type(self)._load_state_hook_ignore_shapes, with_module=True
         )
-        origin = state.get("_origin")  # which __getstate__ has marked as shared
+        origin = state.get("_origin")  # marked as shared by __getstate__
         if origin is None:
             origin = _Origin(copy_modules(state.pop("_modules")))
-        # past nn.Module, which looks for parameters in every attribute
+        # bypass nn.Module, which looks for parameters in every attribute
         state.update(
             train_inputs=(inputs,),
             _train_targets=targets,
@@ -631,13 +636,14 @@ class IncrementalGP(SingleTaskGP):
         return sibling
 
     def _standardized(self, Y: Tensor) -> Tensor:
-        """Outcomes in the model's own units; what the transform has learned does not change."""
+        """Outcomes in the model's own units, without changing what the transform has learned."""
         scale = read_standardization(self._parts.get("outcome_transform"))
         assert scale is not None
         return Y if scale == Standardization() else (Y - scale.mean) / scale.unit
 
     def _apply(self, fn: Callable[[Tensor], Tensor]) -> Self:
-        # BoTorch converts the model in every evaluation, nearly always to what it is already
+        # BoTorch converts the model in every evaluation, nearly always to the dtype and device it
+        # has
         cached = self._current()
         if cached is not None:
             transform = self._modules.get("input_transform")
@@ -652,7 +658,7 @@ class IncrementalGP(SingleTaskGP):
         return super()._apply(fn)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies and pickles factorize again when they are asked; this keeps them small."""
+        """Keep copies and pickles small: they factorize again on first use."""
         with _LOCK:
             if self._origin is not None:
                 self._origin.is_shared = True
@@ -668,22 +674,22 @@ def _noisy_covariance(closed_form: ClosedForm, X: Tensor, noise: float) -> Tenso
 class DataViews(IncrementalGP):
     """A model that provides views with pending rows censored, or without its oldest rows.
 
-    Views have the kernel, noise and prior mean of the model, which is not changed.
+    Views have the model's kernel, noise and prior mean, and the model itself is not changed.
     """
 
     def censored(self, X: Tensor, minimum: float) -> Model:
         """Return a view: the model with pending queries at the known minimum.
 
-        This model is not changed. Plain rows cost ``n^2`` operations each, where the kernel's
-        closed form is known. When a value arrives, :meth:`with_outcomes` replaces the pseudo-value
+        This model is not changed. Each plain row costs ``n^2`` operations if the kernel's closed
+        form is known. When an outcome arrives, :meth:`with_outcomes` replaces the pseudo-outcome
         and keeps the factor of the kernel matrix; a query that is lost keeps the minimum.
 
-        Source: Verma, Dai and Low 2022, section 3.1. The theorem wants a prior mean that equals the
-        minimum: pass ``prior_mean=minimum`` to the model.
+        Source: Verma, Dai and Low 2022, section 3.1. The theorem assumes that the prior mean equals
+        the minimum: pass ``prior_mean=minimum`` to the model.
 
         Args:
             X: ``n' x d`` pending queries, raw, float64.
-            minimum: The least outcome that is possible, in outcome units.
+            minimum: The smallest possible outcome, in outcome units.
 
         Raises:
             TypeError: If ``X`` is not float64.
@@ -709,15 +715,15 @@ class DataViews(IncrementalGP):
         return self.condition_on_observations(X, pseudo) if len(X) else self
 
     def since(self, row: int) -> Self:
-        """Return a view: the model of the data from a row on, as after a reset.
+        """Return a view: the model of the data from a given row on, as after a reset.
 
         Args:
-            row: The first row that is kept, from 0; the number of rows keeps none, which leaves
-                the prior.
+            row: The first row that is kept, from 0. If it equals the number of rows, none is kept,
+                which leaves the prior.
 
         Raises:
-            TypeError: If ``row`` is no integer.
-            ValueError: If there is no such row, or rows are means of several observations, which
+            TypeError: If ``row`` is not an integer.
+            ValueError: If there is no such row, or if rows are means of several observations, which
                 have no order in time.
 
         Example:

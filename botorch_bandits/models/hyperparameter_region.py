@@ -1,28 +1,29 @@
 r"""The hyperparameters in a continuum that the outcomes do not refute: those of high likelihood.
 
-Let a forecaster give a density to each outcome from those before it and the point that was asked
-for, by any rule that was fixed beforehand. Its **prequential score** :math:`\ln q(D_t)` is the sum
-of the logarithms. The region at level :math:`\delta_1` is
+Let a forecaster assign a density to each outcome, given the previous outcomes and the queried
+point, by any rule that was fixed beforehand. Its **prequential score** :math:`\ln q(D_t)` is the
+sum of the logarithms of these densities. The region at level :math:`\delta_1` is
 
 .. math:: R_t = \{ \theta : \; \ln p_\theta(D_t) > \ln q(D_t) - \ln(1 / \delta_1) \} .
 
 **Lemma.** If the reward is a draw from the prior :math:`\theta`, with its Gaussian noise,
 :math:`\theta` is in all regions :math:`R_1, R_2, \dots` with probability :math:`1 - \delta_1`.
 
-*Proof.* :math:`q(D_t) / p_\theta(D_t)` is multiplied by :math:`q_t(y_t) / p_\theta(y_t | x_t,
-D_{t-1})` in round ``t``. Given the past and :math:`x_t` the denominator is the density of
-:math:`y_t`, so that the expectation of the factor is at most :math:`\int q_t(y) \, dy = 1`: a
-supermartingale that starts at 1, which by Ville's inequality reaches :math:`1 / \delta_1` with
-probability :math:`\delta_1` at most. :math:`\square`
+*Proof.* In round ``t``, :math:`q(D_t) / p_\theta(D_t)` is multiplied by :math:`q_t(y_t) /
+p_\theta(y_t | x_t, D_{t-1})`. Given the past and :math:`x_t`, the denominator is the density of
+:math:`y_t`, so that the expectation of the factor is at most :math:`\int q_t(y) \, dy = 1`. The
+product is therefore a supermartingale that starts at 1, and by Ville's inequality it reaches
+:math:`1 / \delta_1` with probability at most :math:`\delta_1`. :math:`\square`
 
 There is no union bound over :math:`\theta`, so a continuum is possible, and the forecaster need not
-be good: a bad one only makes the region large. Two are at hand: the mixture over a list of priors,
-whose score is ``model.evidence.log_marginal_likelihood`` of a :class:`.CandidatesModel`, and
-:func:`refitted_scores`, a member of the family that is fitted to the outcomes before each outcome.
+be good: a bad one only makes the region large. Two forecasters are available: the mixture over a
+list of priors, whose score is ``model.evidence.log_marginal_likelihood`` of a
+:class:`.CandidatesModel`, and :func:`refitted_scores`, which predicts each outcome by the member of
+the family that is fitted to the outcomes before it.
 
-The likelihood has a closed form, with gradients, by which extremes over the region are searched:
-the largest lengthscale in it, or the largest upper bound at a point. The search is numerical. Its
-result is in the region, but it is not proved to be the extreme.
+The likelihood has a closed form with gradients, which is used to search for extremes over the
+region, such as the largest lengthscale in it or the largest upper bound at a point. The search is
+numerical: its result is in the region, but it is not proved to be the extreme.
 
 Sources: Ville 1939; Wasserman, Ramdas and Balakrishnan 2020 for regions from predictive densities;
 Dawid 1984 for prequential scores.
@@ -55,23 +56,23 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.prior_family import PriorFamily
 
 NUM_STARTS = 256
-"""Quasi-random members of the box from which the likeliest one is searched."""
+"""Quasi-random members of the box, from the best of which the likeliest member is sought."""
 
 NUM_MEMBERS = 128
-"""Members on the border of the region that are looked at before a search, beside its extremes."""
+"""Members on the border of the region that are evaluated before a search, besides its extremes."""
 
 NUM_CLIMBS = 3
-"""From how many members the likeliest one is searched."""
+"""The number of members from which a search for the likeliest one starts."""
 
 NUM_HALVINGS = 30
-"""Steps by which a point of the border is found on the way to it."""
+"""Steps of the bisection that finds a point of the border in a given direction."""
 
 AT_ONCE = 64
-"""How many members are evaluated at once."""
+"""The number of members that are evaluated at a time."""
 
 Vector = NDArray[np.float64]
 Objective = Callable[[Tensor], Tensor]
-"""From ``P x k`` hyperparameters to ``P`` values, differentiable."""
+"""A differentiable function from ``P x k`` hyperparameters to ``P`` values."""
 
 
 class HyperparameterRegion:
@@ -81,10 +82,10 @@ class HyperparameterRegion:
         family: The priors.
         X: ``n x d`` inputs in the order in which their outcomes arrived, float64.
         y: ``n`` outcomes, float64.
-        score: The prequential score of the outcomes behind the skipped ones, in nats.
-        level: ``delta_1``: the true hyperparameters are ever outside the region with at most this
-            probability.
-        num_skipped: How many of the first outcomes the score leaves out; likelihoods are
+        score: The prequential score of the outcomes after the skipped ones, in nats.
+        level: ``delta_1``: the probability that the true hyperparameters are ever outside the
+            region is at most this.
+        num_skipped: The number of first outcomes that the score leaves out; likelihoods are
             conditional on these.
         seed: The seed of the quasi-random members with which a search begins.
 
@@ -131,11 +132,11 @@ class HyperparameterRegion:
 
     @property
     def threshold(self) -> float:
-        """What the log likelihood of a member must exceed: the score less ``ln(1 / level)``."""
+        """The score less ``ln(1 / level)``, which the log likelihood of a member must exceed."""
         return self.score + math.log(self.level)
 
     def log_likelihoods(self, theta: Tensor) -> Tensor:
-        """Return the log likelihoods of members behind the skipped outcomes, ``P``.
+        """Return the log likelihoods of members, ``P``, given the skipped outcomes.
 
         Args:
             theta: ``P x k`` logarithms of hyperparameters.
@@ -143,13 +144,13 @@ class HyperparameterRegion:
         return self.family.log_likelihoods(theta, self.X, self.y, self.num_skipped)
 
     def contains(self, theta: Tensor) -> bool:
-        """Return whether a member is in the region, whether it is in the family's box or not.
+        """Return whether hyperparameters are in the region, be they in the family's box or not.
 
         Args:
             theta: ``k`` logarithms, from :meth:`.PriorFamily.hyperparameters`.
 
         Raises:
-            ValueError: If there is another number of them, or one is not finite.
+            ValueError: If the number of logarithms is wrong, or one is not finite.
         """
         check_finite("theta", check_double("theta", theta))
         if theta.shape != (self.family.size,):
@@ -162,7 +163,7 @@ class HyperparameterRegion:
 
     @cached_property
     def likeliest(self) -> Tensor:
-        """The member of the family with the largest likelihood that was found, ``k``."""
+        """The member of the family with the largest likelihood found, ``k``."""
         box = self.family.box
         draws = SobolEngine(self.family.size, scramble=True, seed=self._seed).draw(
             NUM_STARTS, dtype=box.dtype
@@ -181,8 +182,8 @@ class HyperparameterRegion:
     def members(self) -> Tensor:
         """Some members of the region, ``P x k``: the likeliest, extremes, and points of the border.
 
-        The border, of likelihood or of the family's box, is met in quasi-random directions from the
-        likeliest one. If the region is empty, the likeliest alone.
+        The border is that of the likelihood or of the family's box, in quasi-random directions from
+        the likeliest member. If the region is empty, only the likeliest member is returned.
         """
         if self.is_refuted:
             return self.likeliest.unsqueeze(0)
@@ -196,7 +197,7 @@ class HyperparameterRegion:
         away = spread * normal / normal.norm(dim=-1, keepdim=True)
         low, high = self.family.box - self.likeliest
         room = torch.where(away > 0.0, high / away, low / away)
-        room = room.nan_to_num(nan=math.inf).amin(-1, keepdim=True)  # to the border of the box
+        room = room.nan_to_num(nan=math.inf).amin(-1, keepdim=True)  # up to the border of the box
         inside, outside = torch.zeros_like(room), room
         at = room
         for _ in range(NUM_HALVINGS):
@@ -218,7 +219,8 @@ class HyperparameterRegion:
             ValueError: If there is no such hyperparameter.
 
         Warns:
-            RefutedListWarning: If the region is empty. It is that of the likeliest member then.
+            RefutedListWarning: If the region is empty; the value of the likeliest member is then
+                returned.
         """
         if name not in self.family.names:
             raise ValueError(f"name is {name!r}; it must be one of {self.family.names}.")
@@ -229,11 +231,11 @@ class HyperparameterRegion:
         return max(math.exp(-ends[0]), low), min(math.exp(ends[1]), high)
 
     def maximize(self, objective: Objective) -> tuple[Tensor, float]:
-        """Search the largest value of a function over the region.
+        """Search for the largest value of a function over the region.
 
         Args:
-            objective: From ``P x k`` logarithms of hyperparameters to ``P`` values,
-                differentiable.
+            objective: A differentiable function from ``P x k`` logarithms of hyperparameters to
+                ``P`` values.
 
         Returns:
             A member of the region, ``k``, and its value.
@@ -247,12 +249,12 @@ class HyperparameterRegion:
     def largest_bound(
         self, point: Tensor, width: float, sign: float = 1.0, pending: Tensor | None = None
     ) -> tuple[Tensor, float]:
-        """Search the largest upper confidence bound at a point over the region.
+        """Search for the largest upper confidence bound at a point over the region.
 
         Args:
             point: ``d``.
-            width: How many deviations are added to the mean.
-            sign: 1; -1 for minus the least lower bound.
+            width: The number of deviations that are added to the mean.
+            sign: 1 for the upper bound, -1 for minus the least lower bound.
             pending: ``p x d`` points without outcomes.
 
         Returns:
@@ -271,14 +273,14 @@ class HyperparameterRegion:
         """Warn if the region is empty.
 
         Warns:
-            RefutedListWarning: If it is.
+            RefutedListWarning: If the region is empty.
         """
         if self.is_refuted:
             warnings.warn(
-                f"after {len(self.y)} outcomes no prior of {self.family} is in the region at level "
-                f"{self.level:g}: the likeliest one falls short of the forecaster by more than "
-                "ln(1 / level). It is used from here on, without any guarantee. Widen the ranges "
-                "of the family, or take another kernel.",
+                f"after {len(self.y)} outcomes, no prior of {self.family} is in the region at "
+                f"level {self.level:g}: the likeliest one falls short of the forecaster by more "
+                "than ln(1 / level). It is used from now on, without any guarantee. Widen the "
+                "ranges of the family, or use another kernel.",
                 RefutedListWarning,
                 stacklevel=3,
             )
@@ -343,7 +345,7 @@ class HyperparameterRegion:
         end = np.clip(found.x, low, high)
         if not np.isfinite(end).all():
             return start
-        outside, inside = 1.0, 0.0  # shares of the way from the start
+        outside, inside = 1.0, 0.0  # fractions of the distance from the start
         if margin(end) > 0.0:
             inside = 1.0
         else:
@@ -363,15 +365,15 @@ def refitted_scores(
 ) -> tuple[float, ...]:
     """Return the log density of each outcome under the member fitted to those before it.
 
-    A fit maximizes the likelihood times a log-normal density of each hyperparameter, which has its
-    median in the middle of the range and four of its deviations across it, from the fit before. The
-    first outcome is predicted by the middle of all ranges.
+    A fit starts from the previous one and maximizes the likelihood times a log-normal density for
+    each hyperparameter, whose median is the middle of its range and whose range spans four of its
+    deviations. The first outcome is predicted by the middle of all ranges.
 
     Args:
         family: The priors.
         X: ``n x d`` inputs in the order in which their outcomes arrived, float64.
         y: ``n`` outcomes, float64.
-        num_skipped: How many first outcomes get no density.
+        num_skipped: The number of first outcomes that get no density.
 
     Returns:
         ``n - num_skipped`` numbers, in nats; their sum is the prequential score.

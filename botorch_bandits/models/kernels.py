@@ -1,6 +1,6 @@
 r"""Kernels: copies in double precision, fingerprints, and stationary kernels in closed form.
 
-A fingerprint tells two kernels apart whose printed forms are equal. Kernels are copied without
+A fingerprint distinguishes kernels whose printed forms are equal. Kernels are copied without
 ``copy.deepcopy``, which would take longer than adding a row to a model.
 
 **Stationary kernels.** With the scaled distance :math:`r = \|(x - z) / \ell\|`, output scale
@@ -65,24 +65,24 @@ _SHARED = {
     torch.dtype,
     torch.device,
 }
-"""What cannot change, so that ``copy.deepcopy`` returns it as it is."""
+"""Types of immutable values, which ``copy.deepcopy`` returns as they are."""
 
 _CONTAINERS = {dict, list, set, OrderedDict}
 
-# GPyTorch's kernels only forget a part that they build again
+# GPyTorch's kernels only leave out a part that they rebuild
 _PLAIN_GETSTATE = (object.__getstate__, Module.__getstate__, Kernel.__getstate__)
 _PLAIN_SETSTATE = (Module.__setstate__, Kernel.__setstate__)
 _HOOKS = "_load_state_dict_pre_hooks"
 
 
 def copy_modules(modules: Mapping[str, Module]) -> dict[str, Module]:
-    """Return copies of modules that share nothing with them, as ``copy.deepcopy`` would.
+    """Return independent copies of modules, as ``copy.deepcopy`` would.
 
     Args:
-        modules: By name. Parts that several of them have in common stay in common.
+        modules: The modules by name. Parts that several of them share remain shared.
 
     Returns:
-        The copies, by the same names. Parameters keep ``requires_grad``, but no gradients.
+        The copies by the same names. Parameters keep ``requires_grad``, but not their gradients.
     """
     memo: dict[int, Any] = {}
     return {name: _copy(module, memo) for name, module in modules.items()}
@@ -116,7 +116,7 @@ def _copy(module: Module, memo: dict[int, Any]) -> Module:
         else:
             later.append(name)
     state.pop("_compiled_call_impl", None)
-    for name in later:  # what may refer to parts of the module
+    for name in later:  # entries that may refer to parts of the module
         value = vars(module)[name]
         if name == _HOOKS and _is_own_hook(module, value):
             state[name] = OrderedDict()
@@ -129,7 +129,7 @@ def _copy(module: Module, memo: dict[int, Any]) -> Module:
 
 
 def _is_own_hook(module: Module, hooks: Mapping[int, Any]) -> bool:
-    """Return whether there is one hook, which GPyTorch gives to each of its modules."""
+    """Return whether the only hook is the one that GPyTorch gives to each of its modules."""
     if not isinstance(module, gpytorch.Module) or len(hooks) != 1:
         return False
     (hook,) = hooks.values()
@@ -156,7 +156,7 @@ def _copy_buffer(buffer: Tensor | None, memo: dict[int, Any]) -> Any:
 
 
 def _has_plain_state(module_class: Any) -> bool:
-    """Return whether ``copy.deepcopy`` copies nothing but the attributes of such a module."""
+    """Return whether ``copy.deepcopy`` copies only the attributes of such a module."""
     return (
         not hasattr(module_class, "__deepcopy__")
         and module_class.__reduce_ex__ is object.__reduce_ex__
@@ -171,7 +171,7 @@ def double_kernel(kernel: Kernel, lengthscale: float | None = None) -> Kernel:
 
     Args:
         kernel: Any GPyTorch kernel.
-        lengthscale: Set, in float64, on the kernel that has one (inside a ``ScaleKernel`` too).
+        lengthscale: Set in float64 on the kernel that has one, also inside a ``ScaleKernel``.
 
     Raises:
         TypeError: If ``kernel`` is not a GPyTorch kernel.
@@ -204,22 +204,22 @@ def double_kernel(kernel: Kernel, lengthscale: float | None = None) -> Kernel:
                 f"lengthscale is {lengthscale}, but {type(kernel).__name__} has no single "
                 "lengthscale; set its parts before passing it."
             )
-        # GPyTorch would round a Python number to float32 on its way
+        # GPyTorch would round a Python number to float32
         target.lengthscale = torch.tensor(lengthscale, dtype=DTYPE)
     return kernel
 
 
 def check_kernel_columns(kernel: Kernel, num_columns: int, name: str = "kernel") -> None:
-    """Raise unless a kernel is for inputs with so many columns.
+    """Raise an error unless a kernel fits inputs with so many columns.
 
-    GPyTorch does not look at the kernel inside a ``ScaleKernel``: where its lengthscales are of
-    another number, they are broadcast against the columns, and the kernel is another one.
+    GPyTorch does not check the kernel inside a ``ScaleKernel``: if its number of lengthscales
+    differs, they are broadcast against the columns, which makes it a different kernel.
 
     Args:
-        kernel: Any GPyTorch kernel. Of kernels other than sums, products and scaled ones, which may
-            change their inputs, only the outermost is looked at.
-        num_columns: Of the inputs, after any transform.
-        name: What to call the kernel in an error.
+        kernel: Any GPyTorch kernel. Except for sums, products and scaled kernels, only the
+            outermost kernel is checked, because it may change the inputs of those inside it.
+        num_columns: The number of columns of the inputs, after any transform.
+        name: The name of the kernel in error messages.
 
     Raises:
         ValueError: If it has ``ard_num_dims`` or ``active_dims`` for other columns.
@@ -263,8 +263,8 @@ def _check_columns(kernel: Kernel, num_columns: int, name: str, is_called: bool)
 def fingerprint_kernel(kernel: Kernel) -> str:
     """Return a digest of a kernel: classes, settings, parameters, values at fixed probe points.
 
-    Settings are plain attributes, such as the ``nu`` of a Matern kernel. The values tell apart
-    what is hidden elsewhere.
+    Settings are plain attributes, such as the ``nu`` of a Matern kernel. The values distinguish
+    kernels that differ in something hidden elsewhere.
 
     Example:
         >>> from gpytorch.kernels import MaternKernel
@@ -302,7 +302,7 @@ def _probe(kernel: Kernel) -> list[Any]:
             with torch.no_grad():
                 values: list[Any] = kernel(points).to_dense().tolist()
         except (RuntimeError, IndexError, ValueError, AssertionError):
-            continue  # a kernel that needs another number of dimensions
+            continue  # the kernel needs another number of dimensions
         return values
     return []
 
@@ -311,8 +311,8 @@ def kernel_of_output(kernel: Kernel, output: int) -> Kernel:
     """Return a copy of a kernel with the parameters of one output.
 
     Args:
-        kernel: Without a batch shape, or with one entry of it for each output.
-        output: Which one, from 0.
+        kernel: A kernel without a batch shape, or with one batch entry per output.
+        output: The number of the output, from 0.
     """
     kernel = copy.deepcopy(kernel)
     for part in kernel.modules():
@@ -328,9 +328,10 @@ def kernel_of_outputs(kernel: Kernel, index: int | list[int], num_batch_dims: in
     """Return a copy of a kernel with the parameters of some outputs, in every batch of the model.
 
     Args:
-        kernel: Each part of it has the batch shape of the model and then one entry per output.
-        index: Which outputs, from 0; a number instead of a list leaves their dimension out.
-        num_batch_dims: How many dimensions the batch shape of the model has.
+        kernel: A kernel in which each part has the batch shape of the model, followed by one entry
+            per output.
+        index: The outputs, from 0; a number instead of a list removes their dimension.
+        num_batch_dims: The number of dimensions of the model's batch shape.
     """
     kernel = copy.deepcopy(kernel)
     every = (slice(None),) * num_batch_dims
@@ -344,12 +345,12 @@ def kernel_of_outputs(kernel: Kernel, index: int | list[int], num_batch_dims: in
 
 
 SMALLEST_DISTANCE = 1e-15
-"""Where Matern 1/2 has a kink its slope is taken as 0, as GPyTorch does."""
+"""At the kink of the Matern 1/2 kernel, its slope is taken to be 0, as in GPyTorch."""
 
 
 @dataclass(frozen=True, eq=False)
 class StationaryKernel:
-    """A kernel whose closed form this package knows.
+    """A kernel with a known closed form.
 
     Attributes:
         smoothness: ``nu`` of a Matern kernel (0.5, 1.5, 2.5), infinity for squared exponential.
@@ -405,15 +406,15 @@ class StationaryKernel:
     def of_augmented(
         self, queries: Tensor, points: Tensor, with_slope: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the kernel values, and ``h`` if asked, from rows whose product is ``r^2``.
+        """Return the kernel values, and ``h`` on request, from rows whose product is ``r^2``.
 
         Args:
             queries: ``... x n x (d + 2)`` rows ``(-2u, |u|^2, 1)`` of scaled points ``u``.
             points: ``... x p x (d + 2)`` rows ``(v, 1, |v|^2)``.
-            with_slope: Whether ``h`` is wanted.
+            with_slope: Whether to return ``h`` as well, otherwise None.
         """
         if self.smoothness == 0.5:
-            # differences before squares: near points keep their distance, which the kink shows
+            # differences before squares keep the distances of near points, which the kink reveals
             squared = torch.cdist(
                 queries[..., :-2] * -0.5,
                 points[..., :-2],
@@ -426,13 +427,14 @@ class StationaryKernel:
     def of_squared_distance(
         self, squared: Tensor, with_slope: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the kernel values, and ``h`` if asked, at scaled squared distances ``r^2``.
+        """Return the kernel values, and ``h`` on request, at scaled squared distances ``r^2``.
 
         Args:
             squared: Any shape, non-negative; it is overwritten.
-            with_slope: Whether to return ``h`` too, None otherwise.
+            with_slope: Whether to return ``h`` as well, otherwise None.
         """
-        # in place where possible: fresh memory for large matrices costs more than the arithmetic
+        # in place where possible, because new memory for large matrices costs more than the
+        # arithmetic
         slope: Tensor | None
         if self.smoothness == math.inf:
             value = squared.mul_(-0.5).exp_().mul_(self.outputscale)
@@ -455,13 +457,13 @@ class StationaryKernel:
         return value, one_plus.mul_(decay).mul_(-5.0 / 3.0) if with_slope else None
 
     def _distance(self, X: Tensor, Z: Tensor) -> Tensor:
-        # differences before squares: near points keep their distance, which the kink shows
+        # differences before squares keep the distances of near points, which the kink reveals
         return torch.cdist(
             X / self.lengthscale, Z / self.lengthscale, compute_mode="donot_use_mm_for_euclid_dist"
         )
 
     def _squared_distance(self, X: Tensor, Z: Tensor) -> Tensor:
-        center = Z.reshape(-1, Z.shape[-1])[:1]  # rounding grows with the distance from the origin
+        center = Z.reshape(-1, Z.shape[-1])[:1]  # rounding errors grow with the distance from 0
         X, Z = (X - center) / self.lengthscale, (Z - center) / self.lengthscale
         squared = X @ (-2.0 * Z).mT
         squared += X.square().sum(-1, keepdim=True)

@@ -1,10 +1,10 @@
-r"""The likelihood of repeated inputs: observations of one input count as one of their mean.
+r"""The likelihood of repeated inputs, whose observations count as one observation of their mean.
 
 :math:`n_i` observations of an input are replaced by
 
 .. math:: \bar y_i = f(x_i) + \text{noise of variance } \lambda / n_i ,
 
-which gives exactly the posterior of all raw observations. Their marginal likelihood differs by a
+which gives exactly the posterior of all raw observations. The two marginal likelihoods differ by a
 term that depends only on the noise, through the sum of squared deviations from the means.
 """
 
@@ -25,7 +25,7 @@ from botorch_bandits.random_streams import usual_dtype
 
 
 class RepeatedNoise(HomoskedasticNoise):
-    """The noise of :class:`RepeatedGaussianLikelihood`; BoTorch's pathwise draws ask it directly.
+    """The noise of :class:`RepeatedGaussianLikelihood`; BoTorch's pathwise draws use it directly.
 
     Args:
         repeats: ``batch_shape x n`` numbers of observations.
@@ -37,20 +37,20 @@ class RepeatedNoise(HomoskedasticNoise):
     def __init__(self, repeats: Tensor, **kwargs: Any) -> None:
         """See the class."""
         super().__init__(**kwargs)
-        # not persistent: hyperparameters can be loaded into a model with other rows
+        # not persistent, so that hyperparameters can be loaded into a model with other rows
         self.register_buffer("repeats", repeats, persistent=False)
 
     def forward(
         self, *params: Any, shape: torch.Size | None = None, **kwargs: Any
     ) -> LinearOperator:
-        """Return the noise covariance of as many rows as ``shape`` says."""
+        """Return the noise covariance of the number of rows that ``shape`` gives."""
         if shape is not None and shape[-1] == self.repeats.shape[-1]:
             return DiagLinearOperator((self.noise / self.repeats).expand(shape))
         return super().forward(*params, shape=shape, **kwargs)
 
 
 class RepeatedGaussianLikelihood(GaussianLikelihood):
-    """Gaussian noise whose variance at training rows is divided by the rows' numbers of repeats.
+    """Gaussian noise whose variance at a training row is divided by its number of repeats.
 
     As with GPyTorch's ``FixedNoiseGaussianLikelihood``, rows are recognized by their number.
 
@@ -66,17 +66,17 @@ class RepeatedGaussianLikelihood(GaussianLikelihood):
 
     @property
     def repeats(self) -> Tensor:
-        """``batch_shape x n``; of how many observations each row is the mean."""
+        """``batch_shape x n``; the number of observations of which each row is the mean."""
         return self.noise_covar.repeats
 
 
 def noise_likelihood(levels: Tensor, floor: float, repeats: Tensor | None) -> GaussianLikelihood:
-    """Return a likelihood of Gaussian noise, whose noise is still to be set.
+    """Return a likelihood of Gaussian noise, whose noise has yet to be set.
 
     Args:
         levels: Noise variances, of the batch shape.
-        floor: No noise variance is below.
-        repeats: Of how many observations each row is the mean; None where all are single.
+        floor: The smallest noise variance allowed.
+        repeats: The number of observations of which each row is the mean; None if all are single.
     """
     with usual_dtype():
         given = {"noise_constraint": GreaterThan(floor), "batch_shape": levels.shape}
@@ -94,7 +94,7 @@ def check_repeats(repeats: Tensor, train_Y: Tensor) -> Tensor:
 
     Raises:
         TypeError: If they are not a float64 tensor.
-        ValueError: If they do not go with the outcomes, or one is not finite and positive.
+        ValueError: If they do not match the outcomes, or one is not finite and positive.
     """
     return check_weights("repeats", repeats, train_Y, "train_Y")
 
@@ -103,20 +103,20 @@ def check_weights(name: str, weights: Tensor, Y: Tensor, name_of_outcomes: str =
     """Return a copy of the weights of rows, checked.
 
     Args:
-        name: Of the argument.
+        name: The name of the argument.
         weights: ``batch_shape x n``.
         Y: ``batch_shape x n x 1`` outcomes.
-        name_of_outcomes: Of that argument.
+        name_of_outcomes: The name of that argument.
 
     Raises:
         TypeError: If they are not a float64 tensor.
-        ValueError: If they do not go with the outcomes, or one is not finite and positive.
+        ValueError: If they do not match the outcomes, or one is not finite and positive.
     """
     check_finite(name, check_double(name, weights))
     if Y.shape[-1] != 1 or weights.shape != Y.shape[:-1]:
         raise ValueError(
             f"{name} has shape {tuple(weights.shape)} and {name_of_outcomes} {tuple(Y.shape)}; "
-            f"{name} are one number per row, of a single output."
+            f"{name} must be one number per row, for a single output."
         )
     if bool((weights <= 0).any()):
         raise ValueError(f"{name} has the entry {float(weights.min())}; each must be positive.")
@@ -124,9 +124,9 @@ def check_weights(name: str, weights: Tensor, Y: Tensor, name_of_outcomes: str =
 
 
 def collapse_weights(X: Tensor, Y: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return distinct inputs in place of repeated ones, where rows have weights.
+    """Replace repeated inputs with distinct ones if rows have weights.
 
-    Several observations of an input are one of their weighted mean, with the sum of the weights.
+    Several observations of an input become one of their weighted mean, with the sum of the weights.
 
     Args:
         X: ``N x d`` inputs.
@@ -143,7 +143,7 @@ def collapse_weights(X: Tensor, Y: Tensor, weights: Tensor) -> tuple[Tensor, Ten
 
 
 def collapse_repeats(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
-    """Return distinct inputs in place of repeated ones.
+    """Replace repeated inputs with distinct ones.
 
     Args:
         X: ``N x d`` inputs.

@@ -1,7 +1,7 @@
 r"""A Gaussian process for many distinct rows, where each point uses only its nearest rows.
 
-The posterior at ``x`` is the exact one given the ``k`` rows ``N`` nearest to ``x`` (in
-lengthscales, so that they are those with the largest prior correlation):
+The posterior at ``x`` is the exact one given the set ``N`` of the ``k`` rows nearest to ``x``.
+Distances are in lengthscales, so that these rows have the largest prior correlation:
 
 .. math::
    \mu(x) = m + k_N(x)^\top (K_N + \Lambda_N)^{-1} (y_N - m), \qquad
@@ -13,9 +13,9 @@ whole posterior is exact. Otherwise it is an approximation: the variance is neve
 one, because less is known, but the error of the mean is unbounded, and both jump where the set of
 nearest rows changes. No theorem on confidence or regret covers it, and none is claimed.
 
-There is no factor of all rows: building a model takes one pass over the rows, and evaluating a
-point takes ``n d`` operations for its neighbors and ``k^3 / 3`` for their Cholesky factor, which
-are not kept.
+No factor of all rows is kept: building a model takes one pass over the rows, and evaluating a point
+takes ``n d`` operations for its neighbors and ``k^3 / 3`` for their Cholesky factor, which is not
+kept either.
 
 Source: Urtasun and Darrell 2008 (local Gaussian processes by nearest neighbors).
 """
@@ -58,23 +58,23 @@ from botorch_bandits.models.likelihoods import check_repeats, collapse_repeats
 from botorch_bandits.models.noise_floor import check_noise, output_scale_of
 
 NUM_NEIGHBORS = 100
-"""How many rows a point looks at, unless a user says otherwise."""
+"""The default number of rows that a point uses."""
 
 CHUNK_ENTRIES = 2**22
-"""Entries of one array of distances or of local matrices that are in memory at a time."""
+"""The number of entries of an array of distances or of local matrices in memory at a time."""
 
 NUM_INCUMBENTS = 256
-"""So many rows, those with extreme outcomes, are looked at for the best posterior mean."""
+"""The number of rows, with extreme outcomes, among which the best posterior mean is sought."""
 
 MOST_STEPS = 100
-"""A local search makes at most so many: at a jump it would go on for good."""
+"""The largest number of steps of a local search, which at a jump would never end."""
 
 MOST_JOINT = 4000
-"""A joint posterior rests on at most so many rows."""
+"""The largest number of rows on which a joint posterior is based."""
 
 
 class LocalForm:
-    """Posterior mean and variance at points, with gradients, from their nearest rows.
+    """Posterior mean and variance at points, with gradients, given their nearest rows.
 
     Args:
         module: The stationary kernel.
@@ -82,7 +82,7 @@ class LocalForm:
         points: ``n x d`` distinct rows, as the kernel sees them.
         outcomes: ``n`` means of outcomes.
         counts: ``n``; the number of observations in each mean.
-        prior_mean: The same at all points.
+        prior_mean: The prior mean, the same at all points.
         num_neighbors: The number of rows that a point uses.
 
     Attributes:
@@ -139,13 +139,14 @@ class LocalForm:
     def covariance(self, X: Tensor) -> Tensor:
         """Return the covariance of ``... x q x d`` points, ``... x q x q``.
 
-        The ``q`` points are given the same rows: all that one of them looks at. Gradients pass.
+        All ``q`` points are given the same rows: all those that one of them uses. Gradients are
+        supported.
 
         Args:
             X: The points.
 
         Raises:
-            UnsupportedError: If these are more than :data:`MOST_JOINT` rows.
+            UnsupportedError: If there are more than :data:`MOST_JOINT` of these rows.
         """
         if self.num_rows == 0:
             prior: Tensor = self._module(X).to_dense()
@@ -160,8 +161,8 @@ class LocalForm:
             nearest = self._neighbors((X - self._center) / self.lengthscale).unique()
             if len(nearest) > MOST_JOINT:
                 raise UnsupportedError(
-                    f"the joint posterior of {len(X)} points rests on {len(nearest)} rows, more "
-                    f"than the {MOST_JOINT} that a LocalGP takes. Ask for fewer points, or for "
+                    f"the joint posterior of {len(X)} points depends on {len(nearest)} rows, more "
+                    f"than the {MOST_JOINT} that a LocalGP supports. Ask for fewer points, or for "
                     "separate points with X.unsqueeze(-2)."
                 )
             factor = self._factor(self._rows[nearest], nearest)
@@ -213,9 +214,9 @@ class LocalForm:
 class LocalGP(Model):
     r"""Approximate Gaussian process: the exact posterior given the rows nearest to each point.
 
-    It is for loops with many thousands of distinct rows, where an exact model takes seconds a
-    round; see the module. The hyperparameters are fixed. Without data (``n = 0``), the model is the
-    prior. It works with upper confidence bounds of a given width and with improvement. Thompson
+    It is meant for loops with many thousands of distinct rows, where an exact model takes seconds
+    per round; see the module. The hyperparameters are fixed. Without data (``n = 0``), the model is
+    the prior. It works with upper confidence bounds of a given width and with improvement. Thompson
     sampling does not accept it, because a draw is one function, and the posteriors at two points
     are based on different rows.
 
@@ -226,11 +227,12 @@ class LocalGP(Model):
             It is copied.
         noise: The modeled noise variance, in squared outcome units; above 1e-10 times the kernel's
             output scale.
-        num_neighbors: How many of the nearest rows a point uses, at least 1.
+        num_neighbors: The number of nearest rows that a point uses, at least 1.
         input_transform: A transform applied to inputs before the kernel, which maps each row to one
             row. It is copied.
         prior_mean: A constant, in outcome units.
-        repeats: ``n``, float64: the number of observations whose mean each row of ``train_Y`` is.
+        repeats: ``n``, float64: the number of observations of which each row of ``train_Y`` is the
+            mean.
 
     Attributes:
         approximation: A description of what is approximate.
@@ -278,7 +280,7 @@ class LocalGP(Model):
         self.prior_mean = check_number("prior_mean", prior_mean)
         _check_transform(input_transform)
         transform = None if input_transform is None else copy.deepcopy(input_transform).eval()
-        self._transform = transform  # BoTorch would keep transformed inputs under its name
+        self._transform = transform  # under its own name, BoTorch would keep transformed inputs
         self.train_inputs, self.train_targets = (train_X,), train_Y.squeeze(-1)
         if repeats is None:
             X, means, counts, _ = collapse_repeats(train_X, train_Y)
@@ -316,7 +318,7 @@ class LocalGP(Model):
             kernel: ``RBFKernel`` or ``MaternKernel``, alone or in a ``ScaleKernel``; copied.
             noise: The modeled noise variance.
             lengthscale: Set on the kernel (or its base kernel) in double precision.
-            num_neighbors: How many of the nearest rows a point uses, at least 1.
+            num_neighbors: The number of nearest rows that a point uses, at least 1.
             input_transform: Applied to inputs before the kernel; copied.
             prior_mean: A constant.
 
@@ -340,12 +342,12 @@ class LocalGP(Model):
 
     @property
     def num_outputs(self) -> int:
-        """One."""
+        """The number of outputs, which is 1."""
         return 1
 
     @property
     def batch_shape(self) -> torch.Size:
-        """Empty."""
+        """The batch shape, which is empty."""
         return torch.Size()
 
     @property
@@ -353,7 +355,7 @@ class LocalGP(Model):
         """The posterior as plain functions of raw inputs."""
         if self._transform is None:
             return self._form
-        form: Any = self._form  # it has what is asked of a closed form there
+        form: Any = self._form  # has all that a closed form needs there
         transformed = TransformedClosedForm(form, self._transform)
         transformed.most_steps = MOST_STEPS
         return transformed
@@ -361,7 +363,7 @@ class LocalGP(Model):
     def promising_rows(self) -> Tensor:
         """Return the rows with the largest and the smallest mean outcomes, at most 256 x d.
 
-        Where the best posterior mean at a row is wanted, it is looked for among them.
+        The best posterior mean at a row is sought among them.
         """
         if len(self._means) <= NUM_INCUMBENTS:
             return self._places
@@ -379,9 +381,9 @@ class LocalGP(Model):
         """Return the posterior at ``X``; see BoTorch.
 
         Args:
-            X: ``batch_shape x q x d``, raw. Means and variances are those of each point alone.
-                The covariance of ``q`` points, which samples need, is given all rows that one of
-                them looks at.
+            X: ``batch_shape x q x d``, raw. Means and variances are those of each point on its own.
+                The covariance of ``q`` points, which samples need, is given all rows that any of
+                them uses.
             output_indices: The one output, or None.
             observation_noise: Whether to add the noise variance.
             posterior_transform: Applied to the posterior.
@@ -410,10 +412,10 @@ class LocalGP(Model):
         Args:
             X: ``n' x d`` inputs, raw.
             Y: ``n' x 1`` outcomes.
-            kwargs: None are known.
+            kwargs: Not supported.
 
         Raises:
-            UnsupportedError: If there are other arguments, such as ``noise``.
+            UnsupportedError: If there are further arguments, such as ``noise``.
         """
         if kwargs:
             raise UnsupportedError(f"LocalGP cannot be conditioned with {', '.join(kwargs)}.")
@@ -440,48 +442,48 @@ def approximation_of(num_neighbors: int) -> str:
         num_neighbors: The number of rows that a point uses.
     """
     return (
-        f"LocalGP is an approximate model (each point looks at its {num_neighbors} nearest rows "
-        "only), and no theorem covers it"
+        f"LocalGP is an approximate model (each point uses only its {num_neighbors} nearest "
+        "rows), and no theorem covers it"
     )
 
 
 def check_drawable(name: str, model: Any) -> None:
-    """Raise if no function can be drawn from a model or a recipe.
+    """Raise an error if no function can be drawn from a model or a recipe.
 
     Args:
-        name: What wants to draw, for the error.
-        model: Any model or what makes models.
+        name: The name of what wants to draw, for the error message.
+        model: Any model or model builder.
 
     Raises:
-        UnsupportedError: If it is a LocalGP, or the recipe of one.
+        UnsupportedError: If it is a LocalGP or the recipe of one.
     """
     if isinstance(model, LocalGP | LocalGPRecipe):
         raise UnsupportedError(
-            f"{name} draws one function, but a LocalGP has none: the posteriors of two points rest "
-            "on different rows. Use an upper confidence bound such as "
+            f"{name} draws one function, but a LocalGP has none: the posteriors at two points are "
+            "based on different rows. Use an upper confidence bound such as "
             "GPUpperConfidenceBound.with_options(width=2.0), or a BanditGP."
         )
 
 
 def check_local_kernel(kernel: Any, num_columns: int | None = None) -> Kernel:
-    """Return a copy of a kernel in float64, if distances in it say which rows matter.
+    """Return a float64 copy of a kernel if its distances determine which rows matter most.
 
     Args:
         kernel: Any kernel.
-        num_columns: Of the inputs, if it is known.
+        num_columns: The number of columns of the inputs, if it is known.
 
     Raises:
-        TypeError: If it is no kernel.
-        ValueError: If it is no ``RBFKernel`` or ``MaternKernel``, alone or in a ``ScaleKernel``, or
-            has lengthscales for other columns.
+        TypeError: If it is not a kernel.
+        ValueError: If it is not an ``RBFKernel`` or ``MaternKernel``, alone or in a
+            ``ScaleKernel``, or has lengthscales for other columns.
     """
     kernel = double_kernel(kernel)
     form = StationaryKernel.read(kernel)
     if form is None:
         raise ValueError(
-            f"kernel is {type(kernel).__name__}, but a LocalGP needs one in which the nearest rows "
-            "are those that say most: RBFKernel or MaternKernel on all columns, alone or in a "
-            "ScaleKernel. Use one of them, or BanditGP.with_kernel(...)."
+            f"kernel is {type(kernel).__name__}, but a LocalGP needs one for which the nearest "
+            "rows are the most informative: RBFKernel or MaternKernel on all columns, alone or in "
+            "a ScaleKernel. Use one of them, or BanditGP.with_kernel(...)."
         )
     if num_columns is not None and len(form.lengthscale) not in (1, num_columns):
         raise ValueError(
@@ -507,7 +509,7 @@ class LocalGPRecipe:
     Attributes:
         kernel: The kernel, float64.
         noise: The modeled noise variance.
-        num_neighbors: How many of the nearest rows a point uses.
+        num_neighbors: The number of nearest rows that a point uses.
         input_transform: Applied to inputs before the kernel.
         prior_mean: A constant.
 
@@ -563,7 +565,7 @@ class LocalGPRecipe:
         return self.fingerprint() == other.fingerprint()
 
     def __hash__(self) -> int:
-        """Hash what cannot change: the numbers."""
+        """Hash the numbers, which cannot change."""
         return hash((self.noise, self.num_neighbors, self.prior_mean))
 
 

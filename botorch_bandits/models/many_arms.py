@@ -1,17 +1,17 @@
 r"""A single stream on so many arms that no matrix of all arms is kept.
 
-Of the posterior covariance only the columns of the ``p`` arms that were played are kept,
-:math:`C = S_{P, \cdot}`, as it was before the last few rounds. Their rows ``R`` are folded into it
-by one product of matrices: :math:`C \leftarrow C - R_P^\top R`. The next column of an arm that was
+Only the columns of the posterior covariance that belong to the ``p`` arms played so far are kept,
+:math:`C = S_{P, \cdot}`, as of the last fold: every few rounds, their rows ``R`` are folded into it
+by one matrix product, :math:`C \leftarrow C - R_P^\top R`. The next column of an arm that has been
 played before then costs a few rows, where :mod:`botorch_bandits.models.arms` reads ``p`` of them or
-more. The column of an arm that is new comes from the prior and the counts at the last fold,
+more. The column of a new arm comes from the prior and the counts at the last fold,
 
 .. math:: S_j = K_j - K_{j P} (K_{PP} + \mathrm{diag}(\lambda / n))^{-1} K_P,
 
-by which, every few hundred rounds or more, all columns are computed afresh, too:
-:math:`C = \mathrm{diag}(\lambda / n) (K_{PP} + \mathrm{diag}(\lambda / n))^{-1} K_P`.
+which also serves to recompute all columns every few hundred rounds or more: :math:`C =
+\mathrm{diag}(\lambda / n) (K_{PP} + \mathrm{diag}(\lambda / n))^{-1} K_P`.
 
-**Memory.** Prior and posterior columns of the arms that were played, and a few rows.
+**Memory.** The prior and posterior columns of the arms that were played, and a few rows.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from botorch_bandits.models.arms import DENSE_BLOCK, ArmsPosterior
 from botorch_bandits.models.prior_on_arms import ArmsPrior
 
 FEWEST_ROUNDS = 256
-"""After so many rounds everything is computed afresh, then after twice as many, and so on."""
+"""The round after which everything is recomputed first, then after twice as many, and so on."""
 
 ROUNDS_BETWEEN = 1024
-"""No more rounds than this, or four for each arm that was played, pass without that."""
+"""Everything is recomputed after at most this many rounds, or four per arm that was played."""
 
 ARMS_AT_ONCE = 4096
-"""Then columns are computed for so many arms at a time."""
+"""Arms whose columns are recomputed at a time."""
 
 
 class _Columns:
@@ -50,7 +50,7 @@ class _Columns:
         self._blocks: list[Tensor] = []
 
     def append(self, column: Tensor | None = None) -> None:
-        """Add a column; what is in it is not said if it is omitted."""
+        """Add a column; if it is omitted, the contents of the new column are undefined."""
         slot = self._count % DENSE_BLOCK
         if slot == 0:
             self._blocks.append(torch.empty(DENSE_BLOCK, self._num_arms, dtype=DTYPE))
@@ -63,13 +63,13 @@ class _Columns:
         return self._blocks[slot // DENSE_BLOCK][slot % DENSE_BLOCK]
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Yield which columns a block has, and these."""
+        """Yield the positions of each block's columns, and the columns."""
         for start, block in zip(range(0, self._count, DENSE_BLOCK), self._blocks, strict=True):
             stop = min(start + DENSE_BLOCK, self._count)
             yield slice(start, stop), block[: stop - start]
 
     def times(self, weights: Tensor) -> Tensor:
-        """Return the sum of the first columns with weights, ``num_arms``."""
+        """Return the weighted sum of the first columns, ``num_arms``."""
         total = torch.zeros(self._num_arms, dtype=DTYPE)
         for some, block in self.blocks():
             part = weights[some]
@@ -101,26 +101,26 @@ class ManyArmsPosterior(ArmsPosterior):
 
     @property
     def num_columns(self) -> int:
-        """Of how many arms columns are kept."""
+        """The number of arms whose columns are kept."""
         return len(self._slots)
 
     def _begin(self) -> None:
         self._row_limit = DENSE_BLOCK
-        self._slots: dict[int, int] = {}  # of each arm that was played, in their order
+        self._slots: dict[int, int] = {}  # positions of arms in order of their first play
         self._played = torch.empty(0, dtype=torch.long)
         self._prior_columns = _Columns(self.num_arms)
         self._columns_of_played = _Columns(self.num_arms)  # as of the last fold
         self._prior_block = torch.empty(0, 0, dtype=DTYPE)  # of the arms that were played
-        self._fresh_at = 0  # rounds that everything was computed from
+        self._fresh_at = 0  # the number of rounds at the last recomputation
         self._fold_statistics()
 
     def _fold_statistics(self) -> None:
-        """Remember which statistics the columns are of."""
+        """Remember the statistics from which the columns were computed."""
         self._base_counts = self._counts[0, self._played].clone()
         self._base_factor: Tensor | None = None
 
     def _add_arm(self, arm: int) -> Tensor:
-        """Take in the prior of an arm that is played for the first time; return its column."""
+        """Take in the prior of an arm that is played for the first time, and return its column."""
         slot = len(self._slots)
         column = self.prior.column_once(arm)
         self._prior_columns.append(column)
@@ -150,7 +150,7 @@ class ManyArmsPosterior(ArmsPosterior):
         return torch.stack(columns).reshape(*index.shape, self.num_arms)
 
     def _given_base(self, column: Tensor) -> Tensor:
-        """Turn the prior column of an arm without outcomes into that of the last fold."""
+        """Turn the prior column of an arm without outcomes into its column at the last fold."""
         count = len(self._base_counts)
         if count == 0:
             return column
@@ -163,7 +163,7 @@ class ManyArmsPosterior(ArmsPosterior):
             count = len(self._base_counts)
             block = self._prior_block[:count, :count].clone()
             block.diagonal().add_(self._lam[0] / self._base_counts)
-            # in units of the prior variance; an absolute jitter would be lost on large ones
+            # in units of the prior variance, because an absolute jitter would be lost on large ones
             jitter = 1e-14 * float(self.prior.diagonal.max())
             self._base_factor = psd_safe_cholesky(block, jitter=jitter, max_tries=4)
         return self._base_factor
@@ -181,7 +181,7 @@ class ManyArmsPosterior(ArmsPosterior):
 
     @staticmethod
     def _is_due(num_rounds: int, fresh_at: int, num_distinct: int) -> bool:
-        """Whether to compute everything afresh: after twice as many rounds, or many."""
+        """Whether to recompute everything: after twice as many rounds, or after many."""
         many = max(ROUNDS_BETWEEN, 4 * num_distinct)
         return num_rounds - fresh_at >= min(max(FEWEST_ROUNDS, fresh_at), many)
 
@@ -200,10 +200,10 @@ class ManyArmsPosterior(ArmsPosterior):
         return start
 
     def _choose_form(self) -> None:
-        """There is one form."""
+        """There is only one form."""
 
     def _compact(self) -> None:
-        """Compute everything afresh from the statistics, some arms at a time."""
+        """Recompute everything from the statistics, some arms at a time."""
         arms = torch.nonzero(self._counts[0]).squeeze(-1).tolist()
         self._begin()
         self._num_rows, self._fresh_at = 0, self._rounds
@@ -253,7 +253,7 @@ class ManyArmsPosterior(ArmsPosterior):
 def posterior_on_arms(
     prior: ArmsPrior, lam: float | Tensor, batch_shape: Sequence[int] = ()
 ) -> ArmsPosterior:
-    """Return the posterior on arms that costs least.
+    """Return the posterior on arms in the form that costs least.
 
     Args:
         prior: The prior covariance of the arms.

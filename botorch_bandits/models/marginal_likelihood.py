@@ -13,8 +13,8 @@ With :math:`K_y = K + \lambda I`, :math:`\alpha = K_y^{-1} y` and
    = \tfrac12 \operatorname{tr}\Bigl(M \frac{\partial K_y}{\partial \theta}\Bigr).
 
 Let row i be the mean of :math:`n_i` observations at one input. The observations within a row only
-say how far they lie from their mean, so the likelihood of all :math:`N = \sum_i n_i` of them is
-that of the means, with noise :math:`\lambda / n_i`, plus
+tell how far they lie from their mean, so the likelihood of all :math:`N = \sum_i n_i` observations
+is that of the means, with noise :math:`\lambda / n_i`, plus
 
 .. math::
    \sum_i \Bigl[-\tfrac{n_i - 1}2 \ln 2 \pi \lambda - \tfrac12 \ln n_i\Bigr]
@@ -91,12 +91,13 @@ class MarginalLikelihood:
         X: ``n x d`` inputs, float64, ``n`` at least 1.
         y: ``n`` outcomes; means of the observations at each input if ``repeats`` is given.
         smoothness: ``nu`` of a Matern kernel (0.5, 1.5, 2.5), infinity for squared exponential.
-        num_lengthscales: One for all dimensions, or ``d``.
-        repeats: ``n`` positive whole numbers: the number of observations whose mean each row is.
-        within_sum_of_squares: Squared deviations of the observations from the mean of their
-            row, summed over all rows; in squared outcome units. With None, they are unknown, and
-            the likelihood is that of the means alone, each with the noise variance
-            ``noise / repeats``, and ``repeats`` may be fractions.
+        num_lengthscales: 1 (one for all dimensions), or ``d``.
+        repeats: ``n`` positive whole numbers: the number of observations of which each row is the
+            mean.
+        within_sum_of_squares: Squared deviations of the observations from the mean of their row,
+            summed over all rows, in squared outcome units. If None, they are unknown: the
+            likelihood is then that of the means alone, each with the noise variance ``noise /
+            repeats``, and ``repeats`` may be fractions.
 
     Raises:
         TypeError: If a tensor is of the wrong type.
@@ -126,7 +127,8 @@ class MarginalLikelihood:
             within_sum_of_squares is not None,
             within_sum_of_squares or 0.0,
         )
-        # the gradient takes differences of squared coordinates, which a large offset would spoil
+        # the gradient takes differences of squared coordinates, which lose digits if offsets are
+        # large
         self._X = X - X.mean(0)
         self._y = y.unsqueeze(-1)
         self._smoothness = smoothness
@@ -139,7 +141,7 @@ class MarginalLikelihood:
         if repeats is None and within_sum_of_squares > 0.0:
             raise ValueError(
                 f"within_sum_of_squares is {within_sum_of_squares}, but repeats is None: rows that "
-                "are single observations have none. Pass repeats too."
+                "are single observations have no such deviations. Pass repeats too."
             )
         self._num_within = 0.0
         self._constant = 0.0
@@ -148,7 +150,7 @@ class MarginalLikelihood:
             self._constant = -0.5 * self._repeats.log().sum().item()
         self.num_observations = num_rows + round(self._num_within)
         self._constant -= 0.5 * self.num_observations * LOG_TWO_PI
-        # fresh memory for large matrices costs more than the arithmetic
+        # new memory for large matrices costs more than the arithmetic
         self._work, self._slope, self._covariance = X.new_empty(3, num_rows, num_rows)
         self._info = torch.zeros((), dtype=torch.int32, device=X.device)
         self._squared: Tensor | None = None
@@ -176,13 +178,13 @@ class MarginalLikelihood:
         """Return the log marginal likelihood and its slopes.
 
         Args:
-            lengthscale: As many as ``num_lengthscales`` said.
+            lengthscale: ``num_lengthscales`` numbers.
             outputscale: The prior variance.
             noise: The noise variance of one observation.
             prior_mean: The constant prior mean.
 
         Raises:
-            NotPSDError: If the covariance has no Cholesky factor, with GPyTorch's jitter neither.
+            NotPSDError: If the covariance has no Cholesky factor, even with GPyTorch's jitter.
             NanError: If it has entries that are not numbers.
         """
         slope_factor = self._fill_covariance(lengthscale, outputscale, noise)
@@ -190,7 +192,7 @@ class MarginalLikelihood:
         torch.linalg.cholesky_ex(self._covariance, out=(factor, self._info))
         try:
             has_failed, *sums = self._sums(prior_mean)
-        except RuntimeError:  # what failed cannot be inverted either, or only with a warning
+        except RuntimeError:  # a failed factor cannot be inverted either, or only with a warning
             has_failed = 1.0
         if has_failed:
             self._fill_covariance(lengthscale, outputscale, noise)
@@ -216,17 +218,17 @@ class MarginalLikelihood:
     def _fill_covariance(
         self, lengthscale: NDArray[np.float64], outputscale: float, noise: float
     ) -> float:
-        """Fill the covariance with noise, and ``-h`` up to the factor returned."""
+        """Fill the covariance with noise, and ``-h`` up to the factor that is returned."""
         slope_factor = self._evaluate_kernel(lengthscale, outputscale)
         diagonal = self._covariance.diagonal()
         diagonal.add_(noise if self._repeats is None else noise / self._repeats)
         return slope_factor
 
     def _sums(self, prior_mean: float) -> list[Any]:
-        """Return all that is needed of a factorized covariance; one copy to the host.
+        """Return all that is needed of a factorized covariance, with a single copy to the host.
 
-        Whether the factorization failed comes with it: the host does not wait for that before.
-        The memory of the covariance is not needed any more, and is written over.
+        It includes whether the factorization failed, so that the host does not wait for that
+        earlier. The memory of the covariance is not needed any more and is overwritten.
         """
         covariance, factor = self._covariance, self._work.mT
         residual = self._y - prior_mean if prior_mean else self._y
@@ -243,7 +245,7 @@ class MarginalLikelihood:
         if self._squared is not None:
             products = torch.dot(weight.view(-1), self._squared.view(-1))
         else:
-            # 2 sum_i x_i^2 (W 1)_i - 2 sum_i x_i (W x)_i: all of it, and more, in a small matrix
+            # 2 sum_i x_i^2 (W 1)_i - 2 sum_i x_i (W x)_i: a small matrix holds all of it, and more
             products = (weight @ self._X_one).mT @ self._X_both
         scalars = (self._info.to(fit.dtype), fit, log_pivots, trace, noise_trace, alpha.sum())
         *numbers, sums = to_host(*scalars, products)
@@ -258,7 +260,7 @@ class MarginalLikelihood:
         return 2.0 * distances
 
     def _evaluate_kernel(self, lengthscale: NDArray[np.float64], outputscale: float) -> float:
-        """Fill the covariance and ``-h`` of ``StationaryKernel``, up to the factor returned."""
+        """Fill the covariance and ``-h`` of ``StationaryKernel``, up to the returned factor."""
         work, slope, covariance = self._work, self._slope, self._covariance
         if self._smoothness == math.inf:
             self._squared_distance(lengthscale, -0.5)
@@ -273,7 +275,7 @@ class MarginalLikelihood:
         slope.exp_()
         if self._smoothness == 0.5:
             covariance.copy_(slope)
-            # at a kink the slope counts as 0
+            # the slope at a kink counts as 0
             slope.div_(work.masked_fill_(work < SMALLEST_DISTANCE, math.inf))
             return 1.0
         if self._smoothness == 1.5:
@@ -290,7 +292,7 @@ class MarginalLikelihood:
         if self._squared is not None:
             torch.mul(self._squared, precision.item(), out=self._work)
             return
-        if self._smoothness == 0.5:  # its kink shows how near points are to each other
+        if self._smoothness == 0.5:  # the kink reveals how near points are to each other
             scaled_X = self._X / torch.from_numpy(lengthscale).to(self._X)
             torch.mul(_distance(scaled_X).square_(), factor, out=self._work)
             return
@@ -306,7 +308,7 @@ def _distance(X: Tensor) -> Tensor:
 
 
 def _factorize(covariance: Tensor, factor: Tensor, info: Tensor) -> float:
-    """Write the Cholesky factor and return the jitter that it took, as GPyTorch adds it.
+    """Write the Cholesky factor and return the jitter that it needed, chosen as in GPyTorch.
 
     The jitter stays on the diagonal of ``covariance``.
     """
@@ -341,8 +343,8 @@ def _check_repeats(repeats: Tensor, num_rows: int, whole: bool) -> Tensor:
             raise ValueError(f"repeats[{index}] is {count}; it must be positive.")
         if whole and (count < 1.0 or count != round(count)):
             raise ValueError(
-                f"repeats[{index}] is {count}; it counts the observations that the row is the mean "
-                "of, so it must be a positive whole number."
+                f"repeats[{index}] is {count}; it is the number of observations of which the row "
+                "is the mean, so it must be a positive whole number."
             )
     return repeats
 
@@ -351,11 +353,12 @@ def has_closed_form(model: SingleTaskGP) -> bool:
     """Whether the marginal likelihood of a model, and its gradient, have a closed form here.
 
     Args:
-        model: Exact, with a mean, a kernel and a likelihood.
+        model: An exact model with a mean, a kernel and a likelihood.
 
     Returns:
-        True for one output without a batch shape, a kernel that ``StationaryKernel`` knows, a
-        constant mean and one noise variance, if only their parameters can move, and at least one
+        True for one output without a batch shape, a kernel that ``StationaryKernel`` can read, a
+        constant mean and one noise variance, if no other parameter can change and at least one of
+        these can.
         does.
     """
     if type(model).forward is not SingleTaskGP.forward:
@@ -379,16 +382,17 @@ class MarginalLikelihoodObjective:
     are added, and the sum is divided by the number of observations.
 
     Args:
-        mll: An ``ExactMarginalLogLikelihood`` in training mode, of a model that
-            :func:`has_closed_form`.
-        repeats: ``n`` counts: how many observations each row of the model is the mean of; those of
-            the model if omitted. The objective is then that of all observations.
-        within_sum_of_squares: Squared deviations of the observations from the mean of their
-            row, summed over all rows; the model's if omitted.
+        mll: An ``ExactMarginalLogLikelihood`` in training mode, of a model for which
+            :func:`has_closed_form` is true.
+        repeats: ``n`` counts: the number of observations of which each row of the model is the
+            mean; the model's own if omitted. The objective is then that of all observations.
+        within_sum_of_squares: Squared deviations of the observations from the mean of their row,
+            summed over all rows; the model's own if omitted.
 
     Attributes:
         start: Raw values of the free parameters at the time of construction.
-        bounds: Their lower and upper ends, ``p x 2``, as BoTorch sets them; None if there are none.
+        bounds: Their lower and upper bounds, ``p x 2``, as BoTorch sets them; None if there are
+            none.
         num_evaluations: The number of calls of the objective.
     """
 
@@ -443,7 +447,7 @@ class MarginalLikelihoodObjective:
         """Return objective and gradient at raw values of the free parameters.
 
         Raises:
-            NotPSDError: If the covariance has no Cholesky factor, with jitter neither.
+            NotPSDError: If the covariance has no Cholesky factor, even with jitter.
         """
         self.num_evaluations += 1
         self._raw[self._free] = raw
@@ -464,7 +468,7 @@ class MarginalLikelihoodObjective:
         for name, place in places.items():
             gradient[place] = getattr(evidence, name)
         value = evidence.value
-        with np.errstate(all="ignore"):  # a scale may underflow, too
+        with np.errstate(all="ignore"):  # a scale may underflow as well
             for name, log_density_of in self._known_priors:
                 log_density, its_slope = log_density_of(values[places[name]])
                 value += log_density
@@ -491,7 +495,7 @@ class MarginalLikelihoodObjective:
                 offset += size
 
     def _evaluate_priors(self) -> tuple[float, NDArray[np.float64]]:
-        """Return the sum of the priors' log densities and its gradient, frozen parameters' 0."""
+        """Return the sum of the priors' log densities and its gradient, 0 for frozen parameters."""
         with torch.enable_grad():
             total = torch.zeros_like(self._parameters[0]).sum()
             for _, module, prior, closure, _ in self._priors:
@@ -509,14 +513,14 @@ class MarginalLikelihoodObjective:
 
 
 class _Transform:
-    """The constraints of all parameters: raw values to values, with slopes."""
+    """The constraints of all parameters: they map raw values to values, with slopes."""
 
     def __init__(self, constraints: list[Interval | None], sizes: list[int]) -> None:
-        # on the host, where the optimizer is: no evaluation waits for a device then
+        # on the host, as is the optimizer, so that no evaluation waits for a device
         self._constraints = [each if each is None else deepcopy(each).cpu() for each in constraints]
         self._sizes = sizes
         self._lower: NDArray[np.float64] | None = None
-        # one vectorized step where every constraint is none, or GPyTorch's usual one
+        # one vectorized step if every constraint is either none or GPyTorch's usual one
         if all(_is_identity(each) or _is_softplus(each) for each in constraints):
             is_softplus = [not _is_identity(each) for each in constraints]
             bounds = [
@@ -545,7 +549,7 @@ class _Transform:
 
 
 class _Entry(NamedTuple):
-    """A hyperparameter: its name here, the raw parameter, and the constraint between the two."""
+    """A hyperparameter: its name here, its raw parameter, and the constraint between the two."""
 
     name: str
     parameter: Parameter
@@ -553,7 +557,7 @@ class _Entry(NamedTuple):
 
 
 def _read_parameters(model: SingleTaskGP) -> list[_Entry]:
-    """Return lengthscales, output scale (if there is one), noise and learned mean (likewise)."""
+    """Return lengthscales, output scale (if any), noise and learned mean (if any)."""
     kernel, noise = model.covar_module, model.likelihood.noise_covar
     scale, mean = [], []
     if type(kernel) is ScaleKernel:
@@ -573,7 +577,7 @@ def _read_parameters(model: SingleTaskGP) -> list[_Entry]:
 def _split_priors(
     model: SingleTaskGP, parameters: list[_Entry]
 ) -> tuple[list[tuple[str, _LogDensity]], list[Any]]:
-    """Return the priors that are known in closed form, by parameter, and all others."""
+    """Return the priors with known closed forms, by parameter, and all others."""
     by_module = {"lengthscale_prior": "lengthscale", "outputscale_prior": "outputscale"}
     names = {entry.name for entry in parameters}
     known: list[tuple[str, _LogDensity]] = []
@@ -582,7 +586,7 @@ def _split_priors(
         full_name, module, prior, closure, _ = entry
         own = full_name.rpartition(".")[-1]
         name = "noise" if own == "noise_prior" else by_module.get(own)
-        # the closure that the constructor of GPyTorch's class has given: it is the parameter itself
+        # the closure set by the constructor of GPyTorch's class, which returns the parameter itself
         usual = getattr(type(module), f"_{name}_param", None)
         is_usual = usual is not None and getattr(closure, "__func__", None) is usual
         if name in names and is_usual and _is_known_density(prior):
@@ -604,12 +608,12 @@ def _is_known_density(prior: Any) -> bool:
 
 
 class _LogDensity:
-    """The sum of a prior's log densities, and its slopes; with numbers read once.
+    """The sum of a prior's log densities, and its slopes; the prior's numbers are read only once.
 
     At ``v`` it is ``constant + linear ln v - (ln v - center)^2 precision / 2 - rate v``.
 
     Args:
-        prior: One that :func:`_is_known_density`.
+        prior: A prior for which :func:`_is_known_density` is true.
     """
 
     def __init__(self, prior: LogNormalPrior | GammaPrior) -> None:
@@ -645,7 +649,7 @@ def _is_softplus(constraint: Any) -> bool:
 
 
 STATUS_LIMIT_REACHED = 1
-"""SciPy's status when the limit of iterations, evaluations or time ended an L-BFGS-B run."""
+"""SciPy's status of an L-BFGS-B run that ended at the limit of iterations, evaluations or time."""
 
 
 def fit_marginal_likelihood(
@@ -659,13 +663,13 @@ def fit_marginal_likelihood(
 ) -> MarginalLogLikelihood:
     """Maximize the marginal likelihood from the model's present hyperparameters.
 
-    BoTorch's ordinary fit does it instead if a closure, an optimizer or several attempts are asked
-    for, if ``mll`` is not an ``ExactMarginalLogLikelihood``, and if the closed form's attempt fails
-    or does not converge; it then starts where this one started.
+    BoTorch's ordinary fit is used instead if a closure, an optimizer or several attempts are
+    requested, if ``mll`` is not an ``ExactMarginalLogLikelihood``, or if the attempt with the
+    closed form fails or does not converge; it then starts where that attempt started.
 
     Args:
-        mll: Its model must be one that :func:`has_closed_form`.
-        closure: See ``fit_gpytorch_mll``; as the rest.
+        mll: A marginal likelihood of a model for which :func:`has_closed_form` is true.
+        closure: See ``fit_gpytorch_mll``.
         closure_kwargs: Arguments for ``closure``.
         optimizer_kwargs: ``options`` of SciPy's L-BFGS-B (such as ``maxiter``), ``timeout_sec``
             in seconds, and ``method="L-BFGS-B"`` are honored here.
@@ -673,10 +677,10 @@ def fit_marginal_likelihood(
         kwargs: Passed on to BoTorch.
 
     Returns:
-        ``mll`` in evaluation mode, the hyperparameters set.
+        ``mll`` in evaluation mode, with the hyperparameters set.
 
     Raises:
-        ModelFittingError: If BoTorch's attempts failed, too, or the model has repeated rows.
+        ModelFittingError: If BoTorch's attempts failed as well, or the model has repeated rows.
     """
     settings = dict(optimizer_kwargs or {})
     options, timeout = settings.pop("options", None), settings.pop("timeout_sec", None)
@@ -691,7 +695,7 @@ def fit_marginal_likelihood(
         objective.write(objective.start)
     if mll.model.repeats is not None:
         raise ModelFittingError(
-            "the closed-form fit failed, and BoTorch's own fit does not know of repeated rows."
+            "the closed-form fit failed, and BoTorch's own fit does not support repeated rows."
         )
     return fit_ordinarily(
         mll,
@@ -703,14 +707,14 @@ def fit_marginal_likelihood(
 
 
 def fit_ordinarily(mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
-    """Fit a model as BoTorch fits one that has no ``custom_fit`` of its own.
+    """Fit a model as BoTorch fits a model that has no ``custom_fit`` of its own.
 
     Args:
-        mll: Of the model.
+        mll: The marginal likelihood of the model.
         **kwargs: What ``fit_gpytorch_mll`` passes to a ``custom_fit``.
 
     Returns:
-        ``mll`` in evaluation mode, the hyperparameters set.
+        ``mll`` in evaluation mode, with the hyperparameters set.
 
     Raises:
         ModelFittingError: If all attempts failed.
@@ -719,7 +723,7 @@ def fit_ordinarily(mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLike
 
 
 def log_marginal_likelihood(mll: ExactMarginalLogLikelihood) -> float:
-    """Return what a fit maximizes at the model's present hyperparameters.
+    """Return the value that a fit maximizes, at the model's present hyperparameters.
 
     Several outputs and batches are summed. Minus infinity stands for a covariance without a
     Cholesky factor. ``mll`` is left in training mode.
@@ -747,15 +751,15 @@ def minimize_objective(
     """Set a model's free parameters to a minimum of its objective.
 
     Args:
-        objective: Where to start, within which bounds, and what to minimize.
+        objective: The function to minimize, with its start and its bounds.
         options: Options of SciPy's L-BFGS-B; None for its defaults, which BoTorch uses as well.
         timeout: Seconds after which the best values so far count as the minimum.
-        in_logarithms: Move the logarithms of parameters whose raw values have a positive lower
-            bound, as BoTorch's default lengthscales and noise have. It takes a quarter of the
-            evaluations, for lengthscales are a matter of ratios.
+        in_logarithms: Whether to move the logarithms of parameters whose raw values have a positive
+            lower bound, as BoTorch's default lengthscales and noise have. This takes a quarter of
+            the evaluations, because lengthscales are a matter of ratios.
 
     Returns:
-        False if the optimizer failed. The parameters are then anywhere.
+        False if the optimizer failed. The values of the parameters are then undefined.
     """
     if in_logarithms and _minimize_in_logarithms(objective, options, timeout):
         return True
@@ -789,12 +793,12 @@ def _minimize(
 
 
 LARGEST_FACTOR, LARGEST_SHIFT = 1e4, 30.0
-"""How far from 1, or from where it starts, a fit in logarithms lets a parameter without bounds go.
+"""How far a fit in logarithms lets a parameter without bounds move, from 1 or from its start.
 
-Where the objective is hardly curved, the optimizer would step thousands of logarithms away."""
+If the objective is nearly flat, the optimizer would step thousands of logarithms away."""
 
 STATIONARY = 1e-3
-"""After such steps it may also take a point for a minimum where a slope is more than this."""
+"""A result where a slope exceeds this is not yet taken for a minimum."""
 
 MOST_RESTARTS = 5
 
@@ -802,7 +806,7 @@ MOST_RESTARTS = 5
 def _minimize_in_logarithms(
     objective: MarginalLikelihoodObjective, options: dict[str, Any] | None, timeout: float | None
 ) -> bool:
-    """Do it in logarithms where the bounds allow it; False if there is no minimum to be trusted."""
+    """Minimize in logarithms if the bounds allow it; False if there is no trustworthy minimum."""
     if objective.bounds is None or not (is_log := objective.bounds[:, 0] > 0.0).any():
         return False
     function = _InLogarithms(objective, is_log)

@@ -18,7 +18,7 @@ class FixedMean(Mean):
 
     Args:
         constant: The prior mean, in the units of the model's outcomes.
-        batch_shape: Of the Gaussian process.
+        batch_shape: The batch shape of the Gaussian process.
 
     Example:
         >>> mean = FixedMean(-1.5)
@@ -41,14 +41,14 @@ class FixedMean(Mean):
 
 
 def prior_mean_module(prior_mean: float, batch_shape: torch.Size) -> Mean:
-    """Return GPyTorch's mean of a constant prior mean.
+    """Return the GPyTorch mean module of a constant prior mean.
 
     Args:
         prior_mean: The constant, in the units of the outcomes.
-        batch_shape: Of the Gaussian process.
+        batch_shape: The batch shape of the Gaussian process.
 
     Raises:
-        TypeError: If ``prior_mean`` is not one number.
+        TypeError: If ``prior_mean`` is not a number.
         ValueError: If it is not finite.
     """
     constant = check_number("prior_mean", prior_mean)
@@ -58,7 +58,7 @@ def prior_mean_module(prior_mean: float, batch_shape: torch.Size) -> Mean:
 
 
 def read_prior_mean(mean: Mean) -> float | None:
-    """Return the constant of a mean module that is fixed; None for any other mean."""
+    """Return the constant of a fixed mean module; None for any other mean."""
     if type(mean) is ZeroMean:
         return 0.0
     return mean.constant.item() if type(mean) is FixedMean else None

@@ -1,17 +1,17 @@
-r"""Exact merging of rows on boxes where the inputs take few distinct values.
+r"""Exact merging of rows on boxes if the inputs take few distinct values.
 
-Observations :math:`y_1, \dots, y_c` at one place are one observation of their mean with the noise
-variance :math:`\lambda / c`: posterior, realized information gain and, with the squared deviations
-from the means, the marginal likelihood are those of all rows. A loop that returns to ``m`` places
-therefore pays for only ``m`` rows, regardless of the number of outcomes.
+Observations :math:`y_1, \dots, y_c` at one place are equivalent to one observation of their mean
+with the noise variance :math:`\lambda / c`: the posterior, the realized information gain and, with
+the squared deviations from the means, the marginal likelihood are those of all rows. A loop that
+returns to ``m`` places therefore pays for only ``m`` rows, regardless of the number of outcomes.
 
-**When rows are merged** depends on the inputs and their order alone, so that a loop which is
-rebuilt from its history computes the same bits. From :data:`FEWEST_ROWS` rows on there are
-checkpoints; see :func:`next_checkpoint`. At the first one with at most half as many places as rows
-merging begins, and it goes on from there. The rows up to the last checkpoint are merged and
-factorized at once; later ones remain separate rows, each of which costs ``m^2`` operations. There
-are so few of them that a factorization, spread over the rounds up to the next one, costs ``m^2`` a
-round as well.
+**When rows are merged** depends only on the inputs and their order, so that a loop that is rebuilt
+from its history computes the same bits. From :data:`FEWEST_ROWS` rows on, there are checkpoints;
+see :func:`next_checkpoint`. Merging begins at the first one with at most half as many places as
+rows, and continues from there on. The rows up to the last checkpoint are merged and factorized at
+once; later ones remain separate rows, each of which costs ``m^2`` operations. There are so few of
+them that a factorization, spread over the rounds up to the next checkpoint, costs ``m^2`` per round
+as well.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from botorch_bandits.models.closed_form import ClosedForm
 from botorch_bandits.models.kernels import StationaryKernel
 
 FEWEST_ROWS = 256
-"""With fewer rows nothing is merged: there is little to gain."""
+"""With fewer rows, nothing is merged, because there is little to gain."""
 
 FEWEST_BETWEEN = 64
-"""At least so many rows lie between two checkpoints."""
+"""The smallest number of rows between two checkpoints."""
 
 MOST_PLACES = 0.5
-"""Merging begins where there are at most so many places a row."""
+"""Merging begins when there are at most this many places per row."""
 
 
 def next_checkpoint(num_rows: int, num_places: int) -> int:
-    """Return the number of rows at the checkpoint after one.
+    """Return the number of rows at the checkpoint that follows a given one.
 
     Args:
-        num_rows: At the checkpoint.
-        num_places: How many distinct places they take.
+        num_rows: The number of rows at the given checkpoint.
+        num_places: The number of distinct places of these rows.
 
     Example:
         >>> next_checkpoint(256, 20), next_checkpoint(20000, 1000)
@@ -55,7 +55,7 @@ def next_checkpoint(num_rows: int, num_places: int) -> int:
 
 
 class Places:
-    """The distinct places of rows that are appended to, numbered in order of first appearance."""
+    """The distinct places of rows in order of first appearance; further rows may be appended."""
 
     def __init__(self) -> None:
         """Begin without rows."""
@@ -69,7 +69,8 @@ class Places:
         """Take in the rows and return how many of them are to be merged; 0 for none.
 
         Args:
-            X: ``n x d``: those of the last call and further ones; anything else starts over.
+            X: ``n x d``: the rows of the last call, followed by further ones; any others start
+                over.
         """
         known = self._rows
         if known is not None and not (
@@ -99,12 +100,13 @@ class Places:
 
 
 def merge(X: Tensor, Y: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
-    """Return one row per place in place of one per observation.
+    """Return one row per place instead of one per observation.
 
     Args:
         X: ``N x d`` inputs.
         Y: ``N x 1`` outcomes.
-        places: ``N`` integers from 0, in order of first appearance; rows of one have equal inputs.
+        places: ``N`` integers from 0, in order of first appearance; rows at one place have equal
+            inputs.
 
     Returns:
         ``m x d`` inputs in the order of the places; the ``m x 1`` means of their outcomes; ``m``
@@ -127,9 +129,9 @@ class MergedModel:
     Attributes:
         num_merged: The number of rows that were merged.
         Y: ``n x 1`` outcomes, before merging.
-        kernel: Where its hyperparameters came from; the same object means the same ones.
+        kernel: The source of its hyperparameters; the same object implies the same hyperparameters.
         base: The posterior of the merged rows alone; None if it has no closed form.
-        closed_form: That of all rows.
+        closed_form: The posterior of all rows.
         model: The model.
     """
 
@@ -142,7 +144,7 @@ class MergedModel:
 
 
 class MergingBuilder(ModelBuilder):
-    """A :class:`ModelBuilder` that merges rows where they take few distinct places.
+    """A :class:`ModelBuilder` that merges rows if they take few distinct places.
 
     Otherwise it builds the same models as its base class, to the last bit.
 
@@ -202,10 +204,10 @@ class MergingBuilder(ModelBuilder):
         return len(torch.unique(X, dim=0)) <= MOST_PLACES * len(X)
 
     def distinct(self, X: Tensor) -> Tensor:
-        """Return the inputs of the rows of the last model if it has fewer, else what was given.
+        """Return the inputs of the last model's rows if there are fewer of them, otherwise ``X``.
 
         Args:
-            X: ``n x d``, what the last model was built from.
+            X: ``n x d``; the inputs from which the last model was built.
         """
         if not self._latest_merged or self._latest_merged[0] is None:
             return X
@@ -260,7 +262,7 @@ class MergingBuilder(ModelBuilder):
         return build
 
     def _refit(self, X: Tensor, Y: Tensor) -> tuple[Kernel, Tensor]:
-        """Fit to one row per place where rows to be fitted to are few places."""
+        """Fit to one row per place if the rows to be fitted take few places."""
         self._fits_collapsed = (
             self._can_merge
             and Y.shape[-1] == 1

@@ -1,13 +1,13 @@
 r"""Check whether outcomes match the predictions of a model: residuals, coverage and a verdict.
 
-If the outcomes were drawn from the model, ``y ~ N(m, A)`` with ``A = K + N``, then each one, less
-what the model with the rows before it predicts and over the predicted standard deviation (noise
-included), is a draw from N(0, 1), independent of the others. These one-step-ahead residuals are
-``L^{-1} (y - m)`` with ``A = L L^T``, also where the points were chosen by the outcomes before
-them. What all other rows predict of row ``i`` (leave one out) has mean ``y_i - (A^{-1}(y - m))_i /
-(A^{-1})_{ii}`` and variance ``1 / (A^{-1})_{ii}``. The squares of the one-step-ahead residuals sum
-to ``(y - m)^T A^{-1} (y - m)``; without row ``i`` that is less by the square of its residual from
-what all others predict.
+If the outcomes were drawn from the model, ``y ~ N(m, A)`` with ``A = K + N``, subtract from each
+outcome what the model predicts from the rows before it, and divide by the predicted standard
+deviation (noise included): the results are independent draws from N(0, 1). These one-step-ahead
+residuals are ``L^{-1} (y - m)`` with ``A = L L^T``, even if the points were chosen based on the
+outcomes before them. The prediction of row ``i`` from all other rows (leave one out) has mean ``y_i
+- (A^{-1}(y - m))_i / (A^{-1})_{ii}`` and variance ``1 / (A^{-1})_{ii}``. The squares of the
+one-step-ahead residuals sum to ``(y - m)^T A^{-1} (y - m)``; leaving out row ``i`` lowers this by
+the square of its residual from that prediction.
 
 Source: Rasmussen and Williams, *Gaussian processes for machine learning*, MIT Press 2006, section
 5.4.2, equations 5.12; Dawid, *Statistical theory: the prequential approach*, 1984.
@@ -36,7 +36,7 @@ from botorch_bandits.markup import display
 from botorch_bandits.models.likelihoods import check_weights
 
 FEWEST = 8
-"""With fewer outcomes nothing is said of the model."""
+"""With fewer outcomes, nothing is said about the model."""
 
 LEVEL = 0.01
 """Each of the three tests behind a verdict errs with at most this probability."""
@@ -44,10 +44,10 @@ LEVEL = 0.01
 
 @dataclass(frozen=True, eq=False)
 class ModelCheck:
-    """The predictions of a model for its outcomes; see :func:`check_model`. One entry an outcome.
+    """The predictions of a model for its outcomes, one per outcome; see :func:`check_model`.
 
     Attributes:
-        outcomes: As the model has them, in raw outcome units.
+        outcomes: The outcomes of the model, in raw outcome units.
         one_step: One-step-ahead residuals in predicted standard deviations, in the order of the
             rows.
         left_out_means: The predictions from all other rows, in raw outcome units.
@@ -65,13 +65,13 @@ class ModelCheck:
     cautions: tuple[str, ...] = ()
 
     def coverage(self, level: float = 0.95) -> Tensor:
-        """Return the share of outcomes, up to each, that were within the predicted interval.
+        """Return the share of outcomes, up to each, that were within their predicted intervals.
 
         Args:
-            level: How probable the interval is to the model.
+            level: The probability of the interval under the model.
 
         Returns:
-            One share an outcome; the last one is of all.
+            One share per outcome; the last one is that of all outcomes.
         """
         level = check_probability("level", level)
         width = math.sqrt(2.0) * float(torch.erfinv(torch.tensor(level, dtype=torch.float64)))
@@ -80,10 +80,10 @@ class ModelCheck:
 
     @property
     def verdict(self) -> str:
-        """What the residuals say of the model, in one sentence."""
+        """What the residuals say about the model, in one sentence."""
         n, z = len(self.one_step), self.one_step
         if n < FEWEST:
-            return f"{n} outcomes are too few to say anything of the model."
+            return f"{n} outcomes are too few to say anything about the model."
         square = float(z @ z)
         share, ratio = _share_below(square, n), math.sqrt(square / n)
         left_out = (self.outcomes - self.left_out_means) / self.left_out_deviations
@@ -93,7 +93,7 @@ class ModelCheck:
         if n * math.erfc(far / math.sqrt(2.0)) < LEVEL and is_alone:
             return (
                 f"Outcome {k + 1} is {far:.3g} standard deviations from what all others predict, "
-                "and they are as expected: look at that one first."
+                "while the others are as expected: look at that one first."
             )
         if share > 1.0 - LEVEL / 2.0:
             return (
@@ -114,19 +114,22 @@ class ModelCheck:
                 "predicted standard deviations on average: its prior mean is off."
             )
         covered = float(self.coverage()[-1])
-        return f"Nothing speaks against the model: {covered:.0%} of outcomes were in their 95%."
+        return (
+            f"Nothing speaks against the model: {covered:.0%} of outcomes were in their 95% "
+            "intervals."
+        )
 
     def __str__(self) -> str:
-        """Say the verdict, and what limits it."""
+        """Return the verdict and what limits it."""
         learned = [f"  learned from the same outcomes: {each}" for each in self.learned]
         return "\n".join([self.verdict, *learned, *(f"  caution: {c}" for c in self.cautions)])
 
     def _repr_html_(self) -> str:
-        """Show the verdict with its numbers, in a notebook."""
+        """Show the verdict with its numbers in a notebook."""
         n = len(self.one_step)
         facts = {
             "outcomes": n,
-            "in their 95%": f"{float(self.coverage()[-1]):.0%}" if n else None,
+            "in their 95% intervals": f"{float(self.coverage()[-1]):.0%}" if n else None,
             "root mean square of residuals": f"{float((self.one_step**2).mean().sqrt()):.3g}"
             if n
             else None,
@@ -137,7 +140,7 @@ class ModelCheck:
 
 
 def _share_below(square: float, count: int) -> float:
-    """Return how probable a smaller sum of squares of standard normal draws is."""
+    """Return the probability of a smaller sum of squares of standard normal draws."""
     half, value = (torch.tensor(each, dtype=torch.float64) for each in (count / 2.0, square / 2.0))
     return float(torch.special.gammainc(half, value))
 
@@ -148,26 +151,26 @@ def check_model(
     Y: Tensor | None = None,
     weights: Tensor | None = None,
 ) -> ModelCheck:
-    """Compare outcomes with what an exact Gaussian-process model expected of them.
+    """Compare outcomes with what an exact Gaussian-process model predicted.
 
-    Kernel, noise and mean are those of the model as it is now. :attr:`ModelCheck.verdict` is a
-    sentence, :func:`~botorch_bandits.plotting.plot_leave_one_out` draws what each outcome is beside
-    what the others predict of it.
+    Kernel, noise and mean are the model's current ones. :attr:`ModelCheck.verdict` is a sentence;
+    :func:`~botorch_bandits.plotting.plot_leave_one_out` plots each outcome next to what the others
+    predict for it.
 
     Args:
-        model: Of one output. It is not changed.
+        model: A model of one output. It is not changed.
         X: ``n x d`` raw inputs in the order of their outcomes; the model's rows if omitted.
         Y: ``n`` raw outcomes.
         weights: ``n`` positive numbers: the noise variance of outcome ``i`` is that of the model
-            over ``weights[i]``, as it is of a mean of so many; 1 if omitted. Without ``X`` and
-            ``Y`` each row of the model is taken for one outcome: ``weights=model.repeats``.
+            divided by ``weights[i]``, as for a mean of so many outcomes; 1 if omitted. Without
+            ``X`` and ``Y``, each row of the model counts as one outcome: ``weights=model.repeats``.
 
     Raises:
-        TypeError: If it is no BoTorch model, or a tensor of another dtype.
+        TypeError: If ``model`` is not a BoTorch model, or a tensor has another dtype.
         ValueError: If the model has several outputs or a batch dimension, its prior cannot be read
             (:class:`~botorch_bandits.confidence.UnreadablePriorError`), its rows are means of
             several outcomes and neither ``X`` and ``Y`` nor ``weights`` are given, or ``weights``
-            do not go with the outcomes.
+            do not match the outcomes.
 
     Example:
         >>> from gpytorch.kernels import RBFKernel
@@ -187,7 +190,7 @@ def check_model(
             if getattr(model, "repeats", None) is not None and weights is None:
                 raise ValueError(
                     "model has rows that are means of several outcomes, whose order is lost. Pass "
-                    "X and Y, the outcomes one by one, or weights=model.repeats if each row is one."
+                    "single outcomes as X and Y, or weights=model.repeats to count each row as one."
                 )
             Z, own = kernel_inputs(model), model.train_targets
             noise = prior.noise_variance if prior.row_noise is None else prior.row_noise
@@ -195,8 +198,8 @@ def check_model(
         else:
             if prior.row_noise is not None:
                 raise UnreadablePriorError(
-                    "model has a noise variance for each of its rows, so that of other rows is not "
-                    "known. Leave X and Y out."
+                    "model has a noise variance for each of its rows, so that of other rows "
+                    "is not known. Leave X and Y out."
                 )
             Z = inputs_of_kernel(model, check_matrix("X", X))
             scale, shift = outcome_units(model)

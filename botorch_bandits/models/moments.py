@@ -1,12 +1,12 @@
 """What can be read from any model: prior means, posterior variances, moments and columns.
 
-GPyTorch raises every variance to at least 1e-10; here, the limit is that many prior variances, so
-that outcomes in a small unit keep their variances.
+GPyTorch raises every variance to at least 1e-10; here, the limit is 1e-10 times the prior variance,
+so that outcomes in a small unit keep their variances.
 
-A BoTorch model with an outcome transform answers in raw outcomes. Behind ``Standardize`` they are
-Gaussian; behind ``Log`` they are log-normal, with mean and variance in closed form; behind
-``Power`` and ``Bilog`` BoTorch has samples only. An acquisition function that needs moments that
-its model does not provide is rejected at construction, so that no value is wrong or not a number.
+A BoTorch model with an outcome transform answers in raw outcomes. With ``Standardize``, they are
+Gaussian; with ``Log``, they are log-normal, with mean and variance in closed form; for ``Power``
+and ``Bilog``, BoTorch has only samples. An acquisition function that needs moments that its model
+does not provide is rejected at construction, so that no value is wrong or not a number.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.closed_form import LeanPosterior
 
 SMALLEST_ORDINARY_VARIANCE = 1e-3
-"""From this prior variance on GPyTorch's floor is left alone where it would cost digits."""
+"""From this prior variance on, GPyTorch's floor is left alone if changing it would cost digits."""
 
 
 def variance_of(posterior: Posterior, prior_variance: float | Tensor) -> Tensor:
-    """Return posterior variances, with GPyTorch's floor taken in prior variances.
+    """Return posterior variances, with GPyTorch's floor in units of the prior variance.
 
-    GPyTorch's smallest variance is 1e-10 regardless of the unit of the outcomes; where the prior
-    variance is 1, that is what this returns.
+    GPyTorch's smallest variance is 1e-10, regardless of the unit of the outcomes; if the prior
+    variance is 1, this function uses the same.
 
     Args:
-        posterior: Of any model.
-        prior_variance: Of the scalar, or one per output; broadcasts against the variances.
+        posterior: The posterior of any model.
+        prior_variance: A scalar, or one number per output; broadcasts against the variances.
     """
     if isinstance(posterior, LeanPosterior) or not isinstance(posterior, GPyTorchPosterior):
         return posterior.variance
@@ -66,7 +66,7 @@ def variance_of(posterior: Posterior, prior_variance: float | Tensor) -> Tensor:
     units = torch.as_tensor(prior_variance, dtype=DTYPE)
     smallest = float(units.min())
     if smallest == 1.0 or (not distribution.islazy and smallest >= SMALLEST_ORDINARY_VARIANCE):
-        # a dense covariance has been factorized: these variances are those of the factor
+        # a dense covariance has been factorized, and these variances match the factor
         return posterior.variance
     variance = distribution.lazy_covariance_matrix.diagonal(dim1=-1, dim2=-2)
     mean = posterior.mean  # ``batch_shape x q x m``
@@ -83,8 +83,8 @@ def variances_of_outputs(posterior: Posterior, model: Model) -> Tensor:
     """Return the posterior variances of all outputs of a model; see :func:`variance_of`.
 
     Args:
-        posterior: ``batch_shape x q`` points, one column per output.
-        model: Whose posterior it is; its prior is read.
+        posterior: A posterior at ``batch_shape x q`` points, with one column per output.
+        model: The model of this posterior; its prior is read.
     """
     try:
         priors = read_prior(model)
@@ -103,18 +103,18 @@ _READABLE_POSTERIORS = (
     KroneckerMultiTaskGP.posterior,
     MultiTaskGPyTorchModel.posterior,
 )
-"""Posteriors at points that have the columns of the rows; other models may add columns."""
+"""Posteriors at points that have the columns of the rows; in other models, columns may differ."""
 
 
 def count_columns(model: Model) -> int | None:
-    """Return how many columns the raw inputs of a model have; of ``MultiTaskGP`` without the task.
+    """Return the number of columns of a model's raw inputs; for ``MultiTaskGP``, without the task.
 
     Args:
-        model: Any model. Of a list, what all parts agree on.
+        model: Any model. For a list, the number on which all parts agree.
 
     Returns:
-        None if that cannot be said: the model does not show its rows, or its ``posterior`` or an
-        input transform takes points of other columns than these.
+        None if that cannot be determined: the model does not show its rows, or its ``posterior`` or
+        an input transform takes points with other columns than these.
     """
     if isinstance(model, ModelList):
         counts = {count_columns(part) for part in model.models}
@@ -178,7 +178,7 @@ def untransform(model: Model, Y: Tensor) -> Tensor | None:
     """Return outcomes in raw units.
 
     Args:
-        model: Its outcome transform is inverted; it is not changed.
+        model: A model, whose outcome transform is inverted; it is not changed.
         Y: ``... x m`` outcomes in the model's own units.
 
     Returns:
@@ -199,11 +199,11 @@ def untransform(model: Model, Y: Tensor) -> Tensor | None:
 
 
 FARTHEST = 30.0
-"""How far from 0 draws of a model are looked at, in its own outcome units."""
+"""The distance from 0 up to which draws of a model are examined, in its own outcome units."""
 
 REMEDY = (
-    "Use Standardize or no outcome transform. Whoever wants another one applies it to train_Y and "
-    "maximizes the transformed outcome: if it is increasing, the best points are the same."
+    "Use Standardize or no outcome transform. To use another transform, apply it to train_Y and "
+    "maximize the transformed outcome: if it is increasing, the best points are the same."
 )
 
 
@@ -219,10 +219,10 @@ def submodels(model: Model) -> tuple[Model, ...]:
 
 
 def check_model(model: Model) -> Model:
-    """Return ``model`` if its numbers are finite and none is in low precision.
+    """Return ``model`` if its numbers are finite and all of them are float64.
 
-    Bounds of constraints do not count: GPyTorch keeps them in float32 in some models, and nothing
-    is computed from them but during a fit.
+    Bounds of constraints do not count: GPyTorch keeps them in float32 in some models, and they are
+    only used during a fit.
 
     Raises:
         TypeError: If a parameter, buffer, training input or target is not float64.
@@ -275,10 +275,10 @@ def _check_targets(model: Model) -> None:
 
 
 def name_of_transform(transform: OutcomeTransform) -> str:
-    """Return what an outcome transform is called in errors.
+    """Return the name of an outcome transform for error messages.
 
     Args:
-        transform: For a chain the parts are named, too.
+        transform: The transform; for a chain, the parts are named as well.
     """
     if isinstance(transform, ChainedOutcomeTransform):
         parts = [type(part).__name__ for part in transform.values()]
@@ -314,7 +314,7 @@ def _standard_normal(model: Model, transform: OutcomeTransform) -> GPyTorchPoste
 
 
 def is_gaussian(model: Model) -> bool:
-    """Return whether a model's raw outcomes are Gaussian, as far as outcome transforms go.
+    """Return whether a model's raw outcomes are Gaussian, judging by its outcome transforms.
 
     Args:
         model: Any model.
@@ -323,10 +323,10 @@ def is_gaussian(model: Model) -> bool:
 
 
 def has_moments(model: Model) -> bool:
-    """Return whether mean and variance of a model's raw outcomes are known, likewise.
+    """Return whether mean and variance of a model's raw outcomes are known, judging by transforms.
 
-    BoTorch answers for every chain of transforms, but behind two that bend, such as a logarithm of
-    a logarithm, with the moments of another distribution.
+    BoTorch answers for every chain of transforms, but for two nonlinear ones, such as a logarithm
+    of a logarithm, its moments are those of another distribution.
 
     Args:
         model: Any model.
@@ -337,8 +337,8 @@ def has_moments(model: Model) -> bool:
 def has_increasing_inverse(model: Model) -> bool:
     """Return whether outcome transforms map every draw of a model back, and keep their order.
 
-    A draw can be any number, while the inverse of ``Power``, for one, is not defined below 0 or
-    not increasing there.
+    A draw can be any number, but the inverse of ``Power``, for example, is not defined below 0, or
+    is not increasing there.
 
     Args:
         model: Any model.
@@ -353,7 +353,7 @@ def has_increasing_inverse(model: Model) -> bool:
         Y = probes.unsqueeze(-1).expand(*each.batch_shape, len(probes), m)
         with _evaluating(transform):
             raw = transform.untransform(Y)[0]
-        steps = raw.diff(dim=-2)  # not a number between two infinite ones, which is as it should be
+        steps = raw.diff(dim=-2)  # not a number between two infinite ones, as it should be
         if bool(raw.isnan().any()) or bool((steps < 0.0).any()):
             return False
     return True
@@ -379,8 +379,8 @@ def _posterior_kind(model: Model) -> str:
 
 
 NEEDS = ("moments", "gaussian", "draws")
-"""What can be needed: mean and variance of raw outcomes, that they are Gaussian, or that every draw
-of a model becomes a draw of them."""
+"""What can be needed: mean and variance of raw outcomes, Gaussian raw outcomes, or that every
+draw of a model can be mapped to a draw of raw outcomes."""
 
 
 def check_outcomes(
@@ -389,19 +389,19 @@ def check_outcomes(
     """Return a model whose raw outcomes have what an acquisition function needs.
 
     Args:
-        name: The acquisition class, for errors.
+        name: The acquisition class, for error messages.
         model: Any model.
         needs: One of :data:`NEEDS`.
-        posterior_transform: The user's.
+        posterior_transform: The user's posterior transform.
 
     Raises:
-        UnsupportedError: If they do not have these moments, or the model does not support a
-            posterior transform.
+        UnsupportedError: If the outcomes lack it, or the model does not support a posterior
+            transform.
     """
     check_takes_transform(name, model, posterior_transform)
     has, needed, why = {
-        "moments": (has_moments, "mean and variance of outcomes", "behind which BoTorch has none"),
-        "gaussian": (is_gaussian, "Gaussian outcomes", "behind which they are not"),
+        "moments": (has_moments, "mean and variance of outcomes", "for which BoTorch has none"),
+        "gaussian": (is_gaussian, "Gaussian outcomes", "with which they are not Gaussian"),
         "draws": (
             has_increasing_inverse,
             "draws of outcomes",
@@ -421,20 +421,20 @@ def check_outcomes(
 def check_takes_transform(
     name: str, model: Model, posterior_transform: PosteriorTransform | None
 ) -> None:
-    """Raise if a posterior transform is given that the model does not take.
+    """Raise an error if a posterior transform is given that the model does not support.
 
     Args:
-        name: The acquisition class, for errors.
+        name: The acquisition class, for error messages.
         model: Any model.
-        posterior_transform: The user's.
+        posterior_transform: The user's posterior transform.
 
     Raises:
-        UnsupportedError: If so.
+        UnsupportedError: If that is the case.
     """
     if posterior_transform is not None and isinstance(model, KroneckerMultiTaskGP):
         raise UnsupportedError(
             f"{name} got posterior_transform={type(posterior_transform).__name__}, and BoTorch has "
-            "none for KroneckerMultiTaskGP. Use MultiTaskGP, or a ModelListGP with one model an "
+            "none for KroneckerMultiTaskGP. Use MultiTaskGP, or a ModelListGP with one model per "
             "output."
         )
 

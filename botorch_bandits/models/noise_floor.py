@@ -1,8 +1,8 @@
-"""The smallest modeled noise, and the range of the scale of outcomes on boxes.
+"""The smallest modeled noise, and the range of outcome scales on boxes.
 
 Whether float64 can factorize a matrix depends only on the ratio of the noise variance to the
-kernel's output scale, so outcomes of any scale have the same floor. Recipes and models, on arms and
-on boxes, all use it.
+kernel's output scale, so outcomes of any scale have the same floor for this ratio. All recipes and
+models, on arms and on boxes, use it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ SMALLEST_RATIO = 1e-10
 matrices much below it."""
 
 SMALLEST_ORDINARY_SCALE = 1e-3
-"""From this output scale on, noise that is learned has the bound that it has at output scale 1."""
+"""From this output scale on, learned noise has the same lower bound as at output scale 1."""
 
 
 def output_scale_of(kernel: Kernel) -> Tensor:
     """Return the factor in front of a kernel, of its batch shape.
 
-    It multiplies through ``ScaleKernel`` and products, adds up over sums, and is 1 for every other
-    kernel. For stationary kernels it is the prior variance.
+    It is multiplied through ``ScaleKernel`` and products, added over sums, and is 1 for every other
+    kernel. For stationary kernels, it is the prior variance.
 
     Args:
         kernel: Any GPyTorch kernel.
@@ -47,17 +47,17 @@ def output_scale_of(kernel: Kernel) -> Tensor:
         )
         return scales.sum(0) if isinstance(kernel, AdditiveKernel) else scales.prod(0)
     base = getattr(kernel, "base_kernel", None)
-    if isinstance(base, Kernel):  # of a kernel that changes inputs or correlations only
+    if isinstance(base, Kernel):  # of a kernel that only changes inputs or correlations
         return output_scale_of(base)
     parameter = next(kernel.parameters(), torch.empty(0))
     return torch.ones((), dtype=DTYPE, device=parameter.device)
 
 
 def check_noise(noise: Any, output_scale: Tensor) -> float:
-    """Return the smallest noise variance if all are large enough for the kernel.
+    """Return the smallest noise variance, after checking all against the output scale.
 
     Args:
-        noise: A number, or a tensor of them that broadcasts against the output scales.
+        noise: A number, or a tensor that broadcasts against the output scales.
         output_scale: From :func:`output_scale_of`.
 
     Raises:
@@ -73,7 +73,7 @@ def check_noise(noise: Any, output_scale: Tensor) -> float:
     scales = check_finite("the kernel's output scale", output_scale.to(levels.device))
     try:
         pairs = torch.broadcast_tensors(levels, scales)
-    except RuntimeError:  # the shapes are refused elsewhere; every pair is looked at here
+    except RuntimeError:  # mismatched shapes are rejected elsewhere; every pair is checked here
         pairs = torch.broadcast_tensors(levels.reshape(-1, 1), scales.reshape(1, -1))
     ratios = (pairs[0] / pairs[1]).reshape(-1)
     worst = int(ratios.argmin()) if ratios.numel() else -1
@@ -89,7 +89,7 @@ def check_noise(noise: Any, output_scale: Tensor) -> float:
 
 
 def smallest_noise(output_scale: Tensor) -> Tensor:
-    """Return the smallest noise variance that :func:`check_noise` accepts, a little above it.
+    """Return a noise variance just above the smallest one that :func:`check_noise` accepts.
 
     Args:
         output_scale: From :func:`output_scale_of`.
@@ -101,7 +101,7 @@ def constraint_floor(noise: Tensor, output_scale: Tensor) -> float:
     """Return the lower bound of the noise parameter of a likelihood.
 
     Args:
-        noise: The noise variances that it starts from, checked.
+        noise: The checked noise variances from which a fit starts.
         output_scale: From :func:`output_scale_of`.
     """
     if noise.numel() == 0 or output_scale.numel() == 0:
@@ -113,18 +113,18 @@ def constraint_floor(noise: Tensor, output_scale: Tensor) -> float:
 
 
 SMALLEST_DEVIATION, LARGEST_DEVIATION = 1e-8, 1e8
-"""Prior standard deviations with which suggestions on boxes are tested to be those at 1."""
+"""Prior standard deviations up to which suggestions on boxes are tested to equal those at 1."""
 
 LARGEST_PRIOR_MEAN = 1e6
-"""Prior means on boxes, in prior standard deviations: beyond, rounding hides small slopes."""
+"""Largest prior mean on boxes, in prior deviations; beyond it, rounding hides small slopes."""
 
 
 def check_range_on_box(kernel: Kernel, prior_mean: float) -> None:
-    """Raise unless outcomes are of a scale that optimizers on boxes can deal with.
+    """Raise an error unless optimizers on boxes can handle the scale of the outcomes.
 
     Args:
-        kernel: Of the recipe.
-        prior_mean: Of the recipe.
+        kernel: The kernel of the recipe.
+        prior_mean: The prior mean of the recipe.
 
     Raises:
         ValueError: If the prior standard deviation or the prior mean is beyond the range.
@@ -138,12 +138,12 @@ def check_range_on_box(kernel: Kernel, prior_mean: float) -> None:
                 f"the kernel's output scale is {deviation**2:g}, a prior standard deviation of "
                 f"{deviation:g}; on a box this must lie between {SMALLEST_DEVIATION:g} and "
                 f"{LARGEST_DEVIATION:g}. Rescale the outcomes (divide them by {deviation:g}), and "
-                "with them kernel, noise, bounds and prior_mean; or take Arms, where any scale is "
-                "right."
+                "with them kernel, noise, bounds and prior_mean; or use Arms, which support any "
+                "scale."
             )
     if abs(prior_mean) > LARGEST_PRIOR_MEAN * slack * smallest:
         raise ValueError(
-            f"prior_mean is {prior_mean:g}, but the prior standard deviation {smallest:g}; on a "
+            f"prior_mean is {prior_mean:g}, but the prior standard deviation is {smallest:g}; on a "
             f"box it must be at most {LARGEST_PRIOR_MEAN:g} of them in size. Subtract a constant "
             "from the outcomes and from prior_mean."
         )

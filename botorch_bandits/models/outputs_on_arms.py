@@ -1,8 +1,8 @@
 r"""Several outputs on a finite set of arms, with one factor and a column of outcomes for each.
 
-A reward and its constraints are observed at the same arms. Where they have the same prior and
-noise, their posterior covariance is the same too, so that all of them share rows and variances of
-:mod:`botorch_bandits.models.arms`. Only means differ: output ``j`` has
+A reward and its constraints are observed at the same arms. If they have the same prior and noise,
+they also have the same posterior covariance, so that all of them share the rows and variances of
+:mod:`botorch_bandits.models.arms`. Only the means differ: output ``j`` has
 
 .. math:: \mu_j \leftarrow \mu_j + \frac{y_j - \mu_{j, i}}{\sqrt{v_i + \lambda}} r
 
@@ -29,12 +29,13 @@ from botorch_bandits.models.prior_on_arms import ArmsPrior
 class OutputsPosterior(ArmsPosterior):
     """The posteriors of several outputs of one stream that share prior, noise and arms.
 
-    What :class:`ArmsPosterior` has of outcomes (``mean``, ``sums``, ``squares``) is of the first
-    output; variances, counts and information gain are those of each.
+    The attributes of :class:`ArmsPosterior` that depend on outcomes (``mean``, ``sums``,
+    ``squares``) are those of the first output; variances, counts and information gain are the same
+    for each.
 
     Args:
         prior: The prior covariance of the arms, the same for each output.
-        lam: The regularization (modeled noise variance), likewise.
+        lam: The regularization (modeled noise variance), the same for each output.
         num_outputs: The number of outputs.
 
     Example:
@@ -52,11 +53,11 @@ class OutputsPosterior(ArmsPosterior):
         self._other_sums = diagonal.new_zeros(num_outputs - 1, self.num_arms)
         self._means = diagonal.new_zeros(num_outputs, self.num_arms)
         self._mean = self._means[:1]  # the first output's, in memory that it shares
-        self._others: Iterator[Sequence[float]] = iter(())  # of outcomes that come next
+        self._others: Iterator[Sequence[float]] = iter(())  # further outputs of the next outcomes
         self._share_memory()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is only of use while outcomes are taken in."""
+        """Leave out what is only used while outcomes are added."""
         state = super().__getstate__()
         return {key: value for key, value in state.items() if key != "_in_numpy"} | {"_others": ()}
 
@@ -66,7 +67,7 @@ class OutputsPosterior(ArmsPosterior):
         return self._means
 
     def observe_outputs(self, arm: Tensor | int, outcomes: Sequence[float]) -> None:
-        """Take in one outcome of each output.
+        """Add one outcome of each output.
 
         Args:
             arm: The number of the arm.
@@ -87,12 +88,12 @@ class OutputsPosterior(ArmsPosterior):
         outcomes: Sequence[Sequence[float]],
         weights: Sequence[float] | None = None,
     ) -> None:
-        """Take in a record; the same, to the last bit, as one round after the other.
+        """Add a record, with the same result, to the last bit, as one round after the other.
 
         Args:
             arms: Arm numbers in order.
-            outcomes: For each of them ``num_outputs`` numbers.
-            weights: Of each round, for all its outputs; all are 1 if omitted.
+            outcomes: ``num_outputs`` numbers for each of them.
+            weights: The weight of each round, for all its outputs; all are 1 if omitted.
 
         Raises:
             TypeError: If an arm number is not an integer.
@@ -104,7 +105,7 @@ class OutputsPosterior(ArmsPosterior):
         self.observe_many(arms, [each[0] for each in outcomes], weights)
 
     def deviations_of_draws(self, simulations: Tensor) -> Tensor:
-        """Return by how much draws of outputs are above their means, ``k x num_arms``.
+        """Return the deviations of draws of outputs from their means, ``k x num_arms``.
 
         Args:
             simulations: ``k x 2 x num_arms``, from :meth:`simulate_prior`; one per output.
@@ -167,7 +168,7 @@ class OutputsPosterior(ArmsPosterior):
         self._observe_others(int(arm), weight)
 
     def _observe_others(self, arm: int, weight: float) -> None:
-        """Move the other means along the row that was added last."""
+        """Update the other means along the row that was added last."""
         outcomes, last = next(self._others), self._num_rows - 1
         if self._means.device.type == "cpu":
             means, sums = self._in_numpy

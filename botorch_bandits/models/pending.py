@@ -7,17 +7,18 @@ of the observation variances there, both in posterior units,
 
 This equals the result of conditioning on outcomes at the posterior mean, but needs no conditioning:
 a joint posterior of several points is enough. It therefore works for models of several tasks,
-variational models, deterministic ensembles and user-defined models. Several outputs are conditioned
-on all outputs at ``P`` before they are combined into one. The members of a mixture are conditioned
-one by one.
+variational models, deterministic ensembles and user-defined models. If there are several outputs,
+they are conditioned on all outputs at ``P`` before they are combined into one. The members of a
+mixture are conditioned one by one.
 
-The same algebra gives the posterior of each of ``q`` points given those before it: with the
-Cholesky factor :math:`L L^\top = S + N` of the points, blocks of one row and column an output,
+The same algebra gives the posterior of each of ``q`` points given the points before it. With the
+Cholesky factor :math:`L L^\top = S + N` of the points, in blocks with one row and column per
+output,
 
 .. math:: \operatorname{cov}(x_i \mid x_{<i}) = S_{ii} - \sum_{j<i} L_{ij} L_{ij}^\top.
 
 Source: Desautels, Krause and Burdick, *Parallelizing exploration-exploitation tradeoffs in Gaussian
-process bandit optimization*, JMLR 2014, for what pending points do to the variance.
+process bandit optimization*, JMLR 2014, for the effect of pending points on the variance.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from torch import Tensor
 from botorch_bandits.docstrings import fill_in_docstrings
 
 SMALLEST_NOISE = 1e-10
-"""Less observation noise than this share of the largest posterior variance counts as this much."""
+"""The smallest observation noise, as a share of the largest posterior variance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,14 +63,15 @@ class JointMoments:
 
     @classmethod
     def of(cls, posterior: Posterior, name: str) -> JointMoments:
-        """Read a posterior of several points at once.
+        """Read the joint posterior of several points.
 
         Args:
-            posterior: Of BoTorch. Of a finite ensemble, mean and covariance of its members count.
-            name: The model's, for errors.
+            posterior: A BoTorch posterior; for a finite ensemble, the mean and covariance of its
+                members are used.
+            name: The name of the model, for error messages.
 
         Raises:
-            UnsupportedError: If it has no Gaussian moments, or does not give their covariances.
+            UnsupportedError: If it has no Gaussian moments, or does not provide their covariances.
         """
         if isinstance(posterior, PosteriorList):
             return cls._of_independent([cls.of(each, name) for each in posterior.posteriors])
@@ -119,13 +121,13 @@ class JointMoments:
 
     @property
     def variance(self) -> Tensor:
-        """``batch_shape x n x m`` variances of the points one by one."""
+        """``batch_shape x n x m`` variances of the points, each on its own."""
         flat = self.flat
         return flat.diagonal(dim1=-2, dim2=-1).reshape(self.mean.shape)
 
     @property
     def flat(self) -> Tensor:
-        """The covariance as ``batch_shape x n m x n m``, the outputs of a point side by side."""
+        """The covariance as ``batch_shape x n m x n m``, the outputs of a point being adjacent."""
         size = self.mean.shape[-2] * self.mean.shape[-1]
         return self.covariance.reshape(*self.mean.shape[:-2], size, size)
 
@@ -133,8 +135,8 @@ class JointMoments:
         """Return the moments of the other points if outcomes at the first ones equal their means.
 
         Args:
-            count: How many points are first.
-            noise: ``batch_shape x count x m`` observation variances at these.
+            count: The number of first points.
+            noise: ``batch_shape x count x m`` observation variances at these points.
         """
         size = count * self.mean.shape[-1]
         flat = self.flat
@@ -145,13 +147,13 @@ class JointMoments:
         return JointMoments(mean, left.reshape(*mean.shape, *mean.shape[-2:]), self.is_mixture)
 
     def moved(self, count: int, noise: Tensor, away: Tensor) -> Tensor:
-        """Return by how much the expectations at the other points move, ``... x (n - count) x m``.
+        """Return the change of the expectations at the other points, ``... x (n - count) x m``.
 
         Args:
-            count: How many points are first.
-            noise: ``batch_shape x count x m`` observation variances at these.
-            away: ``batch_shape x count x m``; by how much outcomes at the first points differ from
-                their means.
+            count: The number of first points.
+            noise: ``batch_shape x count x m`` observation variances at these points.
+            away: ``batch_shape x count x m``; the differences of the outcomes at the first points
+                from their means.
         """
         size = count * self.mean.shape[-1]
         factor = _factor(self.flat[..., :size, :size], noise)
@@ -160,11 +162,11 @@ class JointMoments:
         return moved.reshape(*moved.shape[:-2], -1, self.mean.shape[-1])
 
     def one_by_one(self, noise: Tensor, values: Tensor | None = None) -> JointMoments:
-        """Return the moments of the outputs at each point given outcomes at the points before it.
+        """Return the moments of the outputs at each point, given outcomes at the points before it.
 
         Args:
             noise: ``batch_shape x n x m`` observation variances.
-            values: ``m`` outcomes that each point has; its posterior mean if omitted.
+            values: ``m`` outcomes, the same at each point; the posterior mean of each if omitted.
 
         Returns:
             ``batch_shape x n`` moments of one point each.
@@ -183,15 +185,16 @@ class JointMoments:
         )
 
     def deviations_ahead(self, count: int, noise: Tensor, added: Tensor | float = 0.0) -> Tensor:
-        """Return the deviations everywhere given outcomes at the first points of the first ones.
+        """Return deviations at all points, given outcomes at more and more of the first points.
 
         Args:
-            count: How many points are first.
-            noise: ``batch_shape x count x m`` observation variances at these.
+            count: The number of first points.
+            noise: ``batch_shape x count x m`` observation variances at these points.
             added: Added to all variances; broadcasts against ``batch_shape x n x m``.
 
         Returns:
-            ``batch_shape x n x m x count``: given the outcomes at none of them, at one, at two.
+            ``batch_shape x n x m x count``: given outcomes at none of these points, at one, at two
+            and so on.
         """
         m = self.mean.shape[-1]
         flat = self.flat
@@ -203,10 +206,10 @@ class JointMoments:
         return variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
 
     def selected(self, member: int | None) -> JointMoments:
-        """Return the moments of one member of a mixture; themselves for None.
+        """Return the moments of one member of a mixture, or all moments if the member is None.
 
         Args:
-            member: Its number.
+            member: The number of the member.
         """
         if member is None:
             return self
@@ -215,7 +218,7 @@ class JointMoments:
     def posterior(self) -> GPyTorchPosterior:
         """Return BoTorch's posterior with these moments."""
         flat = self.flat
-        variance = flat.diagonal(dim1=-2, dim2=-1).clamp_min(0.0)  # rounding
+        variance = flat.diagonal(dim1=-2, dim2=-1).clamp_min(0.0)  # rounding errors
         covariance = DenseLinearOperator(flat.diagonal_scatter(variance, dim1=-2, dim2=-1))
         if self.mean.shape[-1] == 1:
             distribution = MultivariateNormal(self.mean.squeeze(-1), covariance)
@@ -237,7 +240,7 @@ class JointMoments:
 
 
 def _covariance_of_ensemble(posterior: EnsemblePosterior) -> Tensor:
-    """Return what belongs to the variance of BoTorch's ensembles, ``... x n x m x n x m``."""
+    """Return the covariance that matches BoTorch's ensemble variance, ``... x n x m x n x m``."""
     away = posterior.values - posterior.mean.unsqueeze(-3)  # ``... x members x n x m``
     if away.shape[-3] == 1:
         return torch.einsum("...snm,...skl->...nmkl", away, away)
@@ -264,7 +267,7 @@ def _strictly_lower(factor: Tensor, m: int) -> Tensor:
 
 
 def before(factor: Tensor, differences: Tensor) -> Tensor:
-    r"""Return what differences at the points before each point make of its expectation.
+    r"""Return how differences at the points before each point change its expectation.
 
     That is :math:`S_{i,<i} (S_{<i,<i} + N)^{-1} d_{<i}`, for all points at once.
 
@@ -282,7 +285,7 @@ def factor_of(moments: JointMoments, noise: Tensor) -> Tensor:
     """Return the Cholesky factor of covariance plus noise, ``batch_shape x n m x n m``.
 
     Args:
-        moments: Of several points.
+        moments: The moments of several points.
         noise: ``batch_shape x n x m`` observation variances.
     """
     return _factor(moments.flat, noise)
@@ -296,25 +299,25 @@ def read_moments(model: Model, X: Tensor) -> JointMoments:
         X: ``batch_shape x n x d`` points in raw inputs.
 
     Raises:
-        UnsupportedError: If its posterior has none, or has other than one row per point.
+        UnsupportedError: If the posterior has no joint Gaussian moments, or not one row per point.
     """
     name = type(model).__name__
     moments = JointMoments.of(model.posterior(X), name)
     if moments.mean.shape[-2] != X.shape[-2]:
         raise UnsupportedError(
             f"{name} gives {moments.mean.shape[-2]} posterior rows for {X.shape[-2]} points, as "
-            "models with InputPerturbation or AppendFeatures do, and points cannot be conditioned "
-            "on one another then. Leave X_pending out and ask for one point at a time."
+            "models with InputPerturbation or AppendFeatures do, and then points cannot be "
+            "conditioned on one another. Leave X_pending out and ask for one point at a time."
         )
     return moments
 
 
 def read_noise(model: Model, X: Tensor) -> Tensor:
-    """Return the variances that a model gives the noise of outcomes at some points.
+    """Return the variances that a model assigns to the noise of outcomes at some points.
 
     They are what ``observation_noise=True`` adds to BoTorch's posterior, in raw outcome units: the
-    noise of the likelihood, by task where it differs; the mean of ``train_Yvar`` (of each task)
-    where the noise of each row is given; 0 for models that know no noise.
+    noise of the likelihood, by task if it differs between tasks; the mean of ``train_Yvar`` (of
+    each task) if the noise of each row is given; 0 for models without noise.
 
     Args:
         model: Any model; it is not changed.
@@ -324,7 +327,7 @@ def read_noise(model: Model, X: Tensor) -> Tensor:
         ``batch_shape x n x m``.
 
     Raises:
-        UnsupportedError: If the model refuses ``observation_noise=True``.
+        UnsupportedError: If the model rejects ``observation_noise=True``.
     """
     name = type(model).__name__
     with torch.no_grad():
@@ -333,7 +336,7 @@ def read_noise(model: Model, X: Tensor) -> Tensor:
         except (NotImplementedError, UnsupportedError, TypeError) as error:
             raise UnsupportedError(
                 f"{name} does not say how noisy an outcome is, which pending points need: its "
-                f"posterior refuses observation_noise=True ({error}). Give the model a likelihood, "
+                f"posterior rejects observation_noise=True ({error}). Give the model a likelihood, "
                 "or leave X_pending out."
             ) from error
         latent = model.posterior(X)
@@ -341,8 +344,8 @@ def read_noise(model: Model, X: Tensor) -> Tensor:
     if not bool(difference.isfinite().all()):
         raise UnsupportedError(
             f"{name} gives outcomes a noise variance of {float(difference.min())}: it has no rows, "
-            "or none of a task, whose noise it could take the mean of. Give it a likelihood with a "
-            "noise of its own, or leave X_pending out."
+            "or none of a task, whose mean noise it could use. Give it a likelihood with a noise "
+            "of its own, or leave X_pending out."
         )
     return difference.clamp_min(0.0)
 
@@ -350,15 +353,15 @@ def read_noise(model: Model, X: Tensor) -> Tensor:
 class PendingModel(Model):
     """A model with pending points, whose outcomes count as known to equal the posterior mean.
 
-    The mean is unchanged and the covariance shrinks; see the module. The model itself is not
-    conditioned, and never changed.
+    The mean is unchanged and the covariance shrinks; see the module. The model itself is neither
+    conditioned nor changed.
 
     Args:
         model: Any model whose posterior has Gaussian moments.
         X: ``n x d`` pending points in raw inputs.
 
     Raises:
-        UnsupportedError: If its posterior has no joint Gaussian moments.
+        UnsupportedError: If the model's posterior has no joint Gaussian moments.
     """
 
     pending_points: Tensor
@@ -369,7 +372,7 @@ class PendingModel(Model):
         super().__init__()
         self.base = model
         with torch.no_grad():
-            read_moments(model, X)  # refuses here what it would refuse later
+            read_moments(model, X)  # raises now any error that it would raise later
         self.register_buffer("pending_points", X.detach().clone(), persistent=False)
         self.register_buffer("pending_noise", read_noise(model, X), persistent=False)
         self._is_ensemble = is_ensemble(model)
@@ -396,7 +399,7 @@ class PendingModel(Model):
 
         Args:
             X: ``batch_shape x q x d`` points in raw inputs.
-            output_indices: Which outputs; all if omitted.
+            output_indices: The outputs; all if omitted.
             observation_noise: Whether to add the noise variance, or a tensor of variances.
             posterior_transform: Applied to the posterior, after conditioning.
         """
@@ -417,14 +420,14 @@ class OneByOneModel(Model):
         model: Any model whose posterior has Gaussian moments; it already includes pending points.
         X: ``batch_shape x q x d`` points in raw inputs.
         noise: ``batch_shape x q x m`` observation variances there; those of the model if omitted.
-        values: ``m`` outcomes that each point has for those after it; the posterior mean if
+        values: ``m`` outcomes that each point has for the points after it; the posterior mean if
             omitted.
 
     Attributes:
-        points: ``batch_shape x q x 1 x d``, what its posterior is of; a batched model has its own
-            batch dimensions behind ``q``.
+        points: ``batch_shape x q x 1 x d``; the points of its posterior. For a batched model, the
+            model's batch dimensions follow ``q``.
         num_points: ``q``.
-        inputs: ``batch_shape x q x d``, the points as seen by the model.
+        inputs: ``batch_shape x q x d``; the points as the model sees them.
         moments: The joint moments.
         noise: The observation variances.
 
@@ -482,18 +485,18 @@ class OneByOneModel(Model):
         """Return the posterior of each point; see BoTorch.
 
         Args:
-            X: :attr:`points`, perhaps with their batch dimensions in one.
-            output_indices: Which outputs; all if omitted.
+            X: :attr:`points`, possibly with their batch dimensions flattened into one.
+            output_indices: The outputs; all if omitted.
             observation_noise: Whether to add the noise variance.
             posterior_transform: Applied to the posterior, after conditioning.
 
         Raises:
-            ValueError: If ``X`` are other points.
+            ValueError: If ``X`` contains other points.
         """
         if X.numel() != self.points.numel():
             raise ValueError(
-                f"X has shape {tuple(X.shape)}, but this posterior is of the points of shape "
-                f"{tuple(self.points.shape)} only."
+                f"X has shape {tuple(X.shape)}, but this posterior covers only the points of shape "
+                f"{tuple(self.points.shape)}."
             )
         moments = self._each.with_noise(self._noise_of_each) if observation_noise else self._each
         if X.shape != self.points.shape:
@@ -509,7 +512,7 @@ class OneByOneModel(Model):
 
 
 def shape_of_batch(model: Model) -> torch.Size:
-    """Return the batch shape of a model; the empty one where it states none, as BoTorch takes it.
+    """Return the batch shape of a model; empty if the model states none, as in BoTorch.
 
     Args:
         model: Any model.

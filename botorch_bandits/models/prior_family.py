@@ -1,8 +1,8 @@
 r"""A family of Gaussian-process priors with continuous hyperparameters, evaluated in batches.
 
 A member is :math:`\theta = (\ln \ell_1, \dots, \ln s, \ln v)`: lengthscales, output scale and noise
-variance of a stationary kernel. With :math:`L L^\top = s K_\ell(X, X) + v I` and
-:math:`z = L^{-1} (y - m)` the outcomes have, one after the other, the densities
+variance of a stationary kernel. With :math:`L L^\top = s K_\ell(X, X) + v I` and :math:`z = L^{-1}
+(y - m)`, the successive outcomes have the densities
 
 .. math::
    \ln p_\theta(y_i | y_1, \dots, y_{i-1})
@@ -45,10 +45,10 @@ class PriorFamily:
     Attributes:
         lengthscales: The smallest and the largest lengthscale, in units of the raw inputs.
         scales: The smallest and the largest output scale, a variance in squared outcome units.
-        noises: The smallest and the largest noise variance, likewise.
+        noises: The smallest and the largest noise variance, in squared outcome units.
         smoothness: ``nu`` of a Matern kernel (0.5, 1.5 or 2.5), or infinity for the squared
             exponential one.
-        num_lengthscales: One for all columns of the inputs, or one for each of them.
+        num_lengthscales: 1 (one for all columns of the inputs), or the number of columns.
         prior_mean: The prior mean, the same for all members and points.
 
     Raises:
@@ -75,7 +75,9 @@ class PriorFamily:
         for name in ("lengthscales", "scales", "noises"):
             given: Any = getattr(self, name)
             if not isinstance(given, tuple | list) or len(given) != 2:
-                raise ValueError(f"{name} is {given!r}; give the least and the largest, a pair.")
+                raise ValueError(
+                    f"{name} is {given!r}; give a pair of the smallest and the largest value."
+                )
             least, largest = (check_positive(name, each) for each in given)
             if least > largest:
                 raise ValueError(f"{name} is {given!r}; the first must not exceed the second.")
@@ -90,12 +92,12 @@ class PriorFamily:
 
     @property
     def size(self) -> int:
-        """How many hyperparameters there are, ``k``: lengthscales, scale and noise."""
+        """The number of hyperparameters, ``k``: lengthscales, scale and noise."""
         return self.num_lengthscales + 2
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the hyperparameters are called, in order."""
+        """The names of the hyperparameters, in order."""
         if self.num_lengthscales == 1:
             return ("lengthscale", "scale", "noise")
         each = (f"lengthscale_{i + 1}" for i in range(self.num_lengthscales))
@@ -103,22 +105,22 @@ class PriorFamily:
 
     @property
     def box(self) -> Tensor:
-        """``2 x k``; the least and the largest logarithm of each hyperparameter."""
+        """``2 x k``; the smallest and the largest logarithm of each hyperparameter."""
         ranges = [*[self.lengthscales] * self.num_lengthscales, self.scales, self.noises]
         return torch.tensor(ranges, dtype=DTYPE).log().mT
 
     def hyperparameters(
         self, lengthscales: tuple[float, ...], scale: float, noise: float
     ) -> Tensor:
-        """Return the logarithms of hyperparameters, ``k``, whether they are in the box or not.
+        """Return the logarithms of hyperparameters, ``k``, be they in the box or not.
 
         Args:
-            lengthscales: As many as the family has.
+            lengthscales: One value for each lengthscale of the family.
             scale: The output scale.
             noise: The noise variance.
 
         Raises:
-            ValueError: If there is another number of lengthscales, or a number is not positive.
+            ValueError: If the number of lengthscales is wrong, or a number is not positive.
         """
         if len(lengthscales) != self.num_lengthscales:
             raise ValueError(
@@ -209,7 +211,7 @@ class PriorFamily:
             theta: ``P x k`` logarithms.
             X: ``n x d`` inputs, in the order in which their outcomes arrived.
             y: ``n`` outcomes.
-            num_skipped: How many first outcomes are conditioned on.
+            num_skipped: The number of first outcomes to condition on.
         """
         return self.log_densities(theta, X, y)[:, num_skipped:].sum(-1)
 
@@ -224,15 +226,17 @@ class PriorFamily:
     ) -> tuple[Tensor, Tensor]:
         """Return posterior means and deviations of the function, ``P x ... x q`` each.
 
-        Each of ``q`` points is as if those before it were pending.
+        For each of the ``q`` points, the points before it count as pending.
 
         Args:
             theta: ``P x k`` logarithms.
             X: ``n x d`` inputs.
             y: ``n`` outcomes.
             points: ``... x q x d``.
-            pending: ``p x d`` points without outcomes. They shrink deviations, and move no mean.
-            factor: What :meth:`factors` returns for ``X`` with the pending points behind, if known.
+            pending: ``p x d`` points without outcomes. They shrink deviations but do not change
+                means.
+            factor: The result of :meth:`factors` for ``X`` followed by the pending points, if
+                known.
         """
         inputs = X if pending is None else torch.cat([X, pending])
         factor = self.factors(theta, inputs) if factor is None else factor

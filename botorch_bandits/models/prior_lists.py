@@ -34,7 +34,7 @@ from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
 from botorch_bandits.models.candidates import CandidatesModel, CandidatesRecipe
 
 SMOOTHNESS = (0.5, 1.5, 2.5, math.inf)
-"""Matern kernels, and infinity for the squared exponential one."""
+"""``nu`` of Matern kernels, and infinity for the squared exponential kernel."""
 
 LADDER = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Lengthscales on a unit interval; in ``d`` dimensions they are multiplied by ``sqrt(d)``."""
@@ -45,7 +45,7 @@ def lengthscale_ladder(dim: int, rungs: Sequence[float] = LADDER) -> tuple[float
 
     Args:
         dim: The number of dimensions.
-        rungs: What is multiplied by ``sqrt(dim)``.
+        rungs: The numbers that are multiplied by ``sqrt(dim)``.
 
     Raises:
         TypeError: If ``dim`` is not an integer.
@@ -68,8 +68,8 @@ def draw_lengthscales(dim: int, num_draws: int, seed: int = 0) -> tuple[tuple[fl
 
     Args:
         dim: The number of dimensions.
-        num_draws: How many draws; powers of 2 spread best.
-        seed: Of the scrambling. Fix it before the data.
+        num_draws: The number of draws; powers of 2 spread best.
+        seed: The seed of the scrambling. Fix it before the data.
 
     Raises:
         TypeError: If a number is not an integer.
@@ -102,12 +102,13 @@ def candidate_grid(
 ) -> list[BanditGPRecipe]:
     """Return every combination of lengthscale, noise ratio, scale, smoothness and prior mean.
 
-    The scales cost nothing: all of them share the factor of a lengthscale and a noise ratio.
+    The scales cost nothing, because all of them share the factor of a lengthscale and a noise
+    ratio.
 
     Args:
-        lengthscales: One number for all dimensions each, or one number per dimension.
+        lengthscales: Each entry is one number for all dimensions, or one number per dimension.
         noise_ratios: The ratios of noise variance to output scale.
-        scales: Output scales: prior variances, in squared outcome units.
+        scales: Output scales, which are prior variances in squared outcome units.
         smoothness: ``nu`` of a Matern kernel (0.5, 1.5 or 2.5), or infinity for the squared
             exponential kernel.
         prior_means: Constants, in outcome units.
@@ -174,7 +175,7 @@ def _double(values: list[float]) -> Tensor:
 
 
 FIRST_OUTCOMES = 8
-"""How many outcomes choose the scales of a default list."""
+"""The number of outcomes that determine the scales of a default list."""
 
 HALF_DECADES = 2
 """Steps of ``sqrt(10)`` on each side of the variance of the first outcomes, on a default list."""
@@ -188,15 +189,15 @@ class DefaultCandidates:
     """A list of priors for a box and outcomes of unknown scale, for use as the model of a loop.
 
     Inputs are normalized to the unit cube. Lengthscales are the isotropic ladder and quasi-random
-    draws from BoTorch's prior. Output scales are on the fixed grid ``10^(k/2)`` with integer ``k``:
-    the first outcomes determine which ``k`` are on the list, those around their variance. The
-    evidence starts after these outcomes, and all claims are conditional on them: begin with the
-    same number of uniform rounds, ``num_initial`` of the loop.
+    draws from BoTorch's prior. Output scales are on the fixed grid ``10^(k/2)`` with integer ``k``,
+    of which those around the variance of the first outcomes are on the list. The evidence starts
+    after these outcomes, and all claims are conditional on them: begin with the same number of
+    uniform rounds, ``num_initial`` of the loop.
 
     Args:
-        bounds: The bounds used to normalize inputs: one ``(low, high)`` tuple a dimension, or a
-            ``2 x d`` tensor, lower bounds first. Two lists of two numbers could be either and are
-            rejected.
+        bounds: The bounds used to normalize inputs: one ``(low, high)`` tuple per dimension, or a
+            ``2 x d`` tensor with the lower bounds first. Two lists of two numbers could be either
+            and are rejected.
         num_draws: The number of quasi-random draws of lengthscales.
         noise_ratios: The ratios of noise variance to output scale.
         smoothness: ``nu`` of the Matern kernels (0.5, 1.5 or 2.5), or infinity for the squared
@@ -240,7 +241,7 @@ class DefaultCandidates:
         )
 
     def scales(self, outcomes: Tensor) -> tuple[float, ...]:
-        """Return the output scales that the first outcomes put on the list.
+        """Return the output scales that the first outcomes select for the list.
 
         Args:
             outcomes: All outcomes so far, in order of arrival; the first ``num_first`` count.
@@ -273,7 +274,7 @@ class DefaultCandidates:
         return BanditGP.with_candidates(entries, num_skipped=self.num_first)
 
     def list_of(self, outcomes: Tensor) -> CandidatesRecipe:
-        """Return the list that the first outcomes choose.
+        """Return the list that the first outcomes select.
 
         Args:
             outcomes: All outcomes so far, in order of arrival; the first ``num_first`` count.
@@ -291,7 +292,7 @@ class DefaultCandidates:
 
 
 def _refuse_two_lists(bounds: Any) -> None:
-    """Raise where bounds of two dimensions could be pairs, or lower bounds and upper bounds."""
+    """Raise an error if bounds of two dimensions could be pairs, or lower and upper bounds."""
     if (
         isinstance(bounds, list | tuple)
         and len(bounds) == 2
@@ -306,7 +307,7 @@ def _refuse_two_lists(bounds: Any) -> None:
 
 @lru_cache(maxsize=8)
 def _recipe_of(default: DefaultCandidates, scales: tuple[float, ...]) -> CandidatesRecipe:
-    """The list, which takes longer to make than a model of it."""
+    """Return the list, which takes longer to build than a model with it."""
     return default.recipe(scales)
 
 

@@ -1,12 +1,13 @@
-"""The prior covariance of a finite set of arms, shared by all that have the same kernel and arms.
+"""The prior covariance of a finite set of arms, shared by all users of the same kernel and arms.
 
-A prior belongs to kernel and arms, not to a loop: it never changes, costs most of what an engine on
-arms keeps, and is the same for loops that run side by side, for the segments between resets and for
-replicates. :meth:`ArmsPrior.from_kernel` returns the one that is in use anywhere, if there is one.
-Only its users keep it alive.
+A prior belongs to a kernel and arms, not to a loop. It never changes, accounts for most of the
+memory of an engine on arms, and is the same for loops that run side by side, for the segments
+between resets and for replicates. :meth:`ArmsPrior.from_kernel` returns the existing one if it is
+in use anywhere. Only its users keep it alive.
 
-**Memory.** Up to :data:`LARGEST_MATRIX` arms the covariance matrix is kept; beyond, the columns of
-the arms that were asked for are, each in memory of its own, so that one more copies none.
+**Memory.** Up to :data:`LARGEST_MATRIX` arms, the covariance matrix is kept; beyond that, the
+columns of the arms that were requested are kept, each in memory of its own, so that adding a column
+copies none.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ LARGEST_MATRIX = 4096
 """Number of arms up to which the whole prior covariance matrix is kept (128 MiB)."""
 
 NEGLIGIBLE = 1e-15
-"""A root leaves out prior variance below this share of the largest: it is rounding error."""
+"""A root leaves out prior variance below this share of the largest, which is rounding error."""
 
 ROUNDING = 1e-6
-"""A negative eigenvalue below this share of the largest value is rounding error of a kernel."""
+"""A negative eigenvalue below this share of the largest value is a kernel's rounding error."""
 
 NUM_LOOKED_AT = 512
-"""Of so many arms, evenly spaced in their order, the covariance is checked where it is not kept."""
+"""Arms, evenly spaced in their order, whose covariance is checked if the matrix is not kept."""
 
 _shared: WeakValueDictionary[tuple[Any, ...], ArmsPrior] = WeakValueDictionary()
 _lock = threading.RLock()  # loops of several threads share priors
@@ -50,17 +51,17 @@ _lock = threading.RLock()  # loops of several threads share priors
 class ArmsPrior:
     """Zero-mean Gaussian prior on arms that are numbered from 0; it never changes.
 
-    Make it with :meth:`from_matrix` or :meth:`from_kernel`.
+    Create it with :meth:`from_matrix` or :meth:`from_kernel`.
 
     Args:
         diagonal: ``num_arms`` prior variances.
-        matrix: The ``num_arms x num_arms`` covariance, or None where it is not kept.
-        evaluate: From ``k`` arm numbers to their ``k x num_arms`` covariances with all arms; needed
-            where the matrix is not kept.
+        matrix: The ``num_arms x num_arms`` covariance, or None if it is not kept.
+        evaluate: A function from ``k`` arm numbers to their ``k x num_arms`` covariances with all
+            arms; needed if the matrix is not kept.
 
     Attributes:
         diagonal: ``num_arms`` prior variances.
-        matrix: The ``num_arms x num_arms`` covariance, or None where it is not kept.
+        matrix: The ``num_arms x num_arms`` covariance, or None if it is not kept.
     """
 
     def __init__(
@@ -73,11 +74,11 @@ class ArmsPrior:
         self.diagonal = diagonal
         self.matrix = matrix
         self._evaluate = evaluate
-        self._kept: dict[int, Tensor] = {}  # columns by arm, where the matrix is not kept
+        self._kept: dict[int, Tensor] = {}  # columns by arm, if the matrix is not kept
 
     @classmethod
     def from_matrix(cls, kernel_matrix: Tensor) -> ArmsPrior:
-        """Take a covariance matrix.
+        """Return the prior with a given covariance matrix.
 
         Args:
             kernel_matrix: ``num_arms x num_arms``, float64, symmetric positive semi-definite.
@@ -98,7 +99,7 @@ class ArmsPrior:
         size = float(kernel_matrix.abs().max())
         if float((kernel_matrix - kernel_matrix.T).abs().max()) > 1e-8 * size:
             raise ValueError("kernel_matrix is not symmetric; a covariance matrix must be.")
-        # a copy: later changes to the caller's matrix do not reach the prior
+        # a copy, so that later changes to the caller's matrix do not affect the prior
         matrix = kernel_matrix.detach().clone(memory_format=torch.contiguous_format)
         diagonal = matrix.diagonal().clone()
         if (smallest := _negative_eigenvalue(matrix, 1e-8 * size)) is not None:
@@ -110,20 +111,20 @@ class ArmsPrior:
 
     @classmethod
     def from_kernel(cls, kernel: Kernel, inputs: Tensor) -> ArmsPrior:
-        """Take a kernel and the inputs of the arms; return the prior of others who have the same.
+        """Return the prior of arms under a kernel; users of the same kernel and arms share it.
 
         Args:
-            kernel: Without batch shape, float64, on the device of ``inputs``. Later changes to it
-                do not reach the prior.
-            inputs: ``num_arms x d``, as the kernel wants them (transformed, if the model does).
-                Later changes to them do not reach the prior either.
+            kernel: A float64 kernel without batch shape, on the device of ``inputs``. Later changes
+                to it do not affect the prior.
+            inputs: ``num_arms x d``, as the kernel sees them (transformed, if the model transforms
+                them). Later changes to them do not affect the prior.
 
         Raises:
             ValueError: If the kernel is for another number of columns, or its values are not
-                finite, not symmetric or not positive semi-definite: a posterior would come out of
-                it, with variances that mean nothing. Stationary kernels whose closed form is known
-                are positive semi-definite on any arms, and are not looked at; of more than
-                :data:`LARGEST_MATRIX` arms :data:`NUM_LOOKED_AT` are.
+                finite, not symmetric or not positive semi-definite; a posterior computed from them
+                would have meaningless variances. Stationary kernels with a known closed form are
+                positive semi-definite on any arms and are not checked; with more than
+                :data:`LARGEST_MATRIX` arms, only :data:`NUM_LOOKED_AT` of them are checked.
         """
         check_kernel_columns(kernel, inputs.shape[-1])
         stationary = StationaryKernel.read(kernel)
@@ -132,7 +133,7 @@ class ArmsPrior:
             diagonal = kernel(inputs, diag=True)
         with _lock:
             found = _shared.get(key)
-            # a fingerprint may miss what a kernel of the user's own hides
+            # a fingerprint may miss what a user's own kernel hides
             if found is not None and (
                 stationary is not None or found._is_of(kernel, inputs, diagonal)
             ):
@@ -154,11 +155,11 @@ class ArmsPrior:
         return prior
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ArmsPrior:
-        """Return the prior itself, for it never changes."""
+        """Return the prior itself, because it never changes."""
         return self
 
     def _is_of(self, kernel: Kernel, inputs: Tensor, diagonal: Tensor) -> bool:
-        """Whether variances and some columns are those of a kernel."""
+        """Whether the variances and some columns are those of a kernel."""
         some = torch.linspace(0, self.num_arms - 1, 3, device=inputs.device).long().unique()
         columns = _evaluate(kernel, None, inputs, some)
         if self.matrix is not None:
@@ -177,7 +178,7 @@ class ArmsPrior:
 
     @property
     def num_columns_kept(self) -> int:
-        """Of how many arms the column is kept, where the matrix is not."""
+        """The number of arms whose columns are kept, if the matrix is not."""
         return len(self._kept)
 
     def columns(self, index: Tensor) -> Tensor:
@@ -197,7 +198,7 @@ class ArmsPrior:
         return columns.reshape(*index.shape, self.num_arms)
 
     def column(self, arm: int) -> Tensor:
-        """Return the ``num_arms`` covariances of one arm with all arms, not to be changed."""
+        """Return the ``num_arms`` covariances of one arm with all; they must not be changed."""
         if self.matrix is not None:
             return self.matrix[arm]
         if arm not in self._kept:
@@ -214,8 +215,9 @@ class ArmsPrior:
     def _keep(self, arms: Iterable[int]) -> None:
         for arm in arms:
             if arm not in self._kept:
-                # one by one: the same numbers to the last bit, regardless of what is requested
-                # together
+                # one by one: each column is the same to the last bit, whatever is requested
+                # together with
+                # it
                 column = self.column_once(arm)
                 with _lock:
                     self._kept.setdefault(arm, column)
@@ -225,10 +227,10 @@ class ArmsPrior:
 
     @cached_property
     def root(self) -> Tensor:
-        """A ``rank x num_arms`` matrix ``A`` with ``A' A`` the prior covariance.
+        """A ``rank x num_arms`` matrix ``A`` such that ``A' A`` is the prior covariance.
 
-        It comes from a Cholesky factorization with pivots that stops at rounding error, without
-        any jitter; the rank of a smooth kernel is far below the number of arms.
+        It comes from a pivoted Cholesky factorization that stops at rounding error, without any
+        jitter; the rank of a smooth kernel is far below the number of arms.
         """
         residual = self.diagonal.clone()
         smallest = NEGLIGIBLE * float(residual.max())
@@ -249,7 +251,7 @@ class ArmsPrior:
 
 
 def _check_covariance(kernel: Kernel, matrix: Tensor, diagonal: Tensor) -> None:
-    """Raise unless the values of a kernel are a covariance."""
+    """Raise an error unless the values of a kernel are a covariance."""
     name = f"the values of the kernel ({type(kernel).__name__}) on the arms"
     check_finite(name, diagonal)
     check_finite(name, matrix)
@@ -258,13 +260,14 @@ def _check_covariance(kernel: Kernel, matrix: Tensor, diagonal: Tensor) -> None:
     if difference > ROUNDING * size:
         raise ValueError(
             f"{name} are not symmetric: k(x, z) and k(z, x) differ by up to {difference:.3g}, "
-            "but a prior covariance is symmetric. Pass a kernel that is symmetric."
+            "but a prior covariance is symmetric. Pass a symmetric kernel."
         )
     if (smallest := _negative_eigenvalue(matrix, ROUNDING * size)) is not None:
         raise ValueError(
-            f"{name} are not positive semi-definite: an eigenvalue is {smallest:.3g}, so that they "
-            "are not a prior covariance; some combination of arms would have a negative variance. "
-            "Pass a kernel that is, such as MaternKernel, or a sum or product of such kernels."
+            f"{name} are not positive semi-definite: an eigenvalue is {smallest:.3g}, so some "
+            "combination of arms would have a negative variance, and they are not a prior "
+            "covariance. Pass a positive semi-definite kernel, such as MaternKernel, or a sum or "
+            "product of such kernels."
         )
 
 
@@ -300,17 +303,17 @@ def _evaluator_of_columns(kernel: Kernel, inputs: Tensor) -> Callable[[Tensor], 
 
 
 class _StationaryColumns:
-    """Columns of a stationary kernel one by one, with what they share computed once.
+    """Columns of a stationary kernel, one by one; what they share is computed once.
 
     Args:
-        kernel: With differentiable values: those of the exponential kernel need exact distances.
+        kernel: A kernel with differentiable values; the exponential kernel needs exact distances.
         inputs: ``num_arms x d``.
     """
 
     def __init__(self, kernel: StationaryKernel, inputs: Tensor) -> None:
         """See the class."""
         self._kernel = kernel
-        # rounding grows with the distance from the origin
+        # rounding errors grow with the distance from the origin
         self._points = ((inputs - inputs[:1]) / kernel.lengthscale).T.contiguous()
         self._squared = self._points.square().sum(0)
 

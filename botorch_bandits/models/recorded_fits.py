@@ -1,4 +1,4 @@
-"""Fits of hyperparameters as plain values, and how a builder of models resumes from them.
+"""Fits of hyperparameters as plain values, and how a model builder resumes from them.
 
 The fits of a loop are a chain: each starts from the one before it. A loop that is reopened from its
 journal continues from the last recorded fit, which is trusted if a digest confirms that it is
@@ -21,12 +21,12 @@ from botorch_bandits.models.bandit_gp import ModelBuilder
 
 
 def plain_fit(X: Tensor, Y: Tensor, kernel: Kernel, noise: Tensor) -> dict[str, Any]:
-    """Return a fit as plain values, exact; parameters are raw, as PyTorch has them.
+    """Return a fit as exact plain values; parameters are raw, as in PyTorch.
 
     Args:
-        X: ``n x d`` inputs to which it was made.
+        X: ``n x d`` inputs to which the model was fitted.
         Y: ``n x m`` outcomes.
-        kernel: As it was fitted.
+        kernel: The fitted kernel.
         noise: The noise variance.
     """
     plain = {
@@ -38,16 +38,16 @@ def plain_fit(X: Tensor, Y: Tensor, kernel: Kernel, noise: Tensor) -> dict[str, 
 
 
 def restore_fit(builder: ModelBuilder, fit: Mapping[str, Any], X: Tensor, Y: Tensor) -> bool:
-    """Let a builder go on from a fit on record, if it is one to these rows.
+    """Let a builder continue from a recorded fit if it was made to these rows.
 
     Args:
-        builder: Without fits of its own.
-        fit: From :func:`plain_fit`, maybe of an older version, which recorded no digest.
-        X: ``n x d`` inputs, with those of the fit in front.
+        builder: A builder without fits of its own.
+        fit: From :func:`plain_fit`, possibly of an older version, which recorded no digest.
+        X: ``n x d`` inputs, the first of which are those of the fit.
         Y: ``n x m`` outcomes.
 
     Returns:
-        Whether it does.
+        Whether the builder continues from the fit.
     """
     num_rows = fit["num_rows"]
     X, Y = X[:num_rows], Y[:num_rows]

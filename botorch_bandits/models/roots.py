@@ -15,7 +15,7 @@ from botorch_bandits.docstrings import fill_in_docstrings
 
 
 def cholesky(matrix: NDArray[np.float64]) -> Tensor:
-    """Return a lower Cholesky factor, of a matrix raised by as little as rounding asks for.
+    """Return a lower Cholesky factor, of a matrix raised as little as rounding errors require.
 
     Args:
         matrix: Symmetric, positive semi-definite up to rounding.
@@ -32,11 +32,11 @@ def cholesky(matrix: NDArray[np.float64]) -> Tensor:
 
 
 def root_of(covariance: Tensor) -> Tensor:
-    """Return a matrix ``A`` whose product ``A A'`` is a covariance, to rounding.
+    """Return a matrix ``A`` whose product ``A A'`` is a covariance, up to rounding.
 
-    Covariances of smooth kernels are singular to rounding. Where a Cholesky factorization fails,
-    one with pivots stops at the rank; where that is not to be had (in a batch, or off the CPU),
-    eigenvectors take its place. There is no jitter.
+    Covariances of smooth kernels are singular up to rounding. If a Cholesky factorization fails, a
+    pivoted one stops at the rank; where that is not available (in a batch, or off the CPU),
+    eigenvectors are used instead. There is no jitter.
 
     Args:
         covariance: ``batch_shape x n x n``, positive semi-definite.
@@ -50,7 +50,7 @@ def root_of(covariance: Tensor) -> Tensor:
     if covariance.dim() > 2 or covariance.device.type != "cpu":
         eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
         return eigenvectors * eigenvalues.clamp_min(0.0).sqrt().unsqueeze(-2)
-    # LAPACK stops by itself where what is left is rounding of the largest variance
+    # LAPACK stops by itself when only rounding errors of the largest variance are left
     factor, pivots, rank, _ = dpstrf(covariance.numpy(), lower=1)
     root = torch.zeros(len(factor), rank, dtype=covariance.dtype)
     root[torch.from_numpy(pivots).long() - 1] = torch.from_numpy(np.tril(factor[:, :rank]))

@@ -1,21 +1,22 @@
-r"""Inverse Cholesky factors without their first rows, in one pass over what is left.
+r"""Inverse Cholesky factors without their first rows, in one pass over the remaining ones.
 
-With the inverse factor of all rows in blocks, the first ``r`` rows in front,
+Partition the inverse factor of all rows into blocks, with the first ``r`` rows in front:
 
 .. math::
    L^{-1} = \begin{pmatrix} W_{11} & 0 \\ W_{21} & W_{22} \end{pmatrix}, \qquad
    U = W_{21} W_{11}^{-1}, \qquad C C^\top = I + U U^\top ,
 
-the inverse factor of the others is :math:`C^{-1} W_{22}`. It is computed by blocks of rows. With
-:math:`S = I + U^\top U` and :math:`G = U^\top W_{22}`, both of the rows above a block ``b``,
+The inverse factor of the other rows is then :math:`C^{-1} W_{22}`. It is computed by blocks of
+rows. With :math:`S = I + U^\top U` and :math:`G = U^\top W_{22}`, both over the rows above a block
+``b``,
 
 .. math::
    C_{bb} C_{bb}^\top = I + U_b S^{-1} U_b^\top, \qquad
    W'_b = C_{bb}^{-1} \left( (W_{22})_b - U_b S^{-1} G \right) .
 
 No difference of large numbers occurs: pivots only grow, and a matrix that could be factorized can
-be so without its first rows. It takes about ``n^2 (r + 32)`` operations in matrix products, where a
-factorization takes ``n^3``.
+still be factorized without its first rows. This takes about ``n^2 (r + 32)`` operations in matrix
+products, while a factorization takes ``n^3``.
 
 Source: the marginal precision of a Gaussian, :math:`P_{22} - P_{21} P_{11}^{-1} P_{12}`, with
 :math:`P = L^{-\top} L^{-1}`, and the inverse of a matrix of low rank plus the unit matrix.
@@ -36,15 +37,15 @@ BLOCK = 64
 
 
 class _Deletion:
-    """What is known of the rows above a block.
+    """What is accumulated over the rows above a block.
 
     Args:
         first: ``... x r x r``; :math:`W_{11}`.
-        num_left: How many rows are left.
+        num_left: The number of remaining rows.
     """
 
     def __init__(self, first: Tensor, num_left: int) -> None:
-        """Begin without rows."""
+        """Start without rows."""
         self._first, self._num_deleted = first, first.shape[-1]
         identity = torch.eye(self._num_deleted, dtype=first.dtype, device=first.device)
         self._gram = identity.expand_as(first).clone()
@@ -52,10 +53,10 @@ class _Deletion:
         self._start = 0
 
     def block(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the next rows of the result, and by what their pivots grow.
+        """Return the next rows of the result, and the factors by which their pivots grow.
 
         Args:
-            rows: ``... x b x (r + start + b)``; the same rows of the factor that there was.
+            rows: ``... x b x (r + start + b)``; the same rows of the original factor.
 
         Returns:
             ``... x b x (start + b)`` and ``... x b``.
@@ -83,8 +84,8 @@ def without_first_rows(factor: InverseFactor, num_rows: int) -> InverseFactor:
     """Return the inverse factor of all rows but the first ones.
 
     Args:
-        factor: Of all rows; it is left as it was.
-        num_rows: How many to leave out, fewer than there are.
+        factor: The factor of all rows, which is not changed.
+        num_rows: The number of rows to leave out, fewer than there are.
     """
     if num_rows == 0:
         return factor
@@ -115,10 +116,10 @@ def posterior_without_first_rows(
     """Return the posterior given all rows but the first ones.
 
     Args:
-        posterior: Given all rows; it is left as it was.
-        num_rows: How many to leave out, fewer than there are.
-        others: A result of this function for a posterior that has its factor in common with this
-            one, if there is any; its factor is taken.
+        posterior: The posterior given all rows, which is not changed.
+        num_rows: The number of rows to leave out, fewer than there are.
+        others: A result of this function for a posterior that shares its factor with this one, if
+            there is any; its factor is reused.
     """
     factor = without_first_rows(posterior.factor, num_rows) if others is None else others.factor
     outcomes = posterior.outcomes[num_rows:].clone()
@@ -139,7 +140,7 @@ def inverse_without_first_rows(inverse: Tensor, num_rows: int) -> Tensor:
 
     Args:
         inverse: ``... x n x n``, lower triangular.
-        num_rows: How many to leave out, fewer than ``n``.
+        num_rows: The number of rows to leave out, fewer than ``n``.
 
     Returns:
         ``... x (n - num_rows) x (n - num_rows)``.
@@ -157,7 +158,7 @@ def inverse_without_first_rows(inverse: Tensor, num_rows: int) -> Tensor:
 
 
 def _rows_of(factor: InverseFactor, start: int, end: int) -> Tensor:
-    """Return some rows of a factor up to the diagonal of the last, ``(end - start) x end``."""
+    """Return some rows of a factor up to the last one's diagonal, ``(end - start) x end``."""
     rows = factor.pivots.new_zeros(end - start, end)
     for first, slab in factor.slabs:
         low, high = max(start, first), min(end, first + len(slab))

@@ -19,16 +19,16 @@ from botorch_bandits.models.front_kernels import Array, Index
 from botorch_bandits.models.roots import cholesky
 
 SMALLEST_ROOM = 64
-"""Rows for which a growing factor has room at first."""
+"""Rows for which a growing factor allocates memory at first."""
 
 GROWTH = 1.25
-"""By which factor its room grows: it has at most the square of this times the memory it needs."""
+"""The factor by which its memory grows, which is at most the square of this times what it needs."""
 
 ROWS_OF_A_BLOCK = 64
-"""Rows of a growing factor that are multiplied at once, for its other triangle is zero."""
+"""Rows of a growing factor that are multiplied at once, because its other triangle is zero."""
 
 MANY_ROWS = 512
-"""From here on vectors take blocks, too, and blocks have twice the rows."""
+"""From this number of rows on, vectors are also multiplied in blocks, which have twice the rows."""
 
 
 class RowFactor(ABC):
@@ -36,7 +36,7 @@ class RowFactor(ABC):
 
     Attributes:
         num_rows: ``n``.
-        log_determinant: Of the covariance.
+        log_determinant: The log determinant of the covariance.
     """
 
     num_rows: int
@@ -60,7 +60,7 @@ class RowFactor(ABC):
         Args:
             slots: ``n`` columns.
             weights: ``n`` entries.
-            num_groups: How many columns there are.
+            num_groups: The number of columns.
         """
         columns = np.zeros((self.num_rows, num_groups))
         columns[np.arange(self.num_rows), slots] = weights
@@ -70,7 +70,7 @@ class RowFactor(ABC):
 class FreshFactor(RowFactor):
     """A factor that is computed at once.
 
-    Only where rounding has made the covariance indefinite, something is added to its diagonal.
+    Something is added to the diagonal of the covariance only if rounding has made it indefinite.
 
     Args:
         covariance: ``n x n``, noise included.
@@ -99,7 +99,7 @@ class FreshFactor(RowFactor):
 class GrowingFactor(RowFactor):
     """The inverse of a factor, to which rows are added one by one.
 
-    Its transpose is kept, upper triangular, with room for more rows.
+    The transpose of the inverse, which is upper triangular, is kept, with room for more rows.
     """
 
     def __init__(self) -> None:
@@ -111,9 +111,9 @@ class GrowingFactor(RowFactor):
         """Add a row.
 
         Args:
-            covariances: ``n``, with the rows that are there.
-            variance: Its own prior variance.
-            noise: Its noise variance.
+            covariances: ``n``; the covariances with the existing rows.
+            variance: The prior variance of the new row.
+            noise: The noise variance of the new row.
         """
         n = self.num_rows
         if n == len(self._buffer):
@@ -121,7 +121,7 @@ class GrowingFactor(RowFactor):
             more[:n, :n] = self._buffer
             self._buffer = more
         known = self.half(covariances)
-        # what is left is at least the noise, but for rounding
+        # up to rounding, the remainder is at least the noise
         left = math.sqrt(max(variance + noise - float(known @ known), noise))
         self._buffer[:n, n] = self.back(known / -left)
         self._buffer[n, n] = 1.0 / left
@@ -132,7 +132,7 @@ class GrowingFactor(RowFactor):
         """See the base class."""
         n = self.num_rows
         result = np.empty((n, *columns.shape[1:]))
-        for start, end in self._blocks(columns):  # beyond the block there are zeros
+        for start, end in self._blocks(columns):  # beyond the block there are only zeros
             np.matmul(self._buffer[:end, start:end].T, columns[:end], out=result[start:end])
         return result
 
@@ -140,12 +140,12 @@ class GrowingFactor(RowFactor):
         """See the base class."""
         n = self.num_rows
         result = np.empty((n, *values.shape[1:]))
-        for start, end in self._blocks(values):  # before the block there are zeros
+        for start, end in self._blocks(values):  # before the block there are only zeros
             np.matmul(self._buffer[start:end, start:n], values[start:], out=result[start:end])
         return result
 
     def _blocks(self, like: Array) -> list[tuple[int, int]]:
-        """Return the rows that are multiplied at once with a vector or some columns."""
+        """Return the blocks of rows that are multiplied at once by a vector or some columns."""
         n = self.num_rows
         if like.ndim == 1 and n < MANY_ROWS:
             return [(0, n)]
@@ -156,18 +156,18 @@ class GrowingFactor(RowFactor):
         """See the base class."""
         n = self.num_rows
         groups = csr_array((weights, slots, np.arange(n + 1)), shape=(n, num_groups))
-        # all of the buffer: its rows are one piece of memory then, and zero beyond n
+        # the whole buffer, whose rows are contiguous in memory and zero beyond n
         result: Array = (groups.T @ self._buffer[:n])[:, :n].T
         return result
 
 
 class ExtendedFactor(RowFactor):
-    """A factor with further rows behind those of another one, which stays as it is.
+    """A factor with further rows after those of another factor, which is not changed.
 
     Args:
-        base: The other one, of ``n`` rows.
-        covariances: ``n x m``, of its rows with the further ones.
-        among: ``m x m``, of these with each other, noise included.
+        base: The other factor, of ``n`` rows.
+        covariances: ``n x m``; the covariances of its rows with the further ones.
+        among: ``m x m``; the covariances among the further rows, noise included.
     """
 
     def __init__(self, base: RowFactor, covariances: Array, among: Array) -> None:

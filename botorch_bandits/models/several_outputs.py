@@ -2,7 +2,7 @@
 
 Outputs with equal hyperparameters differ only in their outcomes: all but the first reuse the model
 of the first with other outcomes and share its factor of the kernel matrix. :class:`JointOutputs` is
-drawn as one model of all outputs is drawn, with the same random numbers.
+drawn in the same way as one model of all outputs, with the same random numbers.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from botorch_bandits.models.growing import IncrementalGP
 from botorch_bandits.models.kernels import StationaryKernel, double_kernel, kernel_of_output
 
 TOGETHER = "together"
-"""Asks for models of outputs that are drawn as one."""
+"""Requests models of outputs that are drawn jointly."""
 
 
 class JointOutputs(ModelListGP):
-    """A list of models of the same rows that is drawn as one model of all outputs would be.
+    """A list of models of the same rows that is drawn as a single model of all outputs would be.
 
     Args:
-        *models: One per output, with kernels that :meth:`can_join`.
+        *models: One per output; their kernels must pass :meth:`can_join`.
     """
 
     @staticmethod
     def can_join(models: list[Any]) -> bool:
-        """Return whether models can be drawn together from what is known of each.
+        """Return whether models can be drawn jointly, given what is known about each.
 
         Args:
-            models: Of the same rows; their closed forms are computed.
+            models: Models of the same rows; their closed forms are computed.
         """
         read = [StationaryKernel.read(model.covar_module) for model in models]
         return len({None if each is None else each.smoothness for each in read}) == 1 and all(
@@ -45,7 +45,7 @@ class JointOutputs(ModelListGP):
 
     @property
     def joint_kernel(self) -> Kernel:
-        """The kernels as one with a batch of outputs; a copy."""
+        """A copy of the kernels as a single one with a batch of outputs."""
         first, *others = (model.covar_module for model in self.models)
         kernel = double_kernel(first)
         expand_kernel(kernel, torch.Size([len(self.models)]))
@@ -56,13 +56,13 @@ class JointOutputs(ModelListGP):
 
 
 class OutputsBuilder:
-    """Builds a model for each output, and continues the last ones.
+    """Builds a model for each output, and continues the previous ones.
 
     Args:
-        continue_model: Given what was built last (or None), inputs, the outcomes of an output, its
-            kernel and its noise, it returns what is built now.
-        remember: Given inputs, outcomes, a kernel and a model, it returns what was built.
-        are_joint: Whether the outputs are to be drawn together.
+        continue_model: Given the previous result (or None), inputs, the outcomes of an output, its
+            kernel and its noise, returns the new result.
+        remember: Given inputs, outcomes, a kernel and a model, returns the result to keep.
+        are_joint: Whether the outputs are to be drawn jointly.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class OutputsBuilder:
         self._continue, self._remember = continue_model, remember
         self._are_joint = are_joint
         self._latest: list[Any] = []
-        self._kernel_of_all: Kernel | None = None  # the one that those of the outputs came from
+        self._kernel_of_all: Kernel | None = None  # the source of the kernels of the outputs
         self._kernels: list[Kernel] = []
 
     def __call__(
@@ -83,11 +83,11 @@ class OutputsBuilder:
         Args:
             X: ``n x d``.
             Y: ``n x m``.
-            kernel: Of all outputs, or with one entry per output.
-            noise: Likewise.
+            kernel: The kernel of all outputs, or one with a batch entry per output.
+            noise: The noise variance of all outputs, or one per output.
 
         Returns:
-            None if the outputs are to be drawn together and cannot be.
+            None if the outputs are to be drawn jointly and cannot be.
         """
         columns = Y.split(1, dim=-1)
         kernels = self.kernels(kernel, len(columns))
@@ -96,7 +96,7 @@ class OutputsBuilder:
         for j, column in enumerate(columns):
             first = built[0].model if built else None
             if has_one_prior and first is not None and first.grows():
-                _ = first.factored  # the others share what is known of it
+                _ = first.factored  # computed here, so that the others share it
                 model = first.with_outcomes(column)
                 built.append(self._remember(X, column, kernels[j], model))
                 continue
@@ -109,10 +109,10 @@ class OutputsBuilder:
         return JointOutputs(*models) if JointOutputs.can_join(models) else None
 
     def kernels(self, kernel: Kernel, num_outputs: int) -> list[Kernel]:
-        """Return the kernel of each output; the same objects as long as they come from one.
+        """Return the kernel of each output; the same objects as long as their source is the same.
 
         Args:
-            kernel: Of all outputs, or with one entry per output.
+            kernel: The kernel of all outputs, or one with a batch entry per output.
             num_outputs: ``m``.
         """
         if kernel is not self._kernel_of_all or num_outputs != len(self._kernels):
@@ -122,7 +122,7 @@ class OutputsBuilder:
         return self._kernels
 
     def forget(self) -> None:
-        """Forget the last models; the next ones are built afresh."""
+        """Forget the previous models; the next ones are built from scratch."""
         self._latest = [None] * len(self._kernels)
 
 
@@ -133,8 +133,8 @@ def expand_kernel(kernel: Kernel, batch_shape: torch.Size) -> None:
     parts of sums and products as they were.
 
     Args:
-        kernel: It is changed.
-        batch_shape: What it is to have.
+        kernel: The kernel, which is changed.
+        batch_shape: The batch shape to give it.
     """
     for part in kernel.modules():
         if isinstance(part, Kernel):

@@ -1,8 +1,8 @@
 r"""The posteriors of many Gaussian processes with different kernels, given the same rows.
 
-Kernels are without output scale; ``K + lam I = L L'`` has the inverse factor :math:`L^{-1}`, kept
-for each of ``G`` groups, and the standardized errors :math:`z = L^{-1} (y - m)` of what the rows
-before each row predicted of it:
+Kernels have no output scale; ``K + lam I = L L'`` has the inverse factor :math:`L^{-1}`, which is
+kept for each of ``G`` groups, together with :math:`z = L^{-1} (y - m)`, the standardized errors of
+the predictions of each row from the rows before it:
 
 .. math::
    \mu(x) = m + k^\top L^{-\top} z, \qquad
@@ -35,7 +35,7 @@ def correlation(smoothness: float, squared: Tensor) -> Tensor:
         return StationaryKernel(smoothness, one, one).of_squared_distance(squared, False)[0]
     if smoothness == math.inf:
         return torch.exp(-0.5 * squared)
-    # the slope of a root at 0 is not finite; below this it counts as 0
+    # the slope of a root at 0 is infinite, so it counts as 0 below this
     scaled = (2.0 * smoothness * squared).clamp_min(1e-30).sqrt()
     decay = torch.exp(-scaled)
     if smoothness == 0.5:
@@ -46,10 +46,10 @@ def correlation(smoothness: float, squared: Tensor) -> Tensor:
 
 
 class UnitKernels:
-    """The kernels of all groups, evaluated together where their closed form is known.
+    """The kernels of all groups, evaluated together if their closed form is known.
 
     Args:
-        kernels: Without output scale, one per group.
+        kernels: Kernels without output scale, one per group.
     """
 
     def __init__(self, kernels: Sequence[Kernel]) -> None:
@@ -95,7 +95,7 @@ class UnitKernels:
 
     def diagonal(self, X: Tensor) -> Tensor:
         """Return the prior variances at ``... x r x d`` points, ``... x G x r``."""
-        # a stationary prior does not depend on X; its gradient is zero, but it must exist
+        # a stationary prior does not depend on X, but its gradient, which is zero, must exist
         one = 1.0 + 0.0 * X.sum(-1)
         values = [
             self._kernels[i](X, diag=True) if i in self._others else one
@@ -105,24 +105,24 @@ class UnitKernels:
 
     @staticmethod
     def _stationary(X: Tensor, Z: Tensor, smoothness: float, lengthscale: Tensor) -> Tensor:
-        # rounding grows with the distance from the origin
+        # rounding errors grow with the distance from the origin
         center = Z.reshape(-1, Z.shape[-1])[:1]
         X = (X - center).unsqueeze(-3) / lengthscale
         Z = (Z - center).unsqueeze(-3) / lengthscale
-        if smoothness == 0.5:  # its kink shows how near points are to each other
+        if smoothness == 0.5:  # the kink reveals how near points are to each other
             squared = (X.unsqueeze(-2) - Z.unsqueeze(-3)).square().sum(-1)
         else:
             squared = X.square().sum(-1, keepdim=True) + Z.square().sum(-1).unsqueeze(-2)
             if squared.requires_grad:
                 squared = (squared - 2.0 * X @ Z.mT).clamp_min(0.0)
-            else:  # in place: fresh memory for large matrices costs more than the arithmetic
+            else:  # in place, because new memory for large matrices costs more than the arithmetic
                 squared = squared.sub_((2.0 * X) @ Z.mT).clamp_min_(0.0)
         return correlation(smoothness, squared)
 
 
 @dataclass(frozen=True, eq=False)
 class SharedRows:
-    """The posteriors of all groups given the same rows; a value, never changed.
+    """The posteriors of all groups given the same rows, as an immutable value.
 
     Attributes:
         kernels: One per group.
@@ -151,7 +151,7 @@ class SharedRows:
         """
         n, num_groups = len(X), len(lam)
         inverse = X.new_empty(num_groups, n, n)
-        # large matrices one after the other, so that only one needs memory to work in
+        # large matrices are factorized one after the other, so that only one needs work space
         step = num_groups if n <= SMALL_MATRIX else 1
         for first in range(0, num_groups, step):
             groups = range(first, first + step)
@@ -185,10 +185,12 @@ class SharedRows:
         return self.inverse.diagonal(dim1=-2, dim2=-1).reciprocal()
 
     def predictions(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the means and variances of the one-step predictions, ``G x n`` each.
+        """Return means and variances of the one-step predictions, ``G x n`` each, noise included.
+
+        Variances are at output scale 1.
 
         Args:
-            y: The ``n`` outcomes. Variances are at output scale 1, noise included.
+            y: The ``n`` outcomes.
         """
         return y - self.residuals * self.pivots, self.pivots.square()
 
@@ -253,8 +255,8 @@ class SharedRows:
         """Return the posteriors given all rows but the first ones.
 
         Args:
-            num_rows: How many to leave out, fewer than ``n``.
-            y: The outcomes of the others.
+            num_rows: The number of rows to leave out, fewer than ``n``.
+            y: The outcomes of the other rows.
         """
         inverse = inverse_without_first_rows(self.inverse, num_rows)
         return replace(
@@ -266,7 +268,7 @@ class SharedRows:
 
     @cached_property
     def closed_forms(self) -> tuple[ClosedForm, ...] | None:
-        """The posterior of each group as plain functions with gradients, to be evaluated only.
+        """The posterior of each group as plain functions with gradients, for evaluation only.
 
         None without rows, or if the closed form of a kernel is not known.
         """
@@ -278,7 +280,7 @@ class SharedRows:
         for group, kernel in enumerate(found):
             assert kernel is not None
             inverse = self.inverse[group]
-            # the slabs are views: nothing is copied
+            # the slabs are views, so that nothing is copied
             full = tuple(
                 inverse[i : i + SLAB_ROWS, : i + SLAB_ROWS] for i in range(0, start, SLAB_ROWS)
             )
@@ -291,10 +293,10 @@ class SharedRows:
         return tuple(forms)
 
     def posterior_of(self, group: int, scale: float, y: Tensor) -> ClosedForm | None:
-        """Return the posterior of a group at an output scale, which grows by rows.
+        """Return the posterior of a group at an output scale, to which rows can be added.
 
         Args:
-            group: Its number.
+            group: The number of the group.
             scale: The output scale.
             y: The ``n`` outcomes of all rows.
 
@@ -351,8 +353,8 @@ class SharedRows:
         return mean, self.kernels(X, X) - solved @ solved.mT
 
     def _solved(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Posterior means, ``... x G x r``, and ``L^-1 k``, ``... x G x r x n``."""
-        # all points in one matrix: batches of points would each get a copy of the factors
+        """Return posterior means, ``... x G x r``, and ``L^-1 k``, ``... x G x r x n``."""
+        # all points in one matrix, because batches of points would each get a copy of the factors
         flat = X.reshape(-1, X.shape[-1])
         cross = self.kernels(flat, self.inputs)  # G x points x n
         mean = (cross @ self.weights.unsqueeze(-1)).squeeze(-1) + self.prior_means.unsqueeze(-1)
@@ -367,19 +369,19 @@ class SharedRows:
 
 
 SMALL_MATRIX = 256
-"""Up to so many rows the matrices of all groups are factorized in one call."""
+"""Up to this many rows, the matrices of all groups are factorized in one call."""
 
 CHUNK_ENTRIES = 500_000
-"""Kernel values that are kept at a time where many points are evaluated."""
+"""Kernel values that are kept at a time when many points are evaluated."""
 
 MEAN_ENTRIES = 130_000
-"""Likewise where means alone are computed; what kernel values are made of takes four times that."""
+"""The same if only means are computed; computing kernel values takes four times their memory."""
 
 BLOCK_ROWS = 128
-"""Of a large matrix; what a kernel's values are made of takes four times their memory."""
+"""Rows of a large matrix at a time; computing a kernel's values takes four times their memory."""
 
 SMALL_TRIANGLE = 64
-"""Triangles of so many rows are inverted at once, larger ones by their quarters."""
+"""Triangles of up to this many rows are inverted at once, larger ones by their quarters."""
 
 
 def _in_blocks(kernels: UnitKernels, X: Tensor) -> Tensor:
@@ -396,12 +398,12 @@ def _in_blocks(kernels: UnitKernels, X: Tensor) -> Tensor:
 def _invert_lower(factor: Tensor, out: Tensor | None = None) -> Tensor:
     """Return the inverse of ``... x n x n`` lower triangular matrices.
 
-    Solving for the unit matrix would do three times the work, for it does not know that the
+    Solving for the unit matrix would do three times the work, because it does not exploit that the
     result is triangular.
 
     Args:
         factor: The matrices.
-        out: Where to write it; new memory if None.
+        out: The tensor to write to; new memory if None.
     """
     n = factor.shape[-1]
     if n <= SMALL_TRIANGLE:

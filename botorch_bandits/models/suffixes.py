@@ -1,39 +1,39 @@
 r"""Posteriors of the suffixes of one stream, each evaluated only at the newest input.
 
 A stream of inputs and outcomes has many suffixes: all rows since its beginning, and all rows since
-some later start. Each suffix has its own Gaussian-process posterior. Before a row is added, every
-suffix predicts its outcome; they are used for nothing else. Several priors can look at the same
-rows. Those whose kernels differ only in the output scale, and whose ratio of noise variance to
-output scale is the same, share all matrices: matrices are those of output scale 1, where weights
-and means are the same and the variance has to be multiplied by the scale.
+some later start. Each suffix has its own Gaussian-process posterior, whose only use is to predict
+each outcome before its row is added. Several priors can be evaluated on the same rows. Priors whose
+kernels differ only in the output scale, with the same ratio of noise variance to output scale,
+share all matrices, which are kept for output scale 1: their weights and means are the same, and
+their variances are multiples of each other.
 
-**On points that repeat** (arms) a suffix keeps, for the ``P`` distinct points that it has seen,
+**On points that repeat** (arms), a suffix keeps, for the ``P`` distinct points that it has seen,
 :math:`G = (K + \Lambda)^{-1}`, where :math:`\Lambda` has the noise variance of the mean outcome of
-each point. A point that is new has a row and a column of zeros. With the covariances
-:math:`k` of the newest point :math:`i` with all of them,
+each point. A new point has a row and a column of zeros. With the covariances :math:`k` of the
+newest point :math:`i` with all of them,
 
 .. math::
    v = k_i - k^\top G k, \qquad u = e_i - G k, \qquad c = v + \lambda, \qquad
    G \leftarrow G + u u^\top / c, \qquad a \leftarrow a + u \, (y - \mu) / c
 
-and :math:`\mu = m + k^\top a`. The cost of a row does not grow with their number.
+where :math:`\mu = m + k^\top a`. The cost of a row does not grow with the number of rows.
 
-**On points that do not** a suffix keeps the inverse Cholesky factor of its own rows, which grows by
-one row in ``n^2`` operations; see ``closed_form.py`` for the formulas.
+**On points that do not repeat**, a suffix keeps the inverse Cholesky factor of its own rows, which
+grows by one row in ``n^2`` operations; see ``closed_form.py`` for the formulas.
 
-**Memory.** A matrix is one triangle, column by column, which grows at its end. The starts that are
-kept are so few that all of their triangles together take about as much as one square matrix.
+**Memory.** Of each matrix, one triangle is kept, column by column, which grows at its end. So few
+starts are kept that all of their triangles together take about as much memory as one square matrix.
 
-**The best fit in a ball.** Beside posteriors, :class:`BallFit` has the smallest sum of squares of a
-function of bounded norm on the rows of a stream, by Lagrange duality
+**The best fit in a ball.** In addition to posteriors, :class:`BallFit` computes the smallest sum of
+squares of a function of bounded norm on the rows of a stream, by Lagrange duality:
 
 .. math:: \min_{\|f\|_k \le B} \|y - f(X)\|^2
    = \max_{a \ge 0} \; a \, y^\top (K + a I)^{-1} y - a B^2 .
 
-Repeated points are merged: with counts :math:`C` and means :math:`\bar y` of the distinct ones it
-is the sum of squares within them, plus the same expression for :math:`C^{1/2} K C^{1/2}` and
-:math:`C^{1/2} \bar y`. Every ``a`` gives a lower bound, and after one eigendecomposition an ``a``
-costs little.
+Repeated points are merged: with the counts :math:`C` and the means :math:`\bar y` of the distinct
+points, it is the sum of squares within them, plus the same expression for :math:`C^{1/2} K C^{1/2}`
+and :math:`C^{1/2} \bar y`. Every ``a`` gives a lower bound, and after one eigendecomposition each
+``a`` costs little.
 
 Source: Rasmussen and Williams 2006, algorithm 2.1; the first form is a rank-one update. The largest
 ``a`` is found like the multiplier of a trust region (Moré and Sorensen 1983).
@@ -64,13 +64,13 @@ from botorch_bandits.models.prior_on_arms import ArmsPrior
 Array = NDArray[np.float64]
 
 FIRST_ROOM = 16
-"""Points that there is room for at first."""
+"""Points for which memory is allocated at first."""
 
 REFRESHED_EVERY = 1024
-"""Rows after which matrices that grow by rank-one updates are computed afresh."""
+"""Rows after which matrices that grow by rank-one updates are recomputed from scratch."""
 
 DESCRIBED = (Normalize, BehindTime)
-"""Input transforms whose numbers say all that they do."""
+"""Input transforms that are fully described by their numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +78,9 @@ class SuffixPrior:
     """A Gaussian-process prior of one outcome.
 
     Attributes:
-        kernel: Float64, without a batch shape.
+        kernel: A float64 kernel without a batch shape.
         noise: The noise variance ``lam``.
-        prior_mean: The same at all points.
+        prior_mean: The prior mean, the same at all points.
         input_transform: Applied to inputs before the kernel; it learns nothing from them.
     """
 
@@ -90,7 +90,7 @@ class SuffixPrior:
     input_transform: InputTransform | None = None
 
     def inputs(self, X: Tensor) -> Tensor:
-        """Return ``n x d`` raw inputs as the kernel wants them."""
+        """Return ``n x d`` raw inputs as the kernel sees them."""
         if self.input_transform is None:
             return X
         with torch.no_grad():
@@ -98,10 +98,10 @@ class SuffixPrior:
         return transformed
 
     def with_unit_scale(self) -> tuple[SuffixPrior, float, object]:
-        """Return the prior divided by its output scale, the scale, and what the kernel is told by.
+        """Return the prior divided by its output scale, that scale, and a key of the kernel.
 
-        A kernel whose closed form is unknown is told by its identity and left as it is, with a
-        scale of 1.
+        Kernels with the same key are equal up to the output scale. A kernel without a known closed
+        form is returned as it is, with a scale of 1 and its identity as the key.
         """
         read = StationaryKernel.read(self.kernel)
         if read is None:
@@ -129,8 +129,8 @@ class SuffixPrior:
 class SuffixPosteriors(ABC):
     """Posteriors of the suffixes of a stream under ``g`` priors; :meth:`observe` changes them.
 
-    The first suffix is the whole stream. Further ones are opened in order, and each has the rows
-    that are observed for it.
+    The first suffix is the whole stream. Further ones are opened in order, and each contains the
+    rows that are observed for it.
 
     Args:
         priors: One for each column of outcomes. Those with the same kernel up to the output scale
@@ -160,7 +160,7 @@ class SuffixPosteriors(ABC):
             scales.append(scale)
         self._kernel_of, self._noise = np.array(kernel_of), np.array(noise)
         self._kind, self._scales = np.array(kind_of), np.array(scales)
-        # what all suffixes have, one behind the other
+        # the entries of all suffixes, one suffix after the other
         self._index = np.zeros(0, dtype=np.int64)
         self._table = np.zeros((self._num_fields, 0))
         self._sizes: list[int] = []
@@ -170,20 +170,20 @@ class SuffixPosteriors(ABC):
     @property
     @abstractmethod
     def _num_fields(self) -> int:
-        """How many numbers an entry of a suffix has; its weights, one per prior, come first."""
+        """The number of values of an entry in a suffix; its weights, one per prior, come first."""
 
     @property
     def num_suffixes(self) -> int:
-        """How many there are, the whole stream among them."""
+        """The number of suffixes, including the whole stream."""
         return len(self._sizes)
 
     def open(self) -> None:
-        """Begin one more suffix, without any rows."""
+        """Start another suffix, without any rows."""
         self._sizes.append(0)
         self._matrices.append([np.zeros(_packed(FIRST_ROOM)) for _ in self._noise])
 
     def drop(self, position: int) -> None:
-        """Forget the suffix at a position; those behind it move up."""
+        """Forget the suffix at a position; those after it move up."""
         first = sum(self._sizes[:position])
         dropped = slice(first, first + self._sizes.pop(position))
         self._index = np.delete(self._index, dropped)
@@ -200,24 +200,24 @@ class SuffixPosteriors(ABC):
 
     @abstractmethod
     def observe(self, x: Tensor, outcomes: Array, num_suffixes: int) -> tuple[Array, Array]:
-        """Let the first suffixes predict an outcome each prior, and take it in.
+        """Let the first suffixes predict an outcome for each prior, and then add it.
 
         Args:
             x: ``d``, the raw input; on arms a scalar tensor with the arm's number.
             outcomes: ``g``, one for each prior.
-            num_suffixes: How many of the suffixes, from the first, the row belongs to.
+            num_suffixes: The number of suffixes, from the first, to which the row belongs.
 
         Returns:
-            Means and variances of the function before the outcome was taken in,
-            ``num_suffixes x g`` each. Where rounding makes a variance negative it is 0.
+            Means and variances of the function before the outcome was added, ``num_suffixes x g``
+            each. Variances that rounding makes negative are 0.
         """
 
     def _append(self, suffixes: NDArray[np.int64], entry: int) -> None:
-        """Give some suffixes one more entry, of zeros.
+        """Add an entry of zeros to some suffixes.
 
         Args:
             suffixes: Their positions, ascending.
-            entry: What stands in the index for it.
+            entry: The entry's number in the index.
         """
         ends = np.cumsum(self._sizes)[suffixes]
         self._index = np.insert(self._index, ends, entry)
@@ -232,7 +232,7 @@ class SuffixPosteriors(ABC):
                     matrices[kind][: len(matrix)] = matrix
 
     def _parts(self, num_suffixes: int) -> list[slice]:
-        """Where the entries of the first suffixes are."""
+        """Return the slices with the entries of the first suffixes."""
         ends = np.cumsum(self._sizes[:num_suffixes]).tolist()
         return [slice(*ends_of) for ends_of in itertools.pairwise([0, *ends])]
 
@@ -242,7 +242,7 @@ class SuffixPosteriors(ABC):
         Args:
             values: Covariances with the newest input at output scale 1, a row per kind, for the
                 entries of all of these suffixes.
-            parts: Where each suffix has its own.
+            parts: The slice of each suffix.
         """
         weighted = values[self._kind] * self._table[: len(self.priors), : values.shape[-1]]
         return self._means[:, None] + _sums(weighted, parts)
@@ -251,9 +251,9 @@ class SuffixPosteriors(ABC):
         """Add a multiple of a direction to the weights of each suffix.
 
         Args:
-            direction: One row per kind, of all entries.
+            direction: One row per kind, for all entries.
             steps: ``g x num_suffixes``.
-            parts: Where each suffix has its own.
+            parts: The slice of each suffix.
         """
         sizes = self._sizes[: len(parts)]
         moved = direction[self._kind] * np.repeat(steps, sizes, axis=1)
@@ -261,7 +261,7 @@ class SuffixPosteriors(ABC):
 
 
 def _told_by(transform: InputTransform | None) -> object:
-    """Return what is equal only for transforms that do the same."""
+    """Return a key that is equal only for transforms that do the same."""
     if transform is None:
         return None
     known = all(type(part) in DESCRIBED for part in transform.modules())
@@ -269,12 +269,12 @@ def _told_by(transform: InputTransform | None) -> object:
 
 
 def _packed(num_rows: int) -> int:
-    """Return how many numbers a triangle has, its diagonal included."""
+    """Return the number of entries of a triangle, including its diagonal."""
     return num_rows * (num_rows + 1) // 2
 
 
 def _sums(values: Array, parts: Sequence[slice]) -> Array:
-    """Return the sum of each part, none of which is empty: rows stay, columns become parts."""
+    """Return the sum of each part, none of which is empty: one column per part, rows stay."""
     return np.add.reduceat(values, [part.start for part in parts], axis=-1)
 
 
@@ -296,7 +296,7 @@ class ArmsSuffixes(SuffixPosteriors):
 
     @property
     def _num_fields(self) -> int:
-        """Weights and sums of the outcomes for each prior, and one count."""
+        """Weights and sums of outcomes, one of each per prior, and one count."""
         return 2 * len(self.priors) + 1
 
     def observe(self, x: Tensor, outcomes: Array, num_suffixes: int) -> tuple[Array, Array]:
@@ -329,7 +329,7 @@ class ArmsSuffixes(SuffixPosteriors):
         return means.T, (variances[self._kind] * self._scales[:, None]).T
 
     def _entries_of(self, arm: int, num_suffixes: int) -> NDArray[np.int64]:
-        """Where the first suffixes have an arm; those that have not seen it get an entry."""
+        """Return where the first suffixes have an arm; those that have not seen it get an entry."""
         at = np.flatnonzero(self._index == arm)
         ends = np.cumsum(self._sizes)
         have = np.searchsorted(ends, at, side="right")
@@ -340,7 +340,7 @@ class ArmsSuffixes(SuffixPosteriors):
         return at[: np.searchsorted(at, sum(self._sizes[:num_suffixes]))]
 
     def _refresh(self) -> None:
-        """Compute all matrices from counts and sums, which have no rounding errors to speak of."""
+        """Recompute all matrices from counts and sums, whose rounding errors are negligible."""
         g = len(self.priors)
         for part, matrices in zip(self._parts(self.num_suffixes), self._matrices, strict=True):
             arms, counts = self._index[part], self._table[2 * g, part]
@@ -466,7 +466,7 @@ class RowsSuffixes(SuffixPosteriors):
         return self._precisions[family]
 
     def _new_rows(self, solved: Array, pivots: Array, parts: Sequence[slice]) -> Array:
-        """Give each factor its next row; return the rows of all suffixes."""
+        """Give each factor its next row, and return the rows of all suffixes."""
         rows = np.empty_like(solved)
         for i, part in enumerate(parts):
             size = part.stop - part.start
@@ -496,21 +496,21 @@ class BallFit:
     """How well a function of bounded norm fits the rows of one stream.
 
     Args:
-        prior: Whose kernel and noise variance ``R^2`` it is; functions are counted from its mean.
+        prior: The prior with the kernel and the noise variance ``R^2``; its mean is subtracted.
         rkhs_bound: ``B``, positive: the largest norm.
     """
 
     def __init__(self, prior: SuffixPrior, rkhs_bound: float) -> None:
         """See the class."""
         self.prior, self.rkhs_bound = prior, rkhs_bound
-        self._slots: dict[tuple[float, ...], int] = {}  # of distinct points
-        self._points: list[Tensor] = []  # as the kernel wants them
+        self._slots: dict[tuple[float, ...], int] = {}  # positions of the distinct points
+        self._points: list[Tensor] = []  # as the kernel sees them
         self._matrix = np.zeros((FIRST_ROOM, FIRST_ROOM))
         self._counts, self._means = np.zeros(FIRST_ROOM), np.zeros(FIRST_ROOM)
         self._num_rows, self._within = 0, 0.0
 
     def add(self, x: Tensor, outcome: float) -> None:
-        """Take in a row.
+        """Add a row.
 
         Args:
             x: ``d``, the raw input.
@@ -524,22 +524,22 @@ class BallFit:
         self._within += off * (outcome - self.prior.prior_mean - self._means[at])
 
     def log_likelihood(self) -> float:
-        """Return the largest log density that a function of the ball gives to the outcomes."""
+        """Return the largest log density that a function in the ball gives to the outcomes."""
         noise = self.prior.noise
         constant = self._num_rows * math.log(2.0 * math.pi * noise)
         return -0.5 * (constant + self.smallest_squares() / noise)
 
     def smallest_squares(self) -> float:
-        """Return the smallest sum of squared residuals of a function of the ball."""
+        """Return the smallest sum of squared residuals of a function in the ball."""
         n = len(self._points)
         if n == 0:
             return 0.0
         roots = np.sqrt(self._counts[:n])
         values, vectors = np.linalg.eigh(roots[:, None] * self._matrix[:n, :n] * roots)
         squared = np.square(vectors.T @ (roots * self._means[:n]))
-        if values[-1] <= 0.0:  # the space has 0 alone at these points
+        if values[-1] <= 0.0:  # the space contains only 0 at these points
             return float(self._within + squared.sum())
-        # what rounding makes too small would make good fits look bad
+        # values that rounding makes too small would make good fits look bad
         values = np.maximum(values, n * np.finfo(np.float64).eps * values[-1])
         multiplier = _multiplier(values, squared, self.rkhs_bound)
         penalized = (multiplier * squared / (values + multiplier)).sum()

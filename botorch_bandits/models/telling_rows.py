@@ -1,15 +1,16 @@
-r"""Upper bounds on the variances of all arms in a round, from the rows that tell the most of them.
+r"""Upper bounds on the variances of all arms in a round, from the most informative rows.
 
-What a row tells can only lower a variance, so the posterior given some of the rows bounds that
-given all from above. Two things are told apart: how much a row tells of its own arm now, and how
-much of that other rows tell already. With :math:`\tau_i` the share of the first and :math:`k` a
-covariance of the arms, a Cholesky factorization with pivots of
-:math:`\sqrt{\tau_i \tau_j} k_{ij} / \sqrt{k_{ii} k_{jj}}` takes next the row that tells most beside
-those before it, and stops where no row tells much. Some tens of rows are left of hundreds. With
-few rows (:data:`ALONE`) the first alone decides, which costs less.
+Observing a row can only lower a variance, so the posterior given some of the rows bounds the
+posterior variance given all rows from above. Two things are separated: how informative a row is
+about its own arm now, and how much of that other rows reveal already. With :math:`\tau_i` the share
+of variance that row :math:`i` explains of its own arm and :math:`k` a covariance of the arms, a
+pivoted Cholesky factorization of :math:`\sqrt{\tau_i \tau_j} k_{ij} / \sqrt{k_{ii} k_{jj}}` selects
+in each step the row that is most informative in addition to those before it, and stops when no row
+adds much. Of hundreds of rows, some tens are left. With few rows (:data:`ALONE`), only the first
+criterion is used, which costs less.
 
-The bounds of all arms are computed from the first few of them; those of the arms that this does
-not rule out from all of them (:meth:`TellingRows.sharper`).
+Bounds for all arms are computed from the first few of these rows; arms that these bounds do not
+rule out get bounds from all of them (:meth:`TellingRows.sharper`).
 """
 
 from __future__ import annotations
@@ -24,36 +25,36 @@ from botorch_bandits.models.front_kernels import Array, FrontCovariance, Index
 from botorch_bandits.models.roots import cholesky
 
 FIRST_ROWS = 24
-"""Rows from which all arms are bounded."""
+"""Rows from which bounds on all arms are computed."""
 
 MOST_ROWS = 64
-"""Rows from which the arms that are left are bounded, or an eighth of all rows if this is more."""
+"""Rows for bounds on the remaining arms, or an eighth of all rows if this is more."""
 
 ALONE = 400
-"""With fewer rows than this, what other rows tell already costs more to look at than it saves."""
+"""With fewer rows, examining what other rows already reveal costs more than it saves."""
 
 POOL = 128
-"""Rows that are looked at by pairs, or a quarter of all rows if this is more."""
+"""Rows that are compared in pairs, or a quarter of all rows if this is more."""
 
 NEGLIGIBLE_SHARE = 1e-3
-"""Where every other row tells less of its arm, as a share of the variance, no more are taken."""
+"""Rows are no longer added when each explains less than this share of its arm's variance."""
 
 
 class TellingRows:
-    """Upper bounds on the variances of all arms behind the front of the present round.
+    """Upper bounds on the variances of all arms with the front of the present round.
 
     Args:
         covariance: The prior.
         arms: ``n`` arms of the rows.
-        fronts: ``n x num_front``; what stood in front of them.
+        fronts: ``n x num_front``; their fronts.
         noise: ``n`` noise variances.
         front: ``num_front``; the current front of the arms.
-        prior_variances: ``num_arms``, behind the front.
-        columns: From ``k`` rows and ``m`` arms, or None for all arms, to their covariances.
+        prior_variances: ``num_arms``; the prior variances with this front.
+        columns: A function from ``k`` rows and ``m`` arms (None for all arms) to their covariances.
 
     Attributes:
-        rows: Those that were taken, in the order in which they were.
-        bound: ``num_arms``; at least the variances.
+        rows: The selected rows, in the order of selection.
+        bound: ``num_arms``; upper bounds on the variances.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class TellingRows:
         self.bound = np.maximum(self._most - np.einsum("ij,ij->j", halves, halves), 0.0)
 
     def sharper(self, arms: Index) -> Array:
-        """Return bounds on the variances of some arms, from all rows that were taken.
+        """Return bounds on the variances of some arms, from all selected rows.
 
         Args:
             arms: ``m`` arms.
@@ -100,15 +101,15 @@ def telling_rows(
     front: Array,
     prior_variances: Array,
 ) -> Index:
-    """Return the rows that tell most of the arms now, each beside those before it.
+    """Return the rows that reveal most about the arms now, each in addition to those before it.
 
-    There is at most one row of each arm. The arguments are those of :class:`TellingRows`.
+    At most one row of each arm is selected. The arguments are those of :class:`TellingRows`.
     """
     at_own = covariance.at_own(arms, fronts, front)
     told = at_own * at_own / (noise + prior_variances[arms])
     order = np.argsort(told, kind="stable")
     last = np.full(covariance.num_arms, -1)
-    last[arms[order]] = order  # the last entry stays: the row that tells most
+    last[arms[order]] = order  # the last entry remains: the most informative row
     kept = last[last >= 0]
     most, pool = max(MOST_ROWS, len(arms) // 8), max(POOL, len(arms) // 4)
     if len(arms) < ALONE:

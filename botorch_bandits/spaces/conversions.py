@@ -1,6 +1,6 @@
-"""Parameters from texts of the command line, from Optuna and from ConfigSpace.
+"""Parameters from strings of the command line, from Optuna and from ConfigSpace.
 
-Anything that a :class:`.Space` does not support is refused, and the error says what to do.
+Anything that a :class:`.Space` does not support is rejected, and the error says what to do.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from botorch_bandits.spaces.parameters import (
 
 
 def parse_parameter(text: str) -> tuple[str, Parameter]:
-    """Return the name and the parameter that a text describes; see :meth:`.Space.parse`.
+    """Return the name and the parameter that a string describes; see :meth:`.Space.parse`.
 
     Args:
         text: The description, such as ``C=log:1e-3:1e3``.
 
     Raises:
-        ValueError: If the text does not describe a parameter.
+        ValueError: If the string does not describe a parameter.
     """
     name, equals, description = text.partition("=")
     name = name.strip()
     kind, _, rest = description.partition(":")
     if not (name and equals and kind in _KINDS):
         raise ValueError(
-            f"{text!r} describes no parameter; write NAME=KIND:..., as in C=log:1e-3:1e3, "
+            f"{text!r} does not describe a parameter; write NAME=KIND:..., as in C=log:1e-3:1e3, "
             f"depth=int:2:12 or kernel=choice:rbf,poly. Kinds are {', '.join(_KINDS)}."
         )
     try:
@@ -48,7 +48,7 @@ def parse_parameter(text: str) -> tuple[str, Parameter]:
 
 
 def _read_value(text: str) -> Plain:
-    """Return the value that a text represents: a number, a boolean, None, or a string."""
+    """Return the value that a string represents: a number, a boolean, None, or a string."""
     text = text.strip()
     if not text:
         raise ValueError("a value is empty; leave out the comma, or write '' in quotes.")
@@ -60,8 +60,8 @@ def _read_value(text: str) -> Plain:
         return value
     if text[0] in "'\"([{":
         raise ValueError(
-            f"{text} is no plain value; write a number, True, False, None or a text. A text with a "
-            "comma, a quote or a bracket in front goes in quotes, as in 'a,b'."
+            f"{text} is not a plain value; write a number, True, False, None or a string. A string "
+            "that contains a comma or starts with a quote or a bracket needs quotes, as in 'a,b'."
         )
     return text
 
@@ -98,7 +98,7 @@ def of_optuna(name: str, known: Any) -> Parameter:
     """Return the parameter of a distribution; see :meth:`.Space.from_optuna`.
 
     Args:
-        name: The name of the parameter, for errors.
+        name: The name of the parameter, for error messages.
         known: The distribution.
     """
     try:
@@ -123,11 +123,11 @@ def of_optuna(name: str, known: Any) -> Parameter:
     whole = isinstance(known, optuna.IntDistribution)
     if step is None or (whole and step == 1):
         return Integer(low, high, known.log) if whole else Float(low, high, known.log)
-    count = round((high - low) / step) + 1  # optuna has made the range a multiple of the step
+    count = round((high - low) / step) + 1  # Optuna has made the range a multiple of the step
     if count > LARGEST_CATEGORICAL:
         raise ValueError(
-            f"distribution {name!r} has {count} values by its step {step}; a Space lists at most "
-            f"{LARGEST_CATEGORICAL}. Leave the step out, and let the function round."
+            f"distribution {name!r} has {count} values because of its step {step}; a Space lists "
+            f"at most {LARGEST_CATEGORICAL}. Leave out the step, and let the function round."
         )
     grid = [min(low + k * step, high) for k in range(count)]
     return Categorical(grid, ordered=True) if count > 1 else Fixed(low)
@@ -153,7 +153,7 @@ def of_configspace(space: Any) -> dict[str, Parameter]:
         if found:
             raise ValueError(
                 f"space has the {what} {found[0]}, but in a Space every parameter takes every "
-                f"value. Leave it out and {remedy} there, or make one Space a case."
+                f"value. Leave it out and {remedy}, or make one Space for each case."
             )
     return {name: _of_hyperparameter(ConfigSpace, name, known) for name, known in space.items()}
 
@@ -170,15 +170,15 @@ def _of_hyperparameter(ConfigSpace: Any, name: str, known: Any) -> Parameter:
         if not ordered and known.weights is not None and len(set(known.weights)) > 1:
             raise ValueError(
                 f"parameter {name!r} has the weights {tuple(known.weights)}, but a Space has none: "
-                "the model finds out where to look. Leave them out."
+                "the model finds out where to search. Leave them out."
             )
         given = known.sequence if ordered else known.choices
         values = [check_plain(f"value {i} of {name!r}", v) for i, v in enumerate(given)]
         return Fixed(values[0]) if len(values) == 1 else Categorical(values, ordered)
     raise ValueError(
-        f"parameter {name!r} is a {type(known).__name__}, which a Space lacks: it only "
-        "has ranges, and the model finds out where to look. Make it uniform, with log=True where "
-        "the scale is logarithmic."
+        f"parameter {name!r} is a {type(known).__name__}, which a Space does not support: it "
+        "only has ranges, and the model finds out where to search. Make it uniform, with "
+        "log=True if the scale is logarithmic."
     )
 
 

@@ -37,7 +37,7 @@ class Parameter(ABC):
         """Return a value in its native type, if it is a value of the parameter.
 
         Args:
-            name: The name of the parameter, for errors.
+            name: The name of the parameter, for error messages.
             value: Any value that a user gave.
 
         Raises:
@@ -51,10 +51,10 @@ class Parameter(ABC):
         raise NotImplementedError
 
     def encode(self, value: Any) -> float:
-        """Return the coordinate of a value that was checked.
+        """Return the coordinate of a checked value.
 
         Args:
-            value: From :meth:`check`.
+            value: A value from :meth:`check`.
         """
         raise NotImplementedError
 
@@ -113,18 +113,18 @@ class Float(Parameter):
         if low >= high:
             raise ValueError(
                 f"low is {low!r} and high is {high!r}; low must be less than high. A value that "
-                "does not vary is Fixed(value), as a text fixed:VALUE."
+                "does not vary is Fixed(value), or fixed:VALUE as a string."
             )
         if _check_log(self.log) and low <= 0.0:
             raise ValueError(
-                f"low is {low!r}, but log=True needs a positive one. Raise it, or leave log out, "
-                "as a text float:LOW:HIGH."
+                f"low is {low!r}, but log=True needs a positive one. Raise it, or leave out log, "
+                "which as a string is float:LOW:HIGH."
             )
         store_checked(self, low=low, high=high)
         if self.bounds[0] >= self.bounds[1]:
             raise ValueError(
                 f"low is {low!r} and high is {high!r}, whose logarithms are the same number in "
-                "float64. Leave log out."
+                "float64. Leave out log."
             )
 
     @property
@@ -190,7 +190,7 @@ class Integer(Parameter):
         if low >= high:
             raise ValueError(
                 f"low is {low} and high is {high}; low must be less than high. A value that does "
-                "not vary is Fixed(value), as a text fixed:VALUE."
+                "not vary is Fixed(value), or fixed:VALUE as a string."
             )
         largest = LARGEST_LOG_INTEGER if _check_log(self.log) else LARGEST_INTEGER
         if high > largest:
@@ -200,8 +200,8 @@ class Integer(Parameter):
             )
         if self.log and low < 1:
             raise ValueError(
-                f"low is {low}, but log=True needs at least 1. Raise it, or leave log out, as a "
-                "text int:LOW:HIGH."
+                f"low is {low}, but log=True needs at least 1. Raise it, or leave out log, "
+                "which as a string is int:LOW:HIGH."
             )
         store_checked(self, low=low, high=high)
 
@@ -243,7 +243,7 @@ class Integer(Parameter):
     def at_share(self, share: float) -> float:
         """Return the coordinate at a fraction of the range; integers have equal shares of it.
 
-        On a logarithmic scale ``k`` has the share of the axis from ``k - 1/2`` to ``k + 1/2``.
+        On a logarithmic scale, ``k`` has the share of the axis from ``k - 1/2`` to ``k + 1/2``.
 
         Args:
             share: From 0 to 1.
@@ -282,7 +282,7 @@ class Categorical(Parameter):
         """Check the values."""
         if isinstance(self.values, str | bytes) or not isinstance(self.values, Iterable):
             raise TypeError(f"values is {self.values!r}; pass a list of values.")
-        if isinstance(self.values, Set):  # each process has its own order of texts in a set
+        if isinstance(self.values, Set):  # each process orders strings in a set differently
             raise TypeError(
                 f"values is the set {self.values!r}, whose order changes; pass a list of values."
             )
@@ -291,7 +291,7 @@ class Categorical(Parameter):
         if len(values) < 2:
             raise ValueError(
                 f"values is {list(values)}; a category has at least two. A value that does not "
-                "vary is Fixed(value), as a text fixed:VALUE."
+                "vary is Fixed(value), or fixed:VALUE as a string."
             )
         if len(values) > LARGEST_CATEGORICAL:
             raise ValueError(
@@ -303,7 +303,7 @@ class Categorical(Parameter):
                 first = values.index(value)
                 raise ValueError(
                     f"values[{first}] and values[{i}] are {values[first]!r} and {value!r}, which "
-                    "are equal in Python. Give each value once, or as texts."
+                    "are equal in Python. Give each value once, or as strings."
                 )
         store_checked(self, values=values)
 
@@ -367,13 +367,13 @@ def _is_plain(value: Any) -> bool:
 
 
 def _are_equal(known: Plain, value: Any) -> bool:
-    """Return whether two values are the same; True is not 1."""
+    """Return whether two values are the same; True and 1 are not."""
     is_truth = isinstance(value, bool | np.bool_)
     return bool(known == value) and isinstance(known, bool) == is_truth
 
 
 def _are_close(known: Plain, value: Any) -> bool:
-    """Return whether two values are equal, numbers up to rounding: ``3 * 0.1`` is 0.3."""
+    """Return whether two values are equal, for numbers up to rounding: ``3 * 0.1`` is 0.3."""
     if _is_number(known) and _is_number(value):
         return math.isclose(known, value, rel_tol=1e-12)  # type: ignore[arg-type]
     return _are_equal(known, value)
@@ -390,18 +390,18 @@ def _check_real(name: str, value: Any) -> float:
 
 
 def check_plain(name: str, value: Any) -> Plain:
-    """Return a plain value; numpy's become Python's."""
+    """Return a plain value; NumPy values become Python values."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or type(value) in (str, bool, int):
         return value
     if type(value) is float:
         if not math.isfinite(value):
-            raise ValueError(f"{name} is {value}; a number must be finite. Use None, or a text.")
+            raise ValueError(f"{name} is {value}; a number must be finite. Use None, or a string.")
         return value
     raise TypeError(
-        f"{name} is {value!r}, but values are plain: texts, numbers, True, False and None, so that "
-        "a journal can hold them. Give each object a name here, and look it up in the function."
+        f"{name} is {value!r}, but values must be plain: strings, numbers, True, False and None, "
+        "so that a journal can hold them. Give each object a name, and look it up in the function."
     )
 
 

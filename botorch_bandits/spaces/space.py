@@ -109,14 +109,14 @@ class Space(Box):
         """Return linear constraints with positions as indices instead of names.
 
         Raises:
-            ValueError: If a parameter is unknown, or a sum of its values makes no sense.
+            ValueError: If a parameter is unknown, or a sum with its values makes no sense.
         """
         if not isinstance(given, list | tuple):
             return given
         told = []
         for k, triple in enumerate(given):
             if not isinstance(triple, list | tuple) or len(triple) != 3:
-                told.append(triple)  # refused later
+                told.append(triple)  # rejected later
                 continue
             indices = read_indices(f"{name}[{k}]", triple[0])
             for one in indices:
@@ -133,8 +133,8 @@ class Space(Box):
                         "a logarithmic scale" if _is_log(parameter) else "values without an order"
                     )
                     raise ValueError(
-                        f"{name}[{k}] is on {self.names[i]!r}, which has {what}, so that a sum of "
-                        "its coordinate with others is none of its values. Write "
+                        f"{name}[{k}] is on {self.names[i]!r}, which has {what}, so its coordinate "
+                        "cannot be added to others. Write "
                         "nonlinear_inequality_constraints=[(function, True)] with a function of "
                         "the coordinates."
                     )
@@ -146,7 +146,7 @@ class Space(Box):
         """Return the space that strings in the format of the command line's ``--param`` describe.
 
         Values in lists are Python numbers, ``True``, ``False``, ``None`` and quoted strings;
-        anything else is a string, too. They are separated by commas; a string with a comma needs
+        anything else is also a string. They are separated by commas; a string with a comma needs
         quotes.
 
         Args:
@@ -165,7 +165,7 @@ class Space(Box):
             'kernel': Categorical(['rbf', 'poly'])})
         """
         if isinstance(texts, str):
-            raise TypeError(f"texts is {texts!r}; pass a list of texts, one per parameter.")
+            raise TypeError(f"texts is {texts!r}; pass a list of strings, one per parameter.")
         parameters: dict[str, Parameter] = {}
         for text in texts:
             name, parameter = parse_parameter(check_text("a parameter", text))
@@ -179,7 +179,7 @@ class Space(Box):
         """Return the space of Optuna's distributions.
 
         A distribution with a step becomes an ordered category of its values, which is exact. A
-        single value becomes fixed.
+        single value becomes a fixed parameter.
 
         Args:
             distributions: ``FloatDistribution``, ``IntDistribution`` and
@@ -188,7 +188,7 @@ class Space(Box):
         Raises:
             ImportError: If Optuna is not installed.
             TypeError: If a value is not a distribution, or a choice is not a plain value.
-            ValueError: If a step makes more than 1000 values, or nothing varies.
+            ValueError: If a step leads to more than 1000 values, or nothing varies.
 
         Example:
             >>> from optuna.distributions import FloatDistribution, IntDistribution
@@ -204,7 +204,7 @@ class Space(Box):
 
     @classmethod
     def from_configspace(cls, space: Any) -> Space:
-        """Return the same space as a ``ConfigurationSpace`` of the package ConfigSpace.
+        """Return the space that corresponds to a ``ConfigurationSpace`` of the package ConfigSpace.
 
         Defaults are left out: attach a point that was evaluated before with
         :meth:`.BanditLoop.attach`.
@@ -273,7 +273,7 @@ class Space(Box):
         """Return the point with these values, ``d``-dimensional, float64.
 
         Args:
-            parameters: Values by name; fixed ones may be left out.
+            parameters: Values by name; fixed ones may be omitted.
 
         Raises:
             TypeError: If a value has the wrong type.
@@ -303,7 +303,7 @@ class Space(Box):
         missing = [name for name in self._varied if name not in parameters]
         if missing:
             raise ValueError(
-                f"parameter {missing[0]!r} is missing; give a value of {', '.join(self._varied)}."
+                f"parameter {missing[0]!r} is missing; give a value for {', '.join(self._varied)}."
             )
         return {
             name: p.check(name, parameters[name]) if name in parameters else p.value  # type: ignore[attr-defined]
@@ -314,7 +314,7 @@ class Space(Box):
         """Return a point of the space as coordinates.
 
         Args:
-            name: The name of the argument, for errors.
+            name: The name of the argument, for error messages.
             x: Values by name, or ``d`` coordinates.
 
         Raises:
@@ -347,7 +347,7 @@ class Space(Box):
 
         Args:
             context_bounds: ``2 x c`` bounds of the context, if the model's inputs begin with ``c``
-                columns of a context; these columns are normalized with them.
+                columns of a context, which are normalized with these bounds.
 
         Returns:
             None if every category has an order; ``Normalize`` with :attr:`bounds` is then
@@ -364,8 +364,8 @@ class Space(Box):
             front = check_matrix("context_bounds", context_bounds)
             if len(front) != 2 or not bool((front[0] < front[1]).all()):
                 raise ValueError(
-                    f"context_bounds is {front.tolist()}; pass a row of lower and a row of upper "
-                    "ends, each lower one below its upper one."
+                    f"context_bounds is {front.tolist()}; pass a row of lower bounds and a row of "
+                    "upper bounds, each lower bound below its upper bound."
                 )
             bounds = torch.cat([front.to(bounds), bounds], dim=-1)
         behind = bounds.shape[-1] - self.dim
@@ -388,7 +388,7 @@ class Space(Box):
 
     @property
     def num_columns(self) -> int:
-        """How many columns a point has after :meth:`input_transform`."""
+        """The number of columns of a point after :meth:`input_transform`."""
         return self.dim + sum(self.num_values[i] - 1 for i in self.unordered_dims)
 
     def recorded_parts(self) -> dict[str, Any]:
@@ -423,7 +423,7 @@ class Space(Box):
 
     @property
     def num_values(self) -> dict[int, int]:
-        """How many values each discrete dimension takes."""
+        """The number of values of each discrete dimension."""
         further = {i: p.high - p.low + 1 for i, p in self._logarithms.items()}
         return dict(sorted({**super().num_values, **further}.items()))
 

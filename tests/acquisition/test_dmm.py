@@ -100,7 +100,7 @@ def test_units_are_raw_outcome_units(data: tuple[Tensor, Tensor]) -> None:
     assert torch.allclose(found[1], upper * per_unit + mean, atol=1e-8, rtol=0)
 
 
-def test_scalarisation_adds_the_outputs_bounds(data: tuple[Tensor, Tensor]) -> None:
+def test_scalarization_adds_the_outputs_bounds(data: tuple[Tensor, Tensor]) -> None:
     X, Y = data
     models = [fixed_model(X, Y), fixed_model(X, 0.5 * Y)]
     transform = ScalarizedPosteriorTransform(torch.tensor([1.0, -2.0], dtype=torch.float64))

@@ -256,7 +256,7 @@ def test_pathwise_draws_pass_through_the_data_where_there_is_no_noise() -> None:
 
 
 def test_outputs_of_one_path_are_scalarized_linearly() -> None:
-    # the same seed draws the same functions: a scalarisation is linear in them. BoTorch's own
+    # the same seed draws the same functions: a scalarization is linear in them. BoTorch's own
     # pathwise sampler returns a 0-dimensional value here.
     model = named(MODELS, "SingleTaskGP, two outputs, scalarized").build()
     x = uniform(4, 2, seed=3).unsqueeze(-2)

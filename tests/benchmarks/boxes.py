@@ -142,7 +142,7 @@ def change_a_value(scale: Scale) -> list[Measurement]:
 
 def drop_in(scale: Scale) -> list[Measurement]:
     """``optimize_acqf`` as it is, with BoTorch's acquisition, on our model."""
-    return _maximisations(
+    return _maximizations(
         scale, "acqf-dropin", lambda model: UpperConfidenceBound(model, beta=WIDTH**2), {}, 3, 1e-9
     )
 
@@ -150,7 +150,7 @@ def drop_in(scale: Scale) -> list[Measurement]:
 def own_generator(scale: Scale) -> list[Measurement]:
     """``optimize_acqf`` with our acquisition, our ``gen_candidates`` and our ``ic_generator``."""
     options = {"gen_candidates": gen_candidates_batched, "ic_generator": gen_starting_points}
-    return _maximisations(
+    return _maximizations(
         scale,
         "acqf-own",
         lambda model: GPUpperConfidenceBound(model, width=WIDTH),
@@ -199,7 +199,7 @@ def _difference(timing: Any) -> float:
     return float((timing.ordinary_result - timing.our_result).abs().max())
 
 
-def _maximisations(
+def _maximizations(
     scale: Scale,
     name: str,
     build: Callable[[Model], Any],

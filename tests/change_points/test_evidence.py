@@ -741,15 +741,15 @@ def test_all_starts_together_take_the_memory_of_few_triangles(domain):
         ({"robust": False, "rkhs_bound": 1.0, "noise_bound": -0.1}, "noise_bound is -0.1"),
         (
             {"rkhs_bound": 2.0, "noise_bound": 0.1},
-            "rkhs_bound is 2.0, which is known for the plain",
+            "rkhs_bound is 2.0, which only the plain mixture",
         ),
         (
             {"robust": False, "weights": (1.0, 1.0), "rkhs_bound": 2.0, "noise_bound": 0.1},
-            "Pass robust=False and leave weights= and statistic= out",
+            "Pass robust=False and leave out weights= and statistic=",
         ),
         (
             {"robust": False, "statistic": "cusum", "rkhs_bound": 2.0, "noise_bound": 0.1},
-            "known for the plain mixture only",
+            "which only the plain mixture supports",
         ),
     ],
 )
@@ -786,7 +786,7 @@ def test_models_are_checked():
 
 def test_observations_are_checked_before_anything_changes():
     stream = EvidenceDetector().stream()
-    with pytest.raises(ValueError, match="query is 1; the queries that were asked"):
+    with pytest.raises(ValueError, match="query is 1; the queries issued so far"):
         stream.observe(1, 0.0, 0.0, 1.0, [], [], noise=0.1)
     stream.issue()
     stream.issue()

@@ -469,7 +469,7 @@ def test_a_loop_that_drifts_restarts_at_changes_only():
 def test_the_guarantee_says_what_run_lengths_and_drift_claim():
     text = str(loop_with(EvidenceRestart(statistic="cusum", alpha=0.001)).guarantee())
     assert "the first segment lasts at least 1000 queries on average" in text
-    assert "alpha is no probability of a false alarm" in text
+    assert "alpha is not the probability of a false alarm" in text
     text = str(loop_with(EvidenceRestart(drift_rate=0.01)).guarantee())
     assert "the reward is a draw from it that drifts at the rate 0.01" in text
 

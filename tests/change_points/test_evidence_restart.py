@@ -287,13 +287,15 @@ def test_the_guarantee_says_what_is_claimed_of_false_alarms():
         }.items()
     }
     of_ball = texts.pop("ball")
-    assert "segment k alarms with probability 0.0304 / k^2 at most" in of_ball
+    assert "segment k raises an alarm with probability at most 0.0304 / k^2" in of_ball
     assert "norm less the prior mean is at most 3 and 0.05-sub-Gaussian noise" in of_ball
     assert "approximately" not in of_ball
-    assert all("probability 0.0304 at most, on average over the prior" in t for t in texts.values())
-    assert "where the estimated change is the change, and approximately otherwise" in texts["since"]
+    assert all("probability at most 0.0304, on average over the prior" in t for t in texts.values())
+    assert (
+        "if the estimated change is the true change, and approximately otherwise" in texts["since"]
+    )
     assert "later segments keep their levels approximately" in texts["nothing"]
-    assert "ever a false alarm has probability 0.05 at most" in texts["strict"]
+    assert "the probability of any false alarm is at most 0.05" in texts["strict"]
     assert "approximately" not in texts["strict"]
 
 
@@ -304,7 +306,7 @@ def test_the_guarantee_says_what_is_claimed_of_false_alarms():
         ({"keep": "all"}, "keep is 'all'"),
         ({"strict": True}, "keep='nothing'"),
         ({"change_scale": -1.0}, "change_scale is -1"),
-        ({"rkhs_bound": 2.0, "noise_bound": 0.1}, "known for the plain mixture only"),
+        ({"rkhs_bound": 2.0, "noise_bound": 0.1}, "which only the plain mixture supports"),
         ({"rkhs_bound": 2.0, "robust": False}, "Pass both numbers"),
         (
             {
@@ -314,7 +316,7 @@ def test_the_guarantee_says_what_is_claimed_of_false_alarms():
                 "keep": "nothing",
                 "strict": True,
             },
-            "Leave strict= out",
+            "Leave out strict=",
         ),
         ({"candidates": [], "robust": False}, "candidates is empty"),
     ],
@@ -329,7 +331,7 @@ def test_a_ball_wants_the_noise_of_the_model():
     with pytest.raises(ValueError, match=r"noise_bound is 0.1, but the model has the noise"):
         loop_with(restart)
     listed = BanditGP.with_candidates([PRIOR, PRIOR])
-    with pytest.raises(ValueError, match="known for the plain mixture only"):
+    with pytest.raises(ValueError, match="which only the plain mixture supports"):
         BanditLoop(GRID, listed, UCB, restart=BALL)
 
 

@@ -190,7 +190,7 @@ def test_replicates_probe_where_loops_do():
 
 
 def test_what_does_not_go_with_probing_is_refused():
-    with pytest.raises(ValueError, match=r"exploration None, .* Pass exploration=1.0"):
+    with pytest.raises(ValueError, match=r"exploration is None, .* Pass exploration=1.0"):
         EvidenceRestart(probing=True)
     with pytest.raises(TypeError, match="probing"):
         EvidenceRestart(exploration=1.0, probing=1)

@@ -92,7 +92,7 @@ DAMAGES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a number for settings": (lambda h: h.update(settings=3), "settings is 3"),
     "a number for diagnostics": (
         lambda h: h["queries"][0].update(diagnostics=3),
-        r"records\[0\]\['diagnostics'\] is 3, which is no dict",
+        r"records\[0\]\['diagnostics'\] is 3, which is not a dict",
     ),
     "a text for an order": (
         lambda h: h["queries"][0].update(arrival_order="a"),

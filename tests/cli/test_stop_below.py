@@ -113,8 +113,8 @@ def test_a_cost_and_the_folder_without_a_journal(folder: Path) -> None:
 
 REFUSED = {
     "a fitted model": ([*KNOWN], "the model is fitted to the same outcomes.*Give --prior"),
-    "no bounds": (["--method", "igp-ucb", *PRIOR], "no certificate can come of this loop"),
-    "no width": (["--method", "ei", *PRIOR], "no certificate can come of this loop"),
+    "no bounds": (["--method", "igp-ucb", *PRIOR], "this loop cannot have a certificate"),
+    "no width": (["--method", "ei", *PRIOR], "this loop cannot have a certificate"),
     "random": (["--method", "random", *PRIOR], "random search has no model"),
     "a number": ([*KNOWN, *PRIOR, "--stop-below", "-1"], "--stop-below is -1"),
     "no prior": ([*KNOWN, "--prior", "0.2:1"], "--prior is '0.2:1'; it must be LENGTHSCALE"),

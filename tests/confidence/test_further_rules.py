@@ -124,7 +124,7 @@ def test_rules_divide_by_the_prior_standard_deviation(variance: float) -> None:
     )
 
 
-def test_scalarised_outputs_share_delta() -> None:
+def test_scalarized_outputs_share_delta() -> None:
     models = ModelListGP(scaled_model(1.0, 0.1), scaled_model(4.0, 0.1))
     weights = torch.tensor([1.0, -2.0], dtype=torch.float64)
     summary = PriorSummary(models, ScalarizedPosteriorTransform(weights))

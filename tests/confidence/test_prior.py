@@ -442,7 +442,7 @@ def test_outputs_without_weight_do_not_count() -> None:
     assert summary.num_rows == 9
 
 
-def test_a_scalarisation_of_nothing_is_refused() -> None:
+def test_a_scalarization_of_nothing_is_refused() -> None:
     transform = ScalarizedPosteriorTransform(torch.zeros(2, dtype=torch.float64))
     with pytest.raises(ValueError, match="only zero weights"):
         _ = PriorSummary(SingleTaskGP(X, Y), transform).active_outputs

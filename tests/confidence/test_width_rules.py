@@ -180,8 +180,8 @@ def test_outputs_with_weight_share_delta_and_add_in_square(
     assert width_of(rule, model, weights).item() == pytest.approx(math.sqrt(expected), rel=1e-10)
 
 
-def test_the_width_of_a_scalarisation_bounds_what_its_outputs_obey() -> None:
-    # Whatever f obeys |f_j - mean_j| <= w_j sigma_j for each j, the scalarisation obeys the bound.
+def test_the_width_of_a_scalarization_bounds_what_its_outputs_obey() -> None:
+    # Whatever f obeys |f_j - mean_j| <= w_j sigma_j for each j, the scalarization obeys the bound.
     model = BanditGP(X, Y, scaled_kernel(1.5), double([0.3, 2.0]))
     weights = [1.0, -0.2]
     rule = KernelizedWidth((2.0, 30.0), (0.5, 4.0), DELTA, any_lambda=True)

@@ -307,7 +307,7 @@ def test_bad_values_are_refused():
         rule.step(state, good, mask=torch.tensor([1, 0, 0]))
     with pytest.raises(ValueError, match=r"active has shape \(2,\), not \(3,\)"):
         rule.step(state, good, active=torch.tensor([True, False]))
-    with pytest.raises(ValueError, match=r"do not fit"):
+    with pytest.raises(ValueError, match=r"do not match"):
         rule.penalized(good[:, 0], good, good[0, :1])
 
 

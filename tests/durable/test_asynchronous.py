@@ -326,7 +326,7 @@ class BrokenForGood(Executor):
 
 def test_an_executor_that_cannot_be_replaced_ends_the_run_and_keeps_what_is_pending() -> None:
     loop = random_loop()
-    with pytest.raises(RuntimeError, match="pass a function that makes an executor"):
+    with pytest.raises(RuntimeError, match="pass a function that creates an executor"):
         run_async(loop, value, BrokenForGood(), 2, 5, progress=False)
     assert loop.history.num_pending == 1
     with ThreadPoolExecutor(2) as threads:

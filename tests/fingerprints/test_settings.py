@@ -215,7 +215,7 @@ class Cyclic:
         ({"f": functools.partial(lambda: 0)}, r"^f\.func is"),
         ({"rates": Rates(slow=lambda: 0)}, r"^rates\.slow is"),  # type: ignore[arg-type]
         ({"policy": Cyclic()}, "contains itself"),
-        ({"source": iter([1])}, "cannot be looked into"),
+        ({"source": iter([1])}, "cannot be examined"),
         ({"array": np.array([{}])}, "array of objects"),
     ],
     ids=lambda value: "" if isinstance(value, str) else next(iter(value)),

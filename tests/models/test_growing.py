@@ -449,7 +449,9 @@ def test_outcomes_of_other_models_are_replaced_too() -> None:
 def test_rows_of_another_number_of_outputs_are_refused(num_rows: int) -> None:
     X = torch.rand(num_rows, 2, dtype=torch.float64)
     model = BanditGP(X, X[:, :1], kernel=RBFKernel(), noise=0.1)
-    with pytest.raises(ValueError, match=r"Y has shape \(2, 2\), but the model's outputs are 1"):
+    with pytest.raises(
+        ValueError, match=r"Y has shape \(2, 2\), but the model's number of outputs is 1"
+    ):
         model.condition_on_observations(torch.zeros(2, 2).double(), torch.zeros(2, 2).double())
 
 

@@ -59,8 +59,8 @@ def test_texts_describe_a_space() -> None:
         ("C=log:0:1", "'C=log:0:1': low is 0.0, but log=True needs a positive one"),
         ("k=choice:a", "'k=choice:a': .* a category has at least two"),
         ("k=choice:a,,b", "'k=choice:a,,b': a value is empty; leave out the comma"),
-        ("k=choice:'a,b", "'a is no plain value; write a number, True, False, None or a text"),
-        ("k=choice:(1,2),(3,4)", r"\(1 is no plain value; .* in quotes, as in 'a,b'"),
+        ("k=choice:'a,b", "'a is not a plain value; write a number, True, False, None or a string"),
+        ("k=choice:(1,2),(3,4)", r"\(1 is not a plain value; .* needs quotes, as in 'a,b'"),
         ("k=fixed:[1]", r"\[1\] is no plain value"),
         ("k=choice:1,True", r"'k=choice:1,True': values\[0\] and values\[1\] are 1 and True"),
     ],
@@ -152,8 +152,12 @@ def test_optuna_and_the_space_have_the_same_values() -> None:
 @pytest.mark.parametrize(
     ("distribution", "kind", "message"),
     [
-        (FloatDistribution(0.0, 1.0, step=1e-6), ValueError, "'p' has 1000001 values by its step"),
-        (IntDistribution(0, 4000, step=2), ValueError, "Leave the step out, and let the function"),
+        (
+            FloatDistribution(0.0, 1.0, step=1e-6),
+            ValueError,
+            "'p' has 1000001 values because of its step",
+        ),
+        (IntDistribution(0, 4000, step=2), ValueError, "Leave out the step, and let the function"),
         (0.5, TypeError, r"distribution 'p' is 0.5. Pass FloatDistribution\(...\)"),
     ],
 )

@@ -208,7 +208,7 @@ def test_a_missing_value_is_named_and_a_fixed_one_need_not_be_given() -> None:
         (lambda: Categorical([1, 2, True]), r"values\[0\] and values\[2\] are 1 and True, which"),
         (lambda: Categorical(["a", math.nan]), r"values\[1\] is nan; a number must be finite"),
         (lambda: Categorical(["a", (1, 2)]), r"values\[1\] is \(1, 2\), but values are plain"),
-        (lambda: Categorical([str, int]), "Give each object a name here, and look it up"),
+        (lambda: Categorical([str, int]), "Give each object a name, and look it up"),
         (lambda: Categorical(list(range(1001))), "values has 1001 entries; at most 1000"),
         (lambda: Fixed([1]), r"value is \[1\], but values are plain"),  # type: ignore[arg-type]
         (lambda: Space({"a": Fixed(1)}), "where nothing varies"),
