@@ -1,4 +1,4 @@
-"""Writes which settings of a loop go together, why others do not, and what is promised of them.
+"""Writes which settings of a loop can be combined, and what is guaranteed for each combination.
 
 ``python docs/make_combinations.py`` builds a loop of every combination of feedback, restart,
 forgetting, constraints, contexts and domain, and writes ``docs/results/combinations.md`` from the
@@ -195,7 +195,7 @@ def render() -> str:
     for names, row in entries.items():
         cells = [cell(refusals, reasons) for refusals in row.values()]
         lines.append(f"| {' | '.join((*names, *cells))} |")
-    told = f"Of {total} combinations {num_refused} are refused."
+    told = f"Of {total} combinations, {num_refused} are rejected."
     if not reasons:
         return "\n".join([*lines, "", told]) + "\n"
     lines += ["", f"{told} The reasons, as the loop gives", "them:", ""]
@@ -209,7 +209,7 @@ def cell_of_promises(promises: dict[str, str | None]) -> str:
     Args:
         promises: What is promised, by the name of the contexts; None where that is refused.
     """
-    told = {where: "refused" if each is None else each for where, each in promises.items()}
+    told = {where: "rejected" if each is None else each for where, each in promises.items()}
     if len(set(told.values())) == 1:
         return next(iter(told.values()))
     return "; ".join(f"{each} {where}" for where, each in told.items())

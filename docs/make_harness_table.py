@@ -1,4 +1,4 @@
-"""Runs BoTorch's own tests on the package's classes and writes what comes out.
+"""Runs BoTorch's own tests on the package's classes and writes the results.
 
 ``python docs/make_harness_table.py --botorch PATH`` writes ``docs/results/botorch-harness.md``.
 ``PATH`` is a checkout of https://github.com/meta-pytorch/botorch, whose tests are not part of the
@@ -90,7 +90,7 @@ JOINT_CHECK = ("test_output_shapes", 3)
 
 NOT_APPLICABLE = {
     ("BanditGP", "test_default_transforms"): "it never transforms outcomes",
-    ("BanditGP", "test_custom_init"): "its constructor takes a kernel and numbers, no modules",
+    ("BanditGP", "test_custom_init"): "its constructor takes a kernel and numbers, but no modules",
 }
 """Checks of settings that a class does not have."""
 
@@ -505,7 +505,7 @@ def model_table(root: Path) -> str:
                 outcomes = [run_model(tests, group, check, name) for name in MODEL_CLASSES]
             known = outcomes[0].failed
             cells = [
-                "fails with BoTorch's class, too" if known and each.failed == known else str(each)
+                "also fails with BoTorch's class" if known and each.failed == known else str(each)
                 for each in outcomes
             ]
             rows.append([f"`{check}`{suffix}", "fails" if known else cells[0], *cells[1:]])

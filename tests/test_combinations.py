@@ -176,7 +176,7 @@ def test_forgetting_takes_every_guarantee_away():
 def test_a_promise_that_contexts_take_away_is_seen_in_the_table():
     promises = {"without contexts": "bands, regret", "with contexts": "bands"}
     assert table.cell_of_promises(promises) == "bands, regret without contexts; bands with contexts"
-    assert table.cell_of_promises(dict.fromkeys(promises, None)) == "refused"
+    assert table.cell_of_promises(dict.fromkeys(promises, None)) == "rejected"
 
 
 def test_a_refusal_of_one_domain_alone_is_seen_in_the_table():

@@ -43,7 +43,7 @@ def test_every_documented_combination_is_a_row():
         if one.acquisition == "IGP-UCB"
     }
     text = documented().TABLE.read_text(encoding="utf-8")
-    total, refused = map(int, re.findall(r"Of (\d+) combinations (\d+) are refused", text)[0])
+    total, refused = map(int, re.findall(r"Of (\d+) combinations, (\d+) are rejected", text)[0])
     documented_ones = [
         parts for parts in found if parts[0] != SEQUENTIAL and parts[4] in documented().CONTEXTS
     ]

@@ -217,7 +217,7 @@ def test_each_setting_of_a_test_of_models_is_a_case(script: Any, checkout: Path)
     rows = cells_of(script.model_table(checkout))
     assert rows["test_settings"] == ["passes", "passes (without `outcome_transform`)", "passes"]
     assert rows["test_class"][0] == "fails"
-    assert set(rows["test_class"][1:]) <= {"fails with BoTorch's class, too"} | {
+    assert set(rows["test_class"][1:]) <= {"also fails with BoTorch's class"} | {
         cell for cell in rows["test_class"] if cell.startswith("fails: `AttributeError`")
     }
     noise = rows["test_noise`, `train_Yvar"]

@@ -574,11 +574,11 @@ def _draw_rest(seen: Seen, rest: Sequence[Axes]) -> None:
     _limit_rewards(seen, rest[0])
     rest[0].set_title(
         _here(
-            f"the {seen.history.outcome_name}s, one parameter at a time"
+            f"the {seen.history.outcome_name}s, by parameter"
             if seen.model is None
             else "what the model expects"
             if seen.dim == 1
-            else "what the model expects, one parameter at a time",
+            else "what the model expects, by parameter",
             seen,
         ),
         fontsize=SMALL + 1,
@@ -602,9 +602,11 @@ def _add_legend(figure: Any, axes: Sequence[Axes]) -> None:
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
-    if entries:
-        columns = min(len(entries), 4)
-        figure.legend(
-            list(entries.values()), list(entries), loc="outside lower center", ncols=columns,
+    for num_columns in range(min(len(entries), 4), 0, -1):
+        legend = figure.legend(
+            list(entries.values()), list(entries), loc="outside lower center", ncols=num_columns,
             fontsize=SMALL,
         )  # fmt: skip
+        if num_columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            break
+        legend.remove()

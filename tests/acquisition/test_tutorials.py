@@ -107,7 +107,7 @@ def table() -> str:
         f"| `{each.name}` | {each.uses} | {each.line[0]} | {each.line[1]} | {outcome_of(each)} |"
         for each in INSIDE
     ]
-    lines += ["", "| Outside | Why |", "| --- | --- |"]
+    lines += ["", "| Not covered | Why |", "| --- | --- |"]
     lines += [f"| `{name}` | {why} |" for name, why in OUTSIDE.items()]
     return "\n".join(lines) + "\n"
 

@@ -55,10 +55,10 @@ from botorch_bandits import (
 from .cases import uniform
 from .sampled_models import sampled
 
-EQUAL = "same values, candidates as good"
-SAMPLED = "for one point the same values, up to sampling; several points are valued as a sum"
-DRAWS = "draws of the same law, with other random numbers"
-RUNS = "runs; another acquisition function than before"
+EQUAL = "same values, and candidates that are as good"
+SAMPLED = "the same values for one point, up to sampling; the value of several points is a sum"
+DRAWS = "draws from the same distribution, with different random numbers"
+RUNS = "runs, with a different acquisition function"
 """What can come out."""
 
 BATCH_OPTIONS = {"batch_limit": 5, "maxiter": 15}
@@ -525,7 +525,7 @@ INSIDE = (
     ),
     Tutorial(
         "turbo_1",
-        "Matern kernel with bounds on lengthscales and noise; EI in a box that moves",
+        "Matern kernel with bounds on lengthscales and noise; EI in a moving box",
         ("`qLogExpectedImprovement(model, best_f)`", IMPROVEMENT),
         improvement_in_trust_region,
         SAMPLED,
@@ -539,14 +539,14 @@ INSIDE = (
     ),
     Tutorial(
         "baxus",
-        "the same in a subspace that grows; Thompson sampling",
+        "the same in a growing subspace; Thompson sampling",
         DRAW,
         draws_in_subspace,
         DRAWS,
     ),
     Tutorial(
         "scalable_constrained_bo",
-        "a model each of reward and constraints; constrained Thompson sampling",
+        "separate models of the reward and of each constraint; constrained Thompson sampling",
         (
             DRAW[0],
             "`optimize_acqf_discrete(LagrangianThompsonSampling(ModelListGP(model, *constraints), "
@@ -564,7 +564,7 @@ INSIDE = (
     ),
     Tutorial(
         "cost_aware_bayesian_optimization",
-        "EI over a learned cost, in a class of one's own",
+        "EI divided by a learned cost, in a custom class",
         (
             "`ExpectedImprovement(model, best_f)(X)`",
             "`LogExpectedImprovement(model, best_f)(X).exp()`",
@@ -601,7 +601,7 @@ INSIDE = (
     ),
     Tutorial(
         "custom_model",
-        "an `ExactGP` of one's own; EI",
+        "a custom `ExactGP`; EI",
         ("`LogExpectedImprovement(model, best_f)`", IMPROVEMENT),
         custom_gp,
         EQUAL,
@@ -632,7 +632,7 @@ INSIDE = (
     ),
     Tutorial(
         "optimize_with_cmaes",
-        "`SingleTaskGP`; UCB, valued in batches for CMA-ES",
+        "`SingleTaskGP`; UCB, evaluated in batches for CMA-ES",
         ("`UpperConfidenceBound(model, beta=0.1)`", "`GPUpperConfidenceBound(model, beta=0.1)`"),
         evolution,
         EQUAL,
@@ -647,7 +647,7 @@ INSIDE = (
     ),
     Tutorial(
         "meta_learning_with_rgpe",
-        "a weighted ensemble of Gaussian processes, a class of one's own; noisy EI",
+        "a weighted ensemble of Gaussian processes in a custom class; noisy EI",
         (
             "`qLogNoisyExpectedImprovement(model, X_baseline)`",
             "`LogExpectedImprovement(model, X_observed=X_baseline)`, from `botorch_bandits`",
@@ -674,11 +674,11 @@ INSIDE = (
 """Tutorials with one objective and UCB, EI or Thompson sampling."""
 
 _SEVERAL = "several objectives"
-_PREFERENCES = "outcomes are comparisons, no rewards"
-_GRADIENT = "the knowledge gradient looks a step ahead; there is no such class here"
-_ENTROPY = "entropy search; there is no such class here"
-_RISK = "a risk measure of sampled outcomes is no Gaussian objective"
-_NONE = "no acquisition function in it"
+_PREFERENCES = "outcomes are comparisons, not rewards"
+_GRADIENT = "the knowledge gradient looks one step ahead, and the package has no such class"
+_ENTROPY = "entropy search, for which the package has no class"
+_RISK = "a risk measure of sampled outcomes is not a Gaussian objective"
+_NONE = "it uses no acquisition function"
 
 OUTSIDE = {
     "preference_bo": _PREFERENCES,
@@ -700,9 +700,10 @@ OUTSIDE = {
     "information_theoretic_acquisition_functions": _ENTROPY,
     "risk_averse_bo_with_environmental_variables": _RISK,
     "risk_averse_bo_with_input_perturbations": _RISK,
-    "constraint_active_search": "points that cover a region are sought, no best one",
+    "constraint_active_search": "it looks for points that cover a region, and not for a best point",
     "composite_bo_with_hogp": "its `HigherOrderGP` has tensors as outcomes, and the objective is a "
     "nonlinear function of them",
-    "composite_mtbo": "the objective is a nonlinear function of several outputs, known by samples",
+    "composite_mtbo": "the objective is a nonlinear function of several outputs, which is known "
+    "only through samples",
 }
 """The others of BoTorch 0.18.1, and why they are outside."""

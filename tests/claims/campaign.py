@@ -248,9 +248,10 @@ def summary(rows: list[Row]) -> str:
     """
     held = [row for row in rows if str(row["holds"]) == "True"]
     lines = [
-        f"{len(rows)} settings were drawn; guarantee().holds in {len(held)} of them, and something "
-        f"was stated in {sum(_num_runs(row) > 0 for row in rows)}.",
-        f"On boxes: {sum(str(row['domain']).startswith('box') for row in held)} of them.",
+        f"{len(rows)} settings were drawn. guarantee().holds is True in {len(held)} of them, and "
+        f"at least one statement was made in {sum(_num_runs(row) > 0 for row in rows)}.",
+        f"Of the {len(held)}, {sum(str(row['domain']).startswith('box') for row in held)} are on "
+        "boxes.",
         *_told_of_axes(rows),
         "",
         "| theorem | settings | runs | statement | failed | allowed | p |",
@@ -288,8 +289,8 @@ def _told_of_axes(rows: list[Row]) -> list[str]:
             never.setdefault(axis, []).append(value)
     told = "; ".join(f"{axis}: {', '.join(values)}" for axis, values in never.items())
     return [
-        f"Every value of an axis at which anything holds occurs in {smallest} of them at least.",
-        f"Nothing holds at these: {told}.",
+        f"Every value of an axis at which anything holds occurs in at least {smallest} of them.",
+        f"Nothing holds at these values: {told}.",
     ]
 
 

@@ -144,6 +144,17 @@ def test_slices_go_through_the_best_point(mixed: BanditLoop) -> None:
     assert {expected, "best point", "pending", "values that were tried"} <= names_of(panels)
 
 
+def test_legend_and_titles_lie_within_the_figure(mixed: BanditLoop) -> None:
+    mixed.ask()
+    panels = plot_run(mixed, reference=("the default of the library", -1.0), random_search=[-1.0])
+    figure = panels[0].figure
+    figure.canvas.draw()
+    texts = [figure.legends[0], *(panel.title for panel in panels)]
+    for extent in (text.get_window_extent() for text in texts):
+        assert figure.bbox.x0 <= extent.x0
+        assert extent.x1 <= figure.bbox.x1
+
+
 def test_in_one_dimension_the_points_lie_on_the_slice() -> None:
     loop = attached(Box([(0.0, 2.0)]), [[0.1], [0.9], [1.7]], [0.0, 1.0, 0.2])
     query = loop.ask()
