@@ -217,7 +217,7 @@ class CandidateWidths:
         if skipped:
             assumptions.append(
                 f"all is conditional on the first {skipped} outcomes, which chose the list; the "
-                "rounds until then are covered by nothing"
+                "rounds until then are not covered"
             )
         if self.on_box:
             assumptions += [

@@ -330,7 +330,7 @@ class RegionUpperConfidenceBound(BoundOfList):
         if self.base_model.recipe.num_skipped:
             guarantee = guarantee.with_assumptions(
                 f"all is conditional on the first {self.base_model.recipe.num_skipped} outcomes, "
-                "which chose the list; the rounds until then are covered by nothing"
+                "which chose the list; the rounds until then are not covered"
             )
         for entry in self.base_model.recipe.candidates:
             guarantee = guarantee.with_gaps(*reasons_learned(entry, self.assume))
