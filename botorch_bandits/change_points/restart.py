@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -40,6 +40,7 @@ from botorch_bandits.domains import Domain
 from botorch_bandits.fingerprints import added_field
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
 from botorch_bandits.models.candidates import CandidatesRecipe
+from botorch_bandits.models.kernels import kernel_of_output
 from botorch_bandits.models.prior_lists import DefaultCandidates
 
 PUBLISHED_EXPLORATION = math.sqrt(3.0)
@@ -222,7 +223,7 @@ class EvidenceRestart(Restart):
     It can be combined with any policy, and needs no exploration and no calibration; see
     :class:`.EvidenceDetector`. Its null hypothesis is the model of the loop with fixed
     hyperparameters, a list of candidates, or, with ``rkhs_bound``, every function of the ball.
-    Reward and constraints are tested jointly.
+    Reward and constraints are tested jointly, unless ``outputs="reward"``.
 
     The first segment has at most the probability :math:`6 \alpha / \pi^2` of an alarm before any
     change, if the reward function is a draw from the model and the noise is Gaussian; this
@@ -264,6 +265,11 @@ class EvidenceRestart(Restart):
         drift_rate: ``epsilon`` of a null hypothesis that drifts, like the model of a loop with
             ``forgetting=TimeVaryingKernel(epsilon)``: what this drift explains does not count as a
             change. None for functions that are constant between changes.
+        outputs: With constraints, what is tested. ``"all"`` multiplies the evidence of the reward
+            and of every constraint for a change in the same round, so constraints that stay as they
+            are count against a change. ``"reward"`` tests the reward alone. Its level is the same
+            if, given the past, the constraint values carry no further information about the reward
+            function or its noise. A reset starts over with everything in either case.
 
     Raises:
         TypeError: If a setting has the wrong type.
@@ -296,11 +302,13 @@ class EvidenceRestart(Restart):
     probing: bool = added_field(False)
     statistic: Literal["mixture", "shiryaev_roberts", "cusum"] = added_field("mixture")
     drift_rate: float | None = added_field(None)
+    outputs: Literal["all", "reward"] = added_field("all")
 
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
         check_one_of("keep", self.keep, ("since_change", "nothing"))
+        check_one_of("outputs", self.outputs, ("all", "reward"))
         check_instance("strict", self.strict, bool, "Pass True or False.")
         check_instance("probing", self.probing, bool, "Pass True or False.")
         if self.probing and self.exploration is None:
@@ -368,7 +376,8 @@ class EvidenceRestart(Restart):
         Args:
             domain: The domain of the points.
             model: The loop's model.
-            num_outputs: One more than the number of constraints.
+            num_outputs: One more than the number of constraints. With ``outputs="reward"``, the
+                detector has one output regardless.
             context_dim: The dimension of the contexts.
 
         Raises:
@@ -376,12 +385,15 @@ class EvidenceRestart(Restart):
                 are constraints and the first outcomes would choose the scales.
         """
         listed = self.candidates if self.candidates is not None else model
+        if self.outputs == "reward":
+            listed, num_outputs = _prior_of_reward(listed), 1
         if isinstance(listed, DefaultCandidates):
             if num_outputs > 1:
                 raise ValueError(
                     f"the evidence uses {listed!r}, but with constraints= each entry of the list "
                     "has one noise variance for reward and constraints, whose scales differ. Pass "
-                    "EvidenceRestart(candidates=[BanditGP.with_kernel(...), ...])."
+                    "EvidenceRestart(candidates=[BanditGP.with_kernel(...), ...]), or "
+                    "outputs='reward' to test the reward alone."
                 )
             detector = self.detector_for(model)
             return LateEvidenceEngine(
@@ -426,6 +438,8 @@ class EvidenceRestart(Restart):
         it = "it" if self.drift_rate is None else f"it that drifts at the rate {self.drift_rate:g}"
         drawn = f"on average over the prior, if {listed}the reward is a draw from {it} and the "
         drawn += "noise Gaussian"
+        if self.outputs == "reward":
+            drawn += ", and constraint values carry no further information about either"
         if self.statistic != "mixture":
             return (
                 f"{given}without a change, the first segment lasts at least {1.0 / self.alpha:g} "
@@ -447,6 +461,15 @@ class EvidenceRestart(Restart):
                 "and approximately otherwise"
             )
         return first + "; later segments keep their levels approximately"
+
+
+def _prior_of_reward(listed: Any) -> Any:
+    """Return a prior, or a list of priors, of the first output alone."""
+    if isinstance(listed, CandidatesRecipe):
+        return replace(listed, candidates=tuple(map(_prior_of_reward, listed.candidates)))
+    if isinstance(listed, BanditGPRecipe) and len(listed.kernel.batch_shape) > 0:
+        return replace(listed, kernel=kernel_of_output(listed.kernel, 0))
+    return listed
 
 
 @dataclass(frozen=True)

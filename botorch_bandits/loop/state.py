@@ -73,7 +73,7 @@ class ChangeTestRecord:
         half_size: Half the number of uniform queries in it; None for evidence.
         detected: Whether the segment ended.
         quantity: The quantity tested: ``"reward"``, or ``"constraint 1"``, ``"constraint 2"``, ...;
-            ``"evidence"`` for reward and constraints jointly.
+            ``"evidence"`` for the evidence, of the reward alone or of reward and constraints.
         change_round: With evidence, the estimated first round after the change, if there was one.
     """
 
@@ -647,7 +647,10 @@ class Segments:
         self, stream: EvidenceModelStream | LateEvidenceStream, outcome: Outcome
     ) -> Reset | None:
         """Add an outcome of the whole history to the evidence."""
-        values = [value + self._constraint_offset for value in outcome.constraints]
+        assert isinstance(self._restart, EvidenceRestart)
+        values: list[float] = []
+        if self._restart.outputs == "all":
+            values = [value + self._constraint_offset for value in outcome.constraints]
         test = stream.tell(outcome.query_id + 1, [outcome.reward, *values])
         if test is None:
             return None
@@ -664,7 +667,6 @@ class Segments:
         )
         if not test.detected:
             return None
-        assert isinstance(self._restart, EvidenceRestart)
         assert test.change is not None
         return self._reset(
             reason="detection",
@@ -672,7 +674,7 @@ class Segments:
             statistic=test.statistic,
             threshold=test.threshold,
             change_round=test.change,
-            quantity="reward" if self.multipliers is None else "reward and constraints",
+            quantity="reward and constraints" if values else "reward",
         )
 
     def _is_late(self, query: Query, outcome: Outcome) -> bool:

@@ -1,0 +1,128 @@
+"""Loops with constraints in which the evidence is that of the reward alone."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel
+
+from botorch_bandits import (
+    AdditiveEpochs,
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Box,
+    EvidenceDetector,
+    EvidenceRestart,
+    GPUpperConfidenceBound,
+    LagrangianUpperConfidenceBound,
+)
+from botorch_bandits.models import DefaultCandidates
+
+GRID = Arms(torch.linspace(0.0, 5.0, 40, dtype=torch.float64).unsqueeze(-1))
+PRIOR = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.0025, lengthscale=1.0)
+UCB = GPUpperConfidenceBound.with_options(width=2.0)
+BOTH = ("all", "reward")
+WEIGHS = LagrangianUpperConfidenceBound.with_options(width=2.0)
+
+
+def constrained(restart, model=PRIOR, surrogate="relabeled", history=None, **more):
+    rule = AdditiveEpochs(num_constraints=1, epoch_length=4, surrogate=surrogate)
+    settings = {
+        "domain": GRID,
+        "model": model,
+        "acquisition": WEIGHS if surrogate == "separate" else UCB,
+        "restart": restart,
+        "constraints": rule,
+        "seed": 0,
+        "history": history,
+    }
+    return BanditLoop(**(settings | more))
+
+
+def play(loop, num_rounds, reward_changes=10**6, constraint_changes=10**6):
+    for n in range(num_rounds):
+        query = loop.ask()
+        x = float(query.x[0])
+        noise = 0.05 * torch.randn(2, generator=torch.Generator().manual_seed(n)).double()
+        reward = (-1.0 if n >= reward_changes else 1.0) * math.sin(x) + float(noise[0])
+        value = (-1.0 if n >= constraint_changes else 1.0) * math.cos(x) + float(noise[1])
+        loop.tell(query.id, reward, constraints=[value])
+
+
+def batch_kernel():
+    kernel = MaternKernel(nu=2.5, batch_shape=torch.Size([2])).double()
+    kernel.lengthscale = torch.tensor([[[1.0]], [[2.0]]], dtype=torch.float64)
+    return kernel
+
+
+@pytest.mark.parametrize("surrogate", ["relabeled", "separate", "fresh"])
+def test_tests_are_those_of_a_stream_that_sees_the_rewards(surrogate):
+    loop = constrained(EvidenceRestart(outputs="reward"), surrogate=surrogate)
+    play(loop, 30, reward_changes=15)
+    stream, found = EvidenceDetector().on(GRID, PRIOR).stream(), []
+    for query, outcome in zip(loop.history.queries, loop.history.outcomes, strict=True):
+        test = stream.observe(query.x, outcome.reward)
+        found.append((test.statistic, test.threshold, test.change))
+        if test.detected:
+            stream.reset(test.change)
+    assert found == [(t.statistic, t.threshold, t.change_round) for t in loop.change_tests]
+    (reset,) = loop.resets
+    assert reset.quantity == "reward"
+    assert 16 <= reset.after_round <= 20
+    twin = constrained(
+        EvidenceRestart(outputs="reward"), surrogate=surrogate, history=copy.deepcopy(loop.history)
+    )
+    assert twin.resets == loop.resets
+    assert torch.equal(twin.ask().x, loop.ask().x)
+
+
+def test_change_of_a_constraint_is_seen_only_where_it_is_tested():
+    for outputs, expected in (("all", 1), ("reward", 0)):
+        loop = constrained(EvidenceRestart(outputs=outputs))
+        play(loop, 30, constraint_changes=15)
+        assert len(loop.resets) == expected
+
+
+def test_prior_with_a_kernel_for_each_output():
+    model = BanditGP.with_kernel(batch_kernel(), noise=0.0025)
+    loop = constrained(EvidenceRestart(outputs="reward"), model, "separate")
+    play(loop, 24, reward_changes=15)
+    (reset,) = loop.resets
+    first = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.0025, lengthscale=1.0)
+    stream = EvidenceDetector().on(GRID, first).stream()
+    for query, outcome in zip(loop.history.queries, loop.history.outcomes, strict=True):
+        test = stream.observe(query.x, outcome.reward)
+        if test.detected:
+            break
+    assert test.num_outcomes == reset.after_round
+    assert test.statistic == pytest.approx(reset.statistic, rel=1e-9)
+
+
+@pytest.mark.parametrize("listed", ["fixed", "default"])
+def test_candidates_of_the_reward(listed):
+    box = Box([[0.0], [5.0]], num_restarts=2, raw_samples=32)
+    bounds = torch.tensor([[0.0], [5.0]], dtype=torch.float64)
+    candidates = [PRIOR] if listed == "fixed" else DefaultCandidates(bounds)
+    restart = EvidenceRestart(candidates=candidates, outputs="reward")
+    loop = constrained(restart, domain=box)
+    play(loop, 24, reward_changes=16)
+    assert [reset.quantity for reset in loop.resets] == ["reward"]
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="outputs"):
+        EvidenceRestart(outputs="constraints")
+    bounds = torch.tensor([[0.0], [5.0]], dtype=torch.float64)
+    restart = EvidenceRestart(candidates=DefaultCandidates(bounds))
+    with pytest.raises(ValueError, match="outputs='reward' to test the reward alone"):
+        constrained(restart)
+
+
+def test_guarantee_says_what_is_assumed_of_constraints():
+    told = {outputs: EvidenceRestart(outputs=outputs).describe_level(PRIOR) for outputs in BOTH}
+    assert "constraint values carry no further information" in told["reward"]
+    assert "constraint" not in told["all"]
