@@ -35,14 +35,12 @@ class ProgressBar:
             from tqdm import tqdm
         except ImportError:
             print(
-                f"{description}: {total - num_before} rounds (pip install 'botorch_bandits[progress]' for a "
-                "progress bar)",
+                f"{description}: {total - num_before} rounds (pip install "
+                "'botorch_bandits[progress]' for a progress bar)",
                 file=sys.stderr,
             )
             return
-        self._bar = tqdm(
-            total=total, initial=num_before, desc=description, dynamic_ncols=True
-        )
+        self._bar = tqdm(total=total, initial=num_before, desc=description, dynamic_ncols=True)
 
     def advance(self, num_rounds: int = 1, **shown: float | str) -> None:
         """Count rounds and show some values.

@@ -1,7 +1,7 @@
 """What the outcomes said of the priors on a list, one after the other.
 
 Each prior is a line: how much better the whole list predicted than this prior did. One threshold
-decides which are thrown out.
+decides which are eliminated.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ABOVE_THE_THRESHOLD = 2.0
-"""How far the axis goes, in thresholds: what is thrown out soon leaves the picture."""
+"""How far the axis goes, in thresholds: what is eliminated soon leaves the picture."""
 
 
 def plot_evidence(table: EvidenceTable, ax: Axes | None = None, num_named: int = 5) -> Axes:
-    """Draw the log evidence of each prior on a list over the outcomes, and what throws it out.
+    """Draw the log evidence against each prior on a list over the outcomes.
 
-    A line that reaches the threshold ends there for the list: its prior is thrown out, and is drawn
+    A line that reaches the threshold ends there for the list: its prior is eliminated, and is drawn
     on in light gray. Of the others those with the largest posterior weights have names.
 
     Args:
@@ -60,7 +60,7 @@ def plot_evidence(table: EvidenceTable, ax: Axes | None = None, num_named: int =
         values = table.path[:, k].tolist()
         look: dict[str, Any] = {"label": rows[k].name, **style}
         ax.plot(steps, values, lw=1.5, zorder=2, **look)
-    label = f"thrown out at level {table.level:g}"
+    label = f"eliminated at level {table.level:g}"
     ax.axhline(table.threshold, color="black", lw=2.5, label=label)
     lowest = min(float(table.path.min()), 0.0)
     ax.set_ylim(1.1 * lowest - 0.2, ABOVE_THE_THRESHOLD * table.threshold)

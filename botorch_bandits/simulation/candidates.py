@@ -1,6 +1,6 @@
 """Replicates of a list of priors on arms: an engine each, behind the interface of one engine.
 
-The evidence of each replicate throws out other priors, so that their arithmetic is not batched;
+The evidence of each replicate eliminates other priors, so that their arithmetic is not batched;
 what is shared are the prior covariances.
 """
 

@@ -313,7 +313,9 @@ def test_resume_takes_the_options_of_the_end(
     assert result_of(folder)["num_failed"] > 0
     capsys.readouterr()
     assert main(["show", "run.journal"]) == 0
-    assert "more rounds  botorch-bandits resume run.journal --rounds 16\n" in capsys.readouterr().out
+    assert (
+        "more rounds  botorch-bandits resume run.journal --rounds 16\n" in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(
