@@ -323,7 +323,8 @@ def run_async(
     left = loop.history.pending()
     most_in_a_row = max(MOST_FAILURES_IN_A_ROW, 2 * max_pending)
     keeper = FailureKeeper(loop, policy, left, most_in_a_row)
-    with ProgressBar(len(left) + num_rounds, "rounds", progress) as bar:
+    bar = ProgressBar(num_asked + num_rounds, "rounds", progress, num_asked - len(left))
+    with bar:
         workers = Workers(executor)
         run = _Run(loop, function, workers, max_pending, timeout, keeper, endings, bar)
         run.on_round, run.shown, run.restriction = on_round, shown, restriction

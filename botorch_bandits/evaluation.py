@@ -597,7 +597,9 @@ def run(
     left = loop.history.pending()
     keeper = FailureKeeper(loop, ErrorPolicy.read(on_error), left)
     mark = mark_of(loop, keeper.policy)
-    with ProgressBar(len(left) + num_rounds, "rounds", progress) as bar:
+    num_asked = loop.history.num_queries
+    bar = ProgressBar(num_asked + num_rounds, "rounds", progress, num_asked - len(left))
+    with bar:
         run = _Run(loop, problem, evaluate, delays, keeper, mark, endings, bar)
         run.on_round, run.shown = on_round, shown or progress_of
         run.restriction = restriction

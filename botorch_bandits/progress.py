@@ -21,9 +21,12 @@ class ProgressBar:
         total: The number of rounds.
         description: What is being done.
         enabled: If False, nothing is shown.
+        num_before: How many of the rounds were played before.
     """
 
-    def __init__(self, total: int, description: str, enabled: bool = True) -> None:
+    def __init__(
+        self, total: int, description: str, enabled: bool = True, num_before: int = 0
+    ) -> None:
         """See the class."""
         self._bar = None
         if not enabled:
@@ -32,12 +35,12 @@ class ProgressBar:
             from tqdm import tqdm
         except ImportError:
             print(
-                f"{description}: {total} rounds (pip install 'botorch_bandits[progress]' for a "
-                "progress bar)",
+                f"{description}: {total - num_before} rounds (pip install "
+                "'botorch_bandits[progress]' for a progress bar)",
                 file=sys.stderr,
             )
             return
-        self._bar = tqdm(total=total, desc=description, dynamic_ncols=True)
+        self._bar = tqdm(total=total, initial=num_before, desc=description, dynamic_ncols=True)
 
     def advance(self, num_rounds: int = 1, **shown: float | str) -> None:
         """Count rounds and show some values.

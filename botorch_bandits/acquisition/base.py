@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -286,6 +286,14 @@ class BanditAcquisition(AcquisitionFunction):
     this to True because its own ``arms_rule`` agrees with what it changes. If the constructor has
     other options, the rule does not check them."""
 
+    def __new__(cls, *args: Any, **given: Any) -> Self:
+        """Refuse ``beta`` where BoTorch's users pass it to a class that has no such argument."""
+        parameters = inspect.signature(cls.__init__).parameters
+        takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+        if "beta" in given and "beta" not in parameters and not takes_any:
+            raise TypeError(f"{cls.__name__} has no argument 'beta'. {_instead_of_beta(cls)}")
+        return super().__new__(cls)
+
     _num_columns: int | None = None
     """The number of columns of the last points; other numbers are checked against the model."""
 
@@ -323,9 +331,10 @@ class BanditAcquisition(AcquisitionFunction):
         known = default_options(cls)
         for name in options:
             if name not in known:
+                remedy = f" {_instead_of_beta(cls)}" if name == "beta" else ""
                 raise TypeError(
                     f"{cls.__name__}.with_options has no option {name!r}; it has "
-                    f"{', '.join(known)}."
+                    f"{', '.join(known)}.{remedy}"
                 )
         cls.check_options(options, None)
         return AcquisitionRecipe(cls, options)
@@ -408,6 +417,14 @@ class BanditAcquisition(AcquisitionFunction):
         """
         with torch.no_grad():
             return {"acquisition_value": float(self(x.unsqueeze(0)))}
+
+
+def _instead_of_beta(cls: type[BanditAcquisition]) -> str:
+    """Return what to pass instead of BoTorch's ``beta``, the square of a width."""
+    constant = "GPUpperConfidenceBound takes beta="
+    if "width" in constructor_parameters(cls):
+        constant = "For a constant width pass width=, which is the square root of beta"
+    return f"The class computes its width from its other arguments. {constant}."
 
 
 EVALUATION = (

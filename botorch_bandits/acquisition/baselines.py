@@ -355,9 +355,14 @@ class _Improvement(HallucinatesPending):
 
     def guarantee(self) -> Guarantee:
         """Report that there is no guarantee."""
+        what = "expected improvement" if self.is_expected else "the probability of improvement"
         return Guarantee(
             method=type(self).__name__,
-            gaps=("no width is involved, so no theorem here applies",),
+            gaps=(
+                f"no theorem here covers {what}; ImprovedUpperConfidenceBound and "
+                "GPThompsonSampling have one, with a prior that was fixed before the data "
+                "(BanditGP.with_kernel)",
+            ),
         )
 
     def forward(self, X: Tensor) -> Tensor:

@@ -101,6 +101,14 @@ def check_list_model(model: Model) -> CandidatesModel:
     return model
 
 
+CONSTANT_WIDTH = (
+    "the width is a constant (given as width=, or 2 because nothing else is given), which no "
+    "theorem covers; on a box pass smoothness_a= and smoothness_b= (Theorem 2), on Arms leave "
+    "width= out (Theorem 1)"
+)
+"""Why a constant width has no guarantee, whether it was given or is the default on a box."""
+
+
 class CandidateWidths:
     """The widths of the confidence bands of a list of priors, in each round.
 
@@ -192,7 +200,7 @@ class CandidateWidths:
         if self.width is not None:
             return Guarantee(
                 method="upper confidence bound of a list of priors",
-                gaps=("the width is a constant, which no theorem covers",),
+                gaps=(CONSTANT_WIDTH,),
             )
         where = (
             "at the point of the round and on a discretization that grows with it; not at all "
@@ -388,7 +396,7 @@ class CandidatesUpperConfidenceBound(BoundOfList):
         model: From :meth:`BanditGP.with_candidates`, or ``CandidatesModel.from_models``.
         form: ``"survivors"``, which has a theorem, or ``"mixture"``, which has none: mean and
             deviation of the mixture of all priors by their posterior weights.
-        delta: The bounds fail with at most this probability: half of it for rejecting the true
+        delta: The bounds fail with at most this probability: half of it for eliminating the true
             prior, half for its band.
         num_arms: ``|D|`` of Theorem 1; in a loop on arms it may be omitted.
         smoothness_a: ``a`` of Theorem 2: partial derivatives of a draw from a prior exceed ``L``

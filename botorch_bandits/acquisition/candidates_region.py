@@ -75,7 +75,7 @@ class RegionUpperConfidenceBound(BoundOfList):
             forecaster, and the outcomes in the order in which they arrived.
         family: The family that contains the true prior, a
             :class:`~botorch_bandits.models.PriorFamily` in the units of raw inputs and outcomes.
-        delta: The bounds fail with at most this probability: half of it for rejecting the true
+        delta: The bounds fail with at most this probability: half of it for eliminating the true
             prior, half for its band.
         num_arms: ``|D|`` of Theorem 1; in a loop on arms it may be omitted.
         choices: ``num_arms x d`` points over which the bound is maximized. In a loop on arms, they
@@ -285,9 +285,7 @@ class RegionUpperConfidenceBound(BoundOfList):
         """Return the theorem that covers this bound with this family, or why none does."""
         method = "upper confidence bound over a region of hyperparameters"
         if self._num_arms is None:
-            guarantee = Guarantee(
-                method=method, gaps=("the width is a constant, which no theorem covers",)
-            )
+            guarantee = Guarantee(method=method, gaps=(CONSTANT_WIDTH,))
         else:
             guarantee = Guarantee(
                 method=method,
@@ -342,6 +340,14 @@ class RegionUpperConfidenceBound(BoundOfList):
             )
         guarantee = guarantee if self.maximize else guarantee.for_minimizing()
         return of_acquisition(self, guarantee)
+
+
+CONSTANT_WIDTH = (
+    "the width is a constant (given as width=, or 2 because nothing else is given), which no "
+    "theorem covers; on Arms leave width= out (Theorem 1), on a box use "
+    "CandidatesUpperConfidenceBound with smoothness_a= and smoothness_b="
+)
+"""Why a constant width has no guarantee."""
 
 
 def _check_width(num_arms: Any, width: Any) -> tuple[int | None, float | None]:

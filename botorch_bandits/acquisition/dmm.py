@@ -408,9 +408,10 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
                 )
             read_data(model)
         except UnreadablePriorError as error:
-            raise UnreadablePriorError(
-                f"DMM works with kernel and data of the model, but {error}. Use BanditGP or "
-                "SingleTaskGP, or ImprovedUpperConfidenceBound with an explicit width="
+            raise error.in_method(
+                "DMM works with kernel and data of the model",
+                "Use BanditGP or SingleTaskGP, or ImprovedUpperConfidenceBound with an explicit "
+                "width=",
             ) from error
         weights = (
             torch.ones(1, dtype=torch.float64)

@@ -51,6 +51,9 @@ EXPLORATION = 3.0
 NUM_ROUNDS = 20
 """How many rounds ``show`` prints by default."""
 
+DEFAULT_ROUNDS = 40
+"""How many rounds a run has by default."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
@@ -127,7 +130,8 @@ def add_continue_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of every run."""
-    parser.add_argument("--rounds", type=int, default=40, help="default 40")
+    rounds = f"default {DEFAULT_ROUNDS}"
+    parser.add_argument("--rounds", type=int, default=DEFAULT_ROUNDS, help=rounds)
     parser.add_argument(
         "--initial", type=int, default=5, help="uniform rounds at the start (default 5)"
     )

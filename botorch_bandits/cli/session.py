@@ -50,7 +50,9 @@ from botorch_bandits.cli.summary import (
     best_at_the_start,
     closing_lines,
     expected_at,
+    guarantee_as_record,
     next_steps,
+    recommended_by,
 )
 from botorch_bandits.constraints import InfeasibleConstraintsWarning
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -626,15 +628,13 @@ class Session:
         history = self.loop.history
         self._write()
         best_since, best = self.changes.best(self.loop)
-        guarantee = self.loop.guarantee()
         result: dict[str, Any] = {
             "title": self.title,
             "version": __version__,
             "settings": dict(self.settings),
-            # with delays, a round ends before its outcome is told
-            "num_rounds": history.num_arrived
-            if self.waiting.delays is None
-            else history.num_queries,
+            # with delays a round is over before its outcome is told; one that failed is over, too
+            "num_rounds": history.num_queries
+            - (history.num_pending if self.waiting.delays is None else 0),
             "num_arrived": history.num_arrived,
             **self._count_waiting(),
             "num_failed": history.num_failed,
@@ -647,6 +647,7 @@ class Session:
             "best_round": None if best is None else best[0].round_number,
             "best_parameters": None if best is None else parameters_of(best[0]),
             "expected_at_best": self._expected_at_best(),
+            "recommended": recommended_by(self.loop),
             "mean_reward": None
             if history.num_arrived == 0
             else statistics.fmean(outcome.reward for outcome in history.outcomes),
@@ -657,11 +658,7 @@ class Session:
             "reference": None
             if self.reference is None
             else {"name": self.reference[0], "reward": self.reference[1]},
-            "guarantee": {
-                "holds": guarantee.holds,
-                "theorem": guarantee.theorem,
-                "gaps": list(guarantee.reasons),
-            },
+            "guarantee": guarantee_as_record(self.loop.guarantee()),
             **self.changes.result(self.loop),
             **self.budgets.result(self.loop),
         }

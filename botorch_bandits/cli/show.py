@@ -22,7 +22,7 @@ from botorch_bandits.cli.command_line import printable
 from botorch_bandits.cli.options import parameters_of, show_value
 from botorch_bandits.cli.pages import check_page_arguments, follow
 from botorch_bandits.cli.session import JOURNAL_FILE, MOST_MARKER_BYTES
-from botorch_bandits.cli.summary import best_at_the_start, table_of_commands
+from botorch_bandits.cli.summary import best_at_the_start, rounds_in, table_of_commands
 from botorch_bandits.constraints import (
     AdditiveEpochs,
     Ledger,
@@ -281,10 +281,15 @@ def _next_steps(
     if reader.header.get("command") is None:
         rows.append(("go on, in Python", f"BanditLoop.open({options.file!r}, ...)"))
     else:
-        again = ["botorch-bandits", "resume", options.file]
-        rows.append(("go on", shlex.join(again)))
-        more = [*again, "--rounds", str(2 * max(history.num_queries, 1))]
-        rows.append(("more rounds", shlex.join(more)))
+        again = ["botorch-bandits", "resume", options.file, "--rounds"]
+        arguments = [str(argument) for argument in reader.header["command"]["arguments"]]
+        # a later resume may have asked for more
+        wanted = max(rounds_in(arguments), history.num_queries)
+        is_delayed = any(argument.partition("=")[0] == "--delay" for argument in arguments)
+        num_played = history.num_queries - (0 if is_delayed else history.num_pending)
+        is_over = num_played >= wanted
+        what, number = ("more rounds", 2 * wanted) if is_over else ("go on", wanted)
+        rows.append((what, shlex.join([*again, str(number)])))
     if not options.plot:
         shown = ["botorch-bandits", "show", options.file, "--plot", "run.png"]
         rows.append(("picture", shlex.join(shown)))

@@ -5,14 +5,18 @@ They are derived only from ``result.json`` and the typed command.
 
 from __future__ import annotations
 
+import math
 import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from botorch.exceptions.errors import UnsupportedError
 
-from botorch_bandits.cli.options import show_value
+from botorch_bandits.cli.arguments import DEFAULT_ROUNDS
+from botorch_bandits.cli.options import parameters_of, show_value
+from botorch_bandits.confidence import Guarantee
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.history import History, Query
 from botorch_bandits.loop import BanditLoop
@@ -63,6 +67,77 @@ def expected_at(loop: BanditLoop, query: Query) -> dict[str, float] | None:
     return {"mean": sign * float(posterior.mean), "standard_deviation": variance**0.5}
 
 
+def guarantee_as_record(guarantee: Guarantee) -> dict[str, Any]:
+    """Return what ``result.json`` says of a guarantee.
+
+    Args:
+        guarantee: That of a loop, after the run.
+
+    Returns:
+        The verdict, the reasons against it, and each statement with its numbers. A number that does
+        not exist, or is infinite, is None.
+    """
+    return {
+        "holds": guarantee.holds,
+        "verdict": guarantee.verdict,
+        "method": guarantee.method,
+        "theorem": guarantee.theorem,
+        "gaps": list(guarantee.reasons),
+        "statements": {
+            name: {
+                "holds": statement.holds,
+                "text": statement.text,
+                "gaps": list(statement.gaps),
+                "bound": _finite(statement.bound),
+                "num_rounds": statement.num_rounds,
+                "num_other_rounds": statement.num_others,
+                "bound_of_other_rounds": _finite(statement.bound_of_others),
+            }
+            for name, statement in guarantee.statements.items()
+        },
+        "assumptions": [str(assumption) for assumption in guarantee.assumptions],
+        "constants": {name: _finite(value) for name, value in guarantee.constants.items()},
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def recommended_by(loop: BanditLoop) -> dict[str, Any] | None:
+    """Return the played point to deploy, as :meth:`.BanditLoop.recommend` finds it.
+
+    Args:
+        loop: Without contexts.
+
+    Returns:
+        The point, the round in which it was last played, what the model expects there, and the
+        certificate or the reasons why there is none. None without a model or an outcome.
+    """
+    try:
+        found = loop.recommend(among="played")
+    except (RuntimeError, UnsupportedError):
+        return None
+    told = (loop.history.query(outcome.query_id) for outcome in loop.history.outcomes)
+    query = max((q for q in told if torch.equal(q.x, found.x)), key=lambda q: q.id)
+    numbers = {
+        "mean": found.mean,
+        "standard_deviation": found.standard_deviation,
+        "lower_bound": found.lower_bound,
+        "upper_bound": found.upper_bound,
+        "best_possible": found.best_possible,
+        "certificate": found.certificate,
+        "delta": found.delta,
+    }
+    return {
+        "parameters": parameters_of(query),
+        "round": query.round_number,
+        **{name: _finite(value) for name, value in numbers.items()},
+        "theorem": found.theorem,
+        "reasons": list(found.reasons),
+    }
+
+
 def best_at_the_start(history: History) -> dict[str, Any] | None:
     """Return the best reward of the random points at the start; None if none was told.
 
@@ -98,6 +173,21 @@ def with_numbers(arguments: Sequence[str], numbers: Mapping[str, float]) -> list
         elif argument != "--overwrite":  # this option would start over
             kept.append(argument)
     return [*kept, *(str(part) for item in numbers.items() for part in item)]
+
+
+def rounds_in(arguments: Sequence[str]) -> int:
+    """Return how many rounds a command line asks for, like the parser, which it does not need.
+
+    Args:
+        arguments: Those of ``tune`` or ``optimize`` on record, which may be anyone's.
+    """
+    found = DEFAULT_ROUNDS
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        name, is_joined, value = argument.partition("=")
+        if "--rounds".startswith(name) and name.startswith(SHORTEST["--rounds"]):
+            value = value if is_joined else following
+            found = int(value) if value.isdecimal() and len(value) < 10 else found
+    return found
 
 
 def next_steps(
@@ -179,12 +269,45 @@ def _how_sure(result: Mapping[str, Any]) -> Rows:
     if expected is not None:
         text = f"{expected['mean']:.6g} +- {2.0 * expected['standard_deviation']:.2g} "
         rows.append(("the model expects", text + "there (two standard deviations)"))
-    if result["guarantee"]["holds"]:
-        theorem = result["guarantee"]["theorem"]
-        rows.append(("guarantee", f"yes: {theorem} (in numbers in result.json)"))
+    rows += _recommended(result)
+    told = result["guarantee"]
+    if told["holds"]:
+        text = f"yes: {told['theorem']} (in numbers in result.json)"
+    elif told["verdict"] == "guaranteed in part":
+        held = [NAMES[name] for name, each in told["statements"].items() if each["holds"]]
+        others = [NAMES[name] for name, each in told["statements"].items() if not each["holds"]]
+        text = f"in part ({' and '.join(held)}, but not {' and '.join(others)}): "
+        text += f"{told['theorem']} (why, and in numbers: result.json)"
     else:
         text = "none: no theorem says how near the best possible this is (why: result.json)"
-        rows.append(("guarantee", text))
+    rows.append(("guarantee", text))
+    return rows
+
+
+NAMES = {"bands": "confidence bounds", "regret": "regret", "violation": "violation"}
+"""The statements of a guarantee, in words."""
+
+
+def _recommended(result: Mapping[str, Any]) -> Rows:
+    """Return the played point to deploy, which need not be the one with the best outcome."""
+    found = result["recommended"]
+    if found is None:
+        return []
+    side = "posterior mean" if found["certificate"] is None else "confidence bound"
+    why = f"best {side} of the points that were played"
+    rows: Rows = []
+    if found["parameters"] == result["best_parameters"]:
+        rows.append(("recommended", f"the same point ({why})"))
+    else:
+        text = f"the point of round {found['round']} ({why})"
+        if result["expected_at_best"] is not None:  # otherwise the model is not of the reward
+            mean, deviation = found["mean"], found["standard_deviation"]
+            text += f", where the model expects {mean:.6g} +- {2.0 * deviation:.2g}"
+        rows.append(("recommended", text))
+        rows += [(f"  {name}", show_value(value)) for name, value in found["parameters"].items()]
+    if found["certificate"] is not None:
+        text = f"no point is better than this one by more than {found['certificate']:.6g}, with "
+        rows.append(("certificate", text + f"probability {1.0 - found['delta']:.6g}"))
     return rows
 
 
@@ -212,6 +335,8 @@ def closing_lines(
     """
     stopped = ", interrupted" if result["interrupted"] else ""
     played = f"{result['num_rounds']} of {max(wanted, result['num_rounds'])}"
+    if result["num_failed"]:
+        played += f" ({result['num_failed']} failed)"
     rows: Rows = [("rounds", f"{played} in {result['seconds']:.1f} s{stopped}")]
     if waits or result["num_pending"]:
         counts = f"{result['num_arrived']} arrived ({result['num_late']} late), "

@@ -26,9 +26,9 @@ of the stopped value is 1, and by Markov's inequality it is :math:`1 / \delta` o
 probability at most :math:`\delta`. Let :math:`n` grow. :math:`\square`
 
 **Survivors** at level :math:`\delta_1` are the priors with :math:`e_s(\theta) < 1 / \delta_1` for
-ALL :math:`s \le t`. The true prior is ever discarded with probability at most :math:`\delta_1`,
+ALL :math:`s \le t`. The true prior is ever eliminated with probability at most :math:`\delta_1`,
 regardless of the length of the list: there is only one true prior, so no union bound over the list
-is needed. The mixture keeps every prior forever, including those that were discarded: leaving one
+is needed. The mixture keeps every prior forever, including those that were eliminated: leaving one
 out and renormalizing the other weights would be a different process and not a martingale.
 
 **Bounds.** The band of the true prior, of width :math:`w_t` at level :math:`\delta_2` (Theorem 1 or
@@ -113,20 +113,22 @@ class CandidateStatus:
     Attributes:
         name: The name of the prior.
         weight: Its weight before the data.
-        log_evidence: ``ln e_t``: how much better the whole list predicted than this prior, in nats.
-        largest_log_evidence: The largest value so far, which decides whether the prior survives.
+        log_evidence_against: ``ln e_t``: how much better the whole list predicted than this prior,
+            in nats.
+        largest_log_evidence_against: The largest value so far, which decides whether the prior
+            survives.
         posterior_weight: Its probability given the outcomes, if the prior were drawn by weight.
-        survives: Whether it has never been discarded.
-        thrown_out_after: The number of outcomes after which it was discarded; None if it survives.
+        survives: Whether it has never been eliminated.
+        eliminated_after: The number of outcomes after which it was eliminated; None if it survives.
     """
 
     name: str
     weight: float
-    log_evidence: float
-    largest_log_evidence: float
+    log_evidence_against: float
+    largest_log_evidence_against: float
     posterior_weight: float
     survives: bool
-    thrown_out_after: int | None
+    eliminated_after: int | None
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,8 @@ class EvidenceTable:
         rows: One per prior, in the order of the list.
         level: The survivors' level.
         num_outcomes: The number of outcomes that were counted.
-        refuted_after: The number of outcomes after which the last prior was discarded; None if some
-            survive.
+        refuted_after: The number of outcomes after which the last prior was eliminated; None if
+            some survive.
         path: ``num_outcomes x num_candidates``; the log evidence after each outcome, for plots.
         outcome_name: The outcome that the priors describe, such as ``"reward"`` or ``"cost"``.
     """
@@ -152,7 +154,7 @@ class EvidenceTable:
 
     @property
     def threshold(self) -> float:
-        """``ln(1 / level)``: a prior whose log evidence ever reaches it is discarded."""
+        """``ln(1 / level)``: a prior whose log evidence ever reaches it is eliminated."""
         return -math.log(self.level)
 
     @property
@@ -183,7 +185,10 @@ class EvidenceTable:
         return pd.DataFrame([asdict(row) for row in self.rows])
 
     def __str__(self) -> str:
-        """Return the table as text, with the best predictions first, shortened if it is long."""
+        """Return the table as text: at most :data:`MOST_ROWS_SHOWN` priors, best predictions first.
+
+        The column *evidence against* is ``log_evidence_against``.
+        """
         alive = sum(row.survives for row in self.rows)
         lines = [
             f"{self.num_outcomes} outcomes, {alive} of {len(self.rows)} priors survive at level "
@@ -195,14 +200,14 @@ class EvidenceTable:
                 "is a draw from none of its priors"
             )
         width = max(len(row.name) for row in self.rows)
-        lines.append(f"{'prior':<{width}}  log evidence  posterior weight  status")
-        in_order = sorted(self.rows, key=lambda each: each.log_evidence)
+        lines.append(f"{'prior':<{width}}  evidence against  posterior weight  status")
+        in_order = sorted(self.rows, key=lambda each: each.log_evidence_against)
         for row in in_order[:MOST_ROWS_SHOWN]:
-            after = row.thrown_out_after
-            status = "survives" if after is None else f"thrown out after outcome {after}"
+            after = row.eliminated_after
+            status = "survives" if after is None else f"eliminated after outcome {after}"
             lines.append(
-                f"{row.name:<{width}}  {row.log_evidence:12.4f}  {row.posterior_weight:16.4f}  "
-                f"{status}"
+                f"{row.name:<{width}}  {row.log_evidence_against:16.4f}  "
+                f"{row.posterior_weight:16.4f}  {status}"
             )
         left_out = len(in_order) - MOST_ROWS_SHOWN
         if left_out > 0:
@@ -224,7 +229,7 @@ class CandidateEvidence:
     Example:
         >>> evidence = CandidateEvidence([1.0, 1.0], names=["short", "long"])
         >>> evidence.update([-1.0, -3.0])
-        >>> [round(value, 4) for value in evidence.log_evidence.tolist()]
+        >>> [round(value, 4) for value in evidence.log_evidence_against.tolist()]
         [-0.5662, 1.4338]
         >>> evidence.survivors(level=0.25).tolist()
         [True, False]
@@ -255,6 +260,15 @@ class CandidateEvidence:
         self._refuted_after: dict[float, int] = {}  # by level; refuted priors never come back
         self.num_outcomes = 0
 
+    def __repr__(self) -> str:
+        """Show how many outcomes were counted, and of how many priors."""
+        counts = f"{self.num_outcomes} outcomes, {self.num_candidates} priors"
+        return f"{type(self).__name__}({counts})"
+
+    def __str__(self) -> str:
+        """Show the table at the ordinary level, :data:`LEVEL_OF_SURVIVORS`."""
+        return str(self.table(LEVEL_OF_SURVIVORS))
+
     @property
     def num_candidates(self) -> int:
         """The number of priors on the list."""
@@ -276,12 +290,12 @@ class CandidateEvidence:
         return self._log_marginal
 
     @property
-    def log_evidence(self) -> Tensor:
+    def log_evidence_against(self) -> Tensor:
         """``ln e_t`` of each prior, in nats; large values are evidence against it."""
         return torch.from_numpy(self._log_evidence.copy())
 
     @property
-    def largest_log_evidence(self) -> Tensor:
+    def largest_log_evidence_against(self) -> Tensor:
         """The largest ``ln e_s`` of each prior over all ``s <= t``, at least 0."""
         return torch.from_numpy(self._largest.copy())
 
@@ -374,18 +388,18 @@ class CandidateEvidence:
         return self._largest < -math.log(level)
 
     def survivors(self, level: float) -> Tensor:
-        """Return which priors have never been discarded, one ``bool`` each.
+        """Return which priors have never been eliminated, one ``bool`` each.
 
         Args:
-            level: ``delta_1``: the true prior is ever discarded with at most this probability.
+            level: ``delta_1``: the true prior is ever eliminated with at most this probability.
 
         Raises:
             ValueError: If ``level`` is not between 0 and 1.
         """
         return torch.from_numpy(self.numpy_survivors(check_probability("level", level)))
 
-    def thrown_out_after(self, level: float) -> list[int | None]:
-        """Return the number of outcomes after which each prior was discarded; None for survivors.
+    def eliminated_after(self, level: float) -> list[int | None]:
+        """Return the number of outcomes after which each prior was eliminated; None for survivors.
 
         Args:
             level: See :meth:`survivors`.
@@ -398,7 +412,7 @@ class CandidateEvidence:
         ]
 
     def refuted_after(self, level: float) -> int | None:
-        """Return the number of outcomes after which none was left; None if some survive.
+        """Return the number of outcomes after which no prior was left; None if some survive.
 
         Args:
             level: See :meth:`survivors`.
@@ -406,8 +420,8 @@ class CandidateEvidence:
         if level not in self._refuted_after:
             if bool(self.numpy_survivors(check_probability("level", level)).any()):
                 return None
-            thrown_out = self.thrown_out_after(level)
-            self._refuted_after[level] = max(each for each in thrown_out if each is not None)
+            eliminated = self.eliminated_after(level)
+            self._refuted_after[level] = max(each for each in eliminated if each is not None)
         return self._refuted_after[level]
 
     def in_force(self, level: float) -> NDArray[np.bool_]:
@@ -454,17 +468,17 @@ class CandidateEvidence:
         Args:
             level: See :meth:`survivors`.
         """
-        thrown_out = self.thrown_out_after(level)
+        eliminated = self.eliminated_after(level)
         posterior = self.numpy_posterior_weights()
         rows = tuple(
             CandidateStatus(
                 name=self.names[k],
                 weight=float(self._weights[k]),
-                log_evidence=float(self._log_evidence[k]),
-                largest_log_evidence=float(self._largest[k]),
+                log_evidence_against=float(self._log_evidence[k]),
+                largest_log_evidence_against=float(self._largest[k]),
                 posterior_weight=float(posterior[k]),
-                survives=thrown_out[k] is None,
-                thrown_out_after=thrown_out[k],
+                survives=eliminated[k] is None,
+                eliminated_after=eliminated[k],
             )
             for k in range(self.num_candidates)
         )

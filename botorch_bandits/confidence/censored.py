@@ -626,9 +626,9 @@ class CensoredWidth(WidthRule):
         try:
             width = combine_outputs(summary, self.delta, of_output)
         except UnreadablePriorError as error:
-            raise UnreadablePriorError(
-                f"the width needs the model's prior, but {error}. Pass an explicit width= (without "
-                "outcome_bound=)."
+            raise error.in_method(
+                "the width needs the model's prior",
+                "Pass an explicit width= (without outcome_bound=).",
             ) from error
         return width if self.constant is None else width + self.constant
 

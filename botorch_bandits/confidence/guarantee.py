@@ -394,6 +394,17 @@ class Guarantee:
         )
 
     @property
+    def verdict(self) -> str:
+        """Whether all statements hold, some or none, in the words that ``print`` begins with.
+
+        It is ``"guaranteed"``, ``"guaranteed in part"`` or ``"no guarantee"``.
+        """
+        if self.holds:
+            return "guaranteed"
+        held = [statement for statement in self.statements.values() if statement.holds]
+        return "guaranteed in part" if self.theorem and held and not self.gaps else "no guarantee"
+
+    @property
     def reasons(self) -> tuple[str, ...]:
         """Every reason why the guarantee or one of its statements does not hold."""
         of_statements = [gap for each in self.statements.values() for gap in each.gaps]
@@ -551,7 +562,7 @@ class Guarantee:
 
     def __str__(self) -> str:
         """Return the guarantee as a few lines of text."""
-        lines = [f"{self.method}: " + ("guaranteed" if self.holds else self._why_not())]
+        lines = [f"{self.method}: {self.verdict}"]
         if self.theorem is not None:
             lines.append(f"  theorem: {self.theorem}")
         names = {"bands": "confidence bounds", "regret": "regret", "violation": "violation"}
@@ -567,10 +578,9 @@ class Guarantee:
 
     def _repr_html_(self) -> str:
         """Return the same text as ``print`` shows, as HTML for a notebook."""
-        verdict = "guaranteed" if self.holds else self._why_not()
         constants = ", ".join(f"{name} = {value:.6g}" for name, value in self.constants.items())
         facts = {"theorem": self.theorem, "constants": constants or None}
-        return display(f"{self.method}: {verdict}", facts, *self.parts_as_markup())
+        return display(f"{self.method}: {self.verdict}", facts, *self.parts_as_markup())
 
     def parts_as_markup(self) -> list[Markup]:
         """Return statements, assumptions and gaps in the form that notebooks and pages show."""
@@ -584,10 +594,6 @@ class Guarantee:
         for title, texts in titles:
             parts += [element("p", f"{title}:"), listed(texts)] if texts else []
         return parts
-
-    def _why_not(self) -> str:
-        held = [statement for statement in self.statements.values() if statement.holds]
-        return "guaranteed in part" if self.theorem and held and not self.gaps else "no guarantee"
 
 
 def of_any_round(largest: float | None) -> str:

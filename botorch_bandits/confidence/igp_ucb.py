@@ -547,10 +547,10 @@ class KernelizedWidth(WidthRule):
                     explicit_gain,
                     self.delta,
                 )
-            raise UnreadablePriorError(
-                f"the width needs the model's prior, but {error}. Pass information_gain= (bounds "
-                "are then in units of the prior standard deviation, any_lambda=False) or an "
-                "explicit width=."
+            raise error.in_method(
+                "the width needs the model's prior",
+                "Pass information_gain= (bounds are then in units of the prior standard "
+                "deviation, any_lambda=False) or an explicit width=.",
             ) from error
 
     def in_numbers(self, summary: PriorSummary) -> Callable[[int], float]:
@@ -835,9 +835,10 @@ class AMMWidth(WidthRule):
         try:
             return combine_outputs(summary, self.delta, of_output)
         except UnreadablePriorError as error:
-            raise UnreadablePriorError(
-                f"the width of AMM needs the model's prior, but {error}. Use BanditGP or "
-                "SingleTaskGP, or ImprovedUpperConfidenceBound with information_gain= or width=."
+            raise error.in_method(
+                "the width of AMM needs the model's prior",
+                "Use BanditGP or SingleTaskGP, or ImprovedUpperConfidenceBound with "
+                "information_gain= or width=.",
             ) from error
 
     def in_numbers(self, summary: PriorSummary) -> Callable[[int], float]:

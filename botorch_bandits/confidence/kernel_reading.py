@@ -27,6 +27,31 @@ from botorch_bandits.docstrings import fill_in_docstrings
 class UnreadablePriorError(ValueError):
     """The model's prior cannot be read; the message says why."""
 
+    def in_method(self, need: str, remedy: str) -> UnreadablePriorError:
+        """Return the error of a method that needs the prior.
+
+        Args:
+            need: What needs it.
+            remedy: What to do instead.
+        """
+        return UnreadablePriorError(f"{need}, but {self}. {remedy}")
+
+
+class ListOfPriorsError(UnreadablePriorError):
+    """The model is a list of priors, none of which is its prior."""
+
+    def in_method(self, need: str, remedy: str) -> UnreadablePriorError:
+        """Return the error of a method that needs the prior, with the remedy for lists.
+
+        Args:
+            need: What needs it.
+            remedy: What to do instead with other models.
+        """
+        return UnreadablePriorError(
+            f"{need}, but {self}. Use CandidatesUpperConfidenceBound, which is for such lists, or "
+            "one prior (BanditGP.with_kernel)."
+        )
+
 
 def refuse_several(verb: str, model: Model) -> None:
     """Raise an error unless a model has a single output.

@@ -68,12 +68,11 @@ from botorch_bandits.checks import (
     check_positive,
     store_checked,
 )
+from botorch_bandits.confidence.candidates import CandidateEvidence
 from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.information_gain import GainBound, realized_information_gain
 from botorch_bandits.confidence.kernel_reading import (
-    UnreadablePriorError as UnreadablePriorError,
-)
-from botorch_bandits.confidence.kernel_reading import (
+    ListOfPriorsError,
     check_forward,
     check_tasks,
     constants_of_tasks,
@@ -82,6 +81,9 @@ from botorch_bandits.confidence.kernel_reading import (
     number_tasks,
     outlier_variances,
     variance_of_output_task,
+)
+from botorch_bandits.confidence.kernel_reading import (
+    UnreadablePriorError as UnreadablePriorError,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.fingerprints import added_field
@@ -187,6 +189,8 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
     if isinstance(model, ModelListGP):
         return tuple(prior for submodel in model.models for prior in read_prior(submodel))
     name = type(model).__name__
+    if isinstance(getattr(model, "evidence", None), CandidateEvidence):
+        raise ListOfPriorsError("the model is a list of priors")
     if not (isinstance(model, ExactGP) and isinstance(model, GPyTorchModel)):
         raise UnreadablePriorError(f"{name} is not an exact Gaussian process with its own kernel")
     kernel = getattr(model, "covar_module", None)

@@ -7,6 +7,7 @@ derived from its history, how points are chosen, what is guaranteed, and its jou
 from botorch_bandits.loop.journal import DifferentSettingsError
 from botorch_bandits.loop.loop import BanditLoop
 from botorch_bandits.loop.many_rows import ManyRowsWarning
+from botorch_bandits.loop.repeated_failures import RepeatedFailureWarning
 from botorch_bandits.loop.settings import AcquisitionFactory, ModelFactory
 
 __all__ = [
@@ -15,4 +16,5 @@ __all__ = [
     "DifferentSettingsError",
     "ManyRowsWarning",
     "ModelFactory",
+    "RepeatedFailureWarning",
 ]

@@ -50,6 +50,7 @@ from botorch_bandits.loop.feasibility import Feasibility
 from botorch_bandits.loop.journal import LoopJournal
 from botorch_bandits.loop.minimizing import turned_check, turned_view
 from botorch_bandits.loop.recommendation import Recommendation, recommendation_now
+from botorch_bandits.loop.repeated_failures import warn_of_repeated_failures
 from botorch_bandits.loop.restrictions import read_restriction
 from botorch_bandits.loop.settings import (
     DEFAULT_INITIAL,
@@ -476,6 +477,10 @@ class BanditLoop(AttachesPoints):
             TypeError: If the reason is not a string.
             ValueError: If the query has a reward, or had one that was retracted.
             JournalError: If the failure cannot be written to the journal. Nothing is recorded then.
+
+        Warns:
+            RepeatedFailureWarning: If a point without an outcome failed three times in a row and
+                is not avoided, with ``Hallucinated`` feedback.
         """
         with HandlersOnHold(), self._lock:
             self._catch_up()
@@ -487,6 +492,7 @@ class BanditLoop(AttachesPoints):
             with self._derived_state() as chooser:
                 self._record(failure)
                 chooser.add_failure(failure)
+            warn_of_repeated_failures(self.settings, self._history)
             return failure
 
     def retract(self, query_id: int, reason: str) -> Retraction:

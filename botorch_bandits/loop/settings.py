@@ -20,7 +20,6 @@ from torch import Tensor
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     AMMUpperConfidenceBound,
-    BanditAcquisition,
     CandidatesDMMUpperConfidenceBound,
     CandidatesLagrangianUpperConfidenceBound,
     CandidatesThompsonSampling,
@@ -68,6 +67,7 @@ from botorch_bandits.forgetting import (
     SlidingWindow,
 )
 from botorch_bandits.history import History
+from botorch_bandits.loop.acquisitions import check_acquisition
 from botorch_bandits.loop.many_rows import check_local_model
 from botorch_bandits.loop.repeats import check_repeats
 from botorch_bandits.models import (
@@ -151,29 +151,6 @@ def default_model(domain: Domain) -> ModelFactory:
             f"model is None, and the default cannot be built: {error} Pass "
             "BanditGP.with_kernel(...) or a callable (X, Y) -> BoTorch model."
         ) from error
-
-
-def check_acquisition(acquisition: Any, domain: Domain) -> Any:
-    """Return the acquisition of a loop if it is one, and feasible on the domain."""
-    if isinstance(acquisition, AcquisitionRecipe):
-        acquisition.check(domain)
-    elif isinstance(acquisition, type) and issubclass(acquisition, BanditAcquisition):
-        raise TypeError(
-            f"acquisition is the class {acquisition.__name__}; pass "
-            f"{acquisition.__name__}.with_options(...)."
-        )
-    elif isinstance(acquisition, AcquisitionFunction):
-        raise TypeError(
-            f"acquisition is a built {type(acquisition).__name__}, but the loop builds a fresh one "
-            f"each round. Pass {type(acquisition).__name__}.with_options(...), or a callable "
-            "(model, X_pending) -> acquisition function."
-        )
-    elif not isinstance(acquisition, RandomSearch) and not callable(acquisition):
-        raise TypeError(
-            "acquisition must be a recipe (Class.with_options(...)), RandomSearch() or a callable "
-            f"(model, X_pending) -> acquisition function, got {acquisition!r}."
-        )
-    return acquisition
 
 
 def check_feedback(feedback: Any, acquisition: Any, domain: Domain) -> Feedback:
@@ -292,9 +269,10 @@ def check_loop_model(model: Any, domain: Domain, needed: bool) -> Any:
             "arrive. Pass BanditGP.with_kernel(...) or a callable (X, Y) -> BoTorch model."
         )
     if not callable(model):
+        remedy = " Pass BanditGP.with_candidates([...]) for a list of priors."
         raise TypeError(
             "model must be BanditGP.with_kernel(...) or a callable (X, Y) -> BoTorch model, got "
-            f"{model!r}."
+            f"{model!r:.200}.{remedy * isinstance(model, list | tuple)}"
         )
     return model
 
@@ -602,10 +580,14 @@ def check_forgetting(forgetting: Any, model: Any) -> Forgetting | None:
     if isinstance(model, BanditGPRecipe):
         ForgettingModels(model, forgetting)
     elif not isinstance(forgetting, SlidingWindow):
-        what = "a list of priors" if isinstance(model, CandidatesRecipe) else "your own function"
+        what = "the model is your own function"
+        if isinstance(model, CandidatesRecipe):
+            what = "the model is a list of priors"
+        elif isinstance(model, FittedSingleTaskGP):
+            what = "FittedSingleTaskGP, the default model, learns its hyperparameters from the data"
         raise ValueError(
-            f"forgetting is {forgetting!r}, which changes the noise or the kernel, but the model "
-            f"is {what}. Pass BanditGP.with_kernel(...), or use SlidingWindow."
+            f"forgetting is {forgetting!r}, which changes the noise or the kernel, but {what}. "
+            "Pass BanditGP.with_kernel(...), or use SlidingWindow."
         )
     return forgetting
 

@@ -248,7 +248,7 @@ class BanditGP(DataViews):
     ) -> CandidatesRecipe:
         """Return the recipe of a list of priors, one of which is right, without knowing which.
 
-        The outcomes show which priors predict worst: those are discarded, and a theorem covers the
+        The outcomes show which priors predict worst: those are eliminated, and a theorem covers the
         remaining ones; see :class:`~botorch_bandits.CandidatesUpperConfidenceBound`. The list and
         the weights must be fixed before the data. Entries that differ only in their output scale
         (with the same ratio of noise variance to output scale) cost no more than one of them.

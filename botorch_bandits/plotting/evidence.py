@@ -1,7 +1,7 @@
 """The evidence of the outcomes about the priors on a list, one outcome after the other.
 
 Each prior is a line: how much better the whole list predicted than this prior did. One threshold
-decides which priors are rejected.
+decides which are eliminated.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ABOVE_THE_THRESHOLD = 2.0
-"""The upper end of the axis, in thresholds: lines of rejected priors soon leave the picture."""
+"""The upper end of the axis, in thresholds: lines of eliminated priors soon leave the picture."""
 
 
 def plot_evidence(table: EvidenceTable, ax: Axes | None = None, num_named: int = 5) -> Axes:
-    """Draw the log evidence against each prior on a list over the outcomes, and the threshold.
+    """Draw the log evidence against each prior on a list over the outcomes.
 
-    A prior whose line reaches the threshold is rejected there, and the line continues in light
+    A prior whose line reaches the threshold is eliminated there, and the line continues in light
     gray. Of the others, those with the largest posterior weights have names.
 
     Args:
@@ -60,7 +60,7 @@ def plot_evidence(table: EvidenceTable, ax: Axes | None = None, num_named: int =
         values = table.path[:, k].tolist()
         look: dict[str, Any] = {"label": rows[k].name, **style}
         ax.plot(steps, values, lw=1.5, zorder=2, **look)
-    label = f"thrown out at level {table.level:g}"
+    label = f"eliminated at level {table.level:g}"
     ax.axhline(table.threshold, color="black", lw=2.5, label=label)
     lowest = min(float(table.path.min()), 0.0)
     ax.set_ylim(1.1 * lowest - 0.2, ABOVE_THE_THRESHOLD * table.threshold)

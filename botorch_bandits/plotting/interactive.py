@@ -200,7 +200,7 @@ def plot_map(
 
 
 def plot_evidence(table: EvidenceTable, title: str = "", num_named: int = 5) -> Any:
-    """Draw the log evidence of each prior on a list; each line shows its prior.
+    """Draw the log evidence against each prior on a list; each line shows its prior.
 
     Args:
         table: The table, such as ``loop.evidence()``.
@@ -227,7 +227,7 @@ def plot_evidence(table: EvidenceTable, title: str = "", num_named: int = 5) -> 
     for k in [k for k in range(len(rows)) if k not in named] + named[::-1]:
         row = rows[k]
         rank = named.index(k) if k in named else None
-        status = "survives" if row.survives else f"thrown out after {row.thrown_out_after}"
+        status = "survives" if row.survives else f"eliminated after {row.eliminated_after}"
         line: dict[str, Any] = {"color": "#b0b0b0" if row.survives else "#e0e0e0", "width": 1}
         if rank is not None:
             line = {"color": COLORS[rank], "width": 2, "dash": DASHES[rank]}
@@ -241,7 +241,7 @@ def plot_evidence(table: EvidenceTable, title: str = "", num_named: int = 5) -> 
                 showlegend=rank is not None,
                 hovertemplate=(
                     f"{_plain(row.name)}<br>{status}, posterior weight {row.posterior_weight:.3g}"
-                    "<br>log evidence %{y:.3f} after %{x} outcomes<extra></extra>"
+                    "<br>log evidence against it %{y:.3f} after %{x} outcomes<extra></extra>"
                 ),
             )
         )
@@ -249,7 +249,7 @@ def plot_evidence(table: EvidenceTable, title: str = "", num_named: int = 5) -> 
         figure.add_hline(
             y=table.threshold,
             line={"color": "black", "width": 2},
-            annotation_text=f"thrown out at level {table.level:g}",
+            annotation_text=f"eliminated at level {table.level:g}",
         )
         lowest = min(float(table.path.min()), 0.0)
         figure.update_yaxes(range=[1.1 * lowest - 0.2, 2.0 * table.threshold])

@@ -1,7 +1,7 @@
 """Replicates of a list of priors on arms: one engine each, behind the interface of one engine.
 
-The evidence of different replicates rejects different priors, so their arithmetic is not batched;
-they only share the prior covariances.
+The evidence of different replicates eliminates different priors, so their arithmetic is not
+batched; they only share the prior covariances.
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ def survivors(X: Tensor, y: Tensor, level: float) -> Tensor:
             fit = y[:t] @ torch.linalg.solve(covariance, y[:t])
             joint.append(-0.5 * float(fit + torch.logdet(2.0 * math.pi * covariance)))
         values = double(joint)
-        log_evidence = torch.logsumexp(values - math.log(len(PRIORS)), 0) - values
-        alive &= log_evidence < math.log(1.0 / level)
+        log_evidence_against = torch.logsumexp(values - math.log(len(PRIORS)), 0) - values
+        alive &= log_evidence_against < math.log(1.0 / level)
     return alive
 
 
@@ -454,7 +454,7 @@ def test_loop_tells_the_evidence() -> None:
         model=recipe(),
         acquisition=CandidatesUpperConfidenceBound.with_options(delta=0.4),
     )
-    assert not any(row.log_evidence for row in loop.evidence())
+    assert not any(row.log_evidence_against for row in loop.evidence())
     for _ in range(12):
         query = loop.ask()
         loop.tell(query.id, reward_of(query.x))
@@ -465,7 +465,7 @@ def test_loop_tells_the_evidence() -> None:
     alive = survivors(X, Y.squeeze(-1), 0.2)
     assert [row.survives for row in table] == alive.tolist()
     assert f"{int(alive.sum())} of 8 priors survive at level 0.2" in str(table)
-    assert "thrown out after outcome" in str(table)
+    assert "eliminated after outcome" in str(table)
     assert list(table.to_dataframe()["survives"]) == alive.tolist()
 
 
@@ -484,7 +484,7 @@ def test_outcomes_count_in_the_order_in_which_they_arrive() -> None:
     X = torch.stack([queries[i].x for i in order])
     Y = double([[reward_of(x)] for x in X])
     expected = recipe()(X, Y).evidence.path[-1]
-    found = double([row.log_evidence for row in loop.evidence()])
+    found = double([row.log_evidence_against for row in loop.evidence()])
     torch.testing.assert_close(found, expected, rtol=0.0, atol=1e-8)
     guarantee = loop.guarantee()
     assert guarantee.regret is not None
@@ -534,9 +534,9 @@ def test_a_journal_goes_on_with_its_list(tmp_path: Path) -> None:
         for _ in range(4):
             query = loop.ask()
             loop.tell(query.id, reward_of(query.x))
-        expected = [row.log_evidence for row in loop.evidence()]
+        expected = [row.log_evidence_against for row in loop.evidence()]
     with BanditLoop(**options) as again:
-        assert [row.log_evidence for row in again.evidence()] == expected
+        assert [row.log_evidence_against for row in again.evidence()] == expected
         assert again.history.num_arrived == 4
     other = BanditGP.with_candidates(candidate_grid((0.1, 0.3), RATIOS, SCALES))
     with pytest.raises(DifferentSettingsError, match="model"):
@@ -562,8 +562,8 @@ def test_a_restart_begins_with_the_whole_list() -> None:
     table = loop.evidence()
     assert (table.num_outcomes, table.level) == (2, 0.5 * loop_share(1))
     X, Y = loop.history.arrived()
-    expected = recipe()(X[4:], Y[4:]).evidence.log_evidence
-    found = double([row.log_evidence for row in table])
+    expected = recipe()(X[4:], Y[4:]).evidence.log_evidence_against
+    found = double([row.log_evidence_against for row in table])
     torch.testing.assert_close(found, expected, rtol=0.0, atol=1e-8)
 
 

@@ -58,8 +58,8 @@ def priors_on_arms(scale: Scale) -> list[Measurement]:
     engine = build_candidates_engine(recipe, settings[1][1], Arms(problem.choices), scale.seed)
     assert engine is not None
     engine.observe_many(Arms(problem.choices).index_of(X).tolist(), Y.squeeze(-1).tolist())
-    exact = recipe(X, Y).evidence.log_evidence
-    difference = float((engine.arms.evidence.log_evidence - exact).abs().max())
+    exact = recipe(X, Y).evidence.log_evidence_against
+    difference = float((engine.arms.evidence.log_evidence_against - exact).abs().max())
     start = time.process_time()
     for _ in range(3):
         FittedSingleTaskGP([[0.0, 0.0], [1.0, 1.0]])(X, Y)

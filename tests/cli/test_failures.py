@@ -242,6 +242,9 @@ def test_failures_that_are_skipped_are_counted_with_their_reasons(
     assert result["num_failed"] == number > 0
     assert states_of(folder).count("told") == 8 - number
     assert f"{number} evaluation" in output
+    # a failure is a round, and the run is over
+    assert f"8 of 8 ({number} failed)" in output
+    assert re.search(r"^  more rounds .*--rounds 16$", output, re.MULTILINE)
     assert errors.count("warning: query ") == number
     assert len(errors.splitlines()) == 2 * number  # a line for each, and one before it
     with (folder / "run" / "history.csv").open() as file:
@@ -296,13 +299,23 @@ def test_the_function_may_end_the_run(folder: Path, capsys: pytest.CaptureFixtur
     assert states_of(folder) == ["told", "told", "pending"]
 
 
-def test_resume_takes_the_options_of_the_end(folder: Path) -> None:
+def test_resume_takes_the_options_of_the_end(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     journal = ("--journal", "run.journal")
     assert main(command("crashing_above", *journal, "--stop-after-no-gain", "7")) == 1
+    capsys.readouterr()
+    assert main(["show", "run.journal"]) == 0
+    assert "go on    botorch-bandits resume run.journal --rounds 8\n" in capsys.readouterr().out
     more = ("--on-error", "skip", "--stop-after-no-gain", "20")
     assert main(["resume", "--trust", "run.journal", *more, "--quiet"]) == 0
     assert len(states_of(folder)) == 8
     assert result_of(folder)["num_failed"] > 0
+    capsys.readouterr()
+    assert main(["show", "run.journal"]) == 0
+    assert (
+        "more rounds  botorch-bandits resume run.journal --rounds 16\n" in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(

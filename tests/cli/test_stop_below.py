@@ -63,6 +63,12 @@ def test_a_run_stops_is_shown_and_goes_on_if_asked_for_more(
     assert certificate <= 2.5
     played = result_in(folder / "run")["num_rounds"]
     assert 2 < played < 40
+    found = result_in(folder / "run")["recommended"]
+    assert found["certificate"] == found["best_possible"] - found["lower_bound"] > 0.0
+    assert re.search(r"^certificate +no point is better than this one by more than", told, re.M)
+    statements = result_in(folder / "run")["guarantee"]["statements"]
+    assert statements["regret"]["num_rounds"] == played - 2
+    assert statements["regret"]["bound"] > 0.0
     assert stopped in " ".join(told.split())
     assert "resume run.journal --rounds 40 --stop-below 1.25" in told
     assert kinds(folder / "run.journal")[-1] == "stopped"

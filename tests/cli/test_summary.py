@@ -14,6 +14,8 @@ from botorch_bandits.cli.summary import (
     closing_lines,
     expected_at,
     next_steps,
+    recommended_by,
+    rounds_in,
     with_numbers,
 )
 from botorch_bandits.random_baseline import RandomBaseline
@@ -36,7 +38,8 @@ RESULT: dict[str, Any] = {
     "random_search": None,
     "start": None,
     "expected_at_best": {"mean": 0.9836, "standard_deviation": 0.0006},
-    "guarantee": {"holds": False, "theorem": None, "gaps": ["no width"]},
+    "recommended": None,
+    "guarantee": {"holds": False, "verdict": "no guarantee", "theorem": None, "statements": {}},
 }
 
 
@@ -128,15 +131,73 @@ def test_what_is_typed_is_never_broken() -> None:
         ({"num_failed": 3}, "failed", "3 evaluations (reasons"),
         ({"interrupted": True, "num_rounds": 7}, "rounds", "7 of 40 in 7.1 s, interrupted"),
         (
-            {"guarantee": {"holds": True, "theorem": "Theorem 2", "gaps": []}},
+            {"guarantee": {"holds": True, "theorem": "Theorem 2"}},
             "guarantee",
             "yes: Theorem 2",
         ),
+        (
+            {
+                "guarantee": {
+                    "holds": False,
+                    "verdict": "guaranteed in part",
+                    "theorem": "Theorem 2",
+                    "statements": {"bands": {"holds": False}, "regret": {"holds": True}},
+                }
+            },
+            "guarantee",
+            "in part (regret, but not confidence bounds): Theorem 2 (why",
+        ),
+        ({"num_failed": 3}, "rounds", "40 of 40 (3 failed) in"),
     ],
 )
 def test_what_only_some_runs_have(change: dict[str, Any], name: str, expected: str) -> None:
     assert name in ("rounds", "guarantee") or name not in lines_of(RESULT)
     assert lines_of({**RESULT, **change})[name].startswith(expected)
+
+
+def test_the_recommended_point_need_not_be_the_best_one() -> None:
+    found = {
+        "parameters": {"C": 2.0},
+        "round": 7,
+        "mean": 0.98,
+        "standard_deviation": 0.001,
+        "certificate": 0.25,
+        "delta": 0.1,
+    }
+    result = {**RESULT, "recommended": found}
+    text = closing_text(result)
+    assert "the point of round 7 (best confidence bound of the points that were played), " in text
+    assert "where the model expects 0.98 +- 0.002 C 2 certificate no point is better than" in text
+    assert "by more than 0.25, with probability 0.9" in text
+    found |= {"certificate": None, "parameters": RESULT["best_parameters"]}
+    assert lines_of(result)["recommended"].startswith("the same point (best posterior mean of")
+    assert "certificate" not in lines_of(result)
+    loop = BanditLoop(Box([(0.0, 1.0)]), num_initial=3)
+    assert recommended_by(loop) is None
+    for _ in range(4):
+        query = loop.ask()
+        loop.tell(query.id, float(query.x))
+    told = recommended_by(loop)
+    assert told is not None
+    assert told["round"] == loop.best()[0].round_number  # type: ignore[index]
+    assert told["certificate"] is None
+    assert told["reasons"]
+    random = BanditLoop(Box([(0.0, 1.0)]), None, RandomSearch())
+    random.tell(random.ask().id, 1.0)
+    assert recommended_by(random) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["tune"], 40),
+        (["tune", "--rounds", "12", "--seed", "3"], 12),
+        (["tune", "--roun=9", "--rounds", "x"], 9),
+        (["tune", "--rounds"], 40),
+    ],
+)
+def test_the_rounds_of_a_command_are_read_as_typed(arguments: list[str], expected: int) -> None:
+    assert rounds_in(arguments) == expected
 
 
 def test_without_a_record_the_random_points_of_the_run_are_what_it_is_compared_with() -> None:

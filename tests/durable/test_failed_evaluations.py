@@ -36,6 +36,7 @@ from botorch_bandits import (
     run,
     run_async,
 )
+from botorch_bandits.loop import RepeatedFailureWarning
 from botorch_bandits.problems import ConstantDelay
 from botorch_bandits.stopping import EvaluationFailedWarning, rounds_without_gain
 
@@ -335,12 +336,20 @@ def test_the_acquisition_keeps_away_from_points_that_failed(kind: str) -> None:
 def test_arms_that_failed_are_not_asked_again_at_once() -> None:
     """Left out, the arm that failed is chosen forever; avoided, another one is."""
     left_out = arms_loop()
-    for _ in range(8):
-        query = left_out.ask()
-        try:
-            left_out.tell(query.id, fails_above(0.7)(query.x))
-        except OSError as error:
-            left_out.tell_failed(query.id, str(error))
+
+    def play() -> None:
+        for _ in range(8):
+            query = left_out.ask()
+            try:
+                left_out.tell(query.id, fails_above(0.7)(query.x))
+            except OSError as error:
+                left_out.tell_failed(query.id, str(error))
+
+    message = r"the point \(\S+\) failed 3 times in a row and never gave .* avoid=True"
+    with pytest.warns(RepeatedFailureWarning, match=message) as caught:
+        play()
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
     points = [float(query.x) for query in left_out.history.queries[-3:]]
     assert points[0] == points[1] == points[2] > 0.7
     loop = arms_loop()

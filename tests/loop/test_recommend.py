@@ -273,7 +273,11 @@ WITHOUT: dict[str, tuple[Any, dict[str, Any], str]] = {
         {},
         "no confidence bounds are stated for IRGP-UCB",
     ),
-    "improvement": (LogExpectedImprovement.with_options(), {}, "no width is involved"),
+    "improvement": (
+        LogExpectedImprovement.with_options(),
+        {},
+        "no theorem here covers expected improvement",
+    ),
     "a scaled width": (
         ImprovedUpperConfidenceBound.with_options(**KNOWN, scale=0.5),
         {},

@@ -155,14 +155,14 @@ def test_evidence_is_that_of_joint_densities(recipe: CandidatesRecipe) -> None:
     evidence = recipe(X, y.unsqueeze(-1)).evidence
     expected = expected_evidence(X, y)
     torch.testing.assert_close(evidence.path, expected, rtol=0.0, atol=1e-8)
-    torch.testing.assert_close(evidence.log_evidence, expected[-1], rtol=0.0, atol=1e-8)
+    torch.testing.assert_close(evidence.log_evidence_against, expected[-1], rtol=0.0, atol=1e-8)
     posterior_weights = weights() * torch.exp(-expected[-1])
     torch.testing.assert_close(evidence.posterior_weights, posterior_weights, rtol=0.0, atol=1e-8)
     level = 0.3
     alive = (expected < math.log(1.0 / level)).all(0)
     assert evidence.survivors(level).tolist() == alive.tolist()
     assert 0 < int(alive.sum()) < len(ENTRIES)
-    for k, after in enumerate(evidence.thrown_out_after(level)):
+    for k, after in enumerate(evidence.eliminated_after(level)):
         over = (expected[:, k] >= math.log(1.0 / level)).nonzero().reshape(-1)
         assert after == (int(over[0]) + 1 if len(over) else None)
 
@@ -215,7 +215,7 @@ def test_without_data_it_is_the_prior(recipe: CandidatesRecipe) -> None:
     torch.testing.assert_close(mean, torch.full_like(mean, m), rtol=0.0, atol=1e-12)
     v = float(weights() @ (scales + (means - m) ** 2))
     torch.testing.assert_close(variance, torch.full_like(mean, v), rtol=0.0, atol=1e-12)
-    assert model.evidence.log_evidence.abs().max() == 0.0
+    assert model.evidence.log_evidence_against.abs().max() == 0.0
 
 
 def test_conditioning_adds_outcomes_and_evidence(recipe: CandidatesRecipe) -> None:
@@ -223,12 +223,12 @@ def test_conditioning_adds_outcomes_and_evidence(recipe: CandidatesRecipe) -> No
     points = uniform(4, 2, seed=3)
     whole = recipe(X, y.unsqueeze(-1))
     part = recipe(X[:5], y[:5].unsqueeze(-1))
-    before = part.evidence.log_evidence
+    before = part.evidence.log_evidence_against
     grown = part.condition_on_observations(X[5:], y[5:].unsqueeze(-1))
     torch.testing.assert_close(grown.evidence.path, whole.evidence.path, rtol=0.0, atol=1e-8)
     for a, b in zip(grown.group_moments(points), whole.group_moments(points), strict=True):
         torch.testing.assert_close(a, b, rtol=0.0, atol=1e-8)
-    assert torch.equal(part.evidence.log_evidence, before)
+    assert torch.equal(part.evidence.log_evidence_against, before)
     assert part.num_rows == 5
 
 
@@ -261,7 +261,10 @@ def test_arms_agree_with_the_model_through_every_form_of_the_engine() -> None:
         arms.observe_many(played[arms.num_outcomes : count], outcomes[arms.num_outcomes : count])
         model = recipe(choices[played[:count]], double(outcomes[:count]).unsqueeze(-1))
         torch.testing.assert_close(
-            arms.evidence.log_evidence, model.evidence.log_evidence, rtol=0.0, atol=1e-8
+            arms.evidence.log_evidence_against,
+            model.evidence.log_evidence_against,
+            rtol=0.0,
+            atol=1e-8,
         )
         mean, variance = model.group_moments(choices)
         torch.testing.assert_close(arms.means.mT, mean, rtol=0.0, atol=1e-8)
@@ -302,10 +305,10 @@ def test_first_outcomes_can_be_left_out_of_the_evidence() -> None:
         [log_likelihood(e, X, y) - log_likelihood(e, X[:3], y[:3]) for e in entries]
     )
     expected = torch.logsumexp(conditional + math.log(0.5), 0) - conditional
-    torch.testing.assert_close(evidence.log_evidence, expected, rtol=0.0, atol=1e-8)
+    torch.testing.assert_close(evidence.log_evidence_against, expected, rtol=0.0, atol=1e-8)
     arms = CandidateArms(later, X)
     arms.observe_many(range(8), y.tolist())
-    torch.testing.assert_close(arms.evidence.log_evidence, expected, rtol=0.0, atol=1e-8)
+    torch.testing.assert_close(arms.evidence.log_evidence_against, expected, rtol=0.0, atol=1e-8)
 
 
 def test_any_kernel_and_any_transform_can_be_on_the_list() -> None:
@@ -346,7 +349,7 @@ def test_true_prior_is_a_martingale_and_survives() -> None:
             arm = int(arms.mixture()[0].argmax())  # a rule that looks at what it saw
             noise = 2.0 * float(torch.randn((), dtype=torch.float64, generator=generator))
             arms.observe(arm, float(reward[arm]) + noise)
-        values.append(float(arms.evidence.log_evidence[0].exp()))
+        values.append(float(arms.evidence.log_evidence_against[0].exp()))
         thrown_out += not bool(arms.evidence.survivors(level)[0])
     sample = double(values)
     assert abs(float(sample.mean()) - 1.0) < 4.0 * float(sample.std()) / math.sqrt(num_runs)
@@ -369,7 +372,7 @@ def test_a_refuted_list_is_told() -> None:
     with pytest.warns(RefutedListWarning, match="short, long"):
         assert evidence.in_force(0.05).tolist() == [True, True]
     rows = evidence.table(0.05)
-    assert [row.thrown_out_after for row in rows] == [1, 2]
+    assert [row.eliminated_after for row in rows] == [1, 2]
     assert not any(row.survives for row in rows)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -383,7 +386,7 @@ def test_weights_are_never_divided_by_those_of_survivors() -> None:
     evidence.update([0.0, -1.0, -2.0])
     joint = double([-50.0, -2.0, -4.0])
     expected = torch.logsumexp(joint + double([0.25, 0.25, 0.5]).log(), 0) - joint
-    torch.testing.assert_close(evidence.log_evidence, expected)
+    torch.testing.assert_close(evidence.log_evidence_against, expected)
 
 
 def test_members_are_there_as_often_as_their_weight_says(recipe: CandidatesRecipe) -> None:
@@ -569,7 +572,7 @@ def test_default_list_takes_its_scales_from_the_first_outcomes_alone() -> None:
         ]
     )
     expected = torch.logsumexp(values - math.log(len(entries)), 0) - values
-    torch.testing.assert_close(model.evidence.log_evidence, expected, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(model.evidence.log_evidence_against, expected, rtol=1e-8, atol=1e-8)
 
 
 def _rows(num_rows: int, seed: int = 0) -> tuple[Tensor, Tensor]:

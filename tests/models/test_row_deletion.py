@@ -278,7 +278,7 @@ def test_outcomes_are_counted_at_once_as_one_by_one() -> None:
         other.update_all(part)
     assert torch.equal(one.path, other.path)
     assert torch.equal(one.posterior_weights, other.posterior_weights)
-    assert torch.equal(one.largest_log_evidence, other.largest_log_evidence)
+    assert torch.equal(one.largest_log_evidence_against, other.largest_log_evidence_against)
     densities[40, 1] = -float("inf")
     third = CandidateEvidence([1.0, 2.0, 0.5])
     with pytest.raises(ValueError, match=r"densities\[1\]"):

@@ -16,11 +16,11 @@ def test_survivors_have_names_and_all_have_their_path() -> None:
     assert [row.survives for row in table] == [True, True, False]
     ax = plot_evidence(table)
     shown = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert shown == ["short", "middle", "thrown out at level 0.05"]
+    assert shown == ["short", "middle", "eliminated at level 0.05"]
     lines = {line.get_label(): line for line in ax.lines}
     assert list(lines["middle"].get_ydata()) == evidence.path[:, 1].tolist()
     assert any(list(line.get_ydata()) == evidence.path[:, 2].tolist() for line in ax.lines)
-    height = lines["thrown out at level 0.05"].get_ydata()[0]
+    height = lines["eliminated at level 0.05"].get_ydata()[0]
     assert height == pytest.approx(2.995732, abs=1e-6)
     assert len(plot_evidence(table, num_named=1).get_legend().get_texts()) == 2
 

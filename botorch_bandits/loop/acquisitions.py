@@ -1,0 +1,56 @@
+"""What a loop takes as its acquisition: a recipe, random search, or a user's function.
+
+Classes and built acquisition functions are refused with what to pass instead of them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from botorch.acquisition import AcquisitionFunction
+
+from botorch_bandits.acquisition import AcquisitionRecipe, BanditAcquisition, RandomSearch
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.domains import Domain
+
+
+def check_acquisition(acquisition: Any, domain: Domain) -> Any:
+    """Return the acquisition of a loop if it is one, and feasible on the domain."""
+    if isinstance(acquisition, AcquisitionRecipe):
+        acquisition.check(domain)
+    elif isinstance(acquisition, type):
+        _refuse_class(acquisition)
+    elif isinstance(acquisition, AcquisitionFunction):
+        raise TypeError(
+            f"acquisition is a built {type(acquisition).__name__}, but the loop builds a fresh one "
+            f"each round. Pass {type(acquisition).__name__}.with_options(...), or a callable "
+            "(model, X_pending) -> acquisition function."
+        )
+    elif not isinstance(acquisition, RandomSearch) and not callable(acquisition):
+        raise TypeError(
+            "acquisition must be a recipe (Class.with_options(...)), RandomSearch() or a callable "
+            f"(model, X_pending) -> acquisition function, got {acquisition!r}."
+        )
+    return acquisition
+
+
+def _refuse_class(given: type) -> None:
+    """Raise unless a class can be called with a model and pending points."""
+    name = given.__name__
+    if issubclass(given, BanditAcquisition):
+        raise TypeError(f"acquisition is the class {name}; pass {name}.with_options(...).")
+    if not (issubclass(given, AcquisitionFunction) and given.__module__.startswith("botorch.")):
+        return  # a user's class may take these two
+    _, second, *_ = [*inspect.signature(given).parameters.values(), None, None]
+    if second is not None and second.default is inspect.Parameter.empty:
+        raise TypeError(
+            f"acquisition is BoTorch's class {name}, which the loop would call with the model and "
+            f"the pending points, but its second argument is {second.name}. Pass a function that "
+            f"builds it, lambda model, X_pending: {name}(model, {second.name}=...), or a class of "
+            "botorch_bandits, such as GPUpperConfidenceBound.with_options(beta=4.0), which takes "
+            "the pending points into account."
+        )
+
+
+fill_in_docstrings(__name__)

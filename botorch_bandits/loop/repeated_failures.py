@@ -1,0 +1,81 @@
+"""What a loop says if it asks for a point again and again that fails each time.
+
+A failure that is told without ``avoid=True`` says nothing about its point, which therefore stays
+the best one to ask for.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from torch import Tensor
+
+from botorch_bandits.acquisition import RandomSearch
+from botorch_bandits.checks import level_of_users_line
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.domains import Box
+from botorch_bandits.feedback import Hallucinated
+from botorch_bandits.history import Failure, History
+from botorch_bandits.loop.settings import LoopSettings
+from botorch_bandits.queries import point_text
+
+MOST_AT_A_POINT = 3
+"""After so many failures in a row at one point a loop warns."""
+
+SAME_POINT = 1e-3
+"""Two points of a box are the same here if they differ by at most this share of each range."""
+
+
+class RepeatedFailureWarning(RuntimeWarning):
+    """A point fails each time it is asked for, and the loop was not told to avoid it."""
+
+
+def warn_of_repeated_failures(settings: LoopSettings, history: History) -> None:
+    """Warn if the last three evaluations failed at one point that the loop does not avoid.
+
+    Args:
+        settings: The settings of the loop.
+        history: The history, which ends with a failure. A longer row of failures is not reported
+            again.
+    """
+    # otherwise avoid=True would change nothing
+    if not isinstance(settings.feedback, Hallucinated):
+        return
+    if isinstance(settings.acquisition, RandomSearch):
+        return
+    events = history.events[-MOST_AT_A_POINT - 1 :]
+    row, before = events[-MOST_AT_A_POINT:], events[:-MOST_AT_A_POINT]
+    if len(row) < MOST_AT_A_POINT:
+        return
+    query = history.query(row[-1].query_id)
+    tolerance: float | Tensor = 0.0
+    if isinstance(settings.domain, Box):
+        lower, upper = settings.domain.bounds
+        tolerance = SAME_POINT * (upper - lower)
+
+    def is_there(x: Tensor) -> bool:
+        return bool(((x - query.x).abs() <= tolerance).all())
+
+    def failed_there(event: object) -> bool:
+        return (
+            type(event) is Failure
+            and not event.avoided
+            and is_there(history.query(event.query_id).x)
+        )
+
+    if not all(map(failed_there, row)):
+        return
+    if any(map(failed_there, before)):
+        return  # it was said before
+    if any(is_there(history.query(outcome.query_id).x) for outcome in history.outcomes):
+        return
+    warnings.warn(
+        f"the point ({point_text(query)}) failed {MOST_AT_A_POINT} times in a row and never gave "
+        "an outcome, and the loop will go on asking for it. If the point is the cause, pass "
+        "avoid=True: loop.tell_failed(query.id, reason, avoid=True).",
+        RepeatedFailureWarning,
+        stacklevel=level_of_users_line(),
+    )
+
+
+fill_in_docstrings(__name__)

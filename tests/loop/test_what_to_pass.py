@@ -1,0 +1,106 @@
+"""Errors and reasons that a newcomer meets name what to pass instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition import LogExpectedImprovement as BoTorchsImprovement
+from botorch.acquisition import PosteriorMean, UpperConfidenceBound
+from gpytorch.kernels import MaternKernel
+
+from botorch_bandits import (
+    AMMUpperConfidenceBound,
+    BanditGP,
+    BanditLoop,
+    Box,
+    CandidatesUpperConfidenceBound,
+    DMMUpperConfidenceBound,
+    ExponentialWeights,
+    ImprovedUpperConfidenceBound,
+    RandomizedUpperConfidenceBound,
+    TimeVaryingKernel,
+)
+from botorch_bandits.models import candidate_grid
+
+BOX = Box([(0.0, 1.0)])
+PRIOR = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=0.3)
+LIST = BanditGP.with_candidates(candidate_grid([0.1, 0.3]))
+BOUNDS = {"rkhs_bound": 1.0, "noise_bound": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("given", "second"), [(UpperConfidenceBound, "beta"), (BoTorchsImprovement, "best_f")]
+)
+def test_a_class_of_botorch_is_refused_with_a_function_that_builds_it(
+    given: type, second: str
+) -> None:
+    message = rf"BoTorch's class {given.__name__}, .*lambda model, X_pending: .*{second}=\.\.\."
+    with pytest.raises(TypeError, match=message):
+        BanditLoop(BOX, PRIOR, given)
+    BanditLoop(BOX, PRIOR, PosteriorMean)  # which a model alone makes
+
+
+def test_beta_is_the_square_of_a_width() -> None:
+    X = torch.tensor([[0.2], [0.7]], dtype=torch.float64)
+    model = PRIOR(X, X)
+    for cls in (ImprovedUpperConfidenceBound, CandidatesUpperConfidenceBound):
+        with pytest.raises(TypeError, match=f"{cls.__name__} has no argument 'beta'.*pass width="):
+            cls(model, beta=4.0)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"'beta'.*GPUpperConfidenceBound takes beta="):
+        RandomizedUpperConfidenceBound(model, beta=4.0)  # type: ignore[call-arg]
+    with pytest.raises(
+        TypeError, match=r"no option .beta.; it has .*pass width="
+    ):
+        ImprovedUpperConfidenceBound.with_options(beta=4.0)
+
+    class Own(ImprovedUpperConfidenceBound):
+        def __init__(self, model: Any, beta: float) -> None:
+            super().__init__(model, width=beta**0.5)
+
+    assert Own(model, beta=4.0).width == 2.0
+
+
+@pytest.mark.parametrize(
+    "cls", [ImprovedUpperConfidenceBound, AMMUpperConfidenceBound, DMMUpperConfidenceBound]
+)
+def test_one_width_for_a_list_of_priors_names_the_bound_for_lists(cls: Any) -> None:
+    loop = BanditLoop(BOX, LIST, cls.with_options(**BOUNDS), num_initial=1)
+    loop.tell(loop.ask().id, 0.5)
+    with pytest.raises(
+        ValueError, match=r"list of priors\. Use CandidatesUpper"
+    ) as e:
+        loop.ask()
+    assert "information_gain=" not in str(e.value)
+
+
+@pytest.mark.parametrize("forgetting", [ExponentialWeights(0.9), TimeVaryingKernel(0.1)])
+def test_what_the_default_model_cannot_forget_is_because_it_learns(forgetting: Any) -> None:
+    with pytest.raises(ValueError, match=r"FittedSingleTaskGP, the default model, learns"):
+        BanditLoop(BOX, forgetting=forgetting)
+
+
+def test_a_plain_list_is_no_model() -> None:
+    with pytest.raises(TypeError, match=r"with_candidates\(\[\.\.\.\]\) for a list of priors"):
+        BanditLoop(BOX, [PRIOR], CandidatesUpperConfidenceBound.with_options())
+
+
+def test_no_guarantee_says_what_would_have_one() -> None:
+    bound = CandidatesUpperConfidenceBound.with_options()
+    for loop, remedy in (
+        (BanditLoop(BOX, LIST, bound), "on a box pass smoothness_a= and smoothness_b="),
+        (BanditLoop(BOX), "no theorem here covers expected improvement; ImprovedUpper"),
+    ):
+        loop.tell(loop.ask().id, 0.5)
+        (gap,) = loop.guarantee().gaps
+        assert remedy in gap
+
+
+def test_evidence_is_shown_as_a_table() -> None:
+    loop = BanditLoop(BOX, LIST, CandidatesUpperConfidenceBound.with_options(), num_initial=1)
+    loop.tell(loop.ask().id, 0.5)
+    evidence = loop.current_model().evidence  # type: ignore[attr-defined]
+    assert repr(evidence) == "CandidateEvidence(1 outcomes, 2 priors)"
+    assert "evidence against  posterior weight" in str(evidence)
+    assert str(evidence) == str(loop.evidence())
