@@ -35,8 +35,8 @@ FAMILIES = {"every round": "o", "epochs, separate": "s", "epochs, relabeled": "^
 """The beginnings of the names of methods, and their markers in the figure."""
 
 LARGEST_MULTIPLIER = 1e40
-"""Where multipliers stop. In short epochs on one model they grow until penalized outcomes exceed the
-1e50 that a loop accepts."""
+"""The cap on multipliers. With short epochs on one model, they would otherwise grow until penalized
+outcomes exceed the 1e50 that a loop accepts."""
 
 
 def multipliers(
