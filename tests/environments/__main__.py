@@ -121,9 +121,10 @@ class Environment:
 
 
 ENVIRONMENTS = {
-    "oldest": Environment("what `pyproject.toml` asks for at least", (OLDEST,)),
+    "oldest": Environment("the minimum versions in `pyproject.toml`", (OLDEST,)),
     "small": Environment(
-        "the same, but torch of `constraints.txt`: torch 2.4 brings several GB of CUDA libraries",
+        "the same with torch from `constraints.txt`, because torch 2.4 needs several GB of CUDA "
+        "libraries",
         (OLDEST, TESTED),
     ),
     "tested": Environment("`constraints.txt`", (TESTED,)),
