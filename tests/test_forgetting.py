@@ -292,7 +292,7 @@ def test_guarantee_and_model_say_what_was_forgotten(name: str) -> None:
         (
             lambda: BanditLoop(BOX, SingleTaskGP, UCB, forgetting=ExponentialWeights(0.9)),
             ValueError,
-            "a function of yours",
+            "your own function",
         ),
         (
             lambda: BanditLoop(
