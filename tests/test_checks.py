@@ -224,7 +224,7 @@ def test_a_reward_is_any_real_number(value: Any, expected: float) -> None:
         (np.array("1.0"), TypeError, "one number, got the text '1.0'"),
         (np.array("1.0", dtype=object), TypeError, "one number, got the text '1.0'"),
         (np.array(1j, dtype=object), TypeError, "one real number, got 1j"),
-        (np.ma.masked, TypeError, "x is masked, so that it is no number"),
+        (np.ma.masked, TypeError, "x is masked, so it is not a number"),
         ({"reward": 1.0}, TypeError, "one number, got {"),
     ],
     ids=repr,

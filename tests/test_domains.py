@@ -444,7 +444,9 @@ def test_a_box_from_pairs(kind: Any) -> None:
     assert (box.integer_dims, box.num_restarts, box.raw_samples) == ((2,), 3, 7)
     with pytest.raises(ValueError, match=r"pairs of dimension 0 are \[0\.0, 0\.0\]"):
         Box.from_pairs([[0.0, 0.0], [1.0, 1.0]])
-    with pytest.raises(ValueError, match=r"matrix with 2 columns \(one \(low, high\) pair a row\)"):
+    with pytest.raises(
+        ValueError, match=r"matrix with 2 columns \(one \(low, high\) pair per row\)"
+    ):
         Box.from_pairs([[0.0, 1.0, 2.0]])
     with pytest.raises(TypeError, match=r"pairs is a dictionary.*Space"):
         Box.from_pairs({"rate": (0.0, 1.0)})  # type: ignore[dict-item]

@@ -97,7 +97,7 @@ def test_bad_functions_and_constants_are_refused():
         CustomPenalty(lambda x: x.sum())
     with pytest.raises(TypeError, match=r"function is 3.0, which cannot be called"):
         CustomPenalty(3.0)
-    with pytest.raises(ValueError, match=r"psi\(x \+ y\) fails.*1 \+ x\^2 has not"):
+    with pytest.raises(ValueError, match=r"psi\(x \+ y\) fails.*1 \+ x\^2 does not"):
         CustomPenalty(lambda x: 1.0 + x.clamp_min(0.0).square())
     with pytest.raises(ValueError, match=r"n is 0.5; it must be at least 1"):
         Polynomial(1.0, 0.5)

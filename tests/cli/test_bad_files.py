@@ -96,7 +96,7 @@ DAMAGES: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "a text for an order": (
         lambda h: h["queries"][0].update(arrival_order="a"),
-        r"records\[0\]\['arrival_order'\] is 'a', which is no whole number",
+        r"records\[0\]\['arrival_order'\] is 'a', which is not an integer",
     ),
     "a text for a point": (lambda h: h["queries"][0].update(x="a"), r"records\[0\]\['x'\] must"),
     "a list for a reward": (lambda h: h["queries"][0].update(reward=[1]), "reward must be one"),

@@ -121,7 +121,7 @@ def test_a_journal_is_resumed_and_shown_in_names(
         ([*PARAM, "--bounds", "0:1"], "optimize needs --bounds or --param, but both are given"),
         ([*PARAM, "--integer", "0"], "--integer is '0', but it goes with --bounds only"),
         (["--param", "C=log:0:1"], "--param: 'C=log:0:1': low is 0.0, but log=True needs"),
-        (["--param", "C=0:1"], "--param: 'C=0:1' describes no parameter; write NAME=KIND"),
+        (["--param", "C=0:1"], "--param: 'C=0:1' does not describe a parameter; write NAME=KIND"),
         (["--param", "C=float:0:1", "--param", "C=int:0:1"], "--param: 'C' is described twice"),
         (["--param", "C=fixed:1"], "where nothing varies"),
     ],

@@ -327,7 +327,7 @@ def test_what_cannot_be_retracted(domain):
     for reason in ("", "  \n"):
         with pytest.raises(ValueError, match=r"reason is .*; say why the outcome is withdrawn"):
             loop.retract(told.id, reason)
-    with pytest.raises(TypeError, match="reason must be a text, got None"):
+    with pytest.raises(TypeError, match="reason must be a string, got None"):
         loop.retract(told.id, None)
     with pytest.raises(TypeError, match=r"query\.id"):
         loop.retract(told, "wrong")
@@ -338,7 +338,7 @@ def test_what_cannot_be_retracted(domain):
     for reward in (0.5, 0.7):
         with pytest.raises(ValueError, match=r"a retraction is final. Attach the point"):
             loop.tell(told.id, reward)
-    with pytest.raises(ValueError, match="retracted already; only a pending query can fail"):
+    with pytest.raises(ValueError, match="already retracted; only a pending query can fail"):
         loop.tell_failed(told.id)
     assert loop.attach(told.x, 0.7).query_id == 3
     assert loop.history.num_retracted == 1

@@ -50,10 +50,10 @@ def test_texts_describe_a_space() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("C", "'C' describes no parameter; write NAME=KIND:..., as in C=log:1e-3:1e3"),
-        ("=log:1:2", "'=log:1:2' describes no parameter"),
+        ("C", "'C' does not describe a parameter; write NAME=KIND:..., as in C=log:1e-3:1e3"),
+        ("=log:1:2", "'=log:1:2' does not describe a parameter"),
         ("C=ln:1:2", "Kinds are float, log, int, log-int, choice, ordered, fixed"),
-        ("C=0:1", "'C=0:1' describes no parameter"),
+        ("C=0:1", "'C=0:1' does not describe a parameter"),
         ("C=float:1", "'C=float:1': the range is '1'; write two numbers, as in 2:12"),
         ("C=int:1:2.5", "'C=int:1:2.5': the range is '1:2.5'; write two whole numbers"),
         ("C=log:0:1", "'C=log:0:1': low is 0.0, but log=True needs a positive one"),
@@ -61,7 +61,7 @@ def test_texts_describe_a_space() -> None:
         ("k=choice:a,,b", "'k=choice:a,,b': a value is empty; leave out the comma"),
         ("k=choice:'a,b", "'a is not a plain value; write a number, True, False, None or a string"),
         ("k=choice:(1,2),(3,4)", r"\(1 is not a plain value; .* needs quotes, as in 'a,b'"),
-        ("k=fixed:[1]", r"\[1\] is no plain value"),
+        ("k=fixed:[1]", r"\[1\] is not a plain value"),
         ("k=choice:1,True", r"'k=choice:1,True': values\[0\] and values\[1\] are 1 and True"),
     ],
 )
@@ -78,9 +78,9 @@ def test_a_value_in_quotes_may_have_a_comma() -> None:
 
 
 def test_texts_are_a_list() -> None:
-    with pytest.raises(TypeError, match="texts is 'C=log:1:2'; pass a list of texts"):
+    with pytest.raises(TypeError, match="texts is 'C=log:1:2'; pass a list of strings"):
         Space.parse("C=log:1:2")
-    with pytest.raises(TypeError, match="a parameter must be a text, got 3"):
+    with pytest.raises(TypeError, match="a parameter must be a string, got 3"):
         Space.parse([3])  # type: ignore[list-item]
 
 
@@ -172,7 +172,7 @@ def test_choices_of_optuna_that_are_no_plain_values_are_refused() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         known = CategoricalDistribution([1, (2, 3)])  # type: ignore[list-item]
-    with pytest.raises(TypeError, match=r"choice 1 of 'p' is \(2, 3\), but values are plain"):
+    with pytest.raises(TypeError, match=r"choice 1 of 'p' is \(2, 3\), but values must be plain"):
         Space.from_optuna({"p": known})
     with pytest.raises(TypeError, match="Pass a dict from names to them"):
         Space.from_optuna([known])  # type: ignore[arg-type]
@@ -241,7 +241,7 @@ def with_objects(space: ConfigurationSpace) -> None:
         (with_clause, "the forbidden clause .* Leave it out and let the function return a low"),
         (with_weights, r"parameter 'w' has the weights \(1, 3\), but a Space has none"),
         (with_normal, "parameter 'n' is a NormalFloat.*Make it uniform"),
-        (with_objects, r"value 0 of 'o' is \(1, 2\), but values are plain"),
+        (with_objects, r"value 0 of 'o' is \(1, 2\), but values must be plain"),
     ],
 )
 def test_what_a_space_cannot_have_of_configspace_is_refused(change: Any, message: str) -> None:

@@ -207,15 +207,15 @@ def test_a_missing_value_is_named_and_a_fixed_one_need_not_be_given() -> None:
         (lambda: Categorical({"a", "b"}), "values is the set .* whose order changes; pass a list"),  # type: ignore[arg-type]
         (lambda: Categorical([1, 2, True]), r"values\[0\] and values\[2\] are 1 and True, which"),
         (lambda: Categorical(["a", math.nan]), r"values\[1\] is nan; a number must be finite"),
-        (lambda: Categorical(["a", (1, 2)]), r"values\[1\] is \(1, 2\), but values are plain"),
+        (lambda: Categorical(["a", (1, 2)]), r"values\[1\] is \(1, 2\), but values must be plain"),
         (lambda: Categorical([str, int]), "Give each object a name, and look it up"),
         (lambda: Categorical(list(range(1001))), "values has 1001 entries; at most 1000"),
-        (lambda: Fixed([1]), r"value is \[1\], but values are plain"),  # type: ignore[arg-type]
+        (lambda: Fixed([1]), r"value is \[1\], but values must be plain"),  # type: ignore[arg-type]
         (lambda: Space({"a": Fixed(1)}), "where nothing varies"),
         (lambda: Space({}), "where nothing varies"),
         (lambda: Space({"": Float(0.0, 1.0)}), "name is empty"),
         (lambda: Space({" ": Float(0.0, 1.0)}), "name is ' '; give it some letters"),
-        (lambda: Space({1: Float(0.0, 1.0)}), "name must be a text, got 1"),  # type: ignore[dict-item]
+        (lambda: Space({1: Float(0.0, 1.0)}), "name must be a string, got 1"),  # type: ignore[dict-item]
         (lambda: Space({"a": (0.0, 1.0)}), r"parameter 'a' is \(0.0, 1.0\). Pass Float"),  # type: ignore[dict-item]
         (lambda: Space([Float(0.0, 1.0)]), "Pass a dict from names to parameters"),  # type: ignore[arg-type]
     ],
