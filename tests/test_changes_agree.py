@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import tables_of_results as results
-from test_documentation_agrees import ROOT
+from test_documentation_agrees import ROOT, table_after
 from test_results_agree import NUMBER, agrees, less
 
 PAGES = {
@@ -238,3 +238,19 @@ def test_false_alarms_of_models_that_are_wrong():
     for kind in WRONG:
         assert misspecified(kind, ROBUST)[1:] == [0.0, 0.0]
     assert alarmed("noise-2") == alarmed("t-3") == 100.0
+
+
+def test_table_of_ways_to_forget_is_that_of_the_results():
+    kinds = ("abrupt", "drift", "stationary")
+    tables = [results.panel("beyond-forgetting", f"beyond-forgetting-{k}", "mean") for k in kinds]
+    classes = {"SlidingWindow": "window", "ExponentialWeights": "weights"}
+    classes["TimeVaryingKernel"] = "time kernel"
+    shown = table_after("change-points.md", "| Method | 4 periods | Drift |")
+    assert len(shown) == 8
+    for name, *cells in shown:
+        found = re.fullmatch(r"`(\w+)\((.*)\)`", name)
+        method = f"{classes[found[1]]} {found[2]}" if found else "never restarts"
+        if name == "is told of the changes":
+            method = "restart, oracle"
+        means = [table.get(method, [[]])[0] for table in tables]
+        assert [[float(c)] if c else [] for c in cells] == [[round(m, 1) for m in x] for x in means]
