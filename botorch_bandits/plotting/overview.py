@@ -622,8 +622,21 @@ def _add_legend(figure: Any, axes: Sequence[Axes]) -> None:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
     if entries:
-        columns = min(len(entries), 4)
         figure.legend(
-            list(entries.values()), list(entries), loc="outside lower center", ncols=columns,
-            fontsize=SMALL,
+            list(entries.values()), list(entries), loc="outside lower center",
+            ncols=_columns_that_fit(list(entries), figure.get_figwidth()), fontsize=SMALL,
         )  # fmt: skip
+
+
+LETTER, BESIDE = 0.56, 4.8
+"""Widths in a legend in units of the font size: a letter, and what is beside a column of names."""
+
+
+def _columns_that_fit(names: Sequence[str], width: float) -> int:
+    """Return how many columns a legend may have, at most 4, within so many inches."""
+    room = 72.0 * width / SMALL
+    for count in range(min(len(names), 4), 1, -1):
+        parts = np.array_split(np.array(names, dtype=object), count)
+        if sum(LETTER * max(map(len, part)) + BESIDE for part in parts) <= room:
+            return count
+    return 1

@@ -260,15 +260,16 @@ def test_failed_points_are_on_the_map_and_titles_within_the_figure() -> None:
     for fails in (False, True, False):
         query = loop.ask()
         loop.tell_failed(query.id) if fails else loop.tell(query.id, float(query.x.sum()))
-    panels = plot_run(loop)
+    search = [0.125, 0.25, 0.5, 0.75]
+    panels = plot_run(loop, reference=("the default of scikit-learn", 0.5), random_search=search)
     at = loop.history.queries[1].x.tolist()
     failed = lines_of(panels[1])["failed"]
     assert (failed.get_xdata().tolist(), failed.get_ydata().tolist()) == ([at[0]], [at[1]])
     assert [lines_of(ax)["failed"].get_xdata().tolist() for ax in panels[2:]] == [[x] for x in at]
     figure = panels[0].figure
     figure.draw_without_rendering()
-    for ax in panels:
-        box = ax.title.get_window_extent()
+    for text in (*(ax.title for ax in panels), figure.legends[0]):
+        box = text.get_window_extent()
         assert figure.bbox.x0 <= box.x0 <= box.x1 <= figure.bbox.x1
 
 
