@@ -111,8 +111,9 @@ def recommended_by(loop: BanditLoop) -> dict[str, Any] | None:
         loop: Without contexts.
 
     Returns:
-        The point, the round in which it was last played, what the model expects there, and the
-        certificate or the reasons why there is none. None without a model or an outcome.
+        The point, the round in which it was last played, what the model expects there (of the
+        reward, or of the penalized one), and the certificate or the reasons why there is none. None
+        without a model or an outcome.
     """
     try:
         found = loop.recommend(among="played")
@@ -120,6 +121,8 @@ def recommended_by(loop: BanditLoop) -> dict[str, Any] | None:
         return None
     told = (loop.history.query(outcome.query_id) for outcome in loop.history.outcomes)
     query = max((q for q in told if torch.equal(q.x, found.x)), key=lambda q: q.id)
+    rule = loop.settings.constraints
+    is_penalized = rule is not None and rule.surrogate_in_use != "separate"
     numbers = {
         "mean": found.mean,
         "standard_deviation": found.standard_deviation,
@@ -132,6 +135,7 @@ def recommended_by(loop: BanditLoop) -> dict[str, Any] | None:
     return {
         "parameters": parameters_of(query),
         "round": query.round_number,
+        "is_penalized": is_penalized,
         **{name: _finite(value) for name, value in numbers.items()},
         "theorem": found.theorem,
         "reasons": list(found.reasons),
@@ -294,7 +298,8 @@ def _recommended(result: Mapping[str, Any]) -> Rows:
     if found is None:
         return []
     side = "posterior mean" if found["certificate"] is None else "confidence bound"
-    why = f"best {side} of the points that were played"
+    penalized = " of the penalized reward" if found["is_penalized"] else ""
+    why = f"best {side}{penalized} among the points that were played"
     rows: Rows = []
     if found["parameters"] == result["best_parameters"]:
         rows.append(("recommended", f"the same point ({why})"))

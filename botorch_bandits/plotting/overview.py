@@ -23,6 +23,7 @@ from botorch_bandits.plotting.posterior import read_posterior
 from botorch_bandits.plotting.runs import check_history, plot_rewards, resets_on_record
 from botorch_bandits.plotting.style import (
     BEST,
+    FAILED,
     LINE_COLOR,
     ORIGINS,
     PENDING,
@@ -124,6 +125,12 @@ class Seen:
                 met = all(g <= 0.0 for g in outcome.constraints)
                 rows.append((query, outcome.reward, met))
         return rows
+
+    def failed(self) -> list[Query]:
+        """Return queries from here that failed."""
+        history = self.history
+        ids = (failure.query_id for failure in history.failures)
+        return [query for query in map(history.query, ids) if self.is_here(query)]
 
     def pending(self) -> list[Query]:
         """Return queries from here without an outcome yet."""
@@ -299,6 +306,14 @@ def draw_map(seen: Seen, ax: Axes, pair: Sequence[int]) -> None:
                 zorder=3, clip_on=False, path_effects=halo, **fill,
             )  # fmt: skip
             has_colors = has_colors or seen.is_plain
+    if not seen.is_plain:
+        for fill, label in (("black", "constraints met"), ("white", "constraints not met")):
+            look = {"color": "black", "mfc": fill, "ms": 5.5, "mew": 0.8, "ls": "none"}
+            ax.plot([], [], "o", label=label, **look)
+    failed = seen.failed()
+    if failed:
+        u, v = _positions(seen, pair, failed)
+        ax.plot(u, v, ls="none", label="failed", clip_on=False, path_effects=halo, **FAILED)
     waiting = seen.pending()
     if waiting:
         u, v = _positions(seen, pair, waiting)
@@ -356,6 +371,10 @@ def draw_slice(seen: Seen, ax: Axes, i: int) -> None:
         at_foot = [(float(query.x[i]), 0.0) for query, _, _ in told]
         tick: dict[str, Any] = {"color": "0.35", "ms": 6, "ls": "none", "clip_on": False}
         ax.plot(*columns(at_foot), "|", transform=foot, label="values that were tried", **tick)
+    failed = [(float(query.x[i]), 0.0) for query in seen.failed()]
+    if failed:
+        style = {**FAILED, "ms": 4.5, "transform": foot}
+        ax.plot(*columns(failed), ls="none", clip_on=False, label="failed", **style)
     waiting = [query.x.cpu() for query in seen.pending()]
     if waiting:
         style = {**PENDING, "ms": 4.5, "transform": foot}
@@ -502,7 +521,7 @@ def plot_run(
         write_in_the_middle(rewards, f"no {history.outcome_name} yet")
     if map_ax is not None:
         draw_map(seen, map_ax, by_relevance(seen, 2))
-        behind = " (background: what the model expects)" if seen.model is not None else ""
+        behind = "\n(background: what the model expects)" if seen.model is not None else ""
         map_ax.set_title(_here(f"where the points were{behind}", seen), fontsize=SMALL + 1)
     _draw_rest(seen, rest)
     figure.suptitle(title, fontsize=11)

@@ -335,6 +335,7 @@ def plot_posterior(
     _check_columns(model, len(section.point), front)
     is_turned = isinstance(history, History) and not history.maximize
     sign, name = (-1.0, "cost") if is_turned else (1.0, "reward")
+    shown = f"penalized {name}" if _is_penalized(model, history) else name
     mean, deviation = read_posterior(model, section.inputs(X))
     mean = sign * mean
     points = section.points(X)
@@ -346,7 +347,7 @@ def plot_posterior(
     star = None if next_query is None else _read_star(next_query, section)
     if X.shape[-1] == 2:
         return draw_plane(
-            X, mean, deviation, true_values, excluded, queries, star, ax, is_arms, section, name
+            X, mean, deviation, true_values, excluded, queries, star, ax, is_arms, section, shown
         )
     ax = axes_or_new(ax)
     x, half = X.squeeze(-1).numpy(), (width * deviation).numpy()
@@ -368,9 +369,26 @@ def plot_posterior(
         y = sign * float(_mean_at(model, star.unsqueeze(0), section))
         ax.plot(float(star), y, "*", color="black", mfc="white", ms=13, label="next query")
     section.name_axes(ax.xaxis)
-    ax.set_ylabel(name)
+    ax.set_ylabel(name if shown == name else f"{shown} (points: {name})")
     ax.legend(fontsize=SMALL)
     return ax
+
+
+def _is_penalized(model: Any, history: Any) -> bool:
+    """Return whether a model's outcomes are not the rewards of a history with constraints.
+
+    A model of the reward alone has the rewards as its rows, shifted or standardized.
+    """
+    if not isinstance(history, History) or not history.num_constraints or history.num_arrived < 3:
+        return False
+    targets = getattr(model, "train_targets", None)
+    rewards = [outcome.reward for outcome in history.outcomes]
+    if not isinstance(targets, Tensor) or targets.numel() != len(rewards):
+        return True
+    told, found = np.array(rewards), targets.detach().cpu().flatten().numpy()
+    told, found = told - told.mean(), found - found.mean()
+    scales = (1.0, -1.0, 1.0 / (told.std(ddof=1) or 1.0), -1.0 / (told.std(ddof=1) or 1.0))
+    return not any(np.allclose(scale * told, found, atol=1e-6) for scale in scales)
 
 
 def read_posterior(model: Any, X: Tensor) -> tuple[Tensor, Tensor]:

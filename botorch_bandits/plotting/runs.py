@@ -353,8 +353,32 @@ def _draw_change_tests(ax: Axes, change_tests: Sequence[Any], resets: Sequence[A
     if "evidence" in by_quantity:  # these are logarithms already; one detection may dwarf the rest
         largest = max(r.threshold for r in change_tests)
         ax.set_yscale("symlog", linthresh=largest)
+        _set_symlog_ticks(ax, largest)
     elif any(value > 0.0 and math.isfinite(value) for value in values):
         ax.set_yscale("log")
+
+
+def _set_symlog_ticks(ax: Axes, linear: float) -> None:
+    """Put ticks at round numbers in the linear part of an axis, and at powers of ten beyond it.
+
+    Args:
+        ax: What it belongs to; everything is drawn already.
+        linear: Where the linear part ends, on both sides of 0.
+    """
+    from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, StrMethodFormatter
+
+    low, high = ax.get_ylim()
+    inside = MaxNLocator(4).tick_values(max(low, -linear), min(high, linear))
+    ticks = {float(at) for at in inside if abs(at) <= linear}
+    for sign, end in ((1.0, high), (-1.0, -low)):
+        if end > linear:
+            factors = (1, 2, 5) if end < 100.0 * linear else (1,)
+            decades = range(math.floor(math.log10(linear)), math.ceil(math.log10(end)) + 1)
+            beyond = [m * 10.0**k for k in decades for m in factors]
+            ticks |= {sign * at for at in beyond if 1.3 * linear < at <= end}
+    ax.yaxis.set_major_locator(FixedLocator(sorted(at for at in ticks if low <= at <= high)))
+    ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    ax.yaxis.set_minor_locator(NullLocator())
 
 
 def plot_pending(history: History, title: str = "", max_delay: float | None = None) -> Any:
@@ -380,16 +404,20 @@ def plot_pending(history: History, title: str = "", max_delay: float | None = No
     check_history(history)
     if max_delay is not None:
         max_delay = check_positive("max_delay", max_delay)
+    from matplotlib.ticker import MaxNLocator
+
     figure, axes = new_figure(2)
     column = axes[:, 0]
     rounds = range(1, history.num_queries + 1)
     pending = [len(history.pending_in(t)) for t in rounds]
     column[0].step(rounds, pending, where="mid", color="black", lw=1.5, label="pending queries")
     column[0].set_ylabel("pending queries")
+    for ax in column:
+        ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     share = column[0].twinx()
     shares = [n / (t - 1) if t > 1 else 0.0 for t, n in zip(rounds, pending, strict=True)]
     share.step(rounds, shares, where="mid", color="0.5", ls="--", lw=1.2, label="share")
-    share.set_ylim(0, 1)
+    share.set_ylim(-0.04, 1.04)
     share.set_ylabel("share of all queries (dashed)")
     share.grid(False)
     ends: dict[str, list[tuple[int, int]]] = {}
@@ -418,7 +446,7 @@ def plot_pending(history: History, title: str = "", max_delay: float | None = No
     if max_delay is not None:
         label = f"max_delay = {max_delay:g}"
         column[1].axhline(max_delay, color="black", ls="--", lw=1.0, label=label)
-    column[1].set_ylabel("delay so far (rounds)")
+    column[1].set_ylabel("delay (rounds);\nif pending, until now")
     column[1].set_xlabel("round")
     if ends or max_delay is not None:
         column[1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=SMALL)
@@ -561,12 +589,17 @@ def plot_ledger(ledger: Any, names: Sequence[str] = (), title: str = "") -> Any:
     violations.set_ylabel("constraint value (0 is the limit)")
     multipliers.set_ylabel("multiplier")
     multipliers.set_xlabel("outcome, in order of arrival")
+    is_alone = ledger.num_constraints == 1
+    of_one = f"{names[0]}, " if is_alone and names else ""
+    color = "black" if is_alone else "0.5"  # of several, these are about all of them
     meanings = [
-        Line2D([], [], color="black", lw=THICK, label="signed average (thick)"),
-        Line2D([], [], color="black", lw=THIN, label="rectified average (thin)"),
-        Line2D([], [], color="black", marker="o", mfc="white", ms=4, ls="none", label="epoch mean"),
+        Line2D([], [], color=color, lw=THICK, label=f"{of_one}signed average (thick)"),
+        Line2D([], [], color=color, lw=THIN, label=f"{of_one}rectified average (thin)"),
+        Line2D([], [], color=color, marker="o", mfc="white", ms=4, ls="none", label="epoch mean"),
     ]
-    handles = [*violations.get_legend_handles_labels()[0], *meanings]
+    handles = meanings
+    if not is_alone:
+        handles = [*violations.get_legend_handles_labels()[0], *meanings]
     violations.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=SMALL)
     for ax in column:
         ax.set_xlim(0, max(len(values), 1) + 1)

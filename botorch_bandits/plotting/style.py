@@ -78,6 +78,9 @@ PENDING: dict[str, Any] = {
 }
 """A point whose outcome is still missing."""
 
+FAILED: dict[str, Any] = {"marker": "x", "color": "black", "ms": 6.0, "mew": 1.4, "zorder": 4}
+"""A point whose evaluation failed."""
+
 BEST: dict[str, Any] = {
     "marker": "*",
     "color": "black",

@@ -159,6 +159,7 @@ def test_the_recommended_point_need_not_be_the_best_one() -> None:
     found = {
         "parameters": {"C": 2.0},
         "round": 7,
+        "is_penalized": False,
         "mean": 0.98,
         "standard_deviation": 0.001,
         "certificate": 0.25,
@@ -166,11 +167,11 @@ def test_the_recommended_point_need_not_be_the_best_one() -> None:
     }
     result = {**RESULT, "recommended": found}
     text = closing_text(result)
-    assert "the point of round 7 (best confidence bound of the points that were played), " in text
+    assert "the point of round 7 (best confidence bound among the points that were" in text
     assert "where the model expects 0.98 +- 0.002 C 2 certificate no point is better than" in text
     assert "by more than 0.25, with probability 0.9" in text
     found |= {"certificate": None, "parameters": RESULT["best_parameters"]}
-    assert lines_of(result)["recommended"].startswith("the same point (best posterior mean of")
+    assert lines_of(result)["recommended"].startswith("the same point (best posterior mean among")
     assert "certificate" not in lines_of(result)
     loop = BanditLoop(Box([(0.0, 1.0)]), num_initial=3)
     assert recommended_by(loop) is None

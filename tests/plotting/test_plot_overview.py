@@ -246,6 +246,14 @@ def test_a_drifting_reward_is_shown_as_of_the_next_round() -> None:
     assert line.get_ydata().tolist() == pytest.approx(mean.tolist(), abs=1e-12)
 
 
+def test_with_constraints_fills_are_in_the_legend() -> None:
+    rule = AdditiveEpochs(1, epoch_length=2, step_size=1.0)
+    loop = BanditLoop(Box([(0.0, 1.0)] * 2), MODEL, UCB, constraints=rule)
+    for t in range(4):
+        loop.tell(loop.ask().id, 0.5 * t, [0.5 - t])
+    assert {"constraints met", "constraints not met"} <= names_of(plot_run(loop))
+
+
 def test_with_constraints_the_model_is_of_what_is_maximized() -> None:
     box = Box([(0.0, 1.0), (0.0, 1.0)], num_restarts=2, raw_samples=16)
     loop = BanditLoop(box, MODEL, UCB, constraints=AdditiveEpochs(1, epoch_length=2))
@@ -256,6 +264,24 @@ def test_with_constraints_the_model_is_of_what_is_maximized() -> None:
     assert best is not None
     star = lines_of(panels[1])["best point"]
     assert (star.get_xdata()[0], star.get_ydata()[0]) == tuple(best[0].x.tolist())
+
+
+def test_failed_points_are_on_the_map_and_titles_within_the_figure() -> None:
+    loop = BanditLoop(Box([(0.0, 1.0)] * 2), MODEL, UCB)
+    for fails in (False, True, False):
+        query = loop.ask()
+        loop.tell_failed(query.id) if fails else loop.tell(query.id, float(query.x.sum()))
+    search = [0.125, 0.25, 0.5, 0.75]
+    panels = plot_run(loop, reference=("the default of scikit-learn", 0.5), random_search=search)
+    at = loop.history.queries[1].x.tolist()
+    failed = lines_of(panels[1])["failed"]
+    assert (failed.get_xdata().tolist(), failed.get_ydata().tolist()) == ([at[0]], [at[1]])
+    assert [lines_of(ax)["failed"].get_xdata().tolist() for ax in panels[2:]] == [[x] for x in at]
+    figure = panels[0].figure
+    figure.draw_without_rendering()
+    for text in (*(ax.title for ax in panels), figure.legends[0]):
+        box = text.get_window_extent()
+        assert figure.bbox.x0 <= box.x0 <= box.x1 <= figure.bbox.x1
 
 
 def test_without_a_model_rewards_are_drawn_by_parameter() -> None:

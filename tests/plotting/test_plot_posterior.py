@@ -88,6 +88,22 @@ def test_what_a_constraint_excludes_on_a_line() -> None:
     assert hatched.get_hatch() == "//"
 
 
+def test_a_penalized_reward_is_called_that() -> None:
+    X = torch.linspace(0.0, 1.0, 5, dtype=DOUBLE).unsqueeze(-1)
+    history, reward, cost = History(1, num_constraints=1), X.sin(), X**2
+    for i in range(5):
+        history.add_query(X[i], "acquisition", 0.0)
+        history.add_outcome(i, float(reward[i]), 0.0, [float(cost[i])])
+    kernel = RBFKernel().double()
+    for Y, name in (
+        (reward - 0.5 * cost, "penalized reward (points: reward)"),
+        (reward, "reward"),
+        ((reward - reward.mean()) / reward.std(), "reward"),
+    ):
+        model = BanditGP(X, Y, kernel=kernel, noise=0.01)
+        assert plot_posterior(model, 0.0, 1.0, history=history).get_ylabel() == name
+
+
 def test_arms_on_a_line_have_a_bar_each() -> None:
     arms = Arms([[0.0], [0.5], [2.0]])
     ax = plot_posterior(gp(1), arms, width=2.0, constraint=lambda X: X - 1.0)

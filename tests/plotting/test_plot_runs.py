@@ -167,6 +167,17 @@ def test_pending_queries_and_their_ages() -> None:
     assert ends["pending"].get_ydata().tolist() == [2, 1]
 
 
+def test_counts_and_delays_have_whole_numbers_and_the_share_stays_inside() -> None:
+    loop = BanditLoop(Arms(CHOICES), None, RandomSearch())
+    for _ in range(3):
+        loop.ask()
+    above, below = plot_pending(loop.history)
+    for ax in (above, below):
+        assert all(float(at).is_integer() for at in ax.get_yticks())
+    share = next(ax for ax in above.figure.axes if ax not in (above, below))
+    assert share.get_ylim()[1] > max(share.get_lines()[0].get_ydata()) == 1.0
+
+
 def test_late_means_after_max_delay_as_for_censored_feedback() -> None:
     history = History(dim=1)
     point = torch.zeros(1, dtype=torch.float64)
@@ -282,6 +293,37 @@ def test_ledger_by_epoch() -> None:
     assert thin.get_linewidth() == rectified[0].get_linewidth()
     assert circle.get_marker() == means[0].get_marker() == "o"
     assert means[1].get_marker() != "o"
+
+
+def test_a_ledger_of_one_constraint_has_one_entry_a_line() -> None:
+    ledger = Ledger(
+        constraints=torch.tensor([[1.0], [0.0]], dtype=torch.float64),
+        epochs=torch.tensor([1, 1]),
+        multipliers=torch.tensor([[0.0]], dtype=torch.float64),
+    )
+    above, _ = plot_ledger(ledger, ["bytes<=2"])
+    names = [text.get_text() for text in above.get_legend().get_texts()]
+    assert names == [
+        "bytes<=2, signed average (thick)",
+        "bytes<=2, rectified average (thin)",
+        "epoch mean",
+    ]
+
+
+def test_ticks_of_evidence_go_as_far_as_it_does() -> None:
+    """They were 1, 0 and -1 where the statistic went to -40."""
+    known = {"quantity": "evidence", "threshold": 5.0}
+    tests = [
+        SimpleNamespace(after_round=t, statistic=y, detected=y > 5.0, **known)
+        for t, y in enumerate([-40.0, -2.0, 1.0, 300.0], 1)
+    ]
+    _, ax = plot_timeline(History(1), (), tests)
+    shown = [float(at) for at in ax.get_yticks()]
+    assert shown == sorted(shown)
+    assert {-20.0, -10.0, 0.0, 100.0} <= set(shown)
+    low, high = ax.get_ylim()
+    assert low <= shown[0] <= -40.0
+    assert 100.0 <= shown[-1] <= high
 
 
 def test_masked_rows_of_a_ledger_are_left_out() -> None:
