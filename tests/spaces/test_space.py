@@ -184,7 +184,7 @@ def test_a_missing_value_is_named_and_a_fixed_one_need_not_be_given() -> None:
     del values["data"]
     SPACE.encode(values)
     del values["depth"]
-    with pytest.raises(ValueError, match="parameter 'depth' is missing; give a value of C, "):
+    with pytest.raises(ValueError, match="parameter 'depth' is missing; give a value for C, "):
         SPACE.encode(values)
 
 
