@@ -815,7 +815,7 @@ class CandidatesThompsonSampling(BanditAcquisition):
         """Report that no theorem is stated."""
         return Guarantee(
             method="Thompson sampling on a list of priors",
-            gaps=("no theorem is stated here for a draw of the prior by its posterior weight",),
+            gaps=("no theorem is claimed for a draw of the prior by its posterior weight",),
         )
 
     def describe(self, x: Tensor) -> dict[str, float]:

@@ -425,9 +425,9 @@ def prior_variance_of(kernel: Kernel, inputs: Tensor) -> Tensor:
 
 
 ASSUMABLE = ("fixed prior", "centered bound")
-"""What a user can state by ``assume=``, because no model shows it. ``"fixed prior"`` states that
-the frozen parameters of a model were fixed before the data, and ``"centered bound"`` that
-``rkhs_bound`` is for the reward less the prior mean."""
+"""What a user can state by ``assume=``, because it cannot be read off a model. ``"fixed prior"``
+states that the frozen parameters of a model were fixed before the data, and ``"centered bound"``
+that ``rkhs_bound`` is for the reward less the prior mean."""
 
 
 def check_assume(assume: str | Iterable[str]) -> tuple[str, ...]:

@@ -526,7 +526,7 @@ def _at_delta_of_all(guarantee: Guarantee, fraction: float) -> Guarantee:
 
 def with_forgetting(guarantee: Guarantee) -> Guarantee:
     """Return what remains of a guarantee when the model forgets."""
-    return guarantee.with_gaps("no theorem is stated here for a model that forgets")
+    return guarantee.with_gaps("this package claims no theorem for a model that forgets")
 
 
 def with_constraints(
@@ -557,7 +557,7 @@ def with_constraints(
         told = replace(guarantee, method=method, constants=constants)
         if isinstance(settings.feedback, Censored):
             told = told.with_gaps(
-                "no theorem is stated here for censored feedback with constraints: the bounds are "
+                "no theorem is claimed for censored feedback with constraints: the bounds are "
                 "on the reward less the minimum, and on each constraint, times the probability "
                 "that an outcome arrives in time"
             )
@@ -625,7 +625,7 @@ def with_constraints(
         combined = _without_rates(combined, gap)
     if isinstance(settings.feedback, Censored):
         combined = combined.with_gaps(
-            "no theorem is stated here for censored feedback with constraints: the value of "
+            "no theorem is claimed for censored feedback with constraints: the value of "
             "pending queries, the smallest penalized outcome, changes with the multipliers, which "
             "follow from earlier noise"
         )
