@@ -50,9 +50,7 @@ def test_beta_is_the_square_of_a_width() -> None:
             cls(model, beta=4.0)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"'beta'.*GPUpperConfidenceBound takes beta="):
         RandomizedUpperConfidenceBound(model, beta=4.0)  # type: ignore[call-arg]
-    with pytest.raises(
-        TypeError, match=r"no option .beta.; it has .*pass width="
-    ):
+    with pytest.raises(TypeError, match=r"no option .beta.; it has .*pass width="):
         ImprovedUpperConfidenceBound.with_options(beta=4.0)
 
     class Own(ImprovedUpperConfidenceBound):
@@ -68,9 +66,7 @@ def test_beta_is_the_square_of_a_width() -> None:
 def test_one_width_for_a_list_of_priors_names_the_bound_for_lists(cls: Any) -> None:
     loop = BanditLoop(BOX, LIST, cls.with_options(**BOUNDS), num_initial=1)
     loop.tell(loop.ask().id, 0.5)
-    with pytest.raises(
-        ValueError, match=r"list of priors\. Use CandidatesUpper"
-    ) as e:
+    with pytest.raises(ValueError, match=r"list of priors\. Use CandidatesUpper") as e:
         loop.ask()
     assert "information_gain=" not in str(e.value)
 
