@@ -307,9 +307,9 @@ def draw_map(seen: Seen, ax: Axes, pair: Sequence[int]) -> None:
             )  # fmt: skip
             has_colors = has_colors or seen.is_plain
     if not seen.is_plain:
-        for fill, label in (("black", "constraints met"), ("white", "constraints not met")):
-            look = {"color": "black", "mfc": fill, "ms": 5.5, "mew": 0.8, "ls": "none"}
-            ax.plot([], [], "o", label=label, **look)
+        circle: dict[str, Any] = {"color": "black", "ms": 5.5, "mew": 0.8, "ls": "none"}
+        for inside, label in (("black", "constraints met"), ("white", "constraints not met")):
+            ax.plot([], [], "o", label=label, mfc=inside, **circle)
     failed = seen.failed()
     if failed:
         u, v = _positions(seen, pair, failed)

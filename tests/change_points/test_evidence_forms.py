@@ -495,7 +495,7 @@ def test_settings_are_checked(arguments, message):
 def test_what_goes_with_no_run_length_is_refused():
     with pytest.raises(ValueError, match="spending is 'rounds', which spends a probability"):
         EvidenceDetector(statistic="cusum", spending="rounds")
-    with pytest.raises(ValueError, match="strict is True and statistic 'cusum'"):
+    with pytest.raises(ValueError, match="strict is True and statistic is 'cusum'"):
         EvidenceRestart(statistic="cusum", strict=True, keep="nothing")
     with pytest.raises(ValueError, match=r"drift_rate is 0\.1, which needs a kernel"):
         EvidenceDetector(drift_rate=0.1).stream()
