@@ -103,8 +103,8 @@ def check_list_model(model: Model) -> CandidatesModel:
 
 CONSTANT_WIDTH = (
     "the width is a constant (given as width=, or 2 because nothing else is given), which no "
-    "theorem covers; on a box pass smoothness_a= and smoothness_b= (Theorem 2), on Arms leave "
-    "width= out (Theorem 1)"
+    "theorem covers; on a box pass smoothness_a= and smoothness_b= (Theorem 2), on arms num_arms= "
+    "(Theorem 1), which a loop on Arms fills in unless width= is given"
 )
 """Why a constant width has no guarantee, whether it was given or is the default on a box."""
 

@@ -344,8 +344,9 @@ class RegionUpperConfidenceBound(BoundOfList):
 
 CONSTANT_WIDTH = (
     "the width is a constant (given as width=, or 2 because nothing else is given), which no "
-    "theorem covers; on Arms leave width= out (Theorem 1), on a box use "
-    "CandidatesUpperConfidenceBound with smoothness_a= and smoothness_b="
+    "theorem covers; on arms pass num_arms= (Theorem 1), which a loop on Arms fills in unless "
+    "width= is given; on a box use CandidatesUpperConfidenceBound with smoothness_a= and "
+    "smoothness_b="
 )
 """Why a constant width has no guarantee."""
 

@@ -209,7 +209,7 @@ def test_it_promises_nothing_and_describes_its_value() -> None:
     guarantee = acqf.guarantee()
     assert not guarantee.holds
     assert guarantee.theorem is None
-    assert "no theorem here applies" in str(guarantee)
+    assert "no theorem here covers expected improvement; Improved" in str(guarantee)
     assert acqf.describe(x[0]) == {"acquisition_value": float(acqf(x[:1]))}
 
 

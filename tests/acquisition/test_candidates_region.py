@@ -228,7 +228,7 @@ def test_the_guarantee_names_every_assumption():
     assert "the family was fixed before the data" in told
     assert "rounds with different rows have the same number" in told  # of draws
     constant = RegionUpperConfidenceBound(model, family=FAMILY).guarantee()
-    assert "a constant, which no theorem covers" in str(constant)
+    assert "no theorem covers; on arms pass num_arms=" in str(constant)
     skipped = BanditGP.with_candidates(LIST, num_skipped=3)(*_rows(model))
     acqf = RegionUpperConfidenceBound(skipped, family=FAMILY, num_arms=15)
     assert "conditional on the first 3 outcomes" in str(acqf.guarantee())

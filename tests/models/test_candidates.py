@@ -331,7 +331,7 @@ def test_any_kernel_and_any_transform_can_be_on_the_list() -> None:
 
 
 def test_true_prior_is_a_martingale_and_survives() -> None:
-    """The mean of the evidence of the true prior is 1; it is thrown out as seldom as proved.
+    """The mean of the evidence of the true prior is 1; it is eliminated as seldom as proved.
 
     At a low signal, so that the mean is seen: at a high one it comes from rare large values.
     """
