@@ -157,6 +157,10 @@ TABLES = [
     ("Growing data (Figures 4c", lambda: results.verma_contextual("growing")),
     ("Differences of `R_T` on the same trials", results.contextual_differences),
     (
+        "What changes the claims on contexts",
+        lambda: results.factors_of_verma("verma-4ab", "verma-4cd"),
+    ),
+    (
         "Small feasible region, constraint observed",
         results.shi("shi-gardner", "noiseless", "noiseless-slow", "noiseless-surrogates"),
     ),

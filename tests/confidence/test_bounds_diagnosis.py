@@ -182,7 +182,7 @@ def test_rows_with_noise_variances_of_their_own_say_what_is_counted() -> None:
     assert found.rkhs_bound == pytest.approx(math.sqrt(max(*dense, 0.0)), rel=0.05)
     assert found.num_rows == 3  # 2.8, rounded up
     (caveat,) = found.caveats
-    assert "they weigh as much as 2.8 with the noise of the model" in caveat
+    assert "they weigh as much as 2.8 outcomes with the noise of the model" in caveat
     assert "R >= -0" not in str(diagnose_bounds(model_of(X, 0.0 * Y)))
 
 

@@ -175,7 +175,7 @@ def test_a_task_that_runs_twice_counts_once() -> None:
     assert executor.num_calls == 24
     assert result.count("told") == loop.history.num_arrived == 12
     assert repr(result) == "AsyncResult(12 told, 0 failed, 0 pending, workers replaced 0 times)"
-    with pytest.raises(ValueError, match="12 of the horizon=12 rounds were asked already"):
+    with pytest.raises(ValueError, match="12 of the horizon=12 rounds have already been asked"):
         run_async(loop, value, executor, 2, 1, progress=False)
 
 

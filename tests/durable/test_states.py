@@ -171,7 +171,7 @@ def test_an_answer_is_given_once_and_refused_when_it_differs() -> None:
     for reward, constraints in ((2.0, [0.5, -0.5]), (1.0, [0.5, 0.0]), (NAN, [0.5, -0.5])):
         with pytest.raises(ValueError, match=r"already has the reward|reward is nan"):
             loop.tell(query.id, reward, constraints)
-    with pytest.raises(ValueError, match="is told already"):
+    with pytest.raises(ValueError, match="is already told"):
         loop.tell_failed(query.id)
     assert loop.history.to_records() == before
     failure = loop.tell_failed(other.id, "lost in the post")

@@ -504,7 +504,7 @@ def test_penalized_outcomes_have_a_fill_of_their_range(domain: str) -> None:
     rows = model.train_targets[-len(view.pending) :] if view.pending else torch.zeros(0)
     assert len(rows) > 1
     assert rows.tolist() == pytest.approx([(low + high) / 2] * len(rows), abs=1e-10)
-    assert any("no theorem is stated" in gap for gap in loop.guarantee().gaps)
+    assert any("no theorem is claimed" in gap for gap in loop.guarantee().gaps)
 
 
 STREAMS: dict[str, dict[str, Any]] = {

@@ -320,7 +320,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"noise": True}, TypeError, "noise is True"),
     ({"noise": "low"}, TypeError, "noise must be"),
     ({"noise": torch.tensor([0.1, 0.2])}, TypeError, "noise must be"),
-    ({"count": 2, "noise": 0.1}, ValueError, "give one of them"),
+    ({"count": 2, "noise": 0.1}, ValueError, "give only one of them"),
     ({"count": 10**9}, ValueError, "noise variance of the row 4e-11"),
     ({"noise": 1e-11}, ValueError, "Tell a smaller count or a larger noise"),
 ]
