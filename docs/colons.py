@@ -1,8 +1,8 @@
 """Keeps Napoleon from taking the beginning of a property's docstring for its type.
 
-In "The round of the next point: rows plus pending points plus 1" it takes what is before the colon
-for the type, and prints it last. Types come from annotations here, so that the colon is hidden from
-Napoleon.
+In "The round of the next point: rows plus pending points plus 1", Napoleon takes the words before
+the colon for the type and prints them last. The types of this package come from annotations, so the
+colon is hidden from Napoleon.
 """
 
 from __future__ import annotations

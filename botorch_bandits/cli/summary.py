@@ -183,7 +183,7 @@ def rounds_in(arguments: Sequence[str]) -> int:
     """Return how many rounds a command line asks for, like the parser, which it does not need.
 
     Args:
-        arguments: Those of ``tune`` or ``optimize`` on record, which may be anyone's.
+        arguments: The recorded arguments of ``tune`` or ``optimize``, which may be malformed.
     """
     found = DEFAULT_ROUNDS
     for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):

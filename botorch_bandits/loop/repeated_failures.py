@@ -1,7 +1,7 @@
-"""What a loop says if it asks for a point again and again that fails each time.
+"""The warning of a loop that keeps asking for a point at which every evaluation fails.
 
-A failure that is told without ``avoid=True`` says nothing about its point, which therefore stays
-the best one to ask for.
+A failure that is reported without ``avoid=True`` is treated as chance: the model does not change,
+so the same point maximizes the acquisition function again.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.queries import point_text
 
 MOST_AT_A_POINT = 3
-"""After so many failures in a row at one point a loop warns."""
+"""The number of consecutive failures at one point after which a loop warns."""
 
 SAME_POINT = 1e-3
-"""Two points of a box are the same here if they differ by at most this share of each range."""
+"""Points of a box count as the same if they differ by at most this share of each range."""
 
 
 class RepeatedFailureWarning(RuntimeWarning):
@@ -35,8 +35,8 @@ def warn_of_repeated_failures(settings: LoopSettings, history: History) -> None:
 
     Args:
         settings: The settings of the loop.
-        history: The history, which ends with a failure. A longer row of failures is not reported
-            again.
+        history: The history, which ends with a failure. Further failures in the same series are not
+            reported again.
     """
     # otherwise avoid=True would change nothing
     if not isinstance(settings.feedback, Hallucinated):
@@ -66,7 +66,7 @@ def warn_of_repeated_failures(settings: LoopSettings, history: History) -> None:
     if not all(map(failed_there, row)):
         return
     if any(map(failed_there, before)):
-        return  # it was said before
+        return  # the warning was issued before
     if any(is_there(history.query(outcome.query_id).x) for outcome in history.outcomes):
         return
     warnings.warn(

@@ -107,8 +107,8 @@ class SuffixPrior:
         if read is None:
             return self, 1.0, id(self.kernel)
         kernel, scale = split_scale(self.kernel)
-        told = (read.smoothness, *read.lengthscale.tolist())
-        return replace(self, kernel=kernel, noise=self.noise / scale), scale, told
+        key = (read.smoothness, *read.lengthscale.tolist())
+        return replace(self, kernel=kernel, noise=self.noise / scale), scale, key
 
     def values(self, x: Tensor, points: Tensor) -> Array:
         """Return the ``n`` covariances of one point (``d``) with ``n x d`` others."""
@@ -148,8 +148,8 @@ class SuffixPosteriors(ABC):
         noise: list[float] = []
         kind_of, scales = [], []
         for prior in self.priors:
-            unit, scale, told = prior.with_unit_scale()
-            kernel = kernels.setdefault((told, _told_by(prior.input_transform)), len(kernels))
+            unit, scale, key = prior.with_unit_scale()
+            kernel = kernels.setdefault((key, _key_of(prior.input_transform)), len(kernels))
             if kernel == len(self._kernels):
                 self._kernels.append(unit)
             kind = kinds.setdefault((kernel, f"{unit.noise:.11e}"), len(kinds))
@@ -260,7 +260,7 @@ class SuffixPosteriors(ABC):
         self._table[: len(self.priors), : moved.shape[-1]] += moved
 
 
-def _told_by(transform: InputTransform | None) -> object:
+def _key_of(transform: InputTransform | None) -> object:
     """Return a key that is equal only for transforms that do the same."""
     if transform is None:
         return None
@@ -376,7 +376,7 @@ class RowsSuffixes(SuffixPosteriors):
         self._families: dict[tuple[float, int], list[int]] = {}
         self._others: list[int] = []
         for position, prior in enumerate(self._kernels):
-            points = transforms.setdefault(_told_by(prior.input_transform), len(transforms))
+            points = transforms.setdefault(_key_of(prior.input_transform), len(transforms))
             if points == len(self._transformed_by):
                 self._transformed_by.append(prior)
             self._points_of.append(points)
@@ -426,7 +426,7 @@ class RowsSuffixes(SuffixPosteriors):
         return means.T, (variances[self._kind] * self._scales[:, None]).T
 
     def _covariances(self, inputs: Sequence[Tensor]) -> tuple[Array, Array]:
-        """Return what each kernel says of a point, at output scale 1.
+        """Evaluate each kernel at a new point, at output scale 1.
 
         Args:
             inputs: The point, once per input transform.

@@ -642,3 +642,32 @@ def test_a_long_table_is_printed_in_short() -> None:
     assert lines[2].split()[0] == "29"  # it predicted best
     assert lines[-1] == "and 10 more, which `rows` and `to_dataframe()` have"
     assert len(evidence.table(level=0.05).rows) == 30
+
+
+@pytest.mark.parametrize("smoothness", [2.5, math.inf])
+def test_the_constants_of_theorem_2_that_the_page_gives_hold_and_are_tight(smoothness):
+    """On an interval, by draws of the derivative, whose covariance is minus the kernel's second."""
+    length, lengthscale, scale, num_draws = 3.0, 0.6, 2.0, 20000
+    x = torch.linspace(0.0, length, 241, dtype=torch.float64)
+    distance = (x[:, None] - x).abs()
+    if smoothness == math.inf:
+        r = distance / lengthscale
+        covariance = scale / lengthscale**2 * (1.0 - r**2) * torch.exp(-0.5 * r**2)
+        a = 1.0 + math.sqrt(3.0) * length / (math.pi * lengthscale)
+        b = math.sqrt(2.0 * scale) / lengthscale
+    else:
+        rate = math.sqrt(5.0) / lengthscale
+        r = rate * distance
+        covariance = scale * rate**2 / 3.0 * (1.0 + r - r**2) * torch.exp(-r)
+        a = 1.0 + math.sqrt(15.0) * length / (math.pi * lengthscale)
+        b = math.sqrt(10.0 * scale / 3.0) / lengthscale
+    values, vectors = torch.linalg.eigh(covariance)
+    root = vectors * values.clamp_min(0.0).sqrt()
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(num_draws, len(x), dtype=torch.float64, generator=generator)
+    largest = (noise @ root.T).abs().amax(-1)
+    for bound in (0.5, 0.1, 0.02):
+        level = b * math.sqrt(math.log(a / bound))
+        share = float((largest > level).double().mean())
+        assert share <= bound + 4.0 * math.sqrt(bound * (1.0 - bound) / num_draws)
+        assert share > 0.5 * bound
