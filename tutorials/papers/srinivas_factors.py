@@ -25,7 +25,7 @@ from papers.trials import ArmsExperiment, ArmsStudy, Method
 UCB, EI, MPI = "GP-UCB (beta / 5)", "EI", "MPI"
 MARGINS = (0.0, 0.01, 0.03, 0.3)
 """Margins of MPI other than the judged one, as shares of the prior's standard deviation."""
-MORE_TRIALS = 100
+MORE_TRIALS = 200
 SYNTHETIC, SENSORS = "srinivas-synthetic", "srinivas-sensors"
 SECTION = "section 6"
 

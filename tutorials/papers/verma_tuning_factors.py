@@ -29,9 +29,6 @@ from papers.verma_tuning import (
 )
 
 SHORT_ROUNDS = NUM_ROUNDS - 70
-MOST_TRIALS = {"svm": 10, "logistic": 30, "cnn": 5, "contexts": 10, "tables": 5}
-"""The largest numbers of trials; growing data with other tables have fewer."""
-
 CODE, PAPER = "released code", "appendix C"
 _FIGURES = {"svm": "verma-2ad", "cnn": "verma-2eh", "logistic": "verma-3"}
 
@@ -39,7 +36,7 @@ _FIGURES = {"svm": "verma-2ad", "cnn": "verma-2eh", "logistic": "verma-3"}
 def factors(
     diabetes: Path | None = None,
     tasks: Path | None = None,
-    num_trials: int = NUM_TRIALS,
+    num_trials: int | None = None,
     num_rounds: int | None = None,
     seed: int = 0,
 ) -> list[ArmsExperiment]:
@@ -48,18 +45,21 @@ def factors(
     Args:
         diabetes: The Pima Indians diabetes data; panels that need it are left out if omitted.
         tasks: The table of tasks; panels that need it are left out if omitted.
-        num_trials: The largest number of trials per panel.
+        num_trials: The number of trials per panel; as in the judged figure if omitted.
         num_rounds: The number of rounds of each; as in the judged figure if omitted.
         seed: The seed of the judged experiments, whose first trials are used.
     """
     given = {"diabetes": diabetes, "tasks": tasks}
     files = {name: path for name, path in given.items() if path is not None}
-    builders = (*BUILDERS, tuning_factors, contextual_factors)
-    return [each for build in builders for each in build(files, num_trials, num_rounds, seed)]
+    panels = [build(files, num_trials or NUM_TRIALS, num_rounds, seed) for build in BUILDERS]
+    panels += [
+        build(files, num_trials, num_rounds, seed) for build in (tuning_factors, contextual_factors)
+    ]
+    return [panel for each in panels for panel in each]
 
 
 def tuning_factors(
-    files: Mapping[str, Path], num_trials: int, num_rounds: int | None, seed: int
+    files: Mapping[str, Path], num_trials: int | None, num_rounds: int | None, seed: int
 ) -> list[FactorPanel]:
     """Return the panels of Figures 2 and 3.
 
@@ -72,7 +72,7 @@ def tuning_factors(
     panels = []
     rounds = num_rounds or NUM_ROUNDS
     for task in tuning_tasks(files.get("diabetes")):
-        trials = min(num_trials, MOST_TRIALS[task.name])
+        trials = num_trials or task.num_trials
         figure = _FIGURES[task.name]
 
         def add(
@@ -173,7 +173,7 @@ def _claims(family: str, names: Sequence[str], how: str, where: str) -> tuple[Cl
 
 
 def contextual_factors(
-    files: Mapping[str, Path], num_trials: int, num_rounds: int | None, seed: int
+    files: Mapping[str, Path], num_trials: int | None, num_rounds: int | None, seed: int
 ) -> list[FactorPanel]:
     """Return the panels of Figure 4.
 
@@ -186,7 +186,8 @@ def contextual_factors(
     if not files:
         return []
     size: dict[str, Any] = {"num_rounds": num_rounds, "seed": seed}
-    size["num_trials"] = min(num_trials, MOST_TRIALS["contexts"])
+    if num_trials is not None:
+        size["num_trials"] = num_trials
     panels = []
     for experiment in contextual(*files.values(), **size):
         _, kind, family, *_ = experiment.name.split("-")
@@ -219,7 +220,6 @@ def contextual_factors(
         panels.append(_with_settings(experiment, [*methods, pseudo], [judged, one]))
     if "diabetes" not in files:
         return panels
-    size["num_trials"] = min(num_trials, MOST_TRIALS["tables"])
     for key, change, options in (
         (
             "-logarithmic",
