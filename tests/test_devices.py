@@ -1,0 +1,66 @@
+"""Loops on a CUDA device choose the points that they choose on the CPU, with the same widths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from benchmarks.combinations import WAYS, Combination, World, all_combinations, build_loop
+from botorch_bandits import BanditLoop
+
+NUM_ROWS, NUM_ARMS, NUM_ROUNDS = 40, 60, 4
+DEVICE = "cuda"
+
+
+def rows() -> Iterator[Combination]:
+    """Every setting beside two others at most, and every acquisition."""
+    plain = None
+    for one in all_combinations([NUM_ROWS]):
+        plain = plain or one
+        names = ("feedback", "restart", "forgetting", "constraints", "contexts")
+        changed = sum(getattr(one, name) != getattr(plain, name) for name in names)
+        if one.dim == 2 and changed <= (1 if one.acquisition != "IGP-UCB" else 2):
+            yield one
+
+
+def play(one: Combination, device: str) -> tuple[BanditLoop, Tensor]:
+    """Return the loop and what it asked for in a few rounds, on the CPU.
+
+    Args:
+        one: Its settings.
+        device: Of its domain.
+    """
+    world = World(one)
+    domain = build_loop(one, None, NUM_ARMS, device).settings.domain
+    loop = build_loop(one, world.history(domain), NUM_ARMS, device)
+    assert domain.sample(1, torch.Generator().manual_seed(0)).device.type == device
+    points = []
+    for _ in range(NUM_ROUNDS):
+        context = world.context()
+        query = loop.ask() if context is None else loop.ask(context)
+        points.append(query.x.cpu())
+        reward, constraints = world.outcome(query.x.cpu(), context)
+        loop.tell(query.id, reward, constraints)
+    return loop, torch.stack(points)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("one", list(rows()), ids=lambda one: one.key.replace(" | ", ", "))
+def test_loops_choose_the_same_points(one: Combination) -> None:
+    (host, expected), (device, found) = play(one, "cpu"), play(one, DEVICE)
+    # Searches of a box end within their tolerance of the maximum.
+    torch.testing.assert_close(found, expected, atol=1e-8 if one.on_arms else 1e-3, rtol=0)
+    for ours, theirs in zip(device.history.queries, host.history.queries, strict=True):
+        for name, value in theirs.diagnostics.items():
+            assert ours.diagnostics[name] == pytest.approx(value, rel=1e-6, abs=1e-6)
+
+
+def test_the_rows_have_every_setting() -> None:
+    every = list(all_combinations([NUM_ROWS]))
+    for name in ("acquisition", "feedback", "restart", "forgetting", "constraints", "contexts"):
+        assert {getattr(one, name) for one in rows()} == {getattr(one, name) for one in every}
+    assert set(WAYS) == {one.acquisition for one in rows()}
