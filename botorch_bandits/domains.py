@@ -5,6 +5,7 @@ A domain can sample from itself, maximize an acquisition function over itself, a
 
 from __future__ import annotations
 
+import copy
 import inspect
 import itertools
 import math
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -275,6 +276,27 @@ def first_of_the_largest(
     return torch.where(values >= threshold, index, values.shape[-1]).amin(-1)
 
 
+AnyDomain = TypeVar("AnyDomain", bound=Domain)
+
+
+def on_host(domain: AnyDomain) -> AnyDomain:
+    """Return the domain with its tensors on the CPU; the domain itself if they already are.
+
+    Args:
+        domain: A domain on any device.
+    """
+    moved = {
+        name: value.cpu()
+        for name, value in vars(domain).items()
+        if isinstance(value, Tensor) and value.device.type != "cpu"
+    }
+    if not moved:
+        return domain
+    result = copy.copy(domain)
+    vars(result).update(moved)
+    return result
+
+
 class Arms(Domain):
     """A finite set of points.
 
@@ -340,6 +362,7 @@ class Arms(Domain):
 
     def in_context(self, context: Tensor) -> Arms:
         """See :meth:`Domain.in_context`."""
+        context = context.to(self.choices.device)
         return Arms(torch.cat([context.expand(self.num_arms, -1), self.choices], dim=-1))
 
     def integrate(self, function: Callable[[Tensor], Tensor], seed: int = 0) -> Integral:

@@ -1,4 +1,4 @@
-"""Loops on a CUDA device choose the points that they choose on the CPU, with the same widths."""
+"""Loops on another device choose the points that they choose on the CPU, with the same widths."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from other_device import other_device
 from torch import Tensor
 
 from benchmarks.combinations import WAYS, Combination, World, all_combinations, build_loop
 from botorch_bandits import BanditLoop
 
 NUM_ROWS, NUM_ARMS, NUM_ROUNDS = 40, 60, 4
-DEVICE = "cuda"
 
 
 def rows() -> Iterator[Combination]:
@@ -47,16 +47,19 @@ def play(one: Combination, device: str) -> tuple[BanditLoop, Tensor]:
     return loop, torch.stack(points)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("one", list(rows()), ids=lambda one: one.key.replace(" | ", ", "))
 def test_loops_choose_the_same_points(one: Combination) -> None:
-    (host, expected), (device, found) = play(one, "cpu"), play(one, DEVICE)
+    host, expected = play(one, "cpu")
+    with other_device() as name:
+        device, found = play(one, name)
     # Searches of a box end within their tolerance of the maximum.
     torch.testing.assert_close(found, expected, atol=1e-8 if one.on_arms else 1e-3, rtol=0)
     for ours, theirs in zip(device.history.queries, host.history.queries, strict=True):
-        for name, value in theirs.diagnostics.items():
-            assert ours.diagnostics[name] == pytest.approx(value, rel=1e-6, abs=1e-6)
+        # Streams in NumPy, which are for the host alone, tell some numbers more.
+        for name in theirs.diagnostics.keys() & ours.diagnostics.keys():
+            value = theirs.diagnostics[name]
+            assert ours.diagnostics[name] == pytest.approx(value, rel=1e-6, abs=1e-6), name
 
 
 def test_the_rows_have_every_setting() -> None:

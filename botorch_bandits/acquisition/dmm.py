@@ -32,6 +32,7 @@ from botorch_bandits.acquisition.base import (
     check_points,
     copy_pending,
     of_acquisition,
+    on_device_of,
 )
 from botorch_bandits.acquisition.closed_form_dmm import ClosedFormRidges
 from botorch_bandits.acquisition.dmm_on_arms import ArmsInRidges, Basis, basis_of
@@ -394,7 +395,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         noise_bound = noise if isinstance(noise, str) else check_nonnegative("noise_bound", noise)
         self._units = units
         self.base_model = model
-        self.posterior_transform = posterior_transform
+        self.posterior_transform = on_device_of(model, posterior_transform)
         self.maximize = maximize
         self.delta = delta
         self.doubled = double_rkhs_bound or "rkhs_bound" in self._not_given

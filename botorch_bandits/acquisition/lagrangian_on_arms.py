@@ -186,7 +186,7 @@ class LagrangianRound:
         engine, multipliers = self.engine, self.weights.multipliers
         factors = torch.cat([multipliers.new_tensor([engine.sign]), -multipliers])
         squared = factors.square()
-        smallest = MINIMUM_VARIANCE * float(squared @ engine.prior_variances)
+        smallest = MINIMUM_VARIANCE * float(squared @ engine.prior_variances.to(squared.device))
         if len(self.variances) == 1:
             variance = self.variances[0] * squared.sum()
         else:
@@ -263,12 +263,13 @@ class PenalizedEngine(ABC):
             rule: The weights in use; the initial ones if omitted.
         """
         mean = means[0] if len(means) == 1 else torch.cat(list(means))[self._rows]
+        rule = self.rule if rule is None else rule
         return LagrangianRound(
             self,
-            self.rule if rule is None else rule,
+            replace(rule, multipliers=rule.multipliers.to(mean.device)),
             mean if self.prior_mean == 0.0 else mean + self.prior_mean,
             partial(self._variances_of_outputs, variances),
-            self._widths(),
+            self._widths().to(mean.device),
             draw_round,
         )
 
@@ -397,9 +398,9 @@ class LagrangianEngine(PenalizedEngine):
 
     def deviations_of_draw(self, draw_round: int) -> Tensor:
         """See the base class."""
-        drawn = self.prior_variances.new_empty(
-            len(self._group_of), self._groups[0].posterior.num_arms
-        )
+        first = self.posteriors[0]
+        shape = (len(self._group_of), first.num_arms)
+        drawn = torch.empty(shape, dtype=DTYPE, device=first.device)
         for engine, posterior, outputs in zip(
             self._groups, self.posteriors, self._outputs, strict=True
         ):

@@ -38,6 +38,7 @@ from botorch_bandits.acquisition.base import (
     copy_pending,
     kernelized_rule,
     of_acquisition,
+    on_device_of,
 )
 from botorch_bandits.acquisition.draws import SeededDraw
 from botorch_bandits.acquisition.pathwise import ClosedFormDraw
@@ -315,7 +316,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
                 f"model has {model.num_outputs} outputs; pass a posterior_transform that makes "
                 "them one."
             )
-        self.posterior_transform = posterior_transform
+        self.posterior_transform = on_device_of(model, posterior_transform)
         self.delta = check_probability("delta", delta)
         self.rule = self._first_rule(
             {

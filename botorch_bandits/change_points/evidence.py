@@ -98,7 +98,7 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence.width_rules import learns_input_scale
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.domains import Arms, Domain
+from botorch_bandits.domains import Arms, Domain, on_host
 from botorch_bandits.models.bandit_gp import BanditGPRecipe
 from botorch_bandits.models.forgetting import BehindTime, TimeDecayKernel
 from botorch_bandits.models.kernels import kernel_of_output
@@ -319,7 +319,7 @@ class EvidenceEngine:
         context_dim: int = 0,
     ) -> None:
         """See the class."""
-        self.detector, self.domain = detector, domain
+        self.detector, self.domain = detector, on_host(domain)  # all arithmetic is on the host
         self.num_outputs = check_integer("num_outputs", num_outputs, minimum=1)
         self.context_dim = check_integer("context_dim", context_dim, minimum=0)
         self.models = _check_models(detector, models)
@@ -355,7 +355,8 @@ class EvidenceEngine:
                 raise ValueError(
                     f"context is missing; each query needs a context of {self.context_dim} numbers."
                 )
-            return torch.cat([check_vector("context", context, length=self.context_dim), point])
+            known = check_vector("context", context, length=self.context_dim).to(point.device)
+            return torch.cat([known, point])
         if context is not None:
             raise ValueError(
                 f"context is {context!r}, but the detector was prepared without contexts. Pass "
