@@ -319,7 +319,7 @@ def _read_change_points(options: argparse.Namespace, known: Mapping[str, Any]) -
         rounds = tuple(int(part) for part in options.change_points.split(","))
     except ValueError:
         raise ValueError(
-            f"--change-points is {options.change_points!r}; it must list rounds, as in 30,60."
+            f"--change-points is {options.change_points!r}; it must be rounds, as in 30,60."
         ) from None
     return OracleRestart(change_points=rounds).change_points
 

@@ -522,14 +522,14 @@ def read_waiting(
         given["minimum"] = minimum if given["minimum"] is None else given["minimum"]
         if given["minimum"] is None:
             raise ValueError(
-                "--feedback censored needs --minimum, a lower bound on the rewards without noise."
+                "--feedback censored needs --minimum, a lower bound on the noise-free reward."
             )
         bounds = {"rkhs_bound", "noise_bound"} & set(getattr(acquisition, "options", ()))
         if given["outcome_bound"] is None and bounds:
             raise ValueError(
-                "--feedback censored with --rkhs-bound or --noise-bound needs --outcome-bound, a "
-                "bound on how far rewards exceed --minimum, in prior standard deviations. Give "
-                "it, or leave these out."
+                "--feedback censored needs --outcome-bound with --rkhs-bound or --noise-bound. "
+                "Give the most by which a reward can exceed --minimum, in prior standard "
+                "deviations, or leave these out."
             )
         feedback = Censored(**given, **fills)
     check_feedback(feedback, acquisition, box)
