@@ -360,8 +360,8 @@ def _check_width(num_arms: Any, width: Any) -> tuple[int | None, float | None]:
     """
     if num_arms is not None and width is not None:
         raise ValueError(
-            f"num_arms is {num_arms!r} and width {width!r}; give only one of them: the number of "
-            "arms for Theorem 1, or a constant width, which no theorem covers."
+            f"num_arms is {num_arms!r} and width {width!r}; give one of them: the number of arms "
+            "for Theorem 1, or a constant width, which no theorem covers."
         )
     return (
         None if num_arms is None else check_integer("num_arms", num_arms, minimum=1),

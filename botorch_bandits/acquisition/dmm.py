@@ -131,7 +131,7 @@ class DMMArmsRule(ArmsRule):
         on_refuted: ``"warn"`` or ``"raise"``.
         maximize: If False, the reward is minimized.
         of_norm: The units of ``rkhs_bound``, ``"outcome"`` or ``"prior"``.
-        of_noise: The units of ``noise_bound``, likewise.
+        of_noise: The units of ``noise_bound``, ``"outcome"`` or ``"prior"``.
     """
 
     rkhs_bound: float | Tensor

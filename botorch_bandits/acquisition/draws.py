@@ -386,7 +386,7 @@ class JointPosterior:
     def draw(self, seed: int, member: int | None = None) -> tuple[Tensor, Tensor]:
         """Return the mean and a draw's deviation from it.
 
-        The cost of the first draw is cubic in ``n m``; that of further draws is quadratic.
+        The cost of the first draw is cubic in ``n m``; the cost of further draws is quadratic.
 
         Args:
             seed: The seed of the draw.

@@ -101,7 +101,7 @@ class RidgeSearch(ABC):
 
         Args:
             mean: ``k x num_ridges``, from :meth:`moments`.
-            explained: ``k x num_ridges``, likewise.
+            explained: ``k x num_ridges``, from :meth:`moments`.
             arms: ``k`` arm numbers.
             ridges: The numbers of the ridges.
         """

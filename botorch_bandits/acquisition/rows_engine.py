@@ -412,7 +412,7 @@ class RowsEngine:
         return {**known, **{name: float(value) for name, value in described.items()}}
 
     def _grown(self, record: Record, outcomes: Array) -> tuple[Any, Rows, Array]:
-        """Add new rows to those that stay."""
+        """Add new rows to the existing ones, which stay."""
         if record.version != self._version:
             self._version = record.version  # relabeled outcomes do not change the rows
             if not self._growing.is_start_of(record.arms, record.fronts):

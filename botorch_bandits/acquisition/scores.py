@@ -118,7 +118,7 @@ class ArmsRound:
         summary: The prior, for widths.
         round_number: The number of the round, from 1.
         largest_outcome: ``batch_shape``; the largest outcome so far, minus infinity without any.
-        smallest_outcome: ``batch_shape``; likewise.
+        smallest_outcome: ``batch_shape``; the smallest outcome so far, infinity without any.
         draw: A function that maps a purpose, a shape, a distribution and an operation on whole
             blocks of rounds to the random numbers of this round, ``batch_shape x shape``.
         pending: ``batch_shape x k`` arms whose outcomes have not arrived, or None.
@@ -358,7 +358,7 @@ class ThompsonArmsRule(ArmsRule):
         simulation = seen.draw(
             "thompson", (posterior.num_normals,), "normal", posterior.simulate_prior
         )
-        draw, mean = posterior.correct(simulation), posterior.mean  # less the prior mean
+        draw, mean = posterior.correct(simulation), posterior.mean  # minus the prior mean
         half = half_width(draw - mean, along_arms(seen.prepared), in_place=True)
         values = score(seen.mean, half)
         return values if self.maximize else values.neg_()

@@ -237,7 +237,7 @@ class TopTwoThompsonSampling(GPThompsonSampling):
         leader_probability: The probability of playing the leader, Russo's ``beta``, above 0 and
             below 1.
         max_draws: The number of further draws that are tried while the leader maximizes them as
-            well. With 0, the challenger is always that of T3C.
+            well. With 0, the challenger is always the one of T3C.
         rkhs_bound: ``B``, a bound on the reward's norm in the unit-variance kernel, in raw outcome
             units, unless ``units`` says otherwise. Without bounds, nothing is certified.
         noise_bound: ``R`` of R-sub-Gaussian noise, in raw outcome units, unless ``units`` says

@@ -455,9 +455,9 @@ def add_repair_parsers(commands: Any) -> None:
     salvage = commands.add_parser(
         "salvage",
         help="write what is left of a damaged journal to a new one",
-        description="Write the records before the first damaged line to a new journal, then those "
-        "that only the snapshot has, and those that follow it. The damaged files are left as "
-        "they are.",
+        description="Write to a new journal the records before the first damaged line, the records "
+        "that only the snapshot has, and the records that follow the snapshot. The damaged files "
+        "are left as they are.",
     )
     salvage.add_argument("file", metavar="FILE", help="a damaged journal")
     salvage.add_argument("--out", required=True, metavar="NEW", help="the new journal")
@@ -535,7 +535,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="NAME=KIND:...",
         help="a parameter of the function, once for each: NAME=float:LOW:HIGH, NAME=log:LOW:HIGH "
         "(on a logarithmic scale), NAME=int:LOW:HIGH, NAME=log-int:LOW:HIGH, NAME=choice:A,B,..., "
-        "NAME=ordered:A,B,... (neighbors are alike) or NAME=fixed:VALUE",
+        "NAME=ordered:A,B,... (neighbors are similar) or NAME=fixed:VALUE",
     )
     optimize.add_argument(
         "--bounds", help="instead of --param: low:high for each dimension, as in 0:1,-5:5"

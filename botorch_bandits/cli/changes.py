@@ -193,7 +193,7 @@ def read_changes(
         known: Settings of the run that is continued, empty if there is none: the round of the
             shift and the threshold are taken from there.
         reward_mean: The default of ``--reward-mean``; if None, the option must be given.
-        reward_scale: The default of ``--reward-scale``, likewise.
+        reward_scale: The default of ``--reward-scale``; if None, the option must be given.
 
     Raises:
         ValueError: If the options contradict each other.
