@@ -223,7 +223,7 @@ def test_an_error_in_the_function_is_the_users_to_see(
         (["tune", "--rounds", "many"], "invalid int value: 'many'"),
         (["tune", "--method", "igp-ucb", "--delta", "1.5"], "delta is 1.5"),
         (["tune", "--method", "gp-ts", "--rkhs-bound", "-1"], "rkhs_bound is -1"),
-        (["tune", "--rkhs-bound", "2"], "--rkhs-bound is 2, but best would not read it"),
+        (["tune", "--rkhs-bound", "2"], "--rkhs-bound is 2, but best would not use it"),
         (["tune", "--objective", "earned", "--width", "3"], "--width is 3, but earned would not"),
         (["compare", "--methods", "best,gp-ucb", "--delta", "0.2"], "best and gp-ucb would not"),
         (["tune", "--objective", "best", "--method", "ei"], "give one of them"),
