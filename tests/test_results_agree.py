@@ -352,7 +352,7 @@ SENTENCES = {
         "3000, 0",
         "IGP-UCB ahead of GP-PI, squared exponential",
     )[1:],
-    "GP-TS has a regret of {}. With the realized gain in place of the rate it has {}": (
+    "GP-TS has a regret of {}. With the realized gain instead of the rate it has {}": (
         lambda: [
             regrets("chowdhury-3", factor, setting, FAR)[0]
             for factor, setting in (
