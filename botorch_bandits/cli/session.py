@@ -230,7 +230,7 @@ class OutputFolder:
         change_points: Sequence[int] = (),
         costs: Sequence[str] = (),
         random_search: RandomBaseline | None = None,
-    ) -> None:
+    ) -> bool:
         """Draw the run; print a note if matplotlib is not installed.
 
         Args:
@@ -242,12 +242,15 @@ class OutputFolder:
                 drawn with the results of the detector.
             costs: The names of the constraints, whose ledger is drawn as well.
             random_search: What random search finds, if it is known.
+
+        Returns:
+            Whether the run was drawn.
         """
         try:
             import matplotlib
         except ImportError:
             print("no picture: pip install 'botorch_bandits[plot]'")
-            return
+            return False
         matplotlib.use("Agg")
         from botorch_bandits.plotting import plot_ledger, plot_pending, plot_run, plot_timeline
 
@@ -265,6 +268,7 @@ class OutputFolder:
             self._save(panels, "timeline.png")
         if costs:
             self._save(plot_ledger(loop.ledger(), costs, title), "ledger.png")
+        return True
 
     def _save(self, axes: Any, name: str) -> None:
         import matplotlib.pyplot as plt
@@ -663,7 +667,7 @@ class Session:
             **self.budgets.result(self.loop),
         }
         self.output.write_result(result)
-        self.output.write_pictures(
+        has_picture = self.output.write_pictures(
             self.loop,
             self.title,
             self.reference,
@@ -674,7 +678,7 @@ class Session:
         )
         if self._page is not None:
             self._page.close()
-        print(self._closing_lines(result))
+        print(self._closing_lines(result, has_picture))
 
     def _expected_at_best(self) -> dict[str, float] | None:
         """Return what the model expects at the best point, if it is a model of the reward."""
@@ -687,7 +691,7 @@ class Session:
         """Whether only the reward counts, and it is the same in all rounds."""
         return not (self.budgets.budgets or self.changes.are_possible)
 
-    def _closing_lines(self, result: Mapping[str, Any]) -> str:
+    def _closing_lines(self, result: Mapping[str, Any], has_picture: bool) -> str:
         best, show = result["best_parameters"], self.in_python
         steps = next_steps(
             result,
@@ -707,6 +711,7 @@ class Session:
             steps,
             waits=self.waiting.has_pending,
             has_budgets=bool(self.budgets.budgets),
+            has_picture=has_picture,
         )
 
 

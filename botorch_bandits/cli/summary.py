@@ -325,6 +325,7 @@ def closing_lines(
     next_rows: Rows,
     waits: bool = False,
     has_budgets: bool = False,
+    has_picture: bool = True,
 ) -> str:
     """Return the lines that end a run.
 
@@ -337,6 +338,7 @@ def closing_lines(
         next_rows: See :func:`next_steps`.
         waits: Whether queries can be pending.
         has_budgets: Whether costs must be within budgets.
+        has_picture: Whether ``run.png`` was drawn.
     """
     stopped = ", interrupted" if result["interrupted"] else ""
     played = f"{result['num_rounds']} of {max(wanted, result['num_rounds'])}"
@@ -357,7 +359,7 @@ def closing_lines(
     rows += further
     rows += _compared(result)
     rows += _how_sure(result)
-    rows.append(("files", f"{files} (run.png is the picture)"))
+    rows.append(("files", f"{files} (run.png is the picture)" if has_picture else files))
     size = max(len(name) for name, _ in (*rows, *((f"  {n}", c) for n, c in next_rows)))
     lines = ["", title, ""]
     for name, value in rows:

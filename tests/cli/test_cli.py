@@ -92,6 +92,21 @@ def test_optimize_writes_everything(folder: Path) -> None:
         assert picture.size[0] > 500
 
 
+def test_a_picture_is_named_only_if_it_was_drawn(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["optimize", "mymodule:reward", "--bounds", "0:1,0:4", "--method", "random"]
+    command += ["--rounds", "2", "--quiet"]
+    assert main([*command, "--out", "drawn"]) == 0
+    assert "drawn (run.png is the picture)" in capsys.readouterr().out
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # as if it were not installed
+    assert main([*command, "--out", "plain"]) == 0
+    output = capsys.readouterr().out
+    assert "no picture: pip install" in output
+    assert "run.png" not in output
+    assert not (folder / "plain" / "run.png").exists()
+
+
 def test_interrupted_and_killed_runs_continue_as_if_nothing_had_happened(folder: Path) -> None:
     for name, stop in (("int", signal.SIGINT), ("term", signal.SIGTERM), ("kill", signal.SIGKILL)):
         (folder / "calls.txt").unlink(missing_ok=True)
