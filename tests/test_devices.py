@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import cache
 
 import pytest
 import torch
 from other_device import other_device
 from torch import Tensor
 
-from benchmarks.combinations import WAYS, Combination, World, all_combinations, build_loop
+from benchmarks.combinations import (
+    FRESH,
+    NO_CONSTRAINTS,
+    PRIMAL_DUAL,
+    SEPARATE,
+    SEQUENTIAL,
+    WAYS,
+    Combination,
+    World,
+    all_combinations,
+    build_loop,
+)
 from botorch_bandits import BanditLoop
 
 NUM_ROWS, NUM_ARMS, NUM_ROUNDS = 40, 60, 4
 
 
-def rows() -> Iterator[Combination]:
-    """Every setting beside two others at most, and every acquisition."""
-    plain = None
-    for one in all_combinations([NUM_ROWS]):
-        plain = plain or one
-        names = ("feedback", "restart", "forgetting", "constraints", "contexts")
-        changed = sum(getattr(one, name) != getattr(plain, name) for name in names)
-        if one.dim == 2 and changed <= (1 if one.acquisition != "IGP-UCB" else 2):
-            yield one
+@cache
+def rows() -> tuple[Combination, ...]:
+    """Return every setting beside two others at most, and every acquisition."""
+    every = tuple(all_combinations([NUM_ROWS]))
+    names = ("feedback", "restart", "forgetting", "constraints", "contexts")
+
+    def is_row(one: Combination) -> bool:
+        changed = sum(getattr(one, name) != getattr(every[0], name) for name in names)
+        return one.dim == 2 and changed <= (1 if one.acquisition != "IGP-UCB" else 2)
+
+    return tuple(filter(is_row, every))
 
 
 def play(one: Combination, device: str) -> tuple[BanditLoop, Tensor]:
@@ -47,8 +60,39 @@ def play(one: Combination, device: str) -> tuple[BanditLoop, Tensor]:
     return loop, torch.stack(points)
 
 
+PLAIN = {
+    "acquisition": "IGP-UCB",
+    "feedback": SEQUENTIAL,
+    "restart": "none",
+    "forgetting": "none",
+    "constraints": NO_CONSTRAINTS,
+    "contexts": "without contexts",
+    "domain": "on arms",
+}
+BOX, CONTEXT = {"domain": "on a box"}, {"contexts": "with contexts"}
+FEW = [
+    Combination(**{**PLAIN, **changed}, num_rows=NUM_ROWS)
+    for changed in (
+        *({"acquisition": name} for name in WAYS),
+        *({"acquisition": name, **BOX} for name in ("EI", "GP-TS", "DMM", "list of priors, TS")),
+        {"feedback": "`Censored(...)`", **CONTEXT},
+        {"feedback": "`Censored(...)`", "constraints": SEPARATE},
+        {"feedback": "`Ignored()`", "constraints": PRIMAL_DUAL},
+        {"feedback": "`Hallucinated()`", "restart": "`EvidenceRestart()`", **BOX},
+        {"restart": "`EvidenceRestart()`", "constraints": '`"relabeled"`', **CONTEXT},
+        {"restart": "`ChangePointRestart(...)`", "constraints": FRESH, **BOX},
+        {"forgetting": "`SlidingWindow(...)`", "constraints": FRESH},
+        {"forgetting": "`ExponentialWeights(...)`", **CONTEXT, **BOX},
+        {"forgetting": "`TimeVaryingKernel(...)`", "contexts": "with contexts, product kernel"},
+    )
+]
+"""Every setting and every acquisition, for a machine without a GPU."""
+
+ROWS_TO_PLAY = rows() if torch.cuda.is_available() else FEW
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("one", list(rows()), ids=lambda one: one.key.replace(" | ", ", "))
+@pytest.mark.parametrize("one", ROWS_TO_PLAY, ids=lambda one: one.key.replace(" | ", ", "))
 def test_loops_choose_the_same_points(one: Combination) -> None:
     host, expected = play(one, "cpu")
     with other_device() as name:
@@ -65,5 +109,7 @@ def test_loops_choose_the_same_points(one: Combination) -> None:
 def test_the_rows_have_every_setting() -> None:
     every = list(all_combinations([NUM_ROWS]))
     for name in ("acquisition", "feedback", "restart", "forgetting", "constraints", "contexts"):
-        assert {getattr(one, name) for one in rows()} == {getattr(one, name) for one in every}
+        expected = {getattr(one, name) for one in every}
+        assert {getattr(one, name) for one in rows()} == expected
+        assert {getattr(one, name) for one in FEW} == expected
     assert set(WAYS) == {one.acquisition for one in rows()}

@@ -23,13 +23,11 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.exceptions.warnings import BotorchWarning
 from botorch.models import MultiTaskGP
 from botorch.models.gpytorch import MultiTaskGPyTorchModel
 from botorch.models.model import Model, ModelList
-from gpytorch.models import ExactGP
 from torch import Tensor
 from torch.nn import Module
 
@@ -60,7 +58,7 @@ from botorch_bandits.confidence.width_rules import check_assume
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.fingerprints import are_equal
-from botorch_bandits.models.condition import hallucinate
+from botorch_bandits.models.condition import hallucinate, leaving_nothing_behind
 from botorch_bandits.models.moments import check_model as check_model
 from botorch_bandits.models.moments import count_columns, submodels
 from botorch_bandits.models.pending import OneByOneModel
@@ -415,15 +413,8 @@ class BanditAcquisition(AcquisitionFunction):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move or convert all tensors, those too that GPyTorch leaves where they were."""
-        models = [module for module in self.modules() if isinstance(module, ExactGP)]
-        before = [_device_of_rows(model) for model in models]
-        super()._apply(fn, recurse)
-        for model, device in zip(models, before, strict=True):
-            if _device_of_rows(model) != device:
-                model.prediction_strategy = None
-                original = getattr(model, "_original_train_inputs", None)
-                if original is not None:
-                    model._original_train_inputs = fn(original)
+        with leaving_nothing_behind(self, fn):
+            super()._apply(fn, recurse)
         return self
 
     def describe(self, x: Tensor) -> dict[str, float]:
@@ -434,21 +425,6 @@ class BanditAcquisition(AcquisitionFunction):
         """
         with torch.no_grad():
             return {"acquisition_value": float(self(x.unsqueeze(0)))}
-
-
-def _device_of_rows(model: ExactGP) -> torch.device | None:
-    return None if model.train_inputs is None else model.train_inputs[0].device
-
-
-def on_device_of(model: Model, transform: PosteriorTransform | None) -> PosteriorTransform | None:
-    """Move a posterior transform to where the model is.
-
-    Args:
-        model: The model.
-        transform: What is applied to its posterior; moved in place, as BoTorch does.
-    """
-    like = next(model.parameters(), None)
-    return transform if transform is None or like is None else transform.to(like.device)
 
 
 def _instead_of_beta(cls: type[BanditAcquisition]) -> str:

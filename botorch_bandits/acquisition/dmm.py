@@ -32,7 +32,6 @@ from botorch_bandits.acquisition.base import (
     check_points,
     copy_pending,
     of_acquisition,
-    on_device_of,
 )
 from botorch_bandits.acquisition.closed_form_dmm import ClosedFormRidges
 from botorch_bandits.acquisition.dmm_on_arms import ArmsInRidges, Basis, basis_of
@@ -93,7 +92,7 @@ from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.arms import ArmsPosterior, ones_for_none
 from botorch_bandits.models.arms_rows import RowsPosterior
 from botorch_bandits.models.closed_form import ClosedForm
-from botorch_bandits.models.condition import hallucinate
+from botorch_bandits.models.condition import hallucinate, on_device_of
 from botorch_bandits.models.moments import variance_of
 from botorch_bandits.models.pending import OneByOneModel
 from botorch_bandits.optim import gen_candidates_batched

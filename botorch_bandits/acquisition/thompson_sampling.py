@@ -38,7 +38,6 @@ from botorch_bandits.acquisition.base import (
     copy_pending,
     kernelized_rule,
     of_acquisition,
-    on_device_of,
 )
 from botorch_bandits.acquisition.draws import SeededDraw
 from botorch_bandits.acquisition.pathwise import ClosedFormDraw
@@ -83,7 +82,7 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
-from botorch_bandits.models.condition import hallucinate
+from botorch_bandits.models.condition import hallucinate, on_device_of
 from botorch_bandits.models.moments import check_outcomes, has_moments
 from botorch_bandits.models.pending import (
     before,
