@@ -336,6 +336,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         width_tensor = self.scale * self.rule.width(self._summary, 1)
         if width_tensor.dim():
             width_tensor = fit_to_batch(WIDTH, width_tensor, model.batch_shape)
+            width_tensor = width_tensor.to(next(model.parameters(), width_tensor).device)
         self.register_buffer("width", width_tensor)
         if round_number is not None:
             check_round(round_number, self._summary)

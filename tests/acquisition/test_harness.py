@@ -491,7 +491,7 @@ def draw_after(
 # --- other devices --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("num_pending", [0, 2])
+@pytest.mark.parametrize("num_pending", [pytest.param(0, marks=pytest.mark.slow), 2])
 @pairs(VALUED)
 def test_devices_agree(acquisition: AcquisitionCase, case: ModelCase, num_pending: int) -> None:
     X_pending = case.points(num_pending, seed=4) if num_pending else None
