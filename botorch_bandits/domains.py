@@ -5,7 +5,6 @@ A domain can sample from itself, maximize an acquisition function over itself, a
 
 from __future__ import annotations
 
-import copy
 import inspect
 import itertools
 import math
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -274,27 +273,6 @@ def first_of_the_largest(
     threshold = largest - relative.clamp_min(ROUNDING * abs(scale.offset))
     index = torch.arange(values.shape[-1], device=values.device)
     return torch.where(values >= threshold, index, values.shape[-1]).amin(-1)
-
-
-AnyDomain = TypeVar("AnyDomain", bound=Domain)
-
-
-def on_host(domain: AnyDomain) -> AnyDomain:
-    """Return the domain with its tensors on the CPU; the domain itself if they already are.
-
-    Args:
-        domain: A domain on any device.
-    """
-    moved = {
-        name: value.cpu()
-        for name, value in vars(domain).items()
-        if isinstance(value, Tensor) and value.device.type != "cpu"
-    }
-    if not moved:
-        return domain
-    result = copy.copy(domain)
-    vars(result).update(moved)
-    return result
 
 
 class Arms(Domain):

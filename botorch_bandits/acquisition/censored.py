@@ -821,7 +821,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         if self._censoring is None:  # the base class calls this before everything is set
             return
         width = self._censor(self._censoring, X_pending, self.maximize)
-        self.width = width.to(self.width.device)
+        self.width = width.to(next(self.base_model.parameters(), width).device)
         self._begin_draw()
 
     def forward(self, X: Tensor) -> Tensor:

@@ -72,6 +72,7 @@ detection. The weights, the choice of the starts that are kept, and the families
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -98,7 +99,7 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence.width_rules import learns_input_scale
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.domains import Arms, Domain, on_host
+from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.models.bandit_gp import BanditGPRecipe
 from botorch_bandits.models.forgetting import BehindTime, TimeDecayKernel
 from botorch_bandits.models.kernels import kernel_of_output
@@ -319,7 +320,7 @@ class EvidenceEngine:
         context_dim: int = 0,
     ) -> None:
         """See the class."""
-        self.detector, self.domain = detector, on_host(domain)  # all arithmetic is on the host
+        self.detector, self.domain = detector, _on_host(domain)  # all arithmetic is on the host
         self.num_outputs = check_integer("num_outputs", num_outputs, minimum=1)
         self.context_dim = check_integer("context_dim", context_dim, minimum=0)
         self.models = _check_models(detector, models)
@@ -397,6 +398,20 @@ class EvidenceEngine:
         if not len(shape):  # outputs with one kernel share its matrices
             kernels *= self.num_outputs
         return [SuffixPrior(kernel, model.noise, model.prior_mean, transform) for kernel in kernels]
+
+
+def _on_host(domain: Domain) -> Domain:
+    """Return the domain with its tensors on the CPU; the domain itself if they already are."""
+    moved = {
+        name: value.cpu()
+        for name, value in vars(domain).items()
+        if isinstance(value, Tensor) and value.device.type != "cpu"
+    }
+    if not moved:
+        return domain
+    result = copy.copy(domain)
+    vars(result).update(moved)
+    return result
 
 
 class EvidenceModelStream:
