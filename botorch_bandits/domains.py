@@ -340,6 +340,7 @@ class Arms(Domain):
 
     def in_context(self, context: Tensor) -> Arms:
         """See :meth:`Domain.in_context`."""
+        context = context.to(self.choices.device)
         return Arms(torch.cat([context.expand(self.num_arms, -1), self.choices], dim=-1))
 
     def integrate(self, function: Callable[[Tensor], Tensor], seed: int = 0) -> Integral:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -177,15 +178,20 @@ def save_small(path: Path) -> None:
 
 
 def draw_page(page: Path) -> None:
-    """Run the Python blocks of a page; a picture is what the block before it drew last."""
+    """Run the Python blocks of a page; a picture is what the block before it drew last.
+
+    The blocks run in a temporary folder, because some of them write files.
+    """
     namespace: dict[str, object] = {"__name__": "__main__"}
+    page = page.resolve()
     text = page.read_text(encoding="utf-8")
-    for block, picture in PAGE_PART.findall(text):
-        if block:
-            plt.close("all")
-            exec(compile(block, page.name, "exec"), namespace)
-        else:
-            save_small(page.parent / picture)
+    with TemporaryDirectory() as folder, chdir(folder):
+        for block, picture in PAGE_PART.findall(text):
+            if block:
+                plt.close("all")
+                exec(compile(block, page.name, "exec"), namespace)
+            else:
+                save_small(page.parent / picture)
     plt.close("all")
 
 

@@ -16,7 +16,7 @@ import torch
 
 from benchmarks import BENCHMARKS, Measurement, Scale
 from benchmarks.commands import format_measurements, main
-from benchmarks.devices import against_cpu
+from benchmarks.devices import against_botorch, against_cpu
 from benchmarks.measure import compare, growth_exponent
 
 
@@ -51,11 +51,13 @@ def test_measure(name: str, benchmark: Any) -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_devices_agree() -> None:
-    check(against_cpu(Scale(repeats=1, size=0.1)))
+    scale = Scale(repeats=1, size=0.1)
+    check([*against_cpu(scale), *against_botorch(scale)])
 
 
 def test_program_for_devices_runs_on_the_cpu() -> None:
-    check(against_cpu(Scale(repeats=1, size=0.05), "cpu"))
+    scale = Scale(repeats=1, size=0.05)
+    check([*against_cpu(scale, "cpu"), *against_botorch(scale, "cpu")])
 
 
 def test_comparison_counts_units_and_alternates() -> None:

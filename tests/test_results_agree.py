@@ -192,7 +192,7 @@ TABLES = [
     ("All methods play two deviations above the mean.", results.hard),
     ("Rounds between a change and its detection", results.hard_detections),
     ("This experiment plays 24 runs of 1500 rounds", results.misspecified),
-    ("*Soft* estimates the delays from those that it saw", results.fills),
+    ("*Soft* estimates the distribution of the delays", results.fills),
     ("The full policy is `BanditLoop`", results.combined),
 ]
 
@@ -352,7 +352,7 @@ SENTENCES = {
         "3000, 0",
         "IGP-UCB ahead of GP-PI, squared exponential",
     )[1:],
-    "GP-TS has a regret of {}. With the realized gain in place of the rate it has {}": (
+    "GP-TS has a regret of {}. With the realized gain instead of the rate it has {}": (
         lambda: [
             regrets("chowdhury-3", factor, setting, FAR)[0]
             for factor, setting in (
@@ -608,7 +608,7 @@ SENTENCES = {
         "never restarts",
         "regret",
     )[:1],
-    "Without the rule the violation is {} in place of {},": lambda: [
+    "Without the rule the violation is {} instead of {},": lambda: [
         first("beyond-combined", "beyond-combined", method, "violation_mean")[0]
         for method in ("no constraint rule", "all components")
     ],
@@ -625,7 +625,7 @@ SENTENCES = {
         abs(combined("never restarts", "violation")[0]),
         combined("never restarts", "violation")[1],
     ],
-    "asked again: that costs {} ({}) regret": lambda: combined("pending ignored", "regret"),
+    "asked for again, which costs {} ({}) regret": lambda: combined("pending ignored", "regret"),
     "so the policy has {} ({}) more regret": lambda: combined("half-samples", "regret"),
     "restarted in {}% of the runs, and its": lambda: [
         100 * first("beyond-combined", "beyond-combined", "half-samples", "resets_after_mean")[0]

@@ -1,4 +1,4 @@
-"""Acquisition functions: drop-ins for BoTorch's optimizers, and recipes of them for the loop.
+"""Acquisition functions: drop-ins for BoTorch's optimizers, and recipes for the loop.
 
 Each file contains one family: its classes for BoTorch tensors and its rules on arms.
 """
@@ -57,7 +57,7 @@ from botorch_bandits.confidence.dmm import AssumptionRefutedWarning
 from botorch_bandits.models.censoring import RingingWarning
 from botorch_bandits.optim import gen_candidates_batched, gen_starting_points
 
-# What can be built from a model and its training data: Ax finds it in BoTorch's registry.
+# the classes that can be built from a model and its training data; Ax finds them in the registry
 register_all(
     (
         AMMUpperConfidenceBound,

@@ -33,15 +33,15 @@ def select_output(index: int, num_outputs: int) -> ScalarizedPosteriorTransform:
 
 
 class AffineOutcomes(PosteriorTransform):
-    r"""Turns ``m`` outputs into ``W y + c``, one row of ``W`` a new output.
+    r"""Turns ``m`` outputs into ``W y + c``; each row of ``W`` gives one new output.
 
     The Lagrangian acquisition functions expect the reward first, followed by constraints
     ``g_j <= 0``. To convert a model of raw metrics, put the objective's weights in the first row
-    and ``A y - b`` in the others. The prior of each row can still be read, so the widths from
-    theorems work.
+    and ``A y - b`` in the others. The prior of each row can still be read, so widths from theorems
+    still work.
 
     Args:
-        weights: ``num_rows x m``, float64; no row of zeros.
+        weights: ``num_rows x m``, float64; no row may contain only zeros.
         offsets: ``num_rows``, float64; zeros if omitted.
 
     Raises:
@@ -69,8 +69,8 @@ class AffineOutcomes(PosteriorTransform):
         check_finite("weights", check_double("weights", weights))
         if weights.dim() != 2 or weights.numel() == 0:
             raise ValueError(
-                f"weights must be num_rows x m, got shape {tuple(weights.shape)}. One row becomes "
-                "that with weights.unsqueeze(0)."
+                f"weights must be num_rows x m, got shape {tuple(weights.shape)}. Turn a "
+                "single row into a matrix with weights.unsqueeze(0)."
             )
         empty = [j for j, row in enumerate(weights.tolist()) if not any(row)]
         if empty:
@@ -86,7 +86,7 @@ class AffineOutcomes(PosteriorTransform):
         self.register_buffer("offsets", offsets.detach().clone())
 
     def row(self, index: int) -> ScalarizedPosteriorTransform:
-        """Return the transform that leaves one of the new outputs.
+        """Return the transform that keeps only one of the new outputs.
 
         Args:
             index: The number of the row.

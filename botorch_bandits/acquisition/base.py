@@ -58,7 +58,7 @@ from botorch_bandits.confidence.width_rules import check_assume
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.fingerprints import are_equal
-from botorch_bandits.models.condition import hallucinate
+from botorch_bandits.models.condition import hallucinate, leaving_nothing_behind
 from botorch_bandits.models.moments import check_model as check_model
 from botorch_bandits.models.moments import count_columns, submodels
 from botorch_bandits.models.pending import OneByOneModel
@@ -239,11 +239,12 @@ class AcquisitionRecipe:
     def arms_rule(self, domain: Domain) -> ArmsRule | None:
         """Return the rule that plays this acquisition on arms from their exact posterior.
 
-        On a box, only its settings are used; what it needs of the domain comes from the box.
+        On a box, only the settings of the rule are used, and what it needs to know about the domain
+        comes from the box.
 
-        None if there is no such rule: then the acquisition function itself must be evaluated. A
-        subclass inherits the rule unless it changes how the acquisition function is evaluated; see
-        :attr:`BanditAcquisition.defines_rule`.
+        The result is None if there is no such rule; the acquisition function itself must then be
+        evaluated. A subclass inherits the rule unless it changes how the acquisition function is
+        evaluated; see :attr:`BanditAcquisition.defines_rule`.
         """
         cls = self.acquisition_class
         if not is_evaluated_by_rule(cls) or any(
@@ -312,8 +313,8 @@ class BanditAcquisition(AcquisitionFunction):
     def value_scale(self) -> ValueScale | None:
         """The unit and the origin of the values; None if they are unknown.
 
-        It decides ties on arms. Values in outcome units count prior standard deviations from the
-        prior mean.
+        It decides ties on arms. Values in outcome units are measured in prior standard deviations
+        from the prior mean.
         """
         return None
 
@@ -386,13 +387,14 @@ class BanditAcquisition(AcquisitionFunction):
         Args:
             options: All constructor arguments; those that were left out are None or the default.
             domain: The domain on which the acquisition will be maximized. None if it is not known
-                yet; then values for some domain, with which the other options can be checked.
+                yet; the values are then those of some domain, so that the other options can be
+                checked.
         """
         return {}
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        """Check the options and return the rule that plays this on arms, or None without one.
+        """Check the options and return the rule that plays this on arms, or None if there is none.
 
         It is not called if a ``posterior_transform`` or ``choices`` are given.
 
@@ -408,6 +410,12 @@ class BanditAcquisition(AcquisitionFunction):
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this acquisition function with this model, if any."""
         return Guarantee(method=type(self).__name__, gaps=("no theorem is stated for it",))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move or convert all tensors, those too that GPyTorch leaves where they were."""
+        with leaving_nothing_behind(self, fn):
+            super()._apply(fn, recurse)
+        return self
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return what the acquisition knew at one point, by name.
@@ -481,8 +489,8 @@ def check_pending(X_pending: Tensor | None, model: Model) -> Tensor | None:
     check_finite("X_pending", check_double("X_pending", X_pending))
     if X_pending.dim() != 2:
         raise ValueError(
-            f"X_pending must be n x d, got shape {tuple(X_pending.shape)}. One point becomes a row "
-            "with X_pending.unsqueeze(0)."
+            f"X_pending must be n x d, got shape {tuple(X_pending.shape)}. Turn a single point "
+            "into a row with X_pending.unsqueeze(0)."
         )
     if len(X_pending) == 0:
         return None
@@ -496,7 +504,8 @@ def check_columns(name: str, X: Tensor, model: Model) -> None:
     Args:
         name: The name of the points in the error message.
         X: ``... x d`` points.
-        model: The model whose inputs they are. A ``MultiTaskGP`` takes points with the task, too.
+        model: The model whose inputs they are. A ``MultiTaskGP`` also takes points that include the
+            task.
 
     Raises:
         ValueError: If there are more columns or fewer.
@@ -508,13 +517,13 @@ def check_columns(name: str, X: Tensor, model: Model) -> None:
         columns = f"{found} column" if found == 1 else f"{found} columns"
         raise ValueError(
             f"{name} has {columns} (shape {tuple(X.shape)}), but the inputs of the model, "
-            f"{type(model).__name__}, have {known}. Pass points of {known} columns, in the order "
+            f"{type(model).__name__}, have {known}. Pass points with {known} columns, in the order "
             "of the training inputs."
         )
 
 
 def check_points(acquisition: BanditAcquisition, X: Tensor) -> None:
-    """Raise unless ``X`` are points of the model of an acquisition function, in float64.
+    """Raise unless ``X`` contains float64 points of an acquisition function's model.
 
     Args:
         acquisition: The acquisition function to be evaluated.
@@ -522,15 +531,15 @@ def check_points(acquisition: BanditAcquisition, X: Tensor) -> None:
 
     Raises:
         TypeError: If ``X`` is not a float64 tensor, to which BoTorch would cast the whole model.
-        ValueError: If ``X`` has less than two dimensions, or if its columns differ from those of
+        ValueError: If ``X`` has fewer than two dimensions, or if its columns differ from those of
             the model.
     """
     check_double("X", X)
     if X.dim() < 2:
         raise ValueError(
             f"{type(acquisition).__name__} requires X to have at least 2 dimensions, "
-            f"batch_shape x q x d, but received X of shape {tuple(X.shape)}. A single point "
-            "becomes one with X.reshape(1, -1)."
+            f"batch_shape x q x d, but received X of shape {tuple(X.shape)}. Reshape a "
+            "single point with X.reshape(1, -1)."
         )
     if X.shape[-1] != acquisition._num_columns:
         check_columns("X", X, getattr(acquisition, "base_model", acquisition.model))
@@ -541,7 +550,7 @@ def check_required(name: str, options: Mapping[str, Any], required: tuple[str, .
     """Raise if a required option is missing.
 
     Raises:
-        ValueError: If something is missing, with its name.
+        ValueError: If something is missing; the message names it.
     """
     missing = [option for option in required if options.get(option) is None]
     if missing:
@@ -558,12 +567,12 @@ def kernelized_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
         options: Constructor arguments, from which this function takes ``rkhs_bound``,
             ``noise_bound``, ``delta``, ``any_lambda``, ``information_gain``, ``units``,
             ``variation`` (0 if left out) and ``width``; see
-            :class:`~botorch_bandits.ImprovedUpperConfidenceBound`. With ``default_width``, a
-            constant, that is the width if none of them is given.
+            :class:`~botorch_bandits.ImprovedUpperConfidenceBound`. If there is a ``default_width``,
+            a constant, it is the width when none of these is given.
 
     Raises:
-        ValueError: If bounds and ``width`` are given, or one bound in the units of the outcomes, or
-            ``variation`` without bounds.
+        ValueError: If bounds and ``width`` are both given, only one bound is given in outcome
+            units, or ``variation`` is given without bounds.
     """
     rkhs_bound, noise_bound, width = (
         options[key] for key in ("rkhs_bound", "noise_bound", "width")
@@ -573,8 +582,8 @@ def kernelized_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
     variation = check_nonnegative("variation", options.get("variation", 0.0))
     if variation and (rkhs_bound is None or noise_bound is None):
         raise ValueError(
-            f"{name} has variation={variation:g}, by which a width with bounds grows. Pass "
-            "rkhs_bound= and noise_bound=, or leave variation= out."
+            f"{name} has variation={variation:g}, which is added only to a width that follows "
+            "from bounds. Pass rkhs_bound= and noise_bound=, or leave variation= out."
         )
     if width is not None:
         if any(v is not None for v in (rkhs_bound, noise_bound, options["information_gain"])):
@@ -629,7 +638,7 @@ class CountedRound(int):
 
 
 def check_round(round_number: int, summary: PriorSummary, num_pending: int = 0) -> int:
-    """Return the number of a round if the model's rows can have been observed before it.
+    """Check that a model's rows can have been observed before a round, and return its number.
 
     If the model does not show its rows, or has rows of several tasks, any number is accepted.
 
@@ -664,9 +673,9 @@ def check_single_point(acquisition: BanditAcquisition, X: Tensor) -> None:
 
     Raises:
         TypeError: If ``X`` is not a float64 tensor.
-        ValueError: If ``X`` has less than two dimensions, or if its columns differ from those of
+        ValueError: If ``X`` has fewer than two dimensions, or if its columns differ from those of
             the model.
-        UnsupportedError: If there are ``q > 1`` points in a row.
+        UnsupportedError: If there are ``q > 1`` points.
     """
     check_points(acquisition, X)
     if X.shape[-2] != 1:
@@ -681,13 +690,13 @@ _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
 def _once_a_class(function: Callable[[type], _T]) -> Callable[[type], _T]:
-    """Let a function of a class be computed once for each class."""
+    """Return a function of a class that computes its result only once for each class."""
     return cache(function)
 
 
 @_once_a_class
 def constructor_parameters(cls: type) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of a class's constructor by name; behind ``**kwargs`` the base class's.
+    """Return a constructor's parameters by name, with the base class's in place of ``**kwargs``.
 
     Args:
         cls: The class.
@@ -720,9 +729,10 @@ def _definer_of_rule(cls: type) -> type | None:
 
 @_once_a_class
 def shared_options(cls: type) -> frozenset[str]:
-    """Return the options that mean what they mean in the class that defines the rule.
+    """Return the options that have the same meaning as in the class that defines the rule.
 
-    They have its names and defaults. Without such a class, these are all options.
+    These are the options with the same names and defaults. If no class defines a rule, they are all
+    options.
 
     Args:
         cls: An acquisition class.
@@ -808,7 +818,7 @@ class HallucinatesPending(BanditAcquisition):
     """A function from ``batch_shape x 1 x d`` points to ``batch_shape`` values."""
 
     def _value(self, X: Tensor) -> Tensor:
-        """Evaluate one point, or several one after the other, and check them."""
+        """Check points and evaluate them: one point, or several, one after the other."""
         check_points(self, X)
         if X.shape[-2] <= 1:
             return self._evaluate(X)
@@ -823,7 +833,7 @@ class HallucinatesPending(BanditAcquisition):
         return OneByOneModel(self.model, X)
 
     def _look_ahead(self, view: Any, ahead: OneByOneModel) -> None:
-        """Let a view of this function know that each of several points comes after others.
+        """Inform a view of this function that each of several points comes after others.
 
         Args:
             view: The view, which is changed.
@@ -832,7 +842,7 @@ class HallucinatesPending(BanditAcquisition):
 
     @property
     def X_baseline(self) -> Tensor:
-        """``n x d`` points near which an optimizer should start, too, as BoTorch calls them.
+        """``n x d`` points near which an optimizer should also start; the name is BoTorch's.
 
         Raises:
             AttributeError: If the model has none to offer.

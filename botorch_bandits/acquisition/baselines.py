@@ -100,8 +100,7 @@ class _OneMoment(HallucinatesPending, AnalyticAcquisitionFunction):
 
         Args:
             X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
-                the values of one after the other: each is valued as if those before it were
-                pending.
+                their values, each computed as if the points before it were pending.
 
         Returns:
             ``batch_shape`` values.
@@ -213,7 +212,7 @@ class _Improvement(HallucinatesPending):
     """The margin if none is given."""
 
     is_expected: ClassVar[bool]
-    """Expected improvement; otherwise its probability."""
+    """Whether this is expected improvement; otherwise, it is the probability of improvement."""
 
     observed_best_f: Tensor
     best_f: Tensor
@@ -277,7 +276,7 @@ class _Improvement(HallucinatesPending):
         return check_nonnegative("margin", cls.default_margin if margin is None else margin)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Take points as pending; their posterior means compete for the incumbent.
+        """Set the pending points; their posterior means compete for the incumbent.
 
         Args:
             X_pending: ``n x d`` points, or None.
@@ -370,8 +369,7 @@ class _Improvement(HallucinatesPending):
 
         Args:
             X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
-                the values of one after the other: each is valued as if those before it were
-                pending.
+                their values, each computed as if the points before it were pending.
 
         Returns:
             ``batch_shape`` values.
@@ -477,7 +475,7 @@ class LogExpectedImprovement(_Improvement, analytic.LogExpectedImprovement):
             rows = _rows_of(model, "posterior_mean") if X_observed is None else X_observed
             if rows is None:
                 raise ValueError(
-                    "augmented is True, which needs X_observed=, where the noise is read: the "
+                    "augmented=True needs X_observed=, the points at which the noise is read: the "
                     "model is a batch, or does not show its own inputs."
                 )
             noise = _noise_variance(model, rows, posterior_transform)
@@ -567,8 +565,8 @@ def _best(
     check_finite(name, check_double(name, rows))
     if rows.dim() < 2:
         raise ValueError(
-            f"{name} has shape {tuple(rows.shape)}; it must be n x columns. A vector becomes that "
-            f"with {name}.unsqueeze(-1)."
+            f"{name} has shape {tuple(rows.shape)}; it must be n x columns. Turn a vector into "
+            f"a column with {name}.unsqueeze(-1)."
         )
     if rows.shape[-2] == 0:
         # without observations: improvement over the prior mean

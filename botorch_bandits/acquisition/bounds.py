@@ -53,9 +53,9 @@ class Bounds(NamedTuple):
 
     Attributes:
         mean: ``n`` posterior means of the reward.
-        deviation: ``n`` posterior standard deviations of it, without noise.
-        lower: ``n`` lower confidence bounds of it, or None if the method has none.
-        upper: ``n`` upper confidence bounds of it, or None.
+        deviation: ``n`` posterior standard deviations of the reward, without noise.
+        lower: ``n`` lower confidence bounds on the reward, or None if the method has none.
+        upper: ``n`` upper confidence bounds on the reward, or None.
         constraint_mean: ``n x num_constraints`` posterior means, or None if the model has none.
         constraint_lower: ``n x num_constraints`` lower confidence bounds, or None.
         constraint_upper: ``n x num_constraints`` upper confidence bounds, or None.
@@ -225,10 +225,10 @@ If the reward is minimized, all three refer to minus the reward."""
 class BoundOfReward(AcquisitionFunction):
     """A confidence bound on the reward, or its mean, as an acquisition function.
 
-    With constraints, ``weights`` times the positive part of their bounds is subtracted: of the
-    upper bounds with ``side="lower"``, of the means with ``"mean"``, and of the lower bounds with
-    ``"upper"``. With ``"upper"``, the maximum over a domain is, for any weights, at least the
-    largest upper bound among the points that may meet all constraints.
+    With constraints, ``weights`` times the positive parts of constraint values is subtracted. These
+    values are the upper bounds with ``side="lower"``, the means with ``"mean"``, and the lower
+    bounds with ``"upper"``. With ``"upper"``, the maximum over a domain is, for any weights, at
+    least the largest upper bound among the points that may meet all constraints.
 
     Args:
         acquisition: The acquisition function that provides the bounds, without pending points.
@@ -254,7 +254,7 @@ class BoundOfReward(AcquisitionFunction):
 
     @property
     def value_scale(self) -> ValueScale | None:
-        """The scale of the reward, as that of the acquisition function."""
+        """The scale of the reward, taken from the acquisition function."""
         return value_scale_of(self._of[0])
 
     @property
@@ -299,7 +299,7 @@ class BoundOfReward(AcquisitionFunction):
         return value - (self._weights * of_constraints.clamp_min(0.0)).sum(-1)
 
     def forward(self, X: Tensor) -> Tensor:
-        """Evaluate it.
+        """Evaluate the bound.
 
         Args:
             X: ``batch_shape x 1 x d`` points, float64.

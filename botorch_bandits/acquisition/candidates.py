@@ -1,7 +1,7 @@
 r"""Upper confidence bounds and Thompson sampling on a list of priors, one of which is true.
 
-**Survivors.** With the widths of Srinivas et al. at level :math:`\delta / 2` and the priors ``S``
-that survive at level :math:`\delta / 2`
+**Survivors.** The widths :math:`w_t` of Srinivas et al. at level :math:`\delta / 2` and the priors
+``S`` that survive at level :math:`\delta / 2` give the bounds
 
 .. math::
    U_t(x) = \max_{\theta \in S} \mu_\theta(x) + w_t \sigma_\theta(x), \qquad
@@ -12,7 +12,7 @@ rounds, as :mod:`botorch_bandits.confidence.candidates` proves: on all arms, or 
 sense stated by :meth:`CandidatesUpperConfidenceBound.guarantee`. The regret of a round that played
 :math:`x_t`, chosen by any rule, is therefore at most :math:`\max_x U_t(x) - L_t(x_t)`.
 
-**Mixture.** With the posterior weights :math:`p_\theta`
+**Mixture.** The posterior weights :math:`p_\theta` give the moments of the mixture
 
 .. math::
    m = \sum_\theta p_\theta \mu_\theta, \qquad
@@ -21,9 +21,10 @@ sense stated by :meth:`CandidatesUpperConfidenceBound.guarantee`. The regret of 
 and :math:`m + w \sqrt v` is maximized. No theorem covers it.
 
 **Thompson sampling.** A prior is drawn according to the posterior weights, then a function is drawn
-from its posterior.  Sources: Srinivas, Krause, Kakade and Seeger, ICML 2010, for the widths; Ville
-1939 for survivors. Other rules on lists: Ziomek, Adachi and Osborne 2024; Sandberg and Chehreghani
-2025.
+from its posterior.
+
+Sources: Srinivas, Krause, Kakade and Seeger, ICML 2010, for the widths; Ville 1939 for the
+survivors. Other rules on lists: Ziomek, Adachi and Osborne 2024; Sandberg and Chehreghani 2025.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ MIXTURE_WIDTH = 2.0
 
 
 def check_list_model(model: Model) -> CandidatesModel:
-    """Return a model of a list of priors, checked.
+    """Check that a model has a list of priors, and return it.
 
     Raises:
         TypeError: If it is not a list of priors, or not float64.
@@ -115,15 +116,16 @@ class CandidateWidths:
     Args:
         num_arms: ``|D|`` of Theorem 1.
         smoothness_a: ``a`` of Theorem 2, one number or one per prior.
-        smoothness_b: ``b`` of Theorem 2, in raw outcome units per unit of input, likewise.
+        smoothness_b: ``b`` of Theorem 2, in raw outcome units per unit of input; one number or one
+            per prior.
         dim: ``d`` of Theorem 2.
         side_length: ``r`` of Theorem 2.
         width: A constant width.
         delta: The failure probability of survivors and bands together; each gets half of it.
 
     Raises:
-        ValueError: If ingredients of more than one width are given, or only some of those of
-            Theorem 2.
+        ValueError: If ingredients of more than one width are given, or only some of the ingredients
+            of Theorem 2.
     """
 
     def __init__(
@@ -296,7 +298,7 @@ class BoundOfList(BanditAcquisition):
 
     @property
     def X_baseline(self) -> Tensor:
-        """``n x d`` points near which an optimizer should start, too, as BoTorch calls them.
+        """``n x d`` points near which an optimizer should also start; the name is BoTorch's.
 
         Raises:
             AttributeError: If there are none yet.
@@ -312,7 +314,7 @@ class BoundOfList(BanditAcquisition):
             X_pending: ``n x d`` points; None for none.
 
         Raises:
-            TypeError: If the points are in another dtype than float64.
+            TypeError: If the points are not float64.
             ValueError: If the shape is not ``n x d``, or a number is not finite.
 
         Warns:
@@ -327,13 +329,13 @@ class BoundOfList(BanditAcquisition):
 
         Args:
             X: ``batch_shape x q x d`` points, float64. With ``q > 1``, the value is the sum of the
-                bounds of one point after the other, each as if those before it were pending.
+                bounds of the points, each computed as if the points before it were pending.
 
         Returns:
             Values in outcome units, ``batch_shape``.
 
         Raises:
-            TypeError: If ``X`` has another dtype than float64.
+            TypeError: If ``X`` is not float64.
         """
         check_points(self, X)
         return self._evaluate(X)
@@ -343,7 +345,7 @@ class BoundOfList(BanditAcquisition):
         return self._values(X).sum(-1)
 
     def bounds(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the lower and the upper confidence bound, from the outcomes that arrived.
+        """Return the lower and the upper confidence bound from the outcomes that have arrived.
 
         Args:
             X: ``... x d`` points.
@@ -353,7 +355,7 @@ class BoundOfList(BanditAcquisition):
 
         Raises:
             TypeError: If ``X`` is not float64.
-            ValueError: If it has other columns than the model.
+            ValueError: If its columns differ from those of the model.
         """
         check_columns("X", check_double("X", X), self.base_model)
         return self._bounds(self.base_model, X)
@@ -394,14 +396,15 @@ class CandidatesUpperConfidenceBound(BoundOfList):
 
     Args:
         model: From :meth:`BanditGP.with_candidates`, or ``CandidatesModel.from_models``.
-        form: ``"survivors"``, which has a theorem, or ``"mixture"``, which has none: mean and
-            deviation of the mixture of all priors by their posterior weights.
+        form: ``"survivors"``, which has a theorem, or ``"mixture"``, which has none and uses the
+            mean and deviation of the mixture of all priors with their posterior weights.
         delta: The bounds fail with at most this probability: half of it for eliminating the true
             prior, half for its band.
         num_arms: ``|D|`` of Theorem 1; in a loop on arms it may be omitted.
         smoothness_a: ``a`` of Theorem 2: partial derivatives of a draw from a prior exceed ``L``
             with probability at most ``a exp(-(L/b)^2)``; one number, or one per prior.
-        smoothness_b: ``b`` of Theorem 2, in raw outcome units per unit of input, likewise.
+        smoothness_b: ``b`` of Theorem 2, in raw outcome units per unit of input; one number, or one
+            per prior.
         dim: ``d`` of Theorem 2; in a loop on a box it may be omitted.
         side_length: ``r`` of Theorem 2, the longest side; in a loop on a box it may be omitted.
         width: A constant width instead of one from a theorem; 2 if no ingredient is given, or with
@@ -415,8 +418,8 @@ class CandidatesUpperConfidenceBound(BoundOfList):
 
     Raises:
         TypeError: If ``model`` is not a list of priors, or a tensor is not float64.
-        ValueError: If ingredients of more than one width are given, or only some of those of one
-            width.
+        ValueError: If ingredients of more than one width are given, or only some of the ingredients
+            of one width.
 
     Warns:
         RefutedListWarning: If no prior survives. All priors are then used, and nothing is
@@ -496,7 +499,7 @@ class CandidatesUpperConfidenceBound(BoundOfList):
         check_one_of("maximize", complete["maximize"], (True, False))
         check_assume(complete["assume"])
         ingredients = [complete[name] for name in INGREDIENTS]
-        if domain is None and complete["smoothness_b"] is not None:  # a loop's box knows them
+        if domain is None and complete["smoothness_b"] is not None:  # in a loop, the box knows them
             ingredients[3] = 1 if ingredients[3] is None else ingredients[3]
             ingredients[4] = 1.0 if ingredients[4] is None else ingredients[4]
         make_widths(form, tuple(ingredients), complete["width"], complete["delta"])
@@ -525,7 +528,7 @@ class CandidatesUpperConfidenceBound(BoundOfList):
         return self.base_model.evidence.survivors(self.widths.level)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """See the base class; widths are those of the round after the pending ones.
+        """See the base class; the widths are for the round after the pending ones.
 
         Args:
             X_pending: ``n x d`` points, or None.
@@ -576,10 +579,11 @@ class CandidatesUpperConfidenceBound(BoundOfList):
         return None if self.closed_form is None else gen_candidates_batched
 
     def regret_bound(self, x: Tensor, choices: Tensor | None = None) -> float:
-        r"""Return the bound on the regret of this round, if a point is played in it.
+        r"""Return the bound on the regret of this round if a given point is played.
 
-        It is :math:`\max_x U_t(x) - L_t(x_t)`, from the outcomes that arrived, and holds for any
-        rule that chose the point. If :meth:`guarantee` does not hold, it is not a bound.
+        It is :math:`\max_x U_t(x) - L_t(x_t)`, computed from the outcomes that have arrived, and it
+        holds no matter which rule chose the point. If :meth:`guarantee` does not hold, it is not a
+        bound.
 
         Args:
             x: The point that is played, ``d``-dimensional.
@@ -636,7 +640,7 @@ class CandidatesUpperConfidenceBound(BoundOfList):
         return of_acquisition(self, guarantee)
 
     def describe(self, x: Tensor) -> dict[str, float]:
-        """See the base class; a mixture is not refuted.
+        """See the base class; a mixture is never refuted.
 
         Args:
             x: A ``d``-dimensional point.
@@ -805,7 +809,8 @@ class CandidatesThompsonSampling(BanditAcquisition):
 
         Raises:
             TypeError: If ``X`` is not float64.
-            ValueError: If it has less than two dimensions, or other columns than the model.
+            ValueError: If it has fewer than two dimensions, or if its columns differ from those of
+                the model.
         """
         check_points(self, X)
         each = [self._drawn(i)[1](X[..., i : i + 1, :]) for i in range(X.shape[-2])]

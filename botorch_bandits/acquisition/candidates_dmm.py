@@ -1,15 +1,15 @@
 r"""DMM on a list of kernels, with one radius for all of them.
 
-The reward minus the prior mean of an entry has norm at most :math:`B_\theta` in the space of that
-entry's kernel, for at least one entry of a list; which one is unknown. With the radius ``r`` of the
-list, which :mod:`botorch_bandits.confidence.dmm` derives, the bound is
+For at least one entry of a list, the reward minus the prior mean of the entry has norm at most
+:math:`B_\theta` in the space of the entry's kernel; it is not known for which one. With the radius
+``r`` of the list, which :mod:`botorch_bandits.confidence.dmm` derives, the bound is
 
 .. math:: U(x) = \max_\theta \; U_\theta(x), \qquad L(x) = \min_\theta \; L_\theta(x)
 
-over the kernels whose set of functions, the members of the ball with :math:`\|f(X) - y\|^2 \le
-r^2`, is not known to be empty. Kernels are counted without their output scales, as in
-:class:`~botorch_bandits.DMMUpperConfidenceBound`: an entry's noise over scale is its
-:math:`a_\theta`, fixed before the data.
+where :math:`\theta` ranges over the kernels whose set of functions is not known to be empty; the
+set contains the members of the ball with :math:`\|f(X) - y\|^2 \le r^2`. Kernels are used without
+their output scales, as in :class:`~botorch_bandits.DMMUpperConfidenceBound`: an entry's noise
+divided by its scale is its :math:`a_\theta`, fixed before the data.
 
 Source: Flynn and Reeb, *Tighter confidence bounds for sequential kernel regression*, arXiv
 2403.12732, 2024, for each kernel; the radius of the list is ours.
@@ -70,7 +70,7 @@ class CandidatesDMMUpperConfidenceBound(BoundOfList):
 
     Args:
         model: From :meth:`BanditGP.with_candidates`, or ``CandidatesModel.from_models``. Its
-            weights are those of the bets from which the radius is derived.
+            weights are used as the weights of the bets from which the radius is derived.
         rkhs_bound: ``B``, in outcome units: a bound on the norm of the reward minus the prior mean
             of an entry, in the space of its kernel without output scale. One number, or one per
             entry.
@@ -79,8 +79,8 @@ class CandidatesDMMUpperConfidenceBound(BoundOfList):
         num_ridges: Size of the grid of ridges; any grid gives a valid bound.
         on_refuted: ``"warn"`` or ``"raise"``: what to do when the data refute every ball.
         maximize: If False, the reward is minimized: the value is minus the least lower bound.
-        assume: Assumptions that you vouch for because no model shows them. ``"fixed prior"``: the
-            frozen parameters of your own models were fixed before the data.
+        assume: Assumptions that you vouch for because they cannot be read from a model.
+            ``"fixed prior"``: the frozen parameters of your own models were fixed before the data.
         X_pending: ``n x d`` points whose outcomes have not arrived. They shrink the deviations
             under each kernel; no theorem covers the bound in that case.
 
@@ -203,11 +203,11 @@ class CandidatesDMMUpperConfidenceBound(BoundOfList):
         return lower.amin(0).reshape(X.shape[:-1]), upper.amax(0).reshape(X.shape[:-1])
 
     def _read(self) -> None:
-        """Compute the sets of all groups of entries from the rows that arrived."""
+        """Compute the sets of all groups of entries from the rows that have arrived."""
         model, groups = self.base_model, self.base_model.recipe.groups
         X, y = model.train_inputs[0], model.train_targets
         with torch.no_grad():
-            # n_i outcomes of one input count as their mean with sqrt(n_i) times kernel and outcome;
+            # n_i outcomes at one input count as their mean, kernel and outcome times sqrt(n_i);
             # their variation is the same for all kernels, and cancels in the radicands
             distinct, place = torch.unique(X, dim=0, return_inverse=True)
             counts = torch.zeros(len(distinct)).to(y).index_add(0, place, torch.ones_like(y))

@@ -35,8 +35,8 @@ class CandidatesRound:
 
     Attributes:
         scores: ``num_arms`` scores, which are maximized.
-        bounds: ``num_arms`` each, from the outcomes that arrived; None if they still have to be
-            computed.
+        bounds: ``num_arms`` each, from the outcomes that have arrived; None if they still have to
+            be computed.
         scale: The unit in which scores are compared.
         draw: The number of the prior that was drawn, or None.
         round_number: The number of the round, from 1.
@@ -169,7 +169,7 @@ class CandidatesEngine:
         }
 
     def noise_ratio_at(self, x: Tensor) -> float:
-        """Return the smallest ratio of noise to posterior variance of the survivors at an arm.
+        """Return the smallest ratio of noise to posterior variance at an arm among the survivors.
 
         Args:
             x: The arm's point.

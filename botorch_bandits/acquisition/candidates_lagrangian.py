@@ -3,16 +3,16 @@ r"""A penalized reward with lists of priors, when the priors of reward and const
 .. math:: U(x) = U_0(x) - \sum_j \kappa_j (\psi(L_j(x)) - 1), \qquad g_j(x) \le 0
    \text{ is feasible}
 
-with the bounds :math:`L_j \le g_j \le U_j` of the survivors of a list, ``j = 0`` for the reward;
-each output has its own copy of the list, its own evidence and its own share :math:`\delta / (1 +
-J)`.
+The survivors of a list give the bounds :math:`L_j \le g_j \le U_j`, with ``j = 0`` for the reward.
+Each output has its own copy of the list, its own evidence and its own share
+:math:`\delta / (1 + J)`.
 
-On the event of all bounds, let :math:`x^*` be the best point that meets the constraints. On arms
-:math:`L_j(x^*) \le 0`, so that :math:`U(x^*) \ge f(x^*)` for :math:`\kappa \ge 0`. The regret of
-the maximizer :math:`x_t` of ``U``, relative to :math:`x^*`, is therefore at most
-:math:`U(x_t) - L_0(x_t)`. On a box the same holds at the point of the discretization next to
-:math:`x^*`, where each function differs by at most :math:`s_j / t^2`, with the prior standard
-deviation :math:`s_j`, so that
+Suppose that all bounds hold, and let :math:`x^*` be the best point that meets the constraints. On
+arms, :math:`L_j(x^*) \le 0`, so that :math:`U(x^*) \ge f(x^*)` for :math:`\kappa \ge 0`. The regret
+of the maximizer :math:`x_t` of ``U``, relative to :math:`x^*`, is therefore at most
+:math:`U(x_t) - L_0(x_t)`. On a box, the same holds at the point of the discretization next to
+:math:`x^*`, where each function differs from its value at :math:`x^*` by at most :math:`s_j / t^2`,
+with the prior standard deviation :math:`s_j`, so that
 
 .. math:: U(x_t) - L_0(x_t) + \frac{s_0}{t^2} + \sum_j \kappa_j (\psi(s_j / t^2) - 1)
 
@@ -87,15 +87,16 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
     Args:
         model: ``ModelList`` of ``1 + num_constraints`` lists of priors, the reward first, as
             :meth:`BanditGP.with_candidates` makes it of ``n x (1 + num_constraints)`` outcomes.
-        multipliers: ``kappa``, one number at least 0 for each constraint. In a loop, they come from
-            the multiplier rule in use.
+        multipliers: ``kappa``, one nonnegative number for each constraint. In a loop, they come
+            from the multiplier rule in use.
         penalty: The penalty for a violation; see :mod:`botorch_bandits.penalties`.
         form: See :class:`CandidatesUpperConfidenceBound`; the same holds for the following
             arguments.
         delta: The bounds of all outputs together fail with at most this probability.
         num_arms: ``|D|`` of Theorem 1.
         smoothness_a: ``a`` of Theorem 2, one number, or one per prior; the same for all outputs.
-        smoothness_b: ``b`` of Theorem 2, in raw outcome units per unit of input, likewise.
+        smoothness_b: ``b`` of Theorem 2, in raw outcome units per unit of input; one number, or one
+            per prior.
         dim: ``d`` of Theorem 2.
         side_length: ``r`` of Theorem 2.
         width: A constant width instead of one from a theorem.
@@ -157,8 +158,8 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
             raise ValueError(
                 f"there are {len(checked)} multipliers, so the model must be a ModelList of "
                 f"{1 + len(checked)} lists of priors (the reward first, then each constraint), but "
-                f"it has {len(models)}. BanditGP.with_candidates([...])(X, Y) makes one of a Y "
-                "with as many columns."
+                f"it has {len(models)}. BanditGP.with_candidates([...])(X, Y) makes one from "
+                "a Y with that many columns."
             )
         self.register_buffer("multipliers", checked.to(models[0].train_inputs[0].device))
         self._parts = ModuleList(
@@ -193,7 +194,7 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
 
     @property
     def X_baseline(self) -> Tensor:
-        """``n x d`` points near which an optimizer should start, too, as BoTorch calls them.
+        """``n x d`` points near which an optimizer should also start; the name is BoTorch's.
 
         Raises:
             AttributeError: If there are none yet.
@@ -253,7 +254,7 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
 
         Args:
             X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
-                the bounds of one point after the other, as if those before it were pending.
+                their bounds, each computed as if the points before it were pending.
 
         Returns:
             ``batch_shape`` values.
@@ -271,7 +272,7 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
         return self._penalized(upper, -torch.stack(lowered, dim=-1)).sum(-1)
 
     def bounds(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return lower and upper bounds of all outputs, from the outcomes that arrived.
+        """Return lower and upper bounds of all outputs from the outcomes that have arrived.
 
         Args:
             X: ``... x d`` points.

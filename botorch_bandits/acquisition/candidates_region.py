@@ -1,8 +1,8 @@
 r"""Upper confidence bounds over a region of hyperparameters, based on a list of priors.
 
 A list of priors serves as the forecaster: its mixture assigns a density to each outcome. The region
-    :math:`R_t` contains the members of a family, with hyperparameters in a continuum, whose
-    likelihood does not fall short of the forecaster's by :math:`\ln(2 / \delta)` nats
+:math:`R_t` contains the members of a family, with hyperparameters in a continuum, whose likelihood
+does not fall short of the forecaster's by :math:`\ln(2 / \delta)` nats
 (:mod:`botorch_bandits.models.hyperparameter_region`). The bound is
 
 .. math::
@@ -64,8 +64,9 @@ class RegionUpperConfidenceBound(BoundOfList):
 
     The maximum over the region is searched numerically. At every point, the result is at least the
     maximum over about 130 members on the boundary of the region. A gradient-based search refines it
-    for the choices that may have the largest bound. In :meth:`bounds` it is refined for up to 16
-    points; if there are more points, for the 8 largest and the 8 smallest of each bound.
+    for the choices that may have the largest bound. In :meth:`bounds`, it is refined for up to 16
+    points; if there are more points, it is refined for the 8 largest and the 8 smallest values of
+    each bound.
 
     Pending points shrink the deviations used to choose the next point, under each member, but do
     not count as evidence.
@@ -85,8 +86,8 @@ class RegionUpperConfidenceBound(BoundOfList):
         round_number: The round ``t`` of the next point: outcomes plus pending points plus 1 if
             omitted.
         maximize: If False, the reward is minimized: the value is minus the least lower bound.
-        assume: Assumptions that you vouch for because no model shows them. ``"fixed prior"``: the
-            frozen parameters of your own models were fixed before the data.
+        assume: Assumptions that you vouch for because they cannot be read from a model.
+            ``"fixed prior"``: the frozen parameters of your own models were fixed before the data.
         X_pending: ``n x d`` points whose outcomes have not arrived.
 
     Raises:
@@ -241,7 +242,7 @@ class RegionUpperConfidenceBound(BoundOfList):
         return float(gp_ucb_finite_width(self._num_arms, round_number, 0.5 * self.delta))
 
     def _look_at(self, members: Tensor) -> None:
-        """Use the largest bound of some members."""
+        """Let the bound be the largest one over some members."""
         region, pending = self.region, self.X_pending
         inputs = region.X if pending is None else torch.cat([region.X, pending])
         with torch.no_grad():
@@ -271,7 +272,7 @@ class RegionUpperConfidenceBound(BoundOfList):
 
             with torch.no_grad():
                 known = bounds_of(region.members).amax(0)
-            # certificates use the largest and the least of upper and lower bounds
+            # certificates use the largest and the smallest of the upper and lower bounds
             order, half = known.argsort(), NUM_REFINED // 2
             searched = order.tolist()
             if len(points) > NUM_REFINED:
@@ -359,8 +360,8 @@ def _check_width(num_arms: Any, width: Any) -> tuple[int | None, float | None]:
     """
     if num_arms is not None and width is not None:
         raise ValueError(
-            f"num_arms is {num_arms!r} and width {width!r}; give one of them: the arms of Theorem "
-            "1, or a constant width, which has no theorem."
+            f"num_arms is {num_arms!r} and width {width!r}; give one of them: the number of arms "
+            "for Theorem 1, or a constant width, which no theorem covers."
         )
     return (
         None if num_arms is None else check_integer("num_arms", num_arms, minimum=1),

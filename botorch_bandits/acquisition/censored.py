@@ -75,8 +75,8 @@ def censored_width_rule(
     Args:
         options: All options, by their names in the constructor; ``width`` is the constant.
         delta: The width's share of delta.
-        default_width: The constant to use if neither norm nor noise is known. With None, they have
-            defaults.
+        default_width: The constant to use if neither norm nor noise is known. If it is None, the
+            two have defaults instead.
     """
     rkhs_bound, constant = options["rkhs_bound"], options["width"]
     not_given: tuple[str, ...] = ()
@@ -182,7 +182,7 @@ class CensorsPending(BanditAcquisition):
     def _censor(
         self, censoring: DropInCensoring, X_pending: Tensor | None, maximize: bool
     ) -> Tensor:
-        """Replace the model by the censored one; return the scaled width."""
+        """Replace the model with the censored one, and return the scaled width."""
         base_model = self.base_model
         if not isinstance(self.rule, CensoredWidth):
             raise TypeError(
@@ -246,7 +246,7 @@ class CensorsPending(BanditAcquisition):
         assert self._censoring is not None
         if self._censoring.fills_in:
             raise UnsupportedError(
-                f"with fill={self._censoring.fill!r}, which follows from the points, q > 1 points "
+                f"with fill={self._censoring.fill!r}, which depends on the points, q > 1 points "
                 "cannot be valued together. Ask for one point at a time (sequential=True in "
                 "optimize_acqf)."
             )
@@ -277,7 +277,7 @@ class CensorsPending(BanditAcquisition):
         return noise + censoring.pseudo_noise * squared.unsqueeze(-2).to(noise)
 
     def _widths_ahead(self, ahead: OneByOneModel) -> Tensor | None:
-        """Return the width at each of several points, those before it pending as well.
+        """Return the width at each of several points, with the points before it pending as well.
 
         Args:
             ahead: The posteriors of the points.
@@ -335,7 +335,7 @@ class CensorsPending(BanditAcquisition):
         return torch.stack(sums, dim=-2)
 
     def _gains_ahead(self, ahead: OneByOneModel) -> Tensor:
-        """Return what the points before each add to the gain of each output, ``... x q x m``."""
+        """Return the gain of each output from the points before each point, ``... x q x m``."""
         censoring, X = self._censoring, ahead.inputs
         assert censoring is not None
         noise = read_noise(self.base_model, X)
@@ -356,8 +356,8 @@ class CensorsPending(BanditAcquisition):
         num_below, farthest = self._below
         if num_below and self._censoring is not None and self.rule.bounded_outcomes:
             guarantee = guarantee.with_gaps(
-                f"{num_below} outcomes lie below the minimum, but bounded_outcomes=True needs that "
-                "none does"
+                f"{num_below} outcomes lie below the minimum, but bounded_outcomes=True requires "
+                "that none does"
             )
         elif num_below and not (self._censoring and self._censoring.fills_in):
             guarantee = guarantee.with_assumptions(below_the_minimum(num_below, farthest))
@@ -458,9 +458,9 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
             by the theorem.
         predictive: Use the predictive standard deviation, noise included, as the published code
             does.
-        sum_form: ``"theorem"``: the sum, and ``outcome_bound``, count in prior standard deviations.
-            ``"published"``: both count in outcome units, as in the authors' code; with a constant
-            width only. They are the same at prior variance 1.
+        sum_form: ``"theorem"``: the sum and ``outcome_bound`` are in prior standard deviations.
+            ``"published"``: both are in outcome units, as in the authors' code; only with a
+            constant width. The two forms are the same at prior variance 1.
         on_lower: What to do with an observed outcome far below the minimum. ``"error"`` raises an
             error; with ``"lower"``, the outcome becomes the minimum, with a
             :class:`MinimumLoweredWarning`.
@@ -471,8 +471,8 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         ringing_tolerance: Warn if pending rows raise the posterior's maximum by more than this
             share of its height above the minimum. If None, this is not checked.
         fill: The value at which pending points enter: ``"minimum"``, ``"middle"`` (half-way to
-            ``minimum + outcome_bound``), ``"soft"`` (the posterior mean of ``model``, weighted with
-            the probability that the outcome is still to come in time) or ``"lower_bound"`` (its
+            ``minimum + outcome_bound``), ``"soft"`` (the posterior mean of ``model``, weighted by
+            the probability that the outcome will still arrive in time) or ``"lower_bound"`` (its
             mean minus one standard deviation), clipped to the range from ``minimum`` to
             ``minimum + outcome_bound``; see :mod:`botorch_bandits.confidence.fills`. All but the
             first need ``outcome_bound``, and noisy outcomes within this range. Queries that were
@@ -511,7 +511,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
     defines_rule: ClassVar[bool] = True
 
     as_theorem: ClassVar[Mapping[str, Any]] = MappingProxyType({"window": "all"})
-    """Options as printed in Theorem 1: the sum has the last ``m`` queries; pass ``max_delay=m``."""
+    """Options as printed in Theorem 1: a sum over the last ``m`` queries; pass ``max_delay=m``."""
 
     as_published: ClassVar[Mapping[str, Any]] = MappingProxyType(
         {"window": "all", "width": 1.0, "predictive": True, "sum_form": "published"}
@@ -659,8 +659,8 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
             censored posterior.
         scale: A factor on the scale of the draw.
         pseudo_noise: See there.
-        sum_form: ``"theorem"``: the scale has the sum. ``"published"``: it has none, regardless
-            of ``outcome_bound``, as in the authors' code; with a constant width only.
+        sum_form: ``"theorem"``: the scale includes the sum. ``"published"``: it does not,
+            regardless of ``outcome_bound``, as in the authors' code; only with a constant width.
         on_lower: See there.
         tolerance: See there.
         ringing_tolerance: See there.
@@ -696,12 +696,12 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
     defines_rule: ClassVar[bool] = True
 
     as_theorem: ClassVar[Mapping[str, Any]] = MappingProxyType({"window": "all"})
-    """Options as printed: the sum has the last ``m`` queries; pass ``max_delay=m``."""
+    """Options as printed: a sum over the last ``m`` queries; pass ``max_delay=m``."""
 
     as_published: ClassVar[Mapping[str, Any]] = MappingProxyType(
         {"width": 1.0, "sum_form": "published"}
     )
-    """Options of the authors' code: draws of the posterior as it is, without ``nu_t``."""
+    """Options of the authors' code: draws from the unscaled posterior, without ``nu_t``."""
 
     def __init__(
         self,
@@ -821,7 +821,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         if self._censoring is None:  # the base class calls this before everything is set
             return
         width = self._censor(self._censoring, X_pending, self.maximize)
-        self.width = width.to(self.width.device)
+        self.width = width.to(next(self.base_model.parameters(), width).device)
         self._begin_draw()
 
     def forward(self, X: Tensor) -> Tensor:
@@ -860,7 +860,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
                 of="regret",
             )
         if is_ensemble(self.base_model):
-            guarantee = guarantee.with_gaps("the draw is one of a member of an ensemble")
+            guarantee = guarantee.with_gaps("the draw is from one member of an ensemble")
         guarantee = guarantee if self.maximize else guarantee.for_minimizing()
         return of_acquisition(self, guarantee)
 

@@ -1,8 +1,7 @@
 """The bounds of DMM without automatic differentiation.
 
-At each point, one ridge gives the tightest bound, and the gradient is that of its mean and
-deviation. Where the bound on the norm, which is the same at all points, is the tightest, the
-gradient is zero.
+At each point, one ridge gives the tightest bound, and its mean and deviation give the gradient.
+Where the bound on the norm, which is the same at all points, is the tightest, the gradient is zero.
 
 With many rows, an evaluation reads the matrix of all eigenvectors twice, which takes most of its
 time. Local searches therefore start on a coarse bound that omits eigenvectors with little effect.
@@ -31,7 +30,7 @@ COARSE_STEPS = 8
 """Steps of a climb on the coarse bound, which has kinks: more steps gain little."""
 
 NEARBY = 0.02
-"""The expected distance of maxima of the bound and of the coarse one, in sides of the box."""
+"""The expected distance between maxima of the bound and of the coarse one, in sides of the box."""
 
 
 class ClosedFormRidges:
@@ -45,7 +44,7 @@ class ClosedFormRidges:
     """
 
     has_cheap_gradients = False
-    """The bound has kinks where the tightest ridge changes: differences of slopes mislead."""
+    """The bound has kinks where the tightest ridge changes, so differences of slopes mislead."""
 
     def __init__(
         self,
@@ -84,8 +83,8 @@ class ClosedFormRidges:
             device: The device of the model.
 
         Returns:
-            ``b x d`` points and their ``b`` values; only those that may be the largest are maxima;
-            None if a number is not finite.
+            ``b x d`` points and their ``b`` values; only the points whose values may be the largest
+            are maxima. None if a number is not finite.
         """
 
         def climbed(form: ClosedFormRidges, X: Array, low: Array, high: Array) -> Any:
@@ -117,7 +116,7 @@ class ClosedFormRidges:
 
     @staticmethod
     def _is_cut_off(X: Array, low: Array, high: Array, lower: Array, upper: Array) -> bool:
-        """Return whether a point is on a side of a small box that is not one of the large box."""
+        """Return whether a point is on a side of a small box that the large box does not share."""
         return bool((((low >= X) & (low > lower)) | ((high <= X) & (high < upper))).any())
 
     def value(self, X: Tensor) -> Tensor:

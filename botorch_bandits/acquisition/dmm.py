@@ -92,7 +92,7 @@ from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.arms import ArmsPosterior, ones_for_none
 from botorch_bandits.models.arms_rows import RowsPosterior
 from botorch_bandits.models.closed_form import ClosedForm
-from botorch_bandits.models.condition import hallucinate
+from botorch_bandits.models.condition import hallucinate, on_device_of
 from botorch_bandits.models.moments import variance_of
 from botorch_bandits.models.pending import OneByOneModel
 from botorch_bandits.optim import gen_candidates_batched
@@ -131,7 +131,7 @@ class DMMArmsRule(ArmsRule):
         on_refuted: ``"warn"`` or ``"raise"``.
         maximize: If False, the reward is minimized.
         of_norm: The units of ``rkhs_bound``, ``"outcome"`` or ``"prior"``.
-        of_noise: The units of ``noise_bound``, likewise.
+        of_noise: The units of ``noise_bound``, ``"outcome"`` or ``"prior"``.
     """
 
     rkhs_bound: float | Tensor
@@ -208,7 +208,7 @@ class DMMArmsRule(ArmsRule):
     def _prepare_rows(
         self, seen: Any, rkhs_bound: float, noise_bound: float, unit: float, may_prune: bool
     ) -> _Whole | _Pruned:
-        """Return the bounds if rows have contexts, or a model forgets."""
+        """Return the bounds if rows have contexts, or the model forgets."""
         posterior: RowsPosterior = seen.posterior
         may_prune = may_prune and not posterior.has_pending
         ridges = RowsInRidges(
@@ -315,7 +315,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
 
     Recommended when bounds on norm and noise are known: it is never looser than AMM at the model's
     ridge, and far tighter than the widths of the original papers. The noise level of the model
-    enters only as ``a_0`` (by ``c = R^2 / lam``, fixed before any data).
+    enters only as ``a_0`` (through ``c = R^2 / lam``, fixed before any data).
 
     If you know neither bound, omit both. The norm bound is then guessed as 1 prior standard
     deviation and doubled until the data do not refute it, and the noise bound is taken from the
@@ -326,9 +326,9 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
             ensemble, the value is the average of the bounds of its members.
         rkhs_bound: ``B`` of each output in its unit-variance kernel, in raw outcome units unless
             ``units`` says otherwise. If omitted, 1 prior standard deviation, doubled if needed.
-        noise_bound: ``R`` of each output, in the same units; ``"model"`` if omitted. ``"model"``:
-            the noise of each row
-            is bounded by the square root of its noise variance in the model (``train_Yvar``); see
+        noise_bound: ``R`` of each output, in the same units; ``"model"`` if omitted. With
+            ``"model"``, the noise of each row is bounded by the square root of its noise variance
+            in the model (``train_Yvar``); see
             :class:`~botorch_bandits.ImprovedUpperConfidenceBound`. With a number, ``a_0`` is the
             ``lam`` of the first row if the rows differ.
         delta: The bound fails with at most this probability.
@@ -394,7 +394,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         noise_bound = noise if isinstance(noise, str) else check_nonnegative("noise_bound", noise)
         self._units = units
         self.base_model = model
-        self.posterior_transform = posterior_transform
+        self.posterior_transform = on_device_of(model, posterior_transform)
         self.maximize = maximize
         self.delta = delta
         self.doubled = double_rkhs_bound or "rkhs_bound" in self._not_given
@@ -409,7 +409,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
             read_data(model)
         except UnreadablePriorError as error:
             raise error.in_method(
-                "DMM works with kernel and data of the model",
+                "DMM works with the kernel and data of the model",
                 "Use BanditGP or SingleTaskGP, or ImprovedUpperConfidenceBound with an explicit "
                 "width=",
             ) from error
@@ -491,8 +491,8 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
 
         Args:
             X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
-                the bounds of one point after the other: each is valued as if those before it were
-                pending. No theorem is stated for that.
+                their bounds, each computed as if the points before it were pending. No theorem is
+                stated for that.
 
         Returns:
             ``batch_shape`` values in raw outcome units.
@@ -690,8 +690,8 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         """Load hyperparameters into the model and read it again.
 
         Args:
-            args: Passed on to ``torch.nn.Module.load_state_dict``: the state first.
-            kwargs: Passed on, too: ``strict`` and ``assign``.
+            args: Passed on to ``torch.nn.Module.load_state_dict``; the state comes first.
+            kwargs: Passed on as well: ``strict`` and ``assign``.
         """
         keys = super().load_state_dict(*args, **kwargs)
         self._read_again()
@@ -705,9 +705,9 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         return self
 
     def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
-        # without data, the bounds are those of the norm
+        # without data, the bounds follow from the bound on the norm
         return [
-            (" of the norm's bound", bound / self._data[j].prior.standard_deviation, self._summary)
+            (" of the norm bound", bound / self._data[j].prior.standard_deviation, self._summary)
             for j, bound in self.rkhs_bounds.items()
         ]
 

@@ -1,16 +1,16 @@
 r"""The DMM bound on arms, in a round of one stream: exact where it matters, at a constant cost.
 
 The quantities that DMM needs at every ridge ``a`` follow from the eigenvectors of the kernel matrix
-of all observations, whose cost is cubic in the number of arms played. Here, the eigenvectors are
-recomputed only every 32 rounds, from the counts at that time. The posterior at each ridge is then
-conditioned on the arms ``J`` observed since, with counts :math:`\Delta`:
+of all observations. The cost of these eigenvectors is cubic in the number of arms played. Here, the
+eigenvectors are recomputed only every 32 rounds, from the counts at that time. The posterior at
+each ridge is then conditioned on the arms ``J`` observed since, with counts :math:`\Delta`:
 
 .. math::
    S_a = K_{JJ} - \Phi_J (\Lambda + a)^{-1} \Phi_J^\top + a \, \mathrm{diag}(1 / \Delta), \qquad
    \mu_a \mathrel{+}= W_a S_a^{-1} (\bar y_J - \mu_{a, J}), \qquad
    s_a^2 \mathrel{-}= \mathrm{diag}(W_a S_a^{-1} W_a^\top)
 
-with the features :math:`\Phi` of the arms in the basis of the eigenvectors and
+where :math:`\Phi` contains the features of the arms in the basis of the eigenvectors, and
 :math:`W_a = K_{\cdot J} - \Phi (\Lambda + a)^{-1} \Phi_J^\top`. Both parts of an arm's outcomes are
 set to the mean of the arm, which does not change the radicand, because the variation among the
 outcomes of an arm cancels.
@@ -85,7 +85,7 @@ class ArmsInRidges(RidgeSearch):
         posterior: The posterior of one stream.
         basis: The result of :func:`basis_of`.
         rkhs_bound: ``B`` in prior standard deviations.
-        noise_bound: ``R``, likewise.
+        noise_bound: ``R`` in prior standard deviations.
         delta: The set fails to contain the reward with at most this probability.
         num_ridges: The size of the grid.
         doubles: See :meth:`~botorch_bandits.confidence.RidgeConfidenceSet.from_data`.

@@ -35,11 +35,11 @@ _NAME = "eigenvectors of rows"
 
 
 def changes_of(posterior: RowsPosterior, record: Record) -> Changes:
-    """Return the rows of a round as changes of rows whose eigenvectors may be known.
+    """Return the rows of a round as changes to rows whose eigenvectors may already be known.
 
     Args:
         posterior: The posterior of the round.
-        record: What was observed, less the prior mean.
+        record: The observations, minus the prior mean.
     """
     rows, outcomes = posterior.rows, posterior.outcomes
     return changes_of_rows(rows, outcomes, posterior.lam, record, FEWEST_KEPT_ROWS)
@@ -53,7 +53,7 @@ class RowsInRidges(RidgeSearch):
         changes: The rows.
         memo: A store that keeps the eigenvectors from round to round.
         rkhs_bound: ``B`` in outcome units.
-        noise_bound: ``R``, likewise.
+        noise_bound: ``R`` in outcome units.
         delta: The set fails to contain the reward with at most this probability.
         num_ridges: The size of the grid.
         doubles: See :meth:`~botorch_bandits.confidence.RidgeConfidenceSet.from_data`.
@@ -83,7 +83,7 @@ class RowsInRidges(RidgeSearch):
         base_ridge = posterior.lam / unit**2
         self._spectrum, trace = _spectrum(covariance, changes, posterior.lam, unit, memo)
         vectors = self._spectrum.eigenvectors
-        # for the rows: the roots of their weights, over the prior standard deviation
+        # for each row, the root of its weight divided by the prior standard deviation
         self._root = np.sqrt(posterior.lam * changes.scale / base.noise) / unit
         self._root_of_came = np.sqrt(posterior.lam / came.noise) / unit
         cross, block = _border(covariance, base, came)

@@ -51,7 +51,7 @@ class SeededDraw(BanditAcquisition):
     """
 
     stream: ClassVar[str]
-    """The name of the random numbers: with another name, the same seed gives other numbers."""
+    """The name of the random stream; under another name, the same seed gives other numbers."""
 
     model: Model
     arms: Arms | None
@@ -62,7 +62,7 @@ class SeededDraw(BanditAcquisition):
     _later: dict[int, Any]
 
     def _prepare_draws(self, choices: Tensor | None, seed: int | None) -> None:
-        """Take the points to draw on, if there are any, and the seed; nothing is drawn yet."""
+        """Store the points to draw on, if there are any, and the seed; nothing is drawn yet."""
         check_drawable(type(self).__name__, self.model)
         self.arms = None if choices is None else Arms(choices)
         if self.arms is not None:
@@ -90,7 +90,7 @@ class SeededDraw(BanditAcquisition):
         super()._load_from_state_dict(*args, **kwargs)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        self._forget_draw()  # it lives where the model lived
+        self._forget_draw()  # it is still on the model's old device
         self._on_arms = None
         return super()._apply(fn, recurse)
 
@@ -123,7 +123,7 @@ class SeededDraw(BanditAcquisition):
 
         Args:
             posterior_transform: A transform applied to the posterior, if given.
-            groups: Whether independent outputs come one by one.
+            groups: Whether independent outputs are returned one by one.
         """
         assert self.arms is not None
         if self._on_arms is not None and self._on_arms[0].is_current_of(self.model):
@@ -154,7 +154,7 @@ class SeededDraw(BanditAcquisition):
             if any(model.num_outputs > 1 or is_ensemble(model) for model in models):
                 raise UnsupportedError(
                     "BoTorch has no pathwise draws for this model. Pass choices=, a finite set of "
-                    f"points, to draw on exactly, or Arms as the domain. (BoTorch: {error})"
+                    f"points, for exact draws, or Arms as the domain. (BoTorch: {error})"
                 ) from error
         draws = [
             PointwiseDraw(model, derive_seed(self._seed_of("points"), j, "output"))
@@ -169,7 +169,7 @@ class SeededDraw(BanditAcquisition):
 
 
 def _independent_outputs(model: Model) -> list[Model]:
-    """Return models that are drawn one by one: those of the outputs, if they are independent."""
+    """Return the models that are drawn one by one: one per output, if outputs are independent."""
     if isinstance(model, ModelListGP):
         return list(model.models)
     if isinstance(model, BanditGP) and model.num_outputs > 1 and not model.batch_shape:
@@ -180,9 +180,9 @@ def _independent_outputs(model: Model) -> list[Model]:
 def draw_path(model: Model) -> GenericDeterministicModel:
     """Draw a function from a model's posterior, by random Fourier features and Matheron's rule.
 
-    That is BoTorch's ``get_matheron_path_model`` with the same random numbers, but the features are
-    those of the columns that the kernel sees: BoTorch counts columns before the input transform,
-    whose number an encoding of categories increases.
+    This is BoTorch's ``get_matheron_path_model`` with the same random numbers, except that the
+    features are for the columns that the kernel sees. BoTorch counts the columns before the input
+    transform, but an encoding of categories adds columns.
 
     Args:
         model: A BoTorch model; several outputs, batches and lists are supported.
@@ -339,7 +339,7 @@ class PointwiseDraw:
 
 
 def _root_with_jitter(covariance: Tensor, variance: float) -> Tensor:
-    """Return a triangular root that can be inverted, of a covariance that may be singular.
+    """Return an invertible triangular root of a covariance that may be singular.
 
     Where jitter is not enough (some fidelity kernels of BoTorch are indefinite by 1e-5), the
     nearest covariance replaces it.
@@ -354,7 +354,7 @@ def _root_with_jitter(covariance: Tensor, variance: float) -> Tensor:
 
 
 def draw_deviation(root: Tensor, seed: int) -> Tensor:
-    """Draw from the normal distribution with mean 0.
+    """Draw from the normal distribution with mean 0 whose covariance has a given root.
 
     Args:
         root: ``batch_shape x n x r``, from :func:`root_of`.
@@ -386,19 +386,19 @@ class JointPosterior:
     def draw(self, seed: int, member: int | None = None) -> tuple[Tensor, Tensor]:
         """Return the mean and a draw's deviation from it.
 
-        The first draw costs the cube of ``n m``, the others the square.
+        The cost of the first draw is cubic in ``n m``; the cost of further draws is quadratic.
 
         Args:
             seed: The seed of the draw.
-            member: Which posterior of an ensemble to draw from; its last batch dimension is gone
-                from the result.
+            member: Which member of an ensemble to draw from; the result then lacks the last batch
+                dimension.
 
         Returns:
             Two tensors, ``batch_shape x n x m``.
         """
         mean, distribution = self._posterior.mean, self._posterior.distribution
         if isinstance(self._posterior, MultitaskGPPosterior):
-            # of a Kronecker model: its distribution holds variances only, its samples are joint
+            # a Kronecker model's distribution holds only variances, but its samples are joint
             with seeded_globally(seed):
                 deviation = self._posterior.rsample(torch.Size([1])).squeeze(0) - mean
             return mean, deviation
@@ -466,10 +466,10 @@ def _above(mean: Tensor, root: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
 def joint_posterior(
     model: Model, choices: Tensor, posterior_transform: PosteriorTransform | None
 ) -> JointPosterior:
-    """Return the posterior on a finite set of points; the numbers of the model's, to rounding.
+    """Return the posterior on a finite set of points, equal to the model's own up to rounding.
 
-    A plain ``SingleTaskGP`` with a stationary kernel has it in closed form, in half of the time.
-    All other models, and a model with more rows than there are points, compute it themselves:
+    A plain ``SingleTaskGP`` with a stationary kernel has it in closed form, in half the time. All
+    other models, and a model with more rows than there are points, compute it themselves, because
     GPyTorch keeps the factor of the rows.
 
     Args:
@@ -503,10 +503,10 @@ def joint_posterior(
 def factor_in_place(covariance: Tensor) -> Tensor | None:
     """Return the Cholesky factor in the memory of a covariance; None if that fails.
 
-    Allocating memory takes half as long as the factorization.
+    Allocating new memory would take half as long as the factorization.
 
     Args:
-        covariance: ``n x n``; what was in it is gone in either case.
+        covariance: ``n x n``; its contents are overwritten in either case.
     """
     columns = covariance.mT  # the same numbers, in LAPACK's layout
     info = torch.empty((), dtype=torch.int32, device=covariance.device)
@@ -550,7 +550,7 @@ class ModelStamp:
         self._data = [(tensor, version(tensor)) for tensor in self._tensors()]
 
     def is_current_of(self, model: Model) -> bool:
-        """Return whether this is the model, and nothing of it has changed since."""
+        """Return whether this is the same model and nothing in it has changed since."""
         if model is not self._model or not self._modules.is_current():
             return False
         tensors = self._tensors()

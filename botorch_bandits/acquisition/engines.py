@@ -179,8 +179,8 @@ class ArmsEngine:
 
         Args:
             arm: ``batch_shape`` numbers of the arms that were played.
-            outcome: ``batch_shape`` outcomes, with the prior mean in them.
-            mask: ``batch_shape``; False where a replicate has no outcome. All have if omitted.
+            outcome: ``batch_shape`` outcomes, from which the prior mean has not been subtracted.
+            mask: ``batch_shape``; False where a replicate has no outcome. If omitted, all have one.
         """
         self.posterior.observe(arm, outcome - self.prior_mean, mask)
         if self.rule is None or not self.rule.needs_extremes:
@@ -271,7 +271,7 @@ class ArmsEngine:
             purpose: The purpose; different purposes have different numbers.
             shape: The shape of the numbers of a replicate.
             distribution: See :class:`~botorch_bandits.random_streams.RandomBlocks`.
-            transform: What to do with whole blocks of rounds.
+            transform: An operation on whole blocks of rounds.
         """
         if purpose not in self._blocks:
             self._blocks[purpose] = RandomBlocks(
@@ -315,7 +315,7 @@ def build_arms_engine(
     Returns:
         None if the settings need the model itself: hyperparameters or an input scale that are
         learned, a subclass of :class:`~botorch_bandits.BanditGP`, a batch of kernels, an input
-        transform that does not map each arm to one, an acquisition without a rule.
+        transform that does not map each arm to one point, an acquisition without a rule.
     """
     if rule is None and not isinstance(acquisition, RandomSearch):
         rule = acquisition.arms_rule(domain)
@@ -338,7 +338,7 @@ def build_arms_engine(
 
 
 def keeps_arms(transform: InputTransform | None) -> bool:
-    """Whether each arm becomes one, the same in training and evaluation and with all data."""
+    """Whether each arm becomes one point, the same in training and evaluation and with all data."""
     parts = [] if transform is None else transform.modules()
     return not learns_input_scale(transform) and all(
         part.transform_on_train and part.transform_on_eval and not part.is_one_to_many
@@ -348,7 +348,7 @@ def keeps_arms(transform: InputTransform | None) -> bool:
 
 
 NEIGHBORS_PER_DIMENSION = 2
-"""A raw sample is a hilltop if none of this many nearest ones, times ``d``, is above it."""
+"""A raw sample is a hilltop if none of the nearest ones, ``d`` times this many, is above it."""
 
 STARTS_PER_RESTART = 3
 """With few rows, more starting points cost little: they share evaluations, and those near a lower
@@ -486,7 +486,7 @@ def build_box_engine(
     Args:
         model: The recipe with kernel and noise.
         acquisition: The acquisition function to play.
-        box: Its device is where values are computed.
+        box: The box; values are computed on its device.
         seeds: One per replicate.
 
     Returns:
@@ -500,7 +500,7 @@ def build_box_engine(
     if isinstance(acquisition, RandomSearch) or box.discrete_dims or box.dim > MAXIMUM_DIMENSION:
         return None
     if box.constraints:
-        return None  # the search for all replicates only supports sides
+        return None  # the search for all replicates supports no constraints
     is_bound = issubclass(acquisition.acquisition_class, WidthUpperConfidenceBound)
     rule = acquisition.arms_rule(box) if is_bound else None
     kernel = StationaryKernel.read(model.kernel)

@@ -195,8 +195,8 @@ def _is_minimized(name: str, objective: Any, takes_both: bool) -> bool:
             return weights == [-1.0]
     raise UnsupportedError(
         f"{name} takes the reward as the model has it: posterior_transform= may be left out"
-        + (", or be ScalarizedPosteriorTransform of weight 1 or -1." if takes_both else ".")
-        + " Negate the outcomes of what is to be minimized, or weight them before the model."
+        + (", or be ScalarizedPosteriorTransform with weight 1 or -1." if takes_both else ".")
+        + " Negate outcomes that are to be minimized, or weight them, before fitting the model."
     )
 
 
@@ -224,14 +224,14 @@ def _outputs_in_order(
     if not (are_outputs and are_ready and len(set(order)) == len(order)):
         raise UnsupportedError(
             f"{name} has a list of priors for each raw metric: the objective must be one "
-            "metric with weight 1 or -1, and each constraint another one with f_j <= 0. Model "
-            "what is to be at most b less its b, and what is to be at least b as b less it."
+            "metric with weight 1 or -1, and each constraint another one with f_j <= 0. For "
+            "a metric f that must be at most b, model f - b; if it must be at least b, model b - f."
         )
     if not isinstance(model, ModelList) or len(model.models) <= max(order):
         raise ValueError(
             f"model must be a ModelList with a list of priors for each of at least "
             f"{max(order) + 1} metrics, got {type(model).__name__}. "
-            "BanditGP.with_candidates([...])(X, Y) makes one of a Y with as many columns."
+            "BanditGP.with_candidates([...])(X, Y) makes one from a Y with that many columns."
         )
     return ModelList(*(model.models[j] for j in order)), signs[0] == -1.0
 
@@ -259,15 +259,15 @@ def lagrangian_outcomes(
     if constraints_tuple is None:
         if getattr(objective, "scalarize", False):
             raise ValueError(
-                f"{name} needs outcome constraints besides the objective; there are none. Use "
+                f"{name} needs outcome constraints besides the objective, but has none. Use "
                 "ImprovedUpperConfidenceBound or GPThompsonSampling without them."
             )
         return objective
     if not isinstance(objective, ScalarizedPosteriorTransform):
         raise ValueError(
             f"{name} needs posterior_transform=ScalarizedPosteriorTransform(weights) with "
-            "constraints_tuple=: which output is the objective, and whether it is minimized, is "
-            f"not known otherwise; got {type(objective).__name__}."
+            "constraints_tuple=: otherwise, it is not known which output is the objective and "
+            f"whether it is minimized; got {type(objective).__name__}."
         )
     A, b = (part.to(DTYPE) for part in constraints_tuple)
     weights = torch.cat([objective.weights.to(A).unsqueeze(0), A])
@@ -288,7 +288,7 @@ def _refuse_what_is_not_one_reward(name: str, context: Mapping[str, Any]) -> Non
 
 
 def _read_penalty(penalty: Any) -> Any:
-    """Return a penalty from ``"linear"`` or ``["polynomial", 1.0, 2.0]``, or others unchanged."""
+    """Return a penalty from ``"linear"`` or ``["polynomial", 1.0, 2.0]``; others are unchanged."""
     if isinstance(penalty, str):
         penalty = [penalty]
     if not isinstance(penalty, list | tuple):
@@ -346,7 +346,7 @@ def _share_inputs(data: Sequence[SupervisedDataset]) -> bool:
 def _seed_of_round(name: str, model: Model, options: Mapping[str, Any], training_data: Any) -> int:
     """Return a seed for this round: options stay the same over an experiment, draws must not.
 
-    Nor does torch's global generator help: Ax may give it the same seed before every suggestion.
+    Torch's global generator does not help, because Ax may seed it equally before every suggestion.
     """
     seed = options.get("seed")
     base = int(torch.randint(2**62, ())) if seed is None else check_integer("seed", seed, 0)
@@ -383,7 +383,7 @@ class _RegistryFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return what the other finders find of the registry; None for any other module."""
+        """Return what the other finders find for the registry; None for any other module."""
         if fullname != REGISTRY:
             return None
         others = (finder for finder in sys.meta_path if finder is not self)
@@ -413,7 +413,7 @@ class _RegistryLoader(Loader):
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Load the module; afterwards nothing of this loader is left."""
+        """Load the module; afterwards, no trace of this loader is left."""
         assert module.__spec__ is not None
         module.__loader__ = module.__spec__.loader = self._loader
         self._loader.exec_module(module)

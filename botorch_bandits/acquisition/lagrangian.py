@@ -6,8 +6,8 @@ The bound is optimistic in ``f`` and in each ``g_j``; Thompson sampling replaces
 one joint draw.
 
 Sources: Shi and Eryilmaz 2022, for the penalized reward and, in Remark 1, GP-TS instead of IGP-UCB
-    in Algorithm 2 (Remark 2: not in Algorithm 3); Zhou and Ji 2022, for separate, clipped bounds on
-    ``f`` and each ``g_j`` (from memory of that paper).
+in Algorithm 2 (Remark 2: not in Algorithm 3); Zhou and Ji 2022, for separate, clipped bounds on
+``f`` and each ``g_j`` (from memory of that paper).
 """
 
 from __future__ import annotations
@@ -255,8 +255,8 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
     Args:
         model: A fitted BoTorch model in float64 with ``1 + num_constraints`` outputs, or a
             ``ModelListGP``.
-        multipliers: ``kappa``, one number at least 0 for each constraint. In a loop, they come from
-            the multiplier rule in use.
+        multipliers: ``kappa``, one nonnegative number for each constraint. In a loop, they come
+            from the multiplier rule in use.
         penalty: The penalty for a violation; see :mod:`botorch_bandits.penalties`.
         rkhs_bound: ``B``; one number, or one per output. See
             :class:`~botorch_bandits.ImprovedUpperConfidenceBound`, also for the defaults of omitted
@@ -268,7 +268,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         information_gain: An explicit gain for each output instead of the realized one.
         units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
             prior standard deviation of the model.
-        width: A constant width instead of all this; one number, or one per output.
+        width: A constant width instead of the one above; one number, or one per output.
         scale: A factor on every width.
         separate_bounds: Use the plug-in bound for the linear penalty as well.
         reward_bound: Clip the upper bound on ``f`` to plus and minus this number (for per-round
@@ -391,15 +391,15 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
 
         Args:
             X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
-                the bounds of one point after the other, as if those before it were pending.
+                their bounds, each computed as if the points before it were pending.
 
         Returns:
             ``batch_shape`` values.
 
         Raises:
             TypeError: If ``X`` is not float64.
-            UnsupportedError: If a weighted sum of outputs, or of ``q > 1`` points, is needed whose
-                joint posterior the model does not provide.
+            UnsupportedError: If the value needs a joint posterior of several outputs, or of
+                ``q > 1`` points, that the model does not provide.
             OverflowError: If a penalty is too large for float64.
         """
         return check_no_overflow(self._value(X))
@@ -467,7 +467,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         form = "of a weighted sum of outputs" if self.is_scalarized else "from bounds of each"
         guarantee = self._base_guarantee(f"upper confidence bound of a penalized reward, {form}")
         if self.reward_bound is not None or self.constraint_bound is not None:
-            clipped = "reward and constraints lie within the bounds at which theirs are clipped"
+            clipped = "reward and constraints lie within the limits at which bounds are clipped"
             guarantee = guarantee.with_assumptions(clipped)
         if self.X_pending is not None:
             guarantee = guarantee.with_gaps(
@@ -510,14 +510,14 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
 
     def _scalarized(self, posterior: Posterior) -> Tensor:
         check_num_outputs(type(self).__name__, posterior.mean.shape[-1], 1 + self.num_constraints)
-        # BoTorch's posterior of a Kronecker model holds variances only: the sum's would be wrong
+        # a Kronecker model's posterior holds only variances, from which the sum's would be wrong
         if not isinstance(posterior, GPyTorchPosterior) or isinstance(
             posterior, MultitaskGPPosterior
         ):
             raise UnsupportedError(
                 "a weighted sum of outputs needs their joint Gaussian posterior, got "
                 f"{type(posterior).__name__} of {type(self.model).__name__}. Pass "
-                "separate_bounds=True (for correlated outputs, MultiTaskGP has what is needed)."
+                "separate_bounds=True (for correlated outputs, MultiTaskGP provides it)."
             )
         weights = torch.cat([self.multipliers.new_tensor([self._sign]), -self.multipliers])
         scalar = ScalarizedPosteriorTransform(weights)(posterior)
@@ -559,7 +559,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
     Args:
         model: A fitted BoTorch model in float64 with ``1 + num_constraints`` outputs (the reward
             first), or a ``ModelListGP``. Batches of models and ensembles are not supported.
-        multipliers: ``kappa``, one number at least 0 for each constraint.
+        multipliers: ``kappa``, one nonnegative number for each constraint.
         penalty: The penalty for a violation.
         rkhs_bound: See :class:`LagrangianUpperConfidenceBound`; if no bound is given, every scale
             is 1.
@@ -808,7 +808,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         return guarantee
 
     def describe(self, x: Tensor) -> dict[str, float]:
-        """Return moments of the reward and, of the constraints, means, draws and lower bounds.
+        """Return moments of the reward, and means, draws and lower bounds of the constraints.
 
         Args:
             x: A ``d``-dimensional point.

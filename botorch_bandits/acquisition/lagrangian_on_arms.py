@@ -50,7 +50,7 @@ class Weights:
 
     Attributes:
         multipliers: ``num_constraints``.
-        penalty: What is charged for a violation.
+        penalty: The penalty for a violation.
         separate_bounds: Whether the bounds on the outputs are combined even where a bound on the
             sum is known.
         reward_bound: The value at which the bound on the reward is clipped, if at all.
@@ -154,7 +154,8 @@ class LagrangianRound:
         """Return lower confidence bounds of the constraints, ``num_constraints x num_arms``.
 
         Args:
-            arm: The number of one arm, which has ``num_constraints`` of them; all arms if omitted.
+            arm: The number of one arm, for which there are ``num_constraints`` bounds; all arms if
+                omitted.
         """
         if arm is None:
             lower = -score(self.means[1:], self.half_widths[1:], -1.0)
@@ -186,7 +187,7 @@ class LagrangianRound:
         engine, multipliers = self.engine, self.weights.multipliers
         factors = torch.cat([multipliers.new_tensor([engine.sign]), -multipliers])
         squared = factors.square()
-        smallest = MINIMUM_VARIANCE * float(squared @ engine.prior_variances)
+        smallest = MINIMUM_VARIANCE * float(squared @ engine.prior_variances.to(squared.device))
         if len(self.variances) == 1:
             variance = self.variances[0] * squared.sum()
         else:
@@ -228,7 +229,7 @@ class PenalizedEngine(ABC):
         self.width_is_one_number = options["width"] is not None and not isinstance(
             options["width"], tuple
         )
-        # of each output: its group
+        # the group of each output
         order = {j: g for g, each in enumerate(outputs) for j in each}
         self._group_of = tuple(order[j] for j in range(num_outputs))
         rows = [j for each in outputs for j in each]
@@ -257,18 +258,19 @@ class PenalizedEngine(ABC):
         """Return the state of a round.
 
         Args:
-            means: The means of each group, ``num_outputs x num_arms``, less the prior mean.
+            means: The means of each group, ``num_outputs x num_arms``, minus the prior mean.
             variances: A function from an arm, or None for all arms, to ``k`` variances per group.
             draw_round: The round whose random numbers are drawn.
             rule: The weights in use; the initial ones if omitted.
         """
         mean = means[0] if len(means) == 1 else torch.cat(list(means))[self._rows]
+        rule = self.rule if rule is None else rule
         return LagrangianRound(
             self,
-            self.rule if rule is None else rule,
+            replace(rule, multipliers=rule.multipliers.to(mean.device)),
             mean if self.prior_mean == 0.0 else mean + self.prior_mean,
             partial(self._variances_of_outputs, variances),
-            self._widths(),
+            self._widths().to(mean.device),
             draw_round,
         )
 
@@ -354,7 +356,7 @@ class LagrangianEngine(PenalizedEngine):
 
     @property
     def posteriors(self) -> tuple[OutputsPosterior, ...]:
-        """One for each group of outputs with the same kernel."""
+        """One posterior for each group of outputs with the same kernel."""
         return tuple(cast(OutputsPosterior, each.posterior) for each in self._groups)
 
     def look(
@@ -397,9 +399,9 @@ class LagrangianEngine(PenalizedEngine):
 
     def deviations_of_draw(self, draw_round: int) -> Tensor:
         """See the base class."""
-        drawn = self.prior_variances.new_empty(
-            len(self._group_of), self._groups[0].posterior.num_arms
-        )
+        first = self.posteriors[0]
+        shape = (len(self._group_of), first.num_arms)
+        drawn = torch.empty(shape, dtype=DTYPE, device=first.device)
         for engine, posterior, outputs in zip(
             self._groups, self.posteriors, self._outputs, strict=True
         ):

@@ -99,7 +99,7 @@ class LagrangianRowsEngine(PenalizedEngine):
             round_number: The number of the round, from 1.
             front: ``num_front``; the current front of the arms.
             record: The record of observations, with ``num_outputs`` outcomes per row.
-            pending: The arms whose outcomes have not arrived, or None. Draws ignore it.
+            pending: The arms whose outcomes have not arrived, or None. Draws ignore them.
             draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
             rule: The weights in use; the initial ones if omitted.
         """

@@ -30,7 +30,7 @@ class NumpyUpperConfidenceBound:
         rule: The rule to play; its deviations exclude noise.
         posterior: The posterior of one stream on the CPU, without pending arms.
         summary: The summary of the posterior, for widths.
-        prior_mean: It has been subtracted from the outcomes of the posterior.
+        prior_mean: The prior mean, which has been subtracted from the outcomes of the posterior.
         prior_deviation: The prior standard deviation, the unit of ties and floors.
     """
 
@@ -47,7 +47,7 @@ class NumpyUpperConfidenceBound:
         self._summary = summary
         self._mean, self._variance = posterior.moments_in_numpy
         self._smallest = MINIMUM_VARIANCE * prior_deviation * prior_deviation
-        # arrays without dimensions: numpy would make one of each number that it is given
+        # zero-dimensional arrays, because numpy would convert each plain number to one
         self._floor, self._factor, self._threshold = (np.array(self._smallest) for _ in range(3))
         self._prior_mean = prior_mean
         self._offset = prior_mean if rule.maximize else -prior_mean
@@ -93,7 +93,7 @@ class NumpyUpperConfidenceBound:
         """Return the diagnostics of an arm from the last call of :meth:`choose`, by name.
 
         Args:
-            arm: Its number; the posterior has taken in no outcome since.
+            arm: The number of the arm; no outcome may have been added to the posterior since.
         """
         variance = max(float(self._variance[arm]), self._smallest)
         known = {

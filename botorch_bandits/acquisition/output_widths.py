@@ -46,7 +46,7 @@ def check_outputs(
 
     Raises:
         ValueError: If the numbers differ.
-        UnsupportedError: If the posterior transform makes one output of all.
+        UnsupportedError: If the posterior transform combines all outputs into one.
     """
     if posterior_transform is not None:
         if getattr(posterior_transform, "scalarize", False):
@@ -70,8 +70,8 @@ def check_num_outputs(name: str, found: int, wanted: int) -> None:
     if found != wanted:
         raise ValueError(
             f"{name} has {wanted - 1} multipliers, so it needs a model with {wanted} outputs (the "
-            f"reward first, then each constraint), but the model has {found}. ModelListGP makes "
-            "one of several models."
+            f"reward first, then each constraint), but the model has {found}. ModelListGP "
+            "combines several models."
         )
 
 
@@ -139,7 +139,7 @@ def of_minus_the_reward(guarantee: Guarantee) -> Guarantee:
 
 
 def check_maximizes(name: str, options: Mapping[str, Any]) -> None:
-    """Raise if the reward is to be minimized in a loop, whose bounds on regret are for maximizing.
+    """Raise if the reward is to be minimized in a loop, whose regret bounds are for maximization.
 
     Args:
         name: The name of the acquisition class, for error messages.
@@ -151,7 +151,7 @@ def check_maximizes(name: str, options: Mapping[str, Any]) -> None:
     if check_one_of("maximize", options.get("maximize", True), (True, False)) is False:
         raise ValueError(
             f"{name} has maximize=False, but a loop maximizes the reward under constraints. Pass "
-            "maximize=False to the loop in its place."
+            "maximize=False to the loop instead."
         )
 
 
@@ -162,8 +162,8 @@ class OutputWidths:
         name: The name of the acquisition class, for error messages.
         model: The model without pending points.
         num_outputs: The number of outputs after the transform.
-        posterior_transform: The user's transform, if any; the prior can be read through
-            :class:`~botorch_bandits.acquisition.affine_outcomes.AffineOutcomes` only.
+        posterior_transform: The user's transform, if any; the prior can be read only through
+            :class:`~botorch_bandits.acquisition.affine_outcomes.AffineOutcomes`.
         scale: A factor on every width.
         options: See :func:`output_rules`; ``assume`` as well.
     """
@@ -204,7 +204,7 @@ class OutputWidths:
         return {key: value for key, value in self.__dict__.items() if key != "summaries"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Set everything, and read the prior again when it is needed."""
+        """Restore the state; the prior is read again when it is needed."""
         self.__dict__.update(state)
         self.forget()
 

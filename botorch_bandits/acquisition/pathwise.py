@@ -1,20 +1,20 @@
 r"""Pathwise draws from a posterior on a box: how they are made, and their closed form.
 
-A draw is the sum of a draw from the prior, a sum of waves by random Fourier features, and a
-correction on the data by Matheron's rule:
+A draw is the sum of two parts: a draw from the prior, which is a sum of waves from random Fourier
+features, and a correction for the data by Matheron's rule:
 
 .. math::
    f(x) = m + \sum_i r_i \cos(\omega_i^\top x + \varphi_i) + \sum_j c_j k(x, x_j), \qquad
    c = (K + \lambda I)^{-1} (y - f_0 - \varepsilon)
 
-with :math:`f_0` the prior draw at the data and :math:`\varepsilon` simulated noise. Its gradient is
-that of the sums, term by term. ``n`` rows, ``p`` waves, ``b`` points: values and gradients cost
-``b (n + p)`` operations.
+with :math:`f_0` the prior draw at the data and :math:`\varepsilon` simulated noise. The gradient
+follows from the sums term by term. With ``n`` rows, ``p`` waves and ``b`` points, values and
+gradients cost ``b (n + p)`` operations.
 
 The random numbers are those of BoTorch's ``draw_matheron_paths``; numbers that are drawn there but
 not used are skipped. Features for products and sums of stationary kernels, which BoTorch lacks, are
-provided here: the frequencies of a product are the sums of those of its factors, and a sum has the
-waves of all its terms.
+provided here: the frequencies of a product are the sums of its factors' frequencies, and a sum has
+the waves of all its terms.
 
 Sources: Rahimi and Recht, *Random features for large-scale kernel machines*, NIPS 2007; Wilson et
 al., *Pathwise conditioning of Gaussian processes*, JMLR 2021.
@@ -82,7 +82,7 @@ def draw_prior_paths(model: Model, sample_shape: torch.Size) -> GeneralizedLinea
 
 
 NUM_FEATURES = 1024
-"""Sines and cosines of a draw, as BoTorch has them by default."""
+"""The number of sines and cosines of a draw, which is BoTorch's default."""
 
 
 def draw_features(
@@ -91,8 +91,8 @@ def draw_features(
     """Draw random features of a kernel.
 
     Args:
-        kernel: With or without a batch of outputs.
-        num_columns: The number of columns that it sees.
+        kernel: A kernel, with or without a batch of outputs.
+        num_columns: The number of columns that the kernel sees.
         num_features: The number of sines and cosines.
 
     Raises:
@@ -109,7 +109,7 @@ def draw_features(
 
 
 def update_paths(model: Any, sample_values: Tensor, **options: Any) -> GeneralizedLinearPath:
-    """Correct prior draws on the data; BoTorch's ``gaussian_update`` with the known factor.
+    """Correct prior draws for the data, like BoTorch's ``gaussian_update``, with the known factor.
 
     Args:
         model: An exact Gaussian process.
@@ -147,15 +147,15 @@ def weights_of_features(shape: torch.Size) -> Tensor:
 
 
 MOST_POINTS = 16
-"""The most points of a scrambled sequence that are scrambled alone; else the whole of it is."""
+"""For up to this many points, a sequence is scrambled only at these points."""
 
 
 def first_sobol_normals(num_points: int, dim: int) -> Tensor:
-    """Return the first points of a scrambled Sobol sequence, made normal, as BoTorch draws them.
+    """Return the first points of a scrambled Sobol sequence, made normal as in BoTorch.
 
-    They depend on a few of the random numbers that a scrambled sequence takes; the others are
-    skipped. BoTorch's ``draw_sobol_normal_samples`` takes ten times as long for them, and twenty
-    times the memory.
+    They depend on only a few of the random numbers that a scrambled sequence takes; the others are
+    skipped. BoTorch's ``draw_sobol_normal_samples`` takes ten times as long for the same points,
+    and needs twenty times the memory.
 
     Args:
         num_points: The number of points.
@@ -185,8 +185,8 @@ def _scrambled_directions(mixing: Tensor, count: int) -> Tensor:
     """Return the bits of the first direction numbers, the highest first, ``count x dim x bits``.
 
     Args:
-        mixing: ``dim x bits x bits``; below its diagonal stands what bits are mixed with.
-        count: How many of them.
+        mixing: ``dim x bits x bits``; the entries below the diagonal determine how bits are mixed.
+        count: The number of direction numbers.
     """
     dim, bits, _ = mixing.shape
     # the first numbers have nothing in the lower bits, so only the first columns are mixed in
@@ -252,7 +252,7 @@ def _terms(node: Part | Combination) -> list[tuple[Part, ...]]:
 
 
 def _unit(model: SingleTaskGP) -> float:
-    """How many raw outcome units are one unit of the model."""
+    """Return the number of raw outcome units in one unit of the model."""
     scale = read_standardization(model._modules.get("outcome_transform"))
     assert scale is not None
     return scale.unit

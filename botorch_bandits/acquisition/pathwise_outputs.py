@@ -47,7 +47,7 @@ def draw_joint_paths(model: JointOutputs) -> PathList:
         model: A model whose outputs have closed forms and random features.
 
     Returns:
-        One draw an output.
+        One draw per output.
     """
     models = list(model.models)
     (points,) = get_train_inputs(models[0], transformed=True)

@@ -101,7 +101,7 @@ class RidgeSearch(ABC):
 
         Args:
             mean: ``k x num_ridges``, from :meth:`moments`.
-            explained: ``k x num_ridges``, likewise.
+            explained: ``k x num_ridges``, from :meth:`moments`.
             arms: ``k`` arm numbers.
             ridges: The numbers of the ridges.
         """
@@ -149,7 +149,7 @@ class RidgeSearch(ABC):
             return None
         place = int(scores[best].argmax())
         largest = float(scores[best[place]])
-        # others are likely to have their least bounds where the best has its own
+        # the tightest bounds of other arms are likely at the same ridge as that of the best arm
         tightest = int(self._tightest[place])
         near = np.unique(np.clip([tightest - 2, tightest, tightest + 2], 0, num_ridges - 1))
         for looked_at, ridges in ((probes, near), (best, slice(None))):

@@ -90,7 +90,7 @@ class RowsRound(ArmsRound):
     memo: dict[str, Any] = field(default_factory=dict)
 
     def redrawn(self, number: int) -> ArmsRound:
-        """See the base class; random numbers of the rows are others, too."""
+        """See the base class; the random numbers of the rows are different, too."""
         posterior: Any = self.posterior
         other = super().redrawn(number)
         return other if number == 0 else replace(other, posterior=posterior.redrawn(number))
@@ -412,7 +412,7 @@ class RowsEngine:
         return {**known, **{name: float(value) for name, value in described.items()}}
 
     def _grown(self, record: Record, outcomes: Array) -> tuple[Any, Rows, Array]:
-        """Add new rows to those that stay."""
+        """Add new rows to the existing ones, which stay."""
         if record.version != self._version:
             self._version = record.version  # relabeled outcomes do not change the rows
             if not self._growing.is_start_of(record.arms, record.fronts):
@@ -431,7 +431,7 @@ class RowsEngine:
         return among, [covariance.block_of(number, arms, arms) for number in numbers]
 
     def normal(self, draw_round: int, count: int, purpose: str = "thompson rows") -> Array:
-        """Return standard normal numbers of a round, those of the rows in a draw.
+        """Return the standard normal numbers of a round that the rows need in a draw.
 
         Args:
             draw_round: The round whose random numbers they are.

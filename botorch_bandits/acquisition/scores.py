@@ -118,7 +118,7 @@ class ArmsRound:
         summary: The prior, for widths.
         round_number: The number of the round, from 1.
         largest_outcome: ``batch_shape``; the largest outcome so far, minus infinity without any.
-        smallest_outcome: ``batch_shape``; likewise.
+        smallest_outcome: ``batch_shape``; the smallest outcome so far, infinity without any.
         draw: A function that maps a purpose, a shape, a distribution and an operation on whole
             blocks of rounds to the random numbers of this round, ``batch_shape x shape``.
         pending: ``batch_shape x k`` arms whose outcomes have not arrived, or None.
@@ -149,7 +149,7 @@ class ArmsRound:
         """Return the same round with other random numbers.
 
         Args:
-            number: Which ones, counted from 1; 0 means those of the round itself.
+            number: Which random numbers, counted from 1; 0 means those of the round itself.
         """
         if number == 0:
             return self
@@ -231,7 +231,7 @@ class ArmsRule(ABC):
         """Return the scale of the scores: prior standard deviations from the prior mean.
 
         Args:
-            seen: By its prior.
+            seen: The round, of which only the prior is used.
         """
         sign = 1.0 if getattr(self, "maximize", True) else -1.0
         return ValueScale(sign * seen.prior_mean, seen.prior_deviation)
@@ -279,7 +279,7 @@ class WidthArmsRule(ArmsRule):
         return width.to(seen.posterior.device)
 
     def deviation(self, seen: ArmsRound) -> Tensor:
-        """Return the factors of the width as a new tensor, ``batch_shape x num_arms``."""
+        """Return what the width multiplies as a new tensor, ``batch_shape x num_arms``."""
         if self.predictive:
             noisy = seen.variance + seen.posterior.lam
             return noisy.clamp_min(seen.prior_share(MINIMUM_VARIANCE)).sqrt_()
@@ -332,7 +332,7 @@ class RandomizedArmsRule(WidthArmsRule):
 
 @dataclass(frozen=True, eq=False)
 class ThompsonArmsRule(ArmsRule):
-    """The largest value of an exact joint draw, its deviation from the mean multiplied by a width.
+    """An exact joint draw whose deviation from the mean is multiplied by a width.
 
     Attributes:
         rule: Computes the width.
@@ -358,7 +358,7 @@ class ThompsonArmsRule(ArmsRule):
         simulation = seen.draw(
             "thompson", (posterior.num_normals,), "normal", posterior.simulate_prior
         )
-        draw, mean = posterior.correct(simulation), posterior.mean  # less the prior mean
+        draw, mean = posterior.correct(simulation), posterior.mean  # minus the prior mean
         half = half_width(draw - mean, along_arms(seen.prepared), in_place=True)
         values = score(seen.mean, half)
         return values if self.maximize else values.neg_()
@@ -467,7 +467,7 @@ class ClosedFormBound:
 
     Args:
         posterior: A model's :class:`~botorch_bandits.models.closed_form.ClosedForm`, or that of
-            replicates: points, values and gradients then have a first dimension for these.
+            replicates; points, values and gradients then have a first dimension for the replicates.
         width: The factor on the standard deviation; for replicates, ``num_replicates x 1``.
         sign: 1 to maximize the reward, -1 to minimize it.
     """
@@ -522,10 +522,10 @@ class ClosedFormBound:
 
 
 NEGLIGIBLE_NOISE = 1e-3
-"""A noise variance of this many prior variances counts as none.
+"""A noise variance of this many prior variances counts as no noise.
 
-A fit learns about as much where outcomes are exact, and there a discount would keep the last digits
-from being improved.
+A fit learns about this much noise even from exact outcomes, and a discount would then keep the last
+digits from being improved.
 """
 
 
@@ -549,11 +549,12 @@ def log_noise_discount(variance: Tensor, noise_variance: Tensor | float) -> Tens
 
     Args:
         variance: Posterior variances of the function, positive.
-        noise_variance: That of an outcome, in the same unit, not negative; it broadcasts.
+        noise_variance: The noise variance of an outcome, in the same unit, nonnegative; it
+            broadcasts.
     """
     predictive = (variance + noise_variance).sqrt()
     deviation = noise_variance**0.5
-    # the difference in the numerator, multiplied out so that little noise costs no digits
+    # the difference in the numerator is multiplied out so that no digits are lost with little noise
     return variance.log() - predictive.log() - (predictive + deviation).log()
 
 
@@ -613,7 +614,7 @@ class ClosedFormImprovement:
         else:
             of_mean = (log_phi(improvement) - log_h).exp_()
             of_deviation = -of_mean * improvement
-        # derivatives by the mean, and by the variance, whose square root is the deviation
+        # derivatives with respect to the mean and the variance, whose square root is the deviation
         of_mean = of_mean.mul_(self.sign).div_(deviation)
         of_variance = 0.5 * of_deviation / deviation.square()
         if self.noise_variance is not None:
@@ -634,7 +635,7 @@ class ClosedFormImprovement:
         return MINIMUM_VARIANCE_OF_IMPROVEMENT * float(self.posterior.outputscale)
 
     def _improve(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return values, deviations, ``u``, and ``ln h(u)`` or, of probabilities, ``ln Phi(u)``."""
+        """Return values, deviations, ``u``, and ``ln h(u)``, or ``ln Phi(u)`` for probabilities."""
         deviation = variance.clamp_min(self._smallest_variance).sqrt_()
         improvement = (mean - self.best_f).mul_(self.sign).div_(deviation)
         if not self.is_expected:
@@ -686,13 +687,13 @@ def prior_variances(summaries: Sequence[PriorSummary]) -> list[float]:
     """Return the prior variance of each of several scalars, 1 where it cannot be read.
 
     Args:
-        summaries: One a scalar.
+        summaries: One per scalar.
     """
     return [prior_variance_of_scalar(summary) or 1.0 for summary in summaries]
 
 
 def prior_mean_of_scalar(summary: PriorSummary) -> float:
-    """Return the prior mean of that scalar at the model's first row; 0 if it cannot be read.
+    """Return the prior mean of a model's scalar at its first row; 0 if it cannot be read.
 
     Args:
         summary: As for :func:`prior_variance_of_scalar`.

@@ -5,7 +5,7 @@ In round ``t`` a function is drawn from the posterior with its standard deviatio
 
 .. math:: f_t \sim GP(\mu_{t-1}, v_t^2 k_{t-1}), \qquad x_t = \arg\max_x f_t(x)
 
-Finite sets of points are drawn on exactly; on a box a pathwise draw is scaled,
+On finite sets of points, the draw is exact; on a box, a pathwise draw is scaled,
 ``mu + v_t (path - mu)``. Pending queries either lead to a new draw, or keep the mean unchanged and
 shrink the covariance as if their outcomes were known (GP-BTS).
 
@@ -82,7 +82,7 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
-from botorch_bandits.models.condition import hallucinate
+from botorch_bandits.models.condition import hallucinate, on_device_of
 from botorch_bandits.models.moments import check_outcomes, has_moments
 from botorch_bandits.models.pending import (
     before,
@@ -103,13 +103,14 @@ class GrowingDiscretization:
     is the longest side.
 
     Source: Chowdhury and Gopalan 2017, the decision sets ``D_t`` of Theorem 4. They are a device of
-    the proof: the grid grows so fast that it is soon truncated to ``max_points``, which
+    the proof; the grid grows so fast that it is soon truncated to ``max_points``, which
     :meth:`is_cut` reports.
 
     Attributes:
         lipschitz: ``L``; a function of norm 1 has slopes of at most ``L``, in prior standard
             deviations per unit of input.
-        max_points: The largest number of points, because the cost of an exact draw is cubic in it.
+        max_points: The largest number of points, which is limited because the cost of an exact draw
+            is cubic in it.
         box: The box that the grid covers; a loop on a box fills it in.
     """
 
@@ -127,8 +128,8 @@ class GrowingDiscretization:
             )
         if self.box is not None and self.box.constraints:
             raise ValueError(
-                f"box has {', '.join(self.box.constraints)}, but the grid is over all of it. Leave "
-                "discretization= out: the draw is then maximized over what is feasible."
+                f"box has {', '.join(self.box.constraints)}, but the grid covers all of it. Leave "
+                "discretization= out: the draw is then maximized over the feasible points."
             )
 
     def on(self, box: Box) -> GrowingDiscretization:
@@ -158,7 +159,7 @@ class GrowingDiscretization:
 
         Args:
             round_number: The round ``t``, from 1.
-            rkhs_bound: The norm's bound, in prior standard deviations.
+            rkhs_bound: The bound on the norm, in prior standard deviations.
         """
         return self._wanted(round_number, rkhs_bound) > self._affordable
 
@@ -239,7 +240,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         information_gain: An explicit gain instead of the realized one, in nats.
         units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
             model's prior standard deviation (models that learn the scale of the outcomes).
-        width: A constant scale instead of all this; 1 gives plain Thompson sampling.
+        width: A constant scale instead of the one above; 1 gives plain Thompson sampling.
         scale: A factor on the scale.
         choices: ``num_points x d`` points for exact draws; only these points can then be evaluated.
             In a loop on arms, they are the arms. Without choices, the draw is pathwise (random
@@ -247,16 +248,16 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
             BoTorch has no features for the kernel.
         discretization: The paper's growing grid on a box, for exact draws on it instead of a
             pathwise draw; see :class:`~botorch_bandits.acquisition.GrowingDiscretization`.
-        round_number: The round ``t`` of the discretization: the model's rows plus 1 if omitted,
-            and at least that.
+        round_number: The round ``t`` of the discretization; at least the number of the model's rows
+            plus 1, which is the default.
         posterior_transform: Needed for a model with several outputs.
         maximize: If False, the reward is minimized: the value is minus the value of the draw.
         pending: How pending points are treated. With ``"redraw"``, they do not enter the model, but
             each set of them leads to a new draw (asynchronous Thompson sampling). With
             ``"hallucinate"``, the draw is from the posterior conditioned on the posterior mean at
             these points, so that its mean is unchanged and its covariance shrinks (GP-BTS); the
-            scale is that of the observed data. A loop with ``Hallucinated()`` feedback, its
-            default, uses the latter unless another value is given.
+            scale is computed from the observed data. A loop with ``Hallucinated()`` feedback, which
+            is its default, uses the latter unless another value is given.
         assume: Assumptions that you vouch for because they cannot be read from the model:
             ``"fixed prior"``, ``"centered bound"`` or both; see
             :class:`~botorch_bandits.WidthUpperConfidenceBound`.
@@ -265,10 +266,11 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
 
     Raises:
         TypeError: If the model, ``choices`` or ``X_pending`` is not float64.
-        ValueError: If both bounds and ``width`` are given, or only one bound in raw outcome units.
-        UnsupportedError: If the posterior is not Gaussian, an ensemble's or a multi-task model's
-            kernel has no pathwise draws in BoTorch (in that case, pass ``choices``), or the model
-            cannot be conditioned on pending points.
+        ValueError: If bounds and ``width`` are both given, or only one bound is given in raw
+            outcome units.
+        UnsupportedError: If the posterior is not Gaussian, the model cannot be conditioned on
+            pending points, or BoTorch has no pathwise draws for the kernel of an ensemble or a
+            multi-task model (in that case, pass ``choices``).
 
     Example:
         >>> from botorch_bandits import FittedSingleTaskGP
@@ -312,10 +314,10 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         self.pending = check_one_of("pending", pending, PENDING)
         if posterior_transform is None and model.num_outputs != 1:
             raise UnsupportedError(
-                f"model has {model.num_outputs} outputs; pass a posterior_transform that makes "
-                "them one."
+                f"model has {model.num_outputs} outputs; pass a posterior_transform that "
+                "combines them into one."
             )
-        self.posterior_transform = posterior_transform
+        self.posterior_transform = on_device_of(model, posterior_transform)
         self.delta = check_probability("delta", delta)
         self.rule = self._first_rule(
             {
@@ -334,6 +336,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         width_tensor = self.scale * self.rule.width(self._summary, 1)
         if width_tensor.dim():
             width_tensor = fit_to_batch(WIDTH, width_tensor, model.batch_shape)
+            width_tensor = width_tensor.to(next(model.parameters(), width_tensor).device)
         self.register_buffer("width", width_tensor)
         if round_number is not None:
             check_round(round_number, self._summary)
@@ -352,7 +355,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
     def options_from_domain(
         cls, options: Mapping[str, Any], domain: Domain | None
     ) -> dict[str, Any]:
-        """Return the arms as the points to draw on, or the grid of this box.
+        """Return the arms as the points to draw on, or the discretization of this box.
 
         Args:
             options: All constructor arguments.
@@ -386,7 +389,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
 
     @classmethod
     def _first_rule(cls, options: Mapping[str, Any]) -> WidthRule:
-        """Return the rule to begin with; a subclass with other options may take its own later."""
+        """Return the initial rule; a subclass with other options may replace it later."""
         return cls.width_rule(options)
 
     @classmethod
@@ -486,8 +489,8 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
 
         Raises:
             TypeError: If ``X`` is not float64.
-            UnsupportedError: If ``q > 1``, points before another one enter the model, and its
-                posterior has no joint Gaussian moments, or several outputs are drawn on choices.
+            UnsupportedError: If ``q > 1`` and earlier points enter the model, but its posterior has
+                no joint Gaussian moments or several outputs are drawn on ``choices``.
         """
         check_points(self, X)
         if X.shape[-2] <= 1:
@@ -502,14 +505,14 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
     def _sum_conditioned(
         self, X: Tensor, outcomes: Tensor | None, noise: Tensor, width: Tensor
     ) -> Tensor:
-        """Sum draws, each of which is conditioned on the outcomes at the points before its own.
+        """Return the sum of draws, each conditioned on the outcomes at the points before its own.
 
         Args:
             X: ``batch_shape x q x d``.
-            outcomes: ``m`` outcomes that each point has; its posterior mean if None.
+            outcomes: The ``m`` outcomes that are assumed at each point; its posterior mean if None.
             noise: Their observation variances.
-            width: The scale, ``batch_shape x q`` in front of the model's own batch shape where it
-                differs from point to point.
+            width: The scale; if it differs from point to point, ``batch_shape x q`` in front of the
+                model's own batch shape.
         """
         transform = self.posterior_transform
         if self.arms is not None and transform is not None:
@@ -552,7 +555,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         return self._sign * torch.as_tensor(total)
 
     def _unscaled(self, X: Tensor, mean: Tensor) -> Tensor:
-        """Return by how much the unscaled draw differs from the mean, ``batch_shape x q x m``."""
+        """Return the difference between the unscaled draw and the mean, ``batch_shape x q x m``."""
         if self.arms is None:
             return self._evaluate_path(self._current_path(), X) - mean
         _, deviation = self._drawn_on_arms()
@@ -566,7 +569,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
             if self._values is None:
                 self._values = self._draw_on_arms()
             index = self.arms.index_of(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-2])
-            # a batched model has one row of values a batch
+            # a batched model has one row of values per batch
             index = index.expand(torch.broadcast_shapes(index.shape, self._values.shape[:-1]))
             values = self._values.expand(*index.shape, self._values.shape[-1])
             return values.gather(-1, index.unsqueeze(-1)).squeeze(-1)
@@ -592,10 +595,10 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         if self.scale != 1.0:
             guarantee = guarantee.with_gaps(f"the scale is multiplied by {self.scale:g}")
         if is_ensemble(self.base_model):
-            guarantee = guarantee.with_gaps("the draw is one of a member of an ensemble")
+            guarantee = guarantee.with_gaps("the draw is from one member of an ensemble")
         if self._is_cut:
             guarantee = guarantee.with_gaps(
-                "the discretization is cut at max_points, coarser than Theorem 4 wants", of="regret"
+                "the discretization is cut at max_points, coarser than in Theorem 4", of="regret"
             )
         if self.arms is None:
             guarantee = guarantee.with_gaps(
@@ -606,7 +609,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         return self._as_used(guarantee)
 
     def _as_used(self, guarantee: Guarantee) -> Guarantee:
-        """Return what is left with pending points, and in the words of this use."""
+        """Return the guarantee that remains with pending points, worded for this use."""
         if self.X_pending is not None:
             count = len(self.X_pending)
             guarantee = guarantee.with_gaps(
@@ -622,7 +625,8 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean, standard deviation, scale and information gain at one point.
 
-        The first two are omitted if BoTorch has none, as with an outcome transform ``Bilog``.
+        The first two are omitted if BoTorch does not provide them, as with the outcome transform
+        ``Bilog``.
 
         Args:
             x: A ``d``-dimensional point. The model must not be batched.
@@ -646,7 +650,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         return known
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the draw and what was read of the prior, which cannot be pickled."""
+        """Leave out the draw and the summary of the prior, which cannot be pickled."""
         summary = PriorSummary(self.base_model, self.posterior_transform, self.assume)
         return {**super().__getstate__(), "_summary": summary}
 
@@ -702,15 +706,15 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         return () if self.arms is None else ("regret is against the best of the choices",)
 
     def _check_outcomes(self) -> None:
-        """Raise unless the model has what this draw needs of it."""
+        """Raise an error unless the model provides what this draw needs."""
         needs = "draws" if self.arms is None and self._is_plain else "gaussian"
         check_outcomes(type(self).__name__, self.base_model, needs, self.posterior_transform)
         if self.arms is None and isinstance(
             self.posterior_transform, ExpectationPosteriorTransform
         ):
             raise UnsupportedError(
-                "posterior_transform is an ExpectationPosteriorTransform, and a pathwise draw has "
-                "no perturbed inputs. Pass choices=, a finite set of points, to draw on exactly."
+                "posterior_transform is an ExpectationPosteriorTransform, but a pathwise draw has "
+                "no perturbed inputs. Pass choices=, a finite set of points, for an exact draw."
             )
 
     @property
@@ -736,11 +740,11 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
 
 
 def drawn_on(acquisition: GPThompsonSampling) -> dict[str, Any]:
-    """Return what the regret bound of draws needs to know, if there is one.
+    """Return what the regret bound for draws needs; empty if there is no such bound.
 
     Args:
-        acquisition: The acquisition function. On a grid that grows with the round, or on a whole
-            box, there is none.
+        acquisition: The acquisition function. There is no bound on a grid that grows with the
+            round, or on a whole box.
     """
     arms = acquisition.arms
     if arms is None or acquisition._lipschitz is not None:

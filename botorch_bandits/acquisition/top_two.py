@@ -1,24 +1,26 @@
-r"""Top-two Thompson sampling: find the best of finitely many points, rather than play well.
+r"""Top-two Thompson sampling, which searches for the best of finitely many points.
 
-Thompson sampling plays the arm that it believes to be the best nearly always, and therefore learns
-little about the arms that might be better. Top-two sampling plays its leader ``I``, the maximizer
-of a draw from the posterior, in a share of the rounds only, and in the others a challenger: the
-maximizer ``J`` of the first further draw that is not maximized by ``I``.
+The aim is to identify the best arm rather than to play well. Thompson sampling nearly always plays
+the arm that it believes to be the best, and therefore learns little about the arms that might be
+better. Top-two sampling plays its leader ``I``, the maximizer of a draw from the posterior, in only
+a share of the rounds. In the other rounds, it plays a challenger: the maximizer ``J`` of the first
+further draw that is not maximized by ``I``.
 
-As the posterior concentrates, such a draw takes longer and longer to appear. After ``max_draws``
-draws, the challenger is the arm with the largest posterior probability of being above the leader,
+As the posterior concentrates, such a draw takes longer and longer to appear. If none appears within
+``max_draws`` draws, the challenger is the arm with the largest posterior probability of being above
+the leader,
 
 .. math:: J = \arg\max_{j \ne I} P(f_j > f_I)
             = \arg\max_{j \ne I} \frac{\mu_j - \mu_I}{\sqrt{s_j^2 + s_I^2 - 2 c_{jI}}}
 
-with the posterior means, variances and covariances of the arms. If the leader has the largest mean,
-this is the arm with the smallest transportation cost (T3C), which is half the square of the
-fraction.
+where the means, variances and covariances are those of the posterior of the arms. If the leader has
+the largest mean, this is the arm with the smallest transportation cost (T3C), which is half the
+square of the fraction.
 
 Sources: Russo, *Simple Bayesian algorithms for best-arm identification*, Operations Research 2020,
 for TTTS; Shang, de Heide, Menard, Kaufmann and Valko, *Fixed-confidence guarantees for Bayesian
-best-arm identification*, AISTATS 2020, for T3C, which has independent arms (a covariance of 0) and
-breaks ties of arms above the leader at random.
+best-arm identification*, AISTATS 2020, for T3C, in which the arms are independent (a covariance of
+0) and ties among arms above the leader are broken at random.
 """
 
 from __future__ import annotations
@@ -68,16 +70,17 @@ from botorch_bandits.domains import Arms, Box, Domain, ValueScale, first_of_the_
 from botorch_bandits.random_streams import derive_seed
 
 NO_REGRET_BOUND = (
-    "top-two sampling seeks the best arm, and plays a challenger in a share of the rounds however "
-    "much is known: no regret bound is stated for it"
+    "top-two sampling seeks the best arm, and plays a challenger in a share of the rounds no "
+    "matter how much is known: no regret bound is stated for it"
 )
-"""Why its guarantee has no statement on regret that holds."""
+"""Why its guarantee makes no statement about regret."""
 
 ASYMPTOTIC = (
-    "what is proven of its draws is asymptotic, for independent arms: the posterior probability "
-    "that another arm is the best falls at the largest exponential rate that leader_probability "
-    "allows (Russo 2020; Shang et al. 2020 for Gaussian rewards). A prior that correlates the arms "
-    "is outside of it, and nothing is stated here of any finite number of rounds"
+    "what is proven about its draws is asymptotic and for independent arms: the posterior "
+    "probability that another arm is the best falls at the largest exponential rate that "
+    "leader_probability allows (Russo 2020; Shang et al. 2020 for Gaussian rewards). A prior that "
+    "correlates the arms is not covered, and nothing is stated here about any finite number of "
+    "rounds"
 )
 """What is known about the draws, and what is not."""
 
@@ -93,13 +96,12 @@ def top_two(
     """Return values that are largest at the leader or at its challenger.
 
     Args:
-        draw: A function from the number of a draw, 0 for that of the leader, to
+        draw: A function that maps the number of a draw, which is 0 for the leader's draw, to
             ``batch_shape x num_arms`` values.
-        is_challenger: ``batch_shape``; whether the challenger is to be played.
-        max_draws: The number of further draws after which the challenger follows from
-            ``advantage``.
-        advantage: From ``batch_shape`` leaders to ``batch_shape x num_arms`` standardized
-            posterior means of the difference between each arm and the leader.
+        is_challenger: ``batch_shape``; whether to play the challenger.
+        max_draws: The number of further draws after which ``advantage`` determines the challenger.
+        advantage: A function that maps ``batch_shape`` leaders to ``batch_shape x num_arms``
+            standardized posterior means of the difference between each arm and the leader.
         scale: The scale that decides ties; None if it is unknown.
         among: The arms from which both are chosen, in order; all if omitted.
 
@@ -119,7 +121,7 @@ def top_two(
     if not bool(left.any()):
         return values
     above, index = advantage(leader), leader.unsqueeze(-1)
-    # the leader itself comes last
+    # the leader itself must not be chosen
     above = above.scatter(-1, index, above.amin(-1, keepdim=True) - 1.0)
     if scale is not None:  # ties are decided in its unit
         above = scale.offset + scale.unit * above
@@ -128,14 +130,14 @@ def top_two(
 
 @dataclass(frozen=True, eq=False)
 class TopTwoArmsRule(ArmsRule):
-    """Plays the maximizer of a draw, or that of another draw with a different maximizer.
+    """Plays the maximizer of a draw, or a challenger that maximizes another draw.
 
     Attributes:
         rule: Computes the width of the confidence bounds; it does not change what is played.
         leader_probability: See :class:`TopTwoThompsonSampling`.
         max_draws: See :class:`TopTwoThompsonSampling`.
         maximize: If False, the smallest value of each draw counts.
-        hallucinates: Whether pending arms count as known, at the posterior mean.
+        hallucinates: Whether pending arms count as known to have the posterior mean.
     """
 
     rule: WidthRule
@@ -150,7 +152,7 @@ class TopTwoArmsRule(ArmsRule):
         return self.hallucinates
 
     def prepare(self, seen: ArmsRound) -> Tensor:
-        """Return whether the challenger is to be played, ``batch_shape``."""
+        """Return whether to play the challenger, ``batch_shape``."""
         uniform = seen.draw("leader or challenger", (), "uniform", None)
         return uniform >= self.leader_probability
 
@@ -195,7 +197,7 @@ class TopTwoArmsRule(ArmsRule):
         return above if self.maximize else -above
 
     def _variance_and_column(self, seen: ArmsRound, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Return variances, and covariances with one arm, given what counts as known."""
+        """Return variances and the covariances with one arm, given what counts as known."""
         posterior, pending = seen.posterior, seen.pending
         if not self.hallucinates or pending is None or pending.shape[-1] == 0:
             return posterior.variance, posterior.covariance_columns(index).squeeze(-2)
@@ -211,31 +213,31 @@ class TopTwoArmsRule(ArmsRule):
 
 
 class TopTwoThompsonSampling(GPThompsonSampling):
-    r"""TTTS (Russo 2020): the maximizer of a draw, or that of a draw with a different maximizer.
+    r"""TTTS (Russo 2020): the maximizer of a draw, or a challenger from a further draw.
 
     Use it to find the best of finitely many points within a budget of queries; see
     :meth:`~botorch_bandits.BanditLoop.recommend`. (For ``run(stop_below=)``, an upper confidence
     bound is better, because a certificate needs tight bounds on all points.) With probability
-    ``leader_probability`` the maximizer ``I`` of a draw from the posterior is played; otherwise,
-    the maximizer of the first further draw that has another one. After ``max_draws`` unsuccessful
-    draws, it is the arm with the largest posterior probability of being above ``I``, as in T3C
-    (Shang et al. 2020).
+    ``leader_probability``, the maximizer ``I`` of a draw from the posterior is played. Otherwise,
+    further draws are made until one of them has a different maximizer, the challenger, which is
+    then played. After ``max_draws`` unsuccessful draws, the challenger is the arm with the largest
+    posterior probability of being above ``I``, as in T3C (Shang et al. 2020).
 
-    The draws come from the posterior itself. Bounds, if given, do not change what is played: they
-    provide the confidence bounds with which a loop certifies its recommendation, those of
-    :class:`~botorch_bandits.ImprovedUpperConfidenceBound`.
+    The draws come from the unscaled posterior. ``rkhs_bound`` and ``noise_bound`` do not change
+    what is played. They only provide the confidence bounds with which a loop certifies its
+    recommendation; these are the bounds of :class:`~botorch_bandits.ImprovedUpperConfidenceBound`.
 
-    A box is not accepted. On a box, the maximizers of two draws differ with probability 1 unless
-    both are in the same corner: the first further draw would always be used, and the rule would be
-    :class:`~botorch_bandits.GPThompsonSampling`. The user decides which points count as different
-    by providing a finite set.
+    Boxes are not accepted. On a box, the maximizers of two draws differ with probability 1 unless
+    both are in the same corner, so the first further draw would always be used and the rule would
+    be :class:`~botorch_bandits.GPThompsonSampling`. By providing a finite set, the user decides
+    which points count as different.
 
     Args:
         model: A fitted BoTorch model in float64.
         leader_probability: The probability of playing the leader, Russo's ``beta``, above 0 and
             below 1.
-        max_draws: How often a draw is repeated if the leader maximizes it as well. With 0, the
-            challenger is always that of T3C.
+        max_draws: The number of further draws that are tried while the leader maximizes them as
+            well. With 0, the challenger is always the one of T3C.
         rkhs_bound: ``B``, a bound on the reward's norm in the unit-variance kernel, in raw outcome
             units, unless ``units`` says otherwise. Without bounds, nothing is certified.
         noise_bound: ``R`` of R-sub-Gaussian noise, in raw outcome units, unless ``units`` says
@@ -260,7 +262,7 @@ class TopTwoThompsonSampling(GPThompsonSampling):
 
     Raises:
         TypeError: If the model, ``choices`` or ``X_pending`` is not float64.
-        ValueError: If there are fewer than 2 choices, or one bound without the other in raw outcome
+        ValueError: If there are fewer than 2 choices, or only one bound is given in raw outcome
             units.
         UnsupportedError: If the posterior is not Gaussian, or the model cannot be conditioned on
             pending points.
@@ -329,7 +331,7 @@ class TopTwoThompsonSampling(GPThompsonSampling):
                 yet.
 
         Raises:
-            ValueError: If it is not a finite set of few points, or has only one.
+            ValueError: If the domain is not a finite set of few points, or has only one point.
         """
         if domain is None:
             return {}
@@ -337,8 +339,8 @@ class TopTwoThompsonSampling(GPThompsonSampling):
         if not isinstance(arms, Arms):
             raise ValueError(
                 f"the domain is a {type(domain).__name__}, but {cls.__name__} {ON_FINITE_SETS}. "
-                "List the points among which the best is sought as Arms, or take a Space without "
-                "continuous parameters whose points are few (up to 1000)."
+                "List the points among which the best is sought as Arms, or use a Space without "
+                "continuous parameters that has few points (up to 1000)."
             )
         _check_choices(arms.choices)
         return {"choices": arms.choices} if options["choices"] is None else {}
@@ -384,15 +386,15 @@ class TopTwoThompsonSampling(GPThompsonSampling):
                 of_width,
                 method=f"{method}, with the confidence bounds of {of_width.method}",
                 regret=RegretStatement(
-                    "no statement is made on the regret", gaps=(NO_REGRET_BOUND, ASYMPTOTIC)
+                    "no statement is made about the regret", gaps=(NO_REGRET_BOUND, ASYMPTOTIC)
                 ),
             )
         if is_ensemble(self.base_model):
-            guarantee = guarantee.with_gaps("each draw is one of a member of an ensemble")
+            guarantee = guarantee.with_gaps("each draw is from one member of an ensemble")
         return self._as_used(guarantee)
 
     def describe(self, x: Tensor) -> dict[str, float]:
-        """Return mean, standard deviation, value and whether the challenger is played.
+        """Return moments and value at one point, and whether the challenger is played.
 
         Args:
             x: A ``d``-dimensional point. The model must not be batched.
@@ -403,13 +405,13 @@ class TopTwoThompsonSampling(GPThompsonSampling):
         return {**known, "is_challenger": float(self._is_challenger)}
 
     def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
-        return []  # no width is in the draws, so that none is too wide for them
+        return []  # the draws use no width, so there is none to warn about
 
     def _sum_conditioned(
         self, X: Tensor, outcomes: Tensor | None, noise: Tensor, width: Tensor
     ) -> Tensor:
         raise UnsupportedError(
-            f"{type(self).__name__} with pending='hallucinate' gets q = {X.shape[-2]} points, and "
+            f"{type(self).__name__} with pending='hallucinate' got q = {X.shape[-2]} points, but "
             "a challenger has no joint value with others. Ask for one point at a time "
             "(sequential=True in optimize_acqf), or use pending='redraw'."
         )
@@ -432,7 +434,7 @@ class TopTwoThompsonSampling(GPThompsonSampling):
             )
 
     def _drawn(self, joint: JointPosterior, number: int) -> Tensor:
-        """Return one of the draws of this round, of minus the reward when minimizing."""
+        """Return one of the draws of this round; when minimizing, a draw of minus the reward."""
         seed, member = self._seed_of("arms"), self._member
         if number:
             seed = derive_seed(seed, number, "redraw")
@@ -443,7 +445,7 @@ class TopTwoThompsonSampling(GPThompsonSampling):
         return self._sign * (mean + deviation).squeeze(-1)
 
     def _advantage(self, joint: JointPosterior, leader: Tensor) -> Tensor:
-        """See :func:`top_two`; of an ensemble, by the moments of the mixture of its members."""
+        """See :func:`top_two`; an ensemble has the moments of the mixture of its members."""
         members = range(self.model.batch_shape[-1]) if is_ensemble(self.model) else (None,)
         each = [joint.above(leader, member) for member in members]
         means = torch.stack([mean for mean, _ in each])
@@ -455,7 +457,7 @@ class TopTwoThompsonSampling(GPThompsonSampling):
 
 
 def _check_settings(leader_probability: Any, max_draws: Any) -> tuple[float, int]:
-    """Return how leader and challenger are chosen, checked."""
+    """Check the settings for choosing leader and challenger, and return them."""
     return (
         check_probability("leader_probability", leader_probability),
         check_integer("max_draws", max_draws, minimum=0),
@@ -463,8 +465,8 @@ def _check_settings(leader_probability: Any, max_draws: Any) -> tuple[float, int
 
 
 ON_FINITE_SETS = (
-    "seeks the best of finitely many points: on a box two draws are never maximized at one and the "
-    "same point, and which points count as different is not known"
+    "seeks the best of finitely many points: on a box, two draws are never maximized at the same "
+    "point, and it is not known which points count as different"
 )
 """Why a box is refused."""
 

@@ -1,4 +1,4 @@
-r"""Upper confidence bounds with theory-backed widths, as drop-ins for BoTorch's.
+r"""Upper confidence bounds with theory-backed widths, as drop-in replacements for BoTorch's.
 
 .. math:: a_t(x) = \mu_{t-1}(x) + w_t \, \sigma_{t-1}(x)
 
@@ -91,16 +91,16 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
     Args:
         model: A fitted BoTorch model in float64.
         rule: Computes the width from the model's prior and the round.
-        scale: A factor on the width. Only 1 keeps a guarantee.
-        round_number: The round ``t`` of the first point that is chosen: the model's rows plus
-            pending points plus 1 if omitted, and at least that.
+        scale: A factor on the width. Guarantees hold only with a factor of 1.
+        round_number: The round ``t`` of the first point that is chosen; at least the number of the
+            model's rows plus pending points plus 1, which is the default.
         posterior_transform: Needed for a model with several outputs.
         maximize: If False, the reward is minimized: the value is ``-mean + width * sigma``.
         assume: Assumptions that you vouch for because they cannot be read from the model; only
             :meth:`guarantee` uses them. ``"fixed prior"``: the frozen parameters of the model were
             fixed before the data. ``"centered bound"``: ``rkhs_bound`` is for the reward minus the
             prior mean. Give one of them, or both in a tuple.
-        predictive: Use the predictive standard deviation, noise included. No theorem covers that.
+        predictive: Use the predictive standard deviation, with the noise. No theorem covers that.
         X_pending: ``n x d`` points whose outcomes have not arrived.
 
     Raises:
@@ -152,7 +152,7 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
-        """Return the rule of the width; it is the one place where the options become one.
+        """Return the width rule for some options; only here are options turned into a rule.
 
         Args:
             options: Constructor arguments by name, at least all that the width depends on.
@@ -190,7 +190,7 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
 
         A model has one if it offers a ``closed_form`` of its posterior mean and variance, as
         :class:`~botorch_bandits.BanditGP` does for stationary kernels. There is no closed form with
-        a ``posterior_transform``, nor for a subclass that evaluates something else.
+        a ``posterior_transform``, or for a subclass that evaluates something else.
         """
         posterior = getattr(self.model, "closed_form", None)
         cls, base = type(self), WidthUpperConfidenceBound
@@ -319,8 +319,8 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
 
         Args:
             X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
-                the bounds of one point after the other: each is valued as if those before it were
-                pending. No theorem is stated for that.
+                their bounds, each computed as if the points before it were pending. No theorem is
+                stated for that.
 
         Returns:
             ``batch_shape`` values.
@@ -340,7 +340,7 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
         return score(mean, half_width(sigma, self.beta.sqrt()), sign).squeeze(-1)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what was read of the prior: it cannot be pickled, and is read again."""
+        """Leave out the summary of the prior, which cannot be pickled and is read again."""
         return {
             **self.__dict__,
             "_summary": PriorSummary(self.base_model, self.posterior_transform, self.assume),
@@ -404,7 +404,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: See :class:`WidthUpperConfidenceBound`.
 
     Raises:
-        ValueError: If only some ingredients of a width are given, or those of more than one width.
+        ValueError: If only some ingredients of a width are given, or ingredients of several widths.
 
     Example:
         >>> import torch
@@ -513,12 +513,12 @@ THEOREMS: dict[tuple[str, ...], Callable[..., WidthRule]] = {
     ("width",): lambda width, delta: ConstantWidth(width),
     ("beta",): lambda beta, delta: width_of_beta(beta),
 }
-"""The ingredients of each width and what they make."""
+"""The ingredients of each width, and the function that makes a rule of them."""
 
 INGREDIENTS = tuple(name for names in THEOREMS for name in names)
 
 LARGEST_DIMENSION = 10**6
-"""The dimension of an unknown box; in fewer dimensions, Theorem 2 requires more of constants."""
+"""The assumed dimension of an unknown box; Theorem 2 demands more of constants in smaller ones."""
 
 
 class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
@@ -526,17 +526,17 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
 
     .. math:: w_t = B + R \sqrt{2 (\gamma_{t-1} + 1 + \ln(1/\delta))}
 
-    It multiplies the standard deviation (the paper's ``beta_t`` is the width itself). ``B`` bounds
-    the norm of the reward in the UNIT-VARIANCE kernel and ``R`` the noise, both in raw outcome
-    units; the model's prior variance and outcome transform are taken into account. The printed
-    width is a bound for ``lam >= 1`` only; ``any_lambda=True`` gives
-    ``B + R / sqrt(lam) * sqrt(2 (gain + ln(1/delta)))``, which is a bound for every ``lam``.
+    The width multiplies the standard deviation (the paper's ``beta_t`` is the width itself). ``B``
+    bounds the norm of the reward in the UNIT-VARIANCE kernel and ``R`` the noise, both in raw
+    outcome units; the model's prior variance and outcome transform are taken into account. The
+    width as printed gives a valid bound only for ``lam >= 1``; ``any_lambda=True`` gives
+    ``B + R / sqrt(lam) * sqrt(2 (gain + ln(1/delta)))``, which is valid for every ``lam``.
 
     A model can have a different noise variance in each row (``train_Yvar``). Its rows are then
-    divided by their noise, and ``lam`` is the smallest of the rows; the gain is
-    ``1/2 ln det(I + V^(-1/2) K V^(-1/2))`` with ``V`` the noise variances. With
+    divided by their noise, ``lam`` is the smallest value among the rows, and the gain is
+    ``1/2 ln det(I + V^(-1/2) K V^(-1/2))``, where ``V`` contains the noise variances. With
     ``noise_bound="model"``, both widths have the factor 1 instead of ``R`` and ``R / sqrt(lam)``,
-    and both are bounds.
+    and both are valid.
 
     If you know neither bound, omit both: ``B`` is then 1 prior standard deviation, and ``R`` is the
     standard deviation of the model's noise. The model should then learn the scale of the outcomes.
@@ -552,7 +552,7 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
             model (``train_Yvar``). These numbers must be known before each outcome; standard errors
             estimated from the same outcomes are not bounds.
         delta: The bound fails with at most this probability.
-        any_lambda: Use the form for every ``lam``.
+        any_lambda: Use the form that is valid for every ``lam``.
         information_gain: An explicit gain instead of the realized one, in nats, or a bound on the
             maximal gain (a :class:`~botorch_bandits.confidence.GainBound`). Models whose prior
             cannot be read need it or ``width``.
@@ -560,7 +560,7 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
             model's prior standard deviation (models that learn the scale of the outcomes).
         variation: The largest deviation of a round's reward from one fixed function, in the units
             of the bounds; it is added to the width (:mod:`botorch_bandits.confidence.varying`).
-        width: A constant width instead of all this.
+        width: A constant width instead of the one above.
         scale: A factor on the width.
         round_number: See :class:`WidthUpperConfidenceBound`.
         posterior_transform: See :class:`WidthUpperConfidenceBound`.
@@ -569,7 +569,7 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: See :class:`WidthUpperConfidenceBound`.
 
     Raises:
-        ValueError: If both bounds and ``width`` are given, or only one bound in raw outcome units.
+        ValueError: If bounds and ``width`` are both given, or only one bound in raw outcome units.
 
     Example:
         >>> import torch
@@ -643,8 +643,8 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
     Source: Flynn and Reeb, *Tighter confidence bounds for sequential kernel regression*, arXiv
     2403.12732, 2024.
 
-    The bound holds for every ``lam``, under the assumptions of IGP-UCB: norm at most ``B`` in the
-    UNIT-VARIANCE kernel, R-sub-Gaussian noise, both in raw outcome units.
+    The bound holds for every ``lam``, under the assumptions of IGP-UCB: a norm of at most ``B`` in
+    the UNIT-VARIANCE kernel and R-sub-Gaussian noise, both in raw outcome units.
     :class:`~botorch_bandits.DMMUpperConfidenceBound` is tighter still, at the cost of an
     eigendecomposition. If the bounds are omitted, the noise of the model and a norm of 1 prior
     standard deviation are used; no theorem covers this case, and the bound is wide.
@@ -814,14 +814,14 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
     arXiv 1908.07636.
 
     Args:
-        model: A fitted BoTorch model in float64, of the data since the last reset.
+        model: A fitted BoTorch model in float64, conditioned on the data since the last reset.
         horizon: ``T``, the total number of rounds.
         smoothness: ``a``, the ``nu`` of the Matern kernel.
         dim: ``d``; in a loop it may be omitted.
         width_constant: ``D``; 0.02 in the paper's experiments.
         scale: See :class:`WidthUpperConfidenceBound`.
-        round_number: The round ``t`` since the last reset of the first point that is chosen; the
-            model's rows plus pending points plus 1 if omitted.
+        round_number: The round ``t`` of the first point that is chosen, counted from the last
+            reset; by default, the model's rows plus pending points plus 1.
         posterior_transform: See :class:`WidthUpperConfidenceBound`.
         maximize: See :class:`WidthUpperConfidenceBound`.
         assume: See :class:`WidthUpperConfidenceBound`.

@@ -1,8 +1,8 @@
 """Detect confidence widths that dwarf the outcomes, and warn about them once.
 
-Such a bound is largest where the deviation is largest, regardless of the outcomes. A class whose
-bound has widths declares through :class:`WarnsOfWideness` which widths it uses and how optimistic
-its values are.
+A bound with such a width is largest where the deviation is largest, regardless of the outcomes. A
+class whose bound has widths inherits from :class:`WarnsOfWideness`, and declares which widths it
+uses and how optimistic its values are.
 """
 
 from __future__ import annotations
@@ -33,23 +33,24 @@ class WideConfidenceWarning(RuntimeWarning):
 
 
 FEWEST_ROWS = 10
-"""With fewer outcomes, their spread is unknown, and exploring is right anyway."""
+"""With fewer outcomes, their spread is unknown, and exploration is appropriate anyway."""
 
 NUM_PROBES = 128
-"""Points spread evenly over the range of the observed inputs, at which a width is looked at."""
+"""The number of points at which a width is checked, spread evenly over the range of the inputs."""
 
 SHARE_OF_EXPLORATION = 0.95
-"""A point counts as chosen by its deviation alone if that is so much of the largest one."""
+"""A point counts as chosen by its deviation alone if that is at least this share of the largest."""
 
 GROWTH_BETWEEN_LOOKS = 1.5
-"""A width is looked at again when there are so many times as many rows, or it is so much larger."""
+"""A width is checked again once the number of rows, or the width, has grown by this factor."""
 
 
 class _Looks:
-    """Remembers at how many rows widths were looked at last, and whether that brought a warning.
+    """Remembers at how many rows widths were last checked, and whether that led to a warning.
 
-    An acquisition function is rebuilt in every round and does not know the others: those of one
-    class on models of one dimension that grow are taken for one loop.
+    An acquisition function is rebuilt in every round and does not know the earlier ones. Functions
+    of the same class, on models of the same dimension that keep growing, are therefore assumed to
+    belong to one loop.
     """
 
     largest = 64
@@ -59,7 +60,7 @@ class _Looks:
         self._lock = threading.Lock()
 
     def is_due(self, key: Any, num_rows: int, width: float) -> bool:
-        """Whether to look at this width, by the number of rows of its model."""
+        """Return whether to check this width, given the number of rows of its model."""
         with self._lock:
             rows, largest, has_warned = self._seen.get(key, (0, 0.0, False))
             if num_rows < rows:  # another loop begins
@@ -74,7 +75,7 @@ class _Looks:
             return True
 
     def warned(self, key: Any) -> None:
-        """Remember that it warned."""
+        """Remember that a warning was given."""
         with self._lock:
             rows, width, _ = self._seen.get(key, (0, 0.0, False))
             self._seen[key] = (rows, width, True)
@@ -90,7 +91,7 @@ class WideBand(NamedTuple):
         name: The output it belongs to, for the warning.
         width: The factor on the standard deviation.
         half: How far the band extends to either side where nothing is known, in raw outcome units.
-        spread: The largest difference between outcomes, likewise.
+        spread: The largest difference between outcomes, in the same units.
         num_rows: The number of outcomes.
         inputs: ``n x d`` observed inputs.
     """
@@ -106,8 +107,8 @@ class WideBand(NamedTuple):
 def wide_band(name: str, width: Tensor, summary: PriorSummary) -> WideBand | None:
     """Return the band where nothing is known, if it exceeds all differences between outcomes.
 
-    Only fitted models with one output and without batches are checked: a user who gives a prior
-    also states how large the reward is. The check costs nothing.
+    Only fitted models with one output and no batch dimension are checked, because a user who gives
+    a prior also states how large the reward is. The check costs nothing.
 
     Args:
         name: The name of the output.
@@ -138,10 +139,10 @@ def wide_band(name: str, width: Tensor, summary: PriorSummary) -> WideBand | Non
 
 
 def remedy_of(rule: WidthRule) -> str:
-    """Return what to do about a width of a rule that is too large, as a sentence.
+    """Return a sentence that says what to do about a width that is too large.
 
     Args:
-        rule: The rule, whose ingredients given by the user decide.
+        rule: The rule of the width; the remedy depends on the ingredients that the user gave.
     """
     names = ("rkhs_bound", "noise_bound", "outcome_bound")
     given = [name for name in names if getattr(rule, name, None) is not None]
@@ -182,7 +183,7 @@ def optimistic_values(
         model: The model with pending points.
         X: ``n x 1 x d`` points.
         width: The factor on the standard deviation.
-        posterior_transform: The user's.
+        posterior_transform: The user's transform, if any.
         maximize: If False, the values are minus the lower bounds.
     """
     posterior = model.posterior(X, posterior_transform=posterior_transform)
@@ -192,30 +193,30 @@ def optimistic_values(
 
 
 class WarnsOfWideness:
-    """The interface of an acquisition function that warns if its width dwarfs the outcomes.
+    """The interface of acquisition functions that warn if their width dwarfs the outcomes.
 
-    A width is too large if, on a fitted model of ten rows or more, the width times the prior
-    standard deviation of an output exceeds all differences between its outcomes, and the value is
-    largest where it is most optimistic: at one of 128 points or an observed one.
-    ``python tests/benchmarks without-bounds widths`` measures how often this agrees with the choice
-    that is made: on Branin, Hartmann6 and an SVM, the warning was given in a sixth to three
-    quarters of the rounds with widths that were too large, nearly all of them rounds of
-    exploration, and never with a width of 2 or without bounds.
+    A width counts as too large if two conditions hold on a fitted model with at least ten rows: the
+    width times the prior standard deviation of an output exceeds all differences between its
+    outcomes, and, among 128 points and the observed ones, the value is largest where it is most
+    optimistic. ``python tests/benchmarks without-bounds widths`` measures how often this agrees
+    with the choice that is made. On Branin, Hartmann6 and an SVM, with widths that were too large,
+    the warning was given in a sixth to three quarters of the rounds, nearly all of which were
+    rounds of exploration. It was never given with a width of 2 or without bounds.
     """
 
     model: Model
 
     @abstractmethod
     def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
-        """Yield the name, the width and the prior of each output that has a say."""
+        """Yield the name, the width and the prior of each output that affects the value."""
 
     @abstractmethod
     def _values_and_optimism(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return values at ``n x 1 x d`` points, and how far they exceed those of the means."""
+        """Return values at ``n x 1 x d`` points, and their excess over the values of the means."""
 
     @abstractmethod
     def _remedy(self) -> str:
-        """Return what to do about a width that is too large, as a sentence."""
+        """Return a sentence that says what to do about a width that is too large."""
 
     @property
     def is_wide(self) -> bool:
@@ -226,10 +227,10 @@ class WarnsOfWideness:
     def warn_if_wide(self) -> None:
         """Warn if the width is so large that outcomes do not affect the choice.
 
-        The posterior is evaluated once while the number of rows grows by half.
+        The posterior is evaluated only once while the number of rows grows by half.
 
         Warns:
-            WideConfidenceWarning: If it is; once while the model grows.
+            WideConfidenceWarning: If it is. The warning is given only once while the model grows.
         """
         band, name = self._wide_band(), type(self).__name__
         if band is None:
@@ -243,8 +244,8 @@ class WarnsOfWideness:
         warnings.warn(
             f"{name}: the width {band.width:.3g}{band.name} dwarfs the outcomes. Where nothing is "
             f"known the band reaches {band.half:.3g} to either side, and all {band.num_rows} "
-            f"outcomes lie within {band.spread:.3g} of each other, so that points are chosen as by "
-            f"pure exploration, by their deviation alone. {self._remedy()}",
+            f"outcomes lie within {band.spread:.3g} of each other, so that points are chosen by "
+            f"their deviation alone, as in pure exploration. {self._remedy()}",
             WideConfidenceWarning,
             stacklevel=level_of_users_line(),
         )

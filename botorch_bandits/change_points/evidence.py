@@ -72,6 +72,7 @@ detection. The weights, the choice of the starts that are kept, and the families
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -319,7 +320,7 @@ class EvidenceEngine:
         context_dim: int = 0,
     ) -> None:
         """See the class."""
-        self.detector, self.domain = detector, domain
+        self.detector, self.domain = detector, _on_host(domain)  # all arithmetic is on the host
         self.num_outputs = check_integer("num_outputs", num_outputs, minimum=1)
         self.context_dim = check_integer("context_dim", context_dim, minimum=0)
         self.models = _check_models(detector, models)
@@ -355,7 +356,8 @@ class EvidenceEngine:
                 raise ValueError(
                     f"context is missing; each query needs a context of {self.context_dim} numbers."
                 )
-            return torch.cat([check_vector("context", context, length=self.context_dim), point])
+            known = check_vector("context", context, length=self.context_dim).to(point.device)
+            return torch.cat([known, point])
         if context is not None:
             raise ValueError(
                 f"context is {context!r}, but the detector was prepared without contexts. Pass "
@@ -396,6 +398,20 @@ class EvidenceEngine:
         if not len(shape):  # outputs with one kernel share its matrices
             kernels *= self.num_outputs
         return [SuffixPrior(kernel, model.noise, model.prior_mean, transform) for kernel in kernels]
+
+
+def _on_host(domain: Domain) -> Domain:
+    """Return the domain with its tensors on the CPU; the domain itself if they already are."""
+    moved = {
+        name: value.cpu()
+        for name, value in vars(domain).items()
+        if isinstance(value, Tensor) and value.device.type != "cpu"
+    }
+    if not moved:
+        return domain
+    result = copy.copy(domain)
+    vars(result).update(moved)
+    return result
 
 
 class EvidenceModelStream:

@@ -1,4 +1,4 @@
-"""The arguments of ``botorch-bandits``: the parser, which lists the commands and imports none.
+"""The arguments of ``botorch-bandits``: a parser that lists the commands without importing them.
 
 Help pages and errors of arguments appear at once: torch and BoTorch, which take seconds to import,
 are imported only when a command starts. The names of tasks, data sets, objectives and costs that
@@ -170,28 +170,28 @@ def add_waiting_arguments(parser: argparse.ArgumentParser) -> None:
     waiting.add_argument(
         "--minimum",
         type=float,
-        help="no reward without its noise is smaller (censored; tune: default 0)",
+        help="a lower bound on the noise-free reward (censored; tune: default 0)",
     )
     waiting.add_argument(
         "--outcome-bound",
         type=float,
-        help="no reward exceeds the minimum by more (censored; default: unknown, and the width has "
-        "no terms for it). Like --rkhs-bound it counts prior standard deviations with igp-ucb and "
-        "gp-ts; else it is in the units of the reward",
+        help="the most by which a reward can exceed the minimum (censored; default: unknown, and "
+        "the width has no terms for it). Like --rkhs-bound, it is in prior standard deviations "
+        "with igp-ucb and gp-ts; otherwise, it is in the units of the reward",
     )
     waiting.add_argument(
         "--tolerance",
         type=float,
-        help="how far noise can take a reward below the minimum (censored; default: a share of "
+        help="how far noise can push a reward below the minimum (censored; default: a share of "
         "--outcome-bound, or of how far rewards lie above the minimum)",
     )
     waiting.add_argument(
         "--fill",
         choices=FILLS,
-        help="what pending queries enter at (censored): the minimum (default), the middle between "
-        "it and the minimum plus --outcome-bound, the posterior mean as far as outcomes are still "
-        "expected (soft), or a lower confidence bound. All but the first need --outcome-bound in "
-        "the units of the reward, so they do not go with igp-ucb and gp-ts",
+        help="the value at which pending queries enter (censored): the minimum (default), the "
+        "middle between it and the minimum plus --outcome-bound, the posterior mean as far as "
+        "outcomes are still expected (soft), or a lower confidence bound. All but the first need "
+        "--outcome-bound in the units of the reward, so igp-ucb and gp-ts do not accept them",
     )
     waiting.add_argument(
         "--delay-distribution",
@@ -216,8 +216,8 @@ def add_change_arguments(parser: argparse.ArgumentParser, can_shift: bool) -> No
             "--shift",
             action="store_const",
             const=True,
-            help="split the data at the median of a feature; half-way, the rounds switch from the "
-            "rows up to it to those above",
+            help="split the data at the median of a feature; halfway through, the rounds switch "
+            "from the rows up to the median to the rows above it",
         )
         group.add_argument(
             "--shift-round",
@@ -243,7 +243,7 @@ def add_change_arguments(parser: argparse.ArgumentParser, can_shift: bool) -> No
         const="evidence",
         choices=RESTARTS,
         help="start over when the evidence of all outcomes says that the reward has changed "
-        "(evidence, also without a value), when a detector sees it in uniform rounds (cpd), when "
+        "(evidence, also without a value), when a detector finds it in uniform rounds (cpd), when "
         "told (oracle), or never, with the same exploration (never); default: none of these",
     )
     group.add_argument(
@@ -287,7 +287,9 @@ def add_change_arguments(parser: argparse.ArgumentParser, can_shift: bool) -> No
         help=f"cpd, evidence: prior mean of the rewards{means}",
     )
     group.add_argument(
-        "--reward-scale", type=float, help=f"cpd, evidence: how much they vary over the box{scales}"
+        "--reward-scale",
+        type=float,
+        help=f"cpd, evidence: how much the rewards vary over the box{scales}",
     )
 
 
@@ -405,7 +407,7 @@ def add_resume_parser(commands: Any) -> None:
     """Add the command ``resume``.
 
     Args:
-        commands: What ``argparse`` returned for the commands.
+        commands: The object that ``argparse`` returned for the commands.
     """
     parser: argparse.ArgumentParser = commands.add_parser(
         "resume",
@@ -426,7 +428,7 @@ def add_resume_parser(commands: Any) -> None:
         "--function",
         metavar="MODULE:FUNCTION",
         help="the function of optimize that you expect: if the file names another one, it is "
-        "refused; if it names this one, nothing is asked",
+        "refused; if it names this one, you are not asked",
     )
     parser.add_argument(
         "--folder", help="with --function: the folder that you expect (default: the current one)"
@@ -439,7 +441,7 @@ def add_repair_parsers(commands: Any) -> None:
     """Add the commands ``check`` and ``salvage``.
 
     Args:
-        commands: What ``argparse`` returned for the commands.
+        commands: The object that ``argparse`` returned for the commands.
     """
     check = commands.add_parser(
         "check",
@@ -453,9 +455,9 @@ def add_repair_parsers(commands: Any) -> None:
     salvage = commands.add_parser(
         "salvage",
         help="write what is left of a damaged journal to a new one",
-        description="Write the records before the first damaged line to a new journal, then those "
-        "that only the snapshot has, and those that follow it. The damaged files are left as "
-        "they are.",
+        description="Write to a new journal the records before the first damaged line, the records "
+        "that only the snapshot has, and the records that follow the snapshot. The damaged files "
+        "are left as they are.",
     )
     salvage.add_argument("file", metavar="FILE", help="a damaged journal")
     salvage.add_argument("--out", required=True, metavar="NEW", help="the new journal")
@@ -466,14 +468,14 @@ def add_show_parser(commands: Any) -> None:
     """Add the command ``show``.
 
     Args:
-        commands: What ``argparse`` returned for the commands.
+        commands: The object that ``argparse`` returned for the commands.
     """
     show = commands.add_parser(
         "show",
-        help="show what a journal says",
+        help="show the content of a journal",
         description="Print a journal's settings, rounds, pending queries and their ages, failures, "
         "retractions, resets and constraints. The journal may be in use. The delay of an outcome "
-        "counts rounds: it is 1 if the outcome was there when the next query was chosen. An "
+        "counts rounds: it is 1 if the outcome had arrived when the next query was chosen. An "
         "outcome is late if its delay exceeds the max_delay of censored feedback; then the model "
         "leaves it out.",
     )
@@ -533,7 +535,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="NAME=KIND:...",
         help="a parameter of the function, once for each: NAME=float:LOW:HIGH, NAME=log:LOW:HIGH "
         "(on a logarithmic scale), NAME=int:LOW:HIGH, NAME=log-int:LOW:HIGH, NAME=choice:A,B,..., "
-        "NAME=ordered:A,B,... (neighbors are alike) or NAME=fixed:VALUE",
+        "NAME=ordered:A,B,... (neighbors are similar) or NAME=fixed:VALUE",
     )
     optimize.add_argument(
         "--bounds", help="instead of --param: low:high for each dimension, as in 0:1,-5:5"

@@ -164,7 +164,7 @@ class Changes:
             rows.append(("resets", "none"))
         first, largest = result["best_since_round"], result["largest"]
         if first > 1 and largest is not None:
-            found = "" if result["best_reward"] is not None else ", where none has come yet"
+            found = "" if result["best_reward"] is not None else ", where no reward has arrived yet"
             rows.append(("best is counted", f"from round {first} on{found}"))
             rows.append(
                 ("largest reward ever", f"{largest['reward']:.6g} in round {largest['round']}")
@@ -193,7 +193,7 @@ def read_changes(
         known: Settings of the run that is continued, empty if there is none: the round of the
             shift and the threshold are taken from there.
         reward_mean: The default of ``--reward-mean``; if None, the option must be given.
-        reward_scale: The default of ``--reward-scale``, likewise.
+        reward_scale: The default of ``--reward-scale``; if None, the option must be given.
 
     Raises:
         ValueError: If the options contradict each other.
@@ -274,7 +274,7 @@ def _candidates(box: Box, settings: Mapping[str, Any]) -> CandidatesRecipe:
     if settings.get(ENCODED):
         assert isinstance(box, Space)
         num_columns, transform = box.num_columns, box.input_transform()
-        sides = [1.0] * num_columns  # a column is 0 or 1 for a category, and else normalized
+        sides = [1.0] * num_columns  # a column is 0 or 1 for a category, and otherwise normalized
     priors = candidate_grid(
         [[rung * side for side in sides] for rung in lengthscale_ladder(num_columns)],
         noise_ratios=NOISE_RATIOS,
@@ -357,7 +357,7 @@ def _threshold(
     settings: Mapping[str, Any],
     known: Mapping[str, Any],
 ) -> tuple[Threshold, dict[str, Any]]:
-    """Return the threshold, simulated unless the run that is continued has one, and a record."""
+    """Return the threshold and a record; it is simulated unless the continued run has one."""
     if options.threshold_scale is not None:
         scale = check_positive("--threshold-scale", options.threshold_scale)
         power = PowerThreshold(scale, -rate_exponent(SMOOTHNESS, box.dim))

@@ -1,4 +1,4 @@
-"""What command lines have in common: errors of one line, exit codes, and files replaced as a whole.
+"""What command lines share: one-line errors, exit codes, and files that are replaced as a whole.
 
 A parser leaves in ``start`` the function that its command runs; :func:`run_command` calls it.
 """
@@ -19,7 +19,7 @@ BAD_ARGUMENTS = 2
 """The exit code for arguments that cannot be used."""
 
 INTERRUPTED = 130
-"""The exit code of a command that the user interrupted, as shells have it for SIGINT."""
+"""The exit code of a command that the user interrupted, as shells report it for SIGINT."""
 
 
 class Executable(Protocol):
@@ -34,7 +34,7 @@ class CommandParser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Print the message in one line and leave with :data:`BAD_ARGUMENTS`.
+        """Print the message on one line and exit with :data:`BAD_ARGUMENTS`.
 
         Args:
             message: What is wrong with the arguments.
@@ -44,7 +44,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def keep_beginnings(parser: argparse.ArgumentParser, option: str, *beginnings: str) -> None:
-    """Keep abbreviations of an option valid that a newer option made ambiguous.
+    """Keep those abbreviations of an option valid that a newer option made ambiguous.
 
     Journals record command lines as they were typed, and ``resume`` reads them again.
 
@@ -61,13 +61,13 @@ def keep_beginnings(parser: argparse.ArgumentParser, option: str, *beginnings: s
 def run_command(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> int:
     """Parse the arguments and run the command that they name.
 
-    Errors that say what to change about the arguments are printed in one line.
+    Errors that say what to change about the arguments are printed on one line.
 
     Args:
-        parser: Leaves in ``start`` what takes the parsed options and returns the exit code, or
-            prepared work that is then executed; and the command's name in ``command``, if the
-            parser has several commands.
-        arguments: Those of the command line; the options have them in ``arguments``.
+        parser: The parser. It leaves in ``start`` a function that takes the parsed options and
+            returns the exit code, or prepared work that is then executed. If it has several
+            commands, it also leaves the command's name in ``command``.
+        arguments: The arguments of the command line; the options keep them in ``arguments``.
 
     Returns:
         The exit code: that of the command, :data:`BAD_ARGUMENTS` or :data:`INTERRUPTED`.
@@ -143,7 +143,7 @@ def write_atomically(path: Path, text: str) -> None:
 
     Args:
         path: The file; its folder exists.
-        text: What it holds afterwards, in UTF-8.
+        text: The new content of the file, in UTF-8.
     """
     with replaced_at_the_end(path) as file:
         file.write(text.replace("\n", os.linesep).encode("utf-8"))
@@ -160,7 +160,7 @@ def replaced_at_the_end(path: Path) -> Iterator[BinaryIO]:
         path: The file to replace; its folder exists.
     """
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.unlink(missing_ok=True)  # an earlier run may have ended in the middle
+    temporary.unlink(missing_ok=True)  # an earlier run may have ended while writing it
     with temporary.open("xb") as file:
         yield file
     os.replace(temporary, path)

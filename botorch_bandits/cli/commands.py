@@ -112,7 +112,7 @@ def _check_certificate(options: argparse.Namespace, loop: BanditLoop) -> None:
     if options.prior is None:
         raise ValueError(
             f"--stop-below is {options.stop_below:g}, but the model is fitted to the same "
-            f"outcomes, so that no theorem says how near the best possible a point is. {remedy}"
+            f"outcomes, so that no theorem says how close to optimal a point is. {remedy}"
         )
     try:
         SmallCertificate(loop, options.stop_below)
@@ -123,7 +123,8 @@ def _check_certificate(options: argparse.Namespace, loop: BanditLoop) -> None:
 def _settle_method(options: argparse.Namespace) -> None:
     """Write the intended method to the options.
 
-    It is the named one, or that of the objective; otherwise that of the run that is continued.
+    It is the method that was named, or the one for the objective; otherwise, it is the method of
+    the run that is continued.
     """
     if options.method is not None and options.objective is not None:
         raise ValueError(
@@ -138,13 +139,13 @@ def _settle_method(options: argparse.Namespace) -> None:
 
 
 def _refuse_unread(options: argparse.Namespace, methods: Sequence[str]) -> None:
-    """Raise if a setting was given that none of the methods reads."""
+    """Raise if a setting was given that none of the methods uses."""
     for name, (_, readers) in METHOD_SETTINGS.items():
         given = getattr(options, name)
         if given is not None and not set(readers) & set(methods):
             raise ValueError(
                 f"--{name.replace('_', '-')} is {given:g}, but {' and '.join(methods)} would not "
-                f"read it. Name a method that does ({' or '.join(readers)}), or leave it out."
+                f"use it. Name a method that does ({' or '.join(readers)}), or leave it out."
             )
 
 
@@ -184,8 +185,8 @@ def start_tune(options: argparse.Namespace) -> Session:
     # options that conflict are refused before a folder is made
     if options.prior is not None and budgets.rule is not None:
         raise ValueError(
-            f"--prior is {options.prior}, which is of one reward, but with --budget costs are "
-            "modeled, too. Leave one of them out."
+            f"--prior is {options.prior}, which is for one reward, but with --budget, costs are "
+            "modeled as well. Leave one of them out."
         )
     parts: dict[str, Any] = {
         "feedback": waiting.feedback,

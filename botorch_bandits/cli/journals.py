@@ -86,8 +86,8 @@ def check_journal_options(options: argparse.Namespace) -> None:
     """
     if options.journal is not None and options.overwrite and Path(options.journal).exists():
         raise ValueError(
-            f"--overwrite does not delete the journal {options.journal}. Move it away, with the "
-            "files whose names begin like its name, or choose another --journal."
+            f"--overwrite does not delete the journal {options.journal}. Move it away, together "
+            "with the files whose names begin with its name, or choose another --journal."
         )
 
 
@@ -129,7 +129,7 @@ def refuse_other_settings(
     """Raise if a run was begun with other settings.
 
     Raises:
-        ValueError: If so; it names the first difference.
+        ValueError: If so; the error names the first difference.
     """
     for name in [*wanted, *(name for name in known if name not in wanted)]:
         if wanted.get(name) != known.get(name):

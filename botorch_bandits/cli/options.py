@@ -80,7 +80,7 @@ def build_acquisition(
         width: For ``gp-ucb``.
         weighs_constraints: Whether reward and constraints are modeled separately (``igp-ucb``
             and ``gp-ucb``; ``best`` and ``earned`` become a bound that weighs them).
-        is_censored: Whether pending outcomes are censored; ``best`` becomes a bound then.
+        is_censored: Whether pending outcomes are censored; ``best`` then becomes a bound.
         prior: A prior that is fixed before the data and replaces the fitted model.
     """
     if method in OBJECTIVES:
@@ -288,12 +288,12 @@ def parameters_of(query: Query) -> dict[str, Any]:
 
 
 def show_value(value: Any) -> str:
-    """Return a native value as a table shows it."""
+    """Return a native value in the form in which tables show it."""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 LARGEST_PRIMAL_DUAL = 1.0
-"""``rho`` of the primal-dual rule: exceeding a budget by all of it costs as much as accuracy 1."""
+"""``rho`` of the primal-dual rule: exceeding a budget by 100% costs as much as an accuracy of 1."""
 
 
 @dataclass(frozen=True)
@@ -483,8 +483,8 @@ def read_waiting(
     workers = 1 if options.workers is None else check_integer("--workers", options.workers, 1)
     if delays is not None and workers > 1:
         raise ValueError(
-            f"--workers is {workers} and --delay is {options.delay!r}, but evaluations in "
-            "processes are told when they are done. Leave one of the two out."
+            f"--workers is {workers} and --delay is {options.delay!r}, but outcomes from "
+            "processes are told when they arrive. Leave one of the two out."
         )
     if options.feedback is not None and delays is None and options.workers is None:
         raise ValueError(
@@ -506,13 +506,13 @@ def read_waiting(
         if getattr(options, "budget", None) and options.multiplier_rule != "primal-dual":
             raise ValueError(
                 "--feedback censored goes with --budget only if costs are modeled separately: the "
-                "smallest penalized reward would follow from the largest value of each cost, and "
-                "these have none. Add --multiplier-rule primal-dual, or leave one of the two out."
+                "smallest penalized reward would follow from the largest value of each cost, which "
+                "is unknown. Add --multiplier-rule primal-dual, or leave one of the two out."
             )
         if getattr(options, "budget", None) and options.outcome_bound is not None:
             raise ValueError(
                 f"--outcome-bound is {options.outcome_bound}, which does not go with --budget: "
-                "widths would grow by the largest value of each cost, too, and these have none. "
+                "widths would also grow by the largest value of each cost, which is unknown. "
                 "Leave it out."
             )
         if known.get("feedback") == "censored":
@@ -522,14 +522,14 @@ def read_waiting(
         given["minimum"] = minimum if given["minimum"] is None else given["minimum"]
         if given["minimum"] is None:
             raise ValueError(
-                "--feedback censored needs --minimum: no reward without its noise is smaller."
+                "--feedback censored needs --minimum, a lower bound on the noise-free reward."
             )
         bounds = {"rkhs_bound", "noise_bound"} & set(getattr(acquisition, "options", ()))
         if given["outcome_bound"] is None and bounds:
             raise ValueError(
-                "--feedback censored needs --outcome-bound with --rkhs-bound or --noise-bound: "
-                "no reward exceeds --minimum by more, in prior standard deviations. Give it, or "
-                "leave these out."
+                "--feedback censored needs --outcome-bound with --rkhs-bound or --noise-bound. "
+                "Give the most by which a reward can exceed --minimum, in prior standard "
+                "deviations, or leave these out."
             )
         feedback = Censored(**given, **fills)
     check_feedback(feedback, acquisition, box)

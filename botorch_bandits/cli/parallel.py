@@ -1,8 +1,8 @@
 """Processes of the command line in which queries are evaluated.
 
-Each worker has one thread, and the function from the start. The workers end when the run ends or is
-interrupted. Their code is in this file and in the one on processes, both of which import as little
-as possible.
+Each worker has one thread, and receives the function when it starts. The workers end when the run
+ends or is interrupted. Their code is in this file and in the one on processes, both of which import
+as little as possible.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class WorkerPool(ProcessPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes, also in the middle of an evaluation."""
+        """End the processes, even in the middle of an evaluation."""
         if not all(future.done() for future in self._futures):
             terminate(self)
         super().shutdown(wait, cancel_futures=True)

@@ -147,7 +147,7 @@ class OutputFolder:
         Args:
             dim: The dimension of its points.
             num_constraints: The number of constraint values that come with each reward.
-            maximize: Whether large rewards are sought, or least costs.
+            maximize: Whether large rewards are sought; otherwise, low costs are.
 
         Raises:
             ValueError: If the file is not a history: an entry is missing or has a wrong value.
@@ -230,7 +230,7 @@ class OutputFolder:
         change_points: Sequence[int] = (),
         costs: Sequence[str] = (),
         random_search: RandomBaseline | None = None,
-    ) -> None:
+    ) -> bool:
         """Draw the run; print a note if matplotlib is not installed.
 
         Args:
@@ -242,12 +242,15 @@ class OutputFolder:
                 drawn with the results of the detector.
             costs: The names of the constraints, whose ledger is drawn as well.
             random_search: What random search finds, if it is known.
+
+        Returns:
+            Whether the run was drawn.
         """
         try:
             import matplotlib
         except ImportError:
             print("no picture: pip install 'botorch_bandits[plot]'")
-            return
+            return False
         matplotlib.use("Agg")
         from botorch_bandits.plotting import plot_ledger, plot_pending, plot_run, plot_timeline
 
@@ -265,6 +268,7 @@ class OutputFolder:
             self._save(panels, "timeline.png")
         if costs:
             self._save(plot_ledger(loop.ledger(), costs, title), "ledger.png")
+        return True
 
     def _save(self, axes: Any, name: str) -> None:
         import matplotlib.pyplot as plt
@@ -308,7 +312,7 @@ def _read_history(folder: Path) -> dict[str, Any]:
 
 
 def known_settings(path: str | Path) -> dict[str, Any]:
-    """Return the settings of the run in a folder; empty if the folder has no whole ones."""
+    """Return the settings of the run in a folder; empty if the folder has no complete ones."""
     try:
         return dict(_read_history(Path(path))["settings"])
     except (OSError, ValueError):
@@ -323,7 +327,7 @@ def settings_to_continue(options: argparse.Namespace, folder: str) -> dict[str, 
         folder: The folder of the run's files.
 
     Raises:
-        ValueError: If there is a journal that is not a run's, or is to be overwritten.
+        ValueError: If there is a journal that does not belong to a run, or is to be overwritten.
     """
     check_journal_options(options)
     if options.journal is not None:
@@ -339,14 +343,14 @@ def open_loop(
     fresh: BanditLoop,
     num_constraints: int = 0,
 ) -> BanditLoop:
-    """Return the loop with what is known: from the journal, if there is one, or the folder.
+    """Return the loop with the outcomes so far, from the journal if there is one, or the folder.
 
     Args:
         options: The options of ``tune`` or ``optimize``.
         output: The output folder of the run.
         settings: The effective options that determine the run, by name.
         build: A function that builds the loop; takes ``history=`` or ``journal=``.
-        fresh: What it builds without either.
+        fresh: The loop that it builds without either.
         num_constraints: The number of constraint values that come with each reward.
 
     Raises:
@@ -457,9 +461,9 @@ class Session:
         num_rounds: The number of rounds of the run, including those of an earlier start.
         output: The folder for the files.
         title: A description of the run.
-        waiting: How outcomes are waited for.
+        waiting: How the run waits for outcomes.
         changes: What may change, and how the loop responds.
-        budgets: What must hold on average, and the rule that enforces it.
+        budgets: The budgets that must hold on average, and the rule that enforces them.
         settings: The settings that were requested; kept in ``result.json``.
         reference: A reward to compare with, and its name.
         random_search: What random search finds, if it is known.
@@ -525,7 +529,7 @@ class Session:
             print(f"continuing {self.output.path} after {num_known} rounds{known}", file=sys.stderr)
         if num_known >= self.num_rounds > 0:
             print(
-                f"all {self.num_rounds} rounds were played before; --rounds N goes on to N",
+                f"all {self.num_rounds} rounds were played before; --rounds N continues to round N",
                 file=sys.stderr,
             )
         exit_code, stopped = 0, None
@@ -663,7 +667,7 @@ class Session:
             **self.budgets.result(self.loop),
         }
         self.output.write_result(result)
-        self.output.write_pictures(
+        has_picture = self.output.write_pictures(
             self.loop,
             self.title,
             self.reference,
@@ -674,7 +678,7 @@ class Session:
         )
         if self._page is not None:
             self._page.close()
-        print(self._closing_lines(result))
+        print(self._closing_lines(result, has_picture))
 
     def _expected_at_best(self) -> dict[str, float] | None:
         """Return what the model expects at the best point, if it is a model of the reward."""
@@ -687,7 +691,7 @@ class Session:
         """Whether only the reward counts, and it is the same in all rounds."""
         return not (self.budgets.budgets or self.changes.are_possible)
 
-    def _closing_lines(self, result: Mapping[str, Any]) -> str:
+    def _closing_lines(self, result: Mapping[str, Any], has_picture: bool) -> str:
         best, show = result["best_parameters"], self.in_python
         steps = next_steps(
             result,
@@ -707,6 +711,7 @@ class Session:
             steps,
             waits=self.waiting.has_pending,
             has_budgets=bool(self.budgets.budgets),
+            has_picture=has_picture,
         )
 
 

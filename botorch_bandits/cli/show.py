@@ -123,7 +123,7 @@ def reset_reason(settings: Mapping[str, Any]) -> str:
 def rebuild_ledger(settings: Mapping[str, Any], history: History) -> Ledger | None:
     """Return the ledger of a loop with constraints, without the loop.
 
-    Resets are where the queries have them on record: an outcome that came between a detection and
+    Resets are placed where the queries record them: an outcome that arrived between a detection and
     the next query counts in the epoch that the detection ended.
 
     Args:
@@ -133,7 +133,7 @@ def rebuild_ledger(settings: Mapping[str, Any], history: History) -> Ledger | No
     Returns:
         The ledger; None if the multiplier rule cannot be built from its record, or does not give
         the multipliers on record. Multipliers from before a retraction are not compared; with
-        restarts the retraction may have moved them, which only the loop can tell.
+        restarts, the retraction may have moved them, which only the loop can determine.
     """
     try:
         rule = _build(settings["constraints"])
@@ -179,7 +179,7 @@ def _build(setting: Any) -> Any:
     """Build an object again.
 
     Raises:
-        _UnknownClassError: If it, or a part of it, has another class than those above.
+        _UnknownClassError: If it, or a part of it, has a class other than those above.
     """
     if isinstance(setting, str) and setting.startswith("float:"):
         return float(setting.removeprefix("float:"))

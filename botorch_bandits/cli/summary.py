@@ -68,10 +68,10 @@ def expected_at(loop: BanditLoop, query: Query) -> dict[str, float] | None:
 
 
 def guarantee_as_record(guarantee: Guarantee) -> dict[str, Any]:
-    """Return what ``result.json`` says of a guarantee.
+    """Return what ``result.json`` says about a guarantee.
 
     Args:
-        guarantee: That of a loop, after the run.
+        guarantee: The guarantee of a loop after the run.
 
     Returns:
         The verdict, the reasons against it, and each statement with its numbers. A number that does
@@ -108,7 +108,7 @@ def recommended_by(loop: BanditLoop) -> dict[str, Any] | None:
     """Return the played point to deploy, as :meth:`.BanditLoop.recommend` finds it.
 
     Args:
-        loop: Without contexts.
+        loop: A loop without contexts.
 
     Returns:
         The point, the round in which it was last played, what the model expects there (of the
@@ -180,7 +180,7 @@ def with_numbers(arguments: Sequence[str], numbers: Mapping[str, float]) -> list
 
 
 def rounds_in(arguments: Sequence[str]) -> int:
-    """Return how many rounds a command line asks for, like the parser, which it does not need.
+    """Return how many rounds a command line asks for, as the parser would, but without it.
 
     Args:
         arguments: The recorded arguments of ``tune`` or ``optimize``, which may be malformed.
@@ -283,7 +283,7 @@ def _how_sure(result: Mapping[str, Any]) -> Rows:
         text = f"in part ({' and '.join(held)}, but not {' and '.join(others)}): "
         text += f"{told['theorem']} (why, and in numbers: result.json)"
     else:
-        text = "none: no theorem says how near the best possible this is (why: result.json)"
+        text = "none: no theorem says how close to optimal this is (why: result.json)"
     rows.append(("guarantee", text))
     return rows
 
@@ -325,6 +325,7 @@ def closing_lines(
     next_rows: Rows,
     waits: bool = False,
     has_budgets: bool = False,
+    has_picture: bool = True,
 ) -> str:
     """Return the lines that end a run.
 
@@ -337,6 +338,7 @@ def closing_lines(
         next_rows: See :func:`next_steps`.
         waits: Whether queries can be pending.
         has_budgets: Whether costs must be within budgets.
+        has_picture: Whether ``run.png`` was drawn.
     """
     stopped = ", interrupted" if result["interrupted"] else ""
     played = f"{result['num_rounds']} of {max(wanted, result['num_rounds'])}"
@@ -357,7 +359,7 @@ def closing_lines(
     rows += further
     rows += _compared(result)
     rows += _how_sure(result)
-    rows.append(("files", f"{files} (run.png is the picture)"))
+    rows.append(("files", f"{files} (run.png is the picture)" if has_picture else files))
     size = max(len(name) for name, _ in (*rows, *((f"  {n}", c) for n, c in next_rows)))
     lines = ["", title, ""]
     for name, value in rows:

@@ -56,6 +56,7 @@ def recognize_infeasibility(
     """
     check_double("multipliers", multipliers)
     check_double("smallest_lower_bounds", smallest_lower_bounds)
+    smallest_lower_bounds = smallest_lower_bounds.to(multipliers.device)
     num_epochs = check_integer("num_epochs", num_epochs, minimum=1)
     wanted = (*multipliers.shape[:-2], multipliers.shape[-1])
     if smallest_lower_bounds.shape != wanted:

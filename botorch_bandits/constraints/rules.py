@@ -156,6 +156,7 @@ def penalize(penalty: Penalty, rewards: Tensor, constraints: Tensor, multipliers
     check_double("rewards", rewards)
     check_double("constraints", constraints)
     check_double("multipliers", multipliers)
+    constraints, multipliers = constraints.to(rewards.device), multipliers.to(rewards.device)
     m = multipliers.shape[-1]
     if constraints.shape != (*rewards.shape, m):
         raise ValueError(

@@ -8,9 +8,11 @@ hyperparameters and outcome statistics.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
+from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import KroneckerMultiTaskGP, ModelListGP, MultiTaskGP
 from botorch.models.fully_bayesian import AbstractFullyBayesianSingleTaskGP
@@ -23,6 +25,7 @@ from gpytorch import settings
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.models import ExactGP
 from torch import Tensor
+from torch.nn import Module
 
 from botorch_bandits.checks import DTYPE, check_double, check_nonnegative, check_one_of
 from botorch_bandits.confidence.kernel_reading import insert_task, is_of_output_task
@@ -34,6 +37,43 @@ from botorch_bandits.confidence.width_rules import (
 from botorch_bandits.models.local_gp import LocalGP
 from botorch_bandits.models.moments import name_of_transform, untransform
 from botorch_bandits.models.pending import PendingModel
+
+
+def on_device_of(model: Model, transform: PosteriorTransform | None) -> PosteriorTransform | None:
+    """Move a posterior transform to where the model is.
+
+    Args:
+        model: The model.
+        transform: What is applied to its posterior; moved in place, as BoTorch does.
+    """
+    like = next(model.parameters(), None)
+    return transform if transform is None or like is None else transform.to(like.device)
+
+
+@contextmanager
+def leaving_nothing_behind(module: Module, move: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Complete what the block does, which moves a module to another device.
+
+    GPyTorch's models leave there what they computed for predictions, and BoTorch's the inputs
+    before their transform.
+
+    Args:
+        module: Has the models.
+        move: Moves a tensor.
+    """
+    models = [each for each in module.modules() if isinstance(each, ExactGP)]
+    before = [_device_of_rows(model) for model in models]
+    yield
+    for model, device in zip(models, before, strict=True):
+        if _device_of_rows(model) != device:
+            model.prediction_strategy = None
+            original = getattr(model, "_original_train_inputs", None)
+            if original is not None:
+                model._original_train_inputs = move(original)
+
+
+def _device_of_rows(model: ExactGP) -> torch.device | None:
+    return None if model.train_inputs is None else model.train_inputs[0].device
 
 
 def observed_inputs(model: Model) -> Tensor | None:

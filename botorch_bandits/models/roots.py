@@ -35,8 +35,8 @@ def root_of(covariance: Tensor) -> Tensor:
     """Return a matrix ``A`` whose product ``A A'`` is a covariance, up to rounding.
 
     Covariances of smooth kernels are singular up to rounding. If a Cholesky factorization fails, a
-    pivoted one stops at the rank; where that is not available (in a batch, or off the CPU),
-    eigenvectors are used instead. There is no jitter.
+    pivoted one stops at the rank, on the CPU, so that draws from one seed do not depend on the
+    device; in a batch, eigenvectors are used instead. There is no jitter.
 
     Args:
         covariance: ``batch_shape x n x n``, positive semi-definite.
@@ -47,14 +47,14 @@ def root_of(covariance: Tensor) -> Tensor:
     root, info = torch.linalg.cholesky_ex(covariance)
     if not bool(info.any()):
         return root
-    if covariance.dim() > 2 or covariance.device.type != "cpu":
+    if covariance.dim() > 2:
         eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
         return eigenvectors * eigenvalues.clamp_min(0.0).sqrt().unsqueeze(-2)
     # LAPACK stops by itself when only rounding errors of the largest variance are left
-    factor, pivots, rank, _ = dpstrf(covariance.numpy(), lower=1)
+    factor, pivots, rank, _ = dpstrf(covariance.detach().cpu().numpy(), lower=1)
     root = torch.zeros(len(factor), rank, dtype=covariance.dtype)
     root[torch.from_numpy(pivots).long() - 1] = torch.from_numpy(np.tril(factor[:, :rank]))
-    return root
+    return root.to(covariance.device)
 
 
 fill_in_docstrings(__name__)

@@ -1,7 +1,7 @@
 """Replicates on arms: the rules of the loop, on tensors with one more dimension.
 
-:func:`play_arms` lets an engine play one reward function per replicate. Noise, initial rounds and
-resets are each replicate's own.
+:func:`play_arms` lets an engine play one reward function per replicate. Each replicate has its own
+noise, initial rounds and resets.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class ReplicatesRound:
 
     @property
     def rule(self) -> ReplicatesRound:
-        """The object itself, which has the bounds that a rule has elsewhere."""
+        """The object itself, which provides the bounds that a rule provides elsewhere."""
         return self
 
     def bounds(self, seen: ReplicatesRound) -> tuple[Tensor, Tensor] | None:
@@ -139,11 +139,12 @@ class CandidatesReplicates:
         return (self._uniform.at(round_number) * self._num_arms).long().to(self._device)
 
     def observe(self, arm: Tensor | int, outcome: Tensor | float) -> None:
-        """Take in one outcome per replicate.
+        """Add one outcome per replicate.
 
         Args:
-            arm: ``num_replicates`` numbers of the arms that were played; a number for one.
-            outcome: ``num_replicates`` outcomes; a number for one.
+            arm: ``num_replicates`` numbers of the arms that were played; a plain number for one
+                replicate.
+            outcome: ``num_replicates`` outcomes; a plain number for one replicate.
         """
         arms = [arm] if isinstance(arm, int) else arm.tolist()
         outcomes = outcome.tolist() if isinstance(outcome, Tensor) else [outcome]

@@ -1,4 +1,4 @@
-"""Replicates under long-term constraints, on arms: separate multipliers, epochs in step.
+"""Replicates on arms under long-term constraints, with separate multipliers and common epochs.
 
 This module keeps for all replicates at once what the loop keeps in
 :class:`~botorch_bandits.loop.state.Multipliers` for one stream of rounds. Multiplier rules are
@@ -206,7 +206,7 @@ def rule_in_epoch(
         multipliers: ``num_replicates x num_constraints``.
 
     Returns:
-        None for random search. If noise bounds differ, the rule must be one of a width: see
+        None for random search. If noise bounds differ, the rule must be based on a width; see
         :func:`is_played_in_step`.
     """
     if isinstance(acquisition, RandomSearch):

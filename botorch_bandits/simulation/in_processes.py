@@ -1,7 +1,7 @@
 """Replicates that are divided among processes, with one CPU each.
 
-A replicate depends only on its own seed, so it does not matter with which others it is played: the
-parts of a simulation are simulations, whose results are put together.
+A replicate depends only on its own seed, so it does not matter with which others it is played. Each
+part of a simulation is therefore a simulation of its own, and the results are put together.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from botorch_bandits.simulation.loops import padded
 from botorch_bandits.simulation.problems import Policy, Problem, SimulationResult
 
 Play = Callable[..., SimulationResult]
-"""A function of problems, policy, rounds, seeds, device, bounds and round hook to a result."""
+"""A function from problems, policy, rounds, seeds, device, bounds and round hook to a result."""
 
 SECONDS_BETWEEN_LOOKS = 0.1
 """How long to wait for the progress of the processes."""
@@ -48,7 +48,7 @@ def play_in_processes(
     """Let each process play some of the replicates, and put their results together.
 
     Args:
-        play: A function of a module that plays replicates.
+        play: A module-level function that plays replicates.
         problems: One problem, or one per replicate.
         policy: The policy that is played.
         num_rounds: The number of rounds.
@@ -139,7 +139,7 @@ def _count(rounds: Any) -> int:
 def put_together(results: Sequence[SimulationResult]) -> SimulationResult:
     """Return the result of all replicates from those of parts, in order.
 
-    The mean width of a round is over the replicates that did not explore in it.
+    The mean width of a round is the mean over the replicates that did not explore in it.
 
     Args:
         results: Results of the same policy and number of rounds.

@@ -111,7 +111,7 @@ def _explored(loop: BanditLoop) -> Tensor:
 def _of_constraints(
     policy: Policy, loops: Sequence[BanditLoop], runs: Sequence[RunResult]
 ) -> dict[str, Tensor | None]:
-    """Return the fields of a result that concern constraints; nothing without them."""
+    """Return the fields of a result that concern constraints; empty without them."""
     if policy.constraints is None:
         return {}
     ledgers = [loop.ledger() for loop in loops]

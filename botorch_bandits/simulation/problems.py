@@ -1,8 +1,8 @@
-"""What replicates play, and the result: policies, rewards and results.
+"""What replicates play, and what they return: policies, rewards and results.
 
-A :class:`Policy` has the arguments of a loop except domain and seed. Rewards are tables of arms
-that may change with the round; a :class:`SimulationResult` has regret and outcomes of every
-replicate.
+A :class:`Policy` has the arguments of a loop except domain and seed. Rewards are tables of
+arms that may change with the round. A :class:`SimulationResult` has the regret and outcomes of
+every replicate.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Policy:
     constraints: MultiplierRule | None = None
 
     def __post_init__(self) -> None:
-        """Check the number."""
+        """Check ``num_initial``."""
         number = check_integer("num_initial", self.num_initial, minimum=0)
         store_checked(self, num_initial=number)
 
@@ -202,14 +202,14 @@ def bounds_of(problem: Problem) -> Tensor:
 
 
 def is_on_arms(problem: Problem) -> bool:
-    """Return whether the points are finitely many."""
+    """Return whether there are finitely many points."""
     if isinstance(problem, ChangingProblem):
         return problem.choices is not None
     return isinstance(problem, ArmsProblem)
 
 
 def check_problems(problems: list[Problem], has_constraints: bool = False) -> None:
-    """Raise an error unless all problems are of one kind, on one domain, with one noise.
+    """Raise an error unless all problems have the same kind, domain and noise.
 
     Args:
         problems: At least one.

@@ -158,9 +158,9 @@ def simulate(
         problem: A reward function to be maximized, with its noise: an
             :class:`~botorch_bandits.problems.ArmsProblem`, or a BoTorch test problem on a box that
             knows its optimal value; or an environment whose reward depends on the round
-            (:class:`~botorch_bandits.problems.ChangingProblem`), on either. Or one of them per
-            replicate, all on the same arms or box with the same noise. Regret is relative to the
-            largest reward of the round.
+            (:class:`~botorch_bandits.problems.ChangingProblem`), on either. Alternatively, a list
+            of these with one per replicate, all on the same arms or box with the same noise. Regret
+            is relative to the largest reward of the round.
         policy: The policy that is played.
         num_rounds: The number of rounds.
         num_replicates: The number of replicates; the number of problems if omitted.
@@ -168,9 +168,9 @@ def simulate(
         device: Where the arithmetic runs. Random numbers are drawn on the CPU.
         with_bounds: Whether to compute ``covered`` and ``mean_width`` on arms, which takes time.
         num_processes: The number of processes among which the replicates are divided; with 1, this
-            process plays all. Others are newly started, so a script that uses them must do its work
-            under ``if __name__ == "__main__"``. If the simulation fails or is interrupted, they
-            end.
+            process plays all. Other processes are newly started, so a script that uses them must do
+            its work under ``if __name__ == "__main__"``. If the simulation fails or is interrupted,
+            they end.
         progress: Whether to show a progress bar, which counts the rounds of all processes.
 
     Raises:

@@ -44,7 +44,7 @@ class SegmentWidth(WidthRule):
 
     Args:
         segments: The segments of the replicates.
-        rule_of: A function from a segment, counted from 0, to its width rule.
+        rule_of: A function that maps a segment, counted from 0, to its width rule.
         shares: Whether segments have different rules.
     """
 
@@ -86,11 +86,11 @@ class SegmentWidth(WidthRule):
 
 
 class SegmentArmsRule(ArmsRule):
-    """A rule that depends on delta in other ways than through a width, by segment.
+    """A rule for each segment that depends on delta in other ways than through a width.
 
     Args:
         segments: The segments of the replicates.
-        rule_of: A function from a segment, counted from 0, to its rule.
+        rule_of: A function that maps a segment, counted from 0, to its rule.
     """
 
     def __init__(self, segments: ReplicateSegments, rule_of: Callable[[int], ArmsRule]) -> None:
@@ -220,7 +220,7 @@ class ReplicateSegments:
         return torch.stack(self._explored, -1)
 
     def before_round(self, round_number: int) -> Tensor | None:
-        """Start over where the rule is told of a change; return where, or None if nowhere.
+        """Start over replicates that are told of a change; return which, or None if none is.
 
         Args:
             round_number: The number of the round in the whole run, from 1.
@@ -268,7 +268,7 @@ class ReplicateSegments:
         arms: Tensor | Sequence[int],
         outcomes: Tensor | Sequence[float],
     ) -> Tensor | None:
-        """Take in what was played; start over where the detector finds a change.
+        """Record what was played, and start over replicates whose detector finds a change.
 
         Args:
             round_number: The number of the round in the whole run, from 1.

@@ -184,7 +184,7 @@ def test_the_augmented_form_reads_the_noise_at_the_rows_of_the_model() -> None:
     assert float(read.noise_variance) == pytest.approx(float(given.noise_variance), rel=1e-12)
     X = uniform(6, 2, seed=0).unsqueeze(0).repeat(2, 1, 1)
     batch = SingleTaskGP(X, X.sum(-1, keepdim=True), outcome_transform=None)
-    with pytest.raises(ValueError, match="augmented is True, which needs X_observed="):
+    with pytest.raises(ValueError, match="augmented=True needs X_observed="):
         LogExpectedImprovement(batch, best_f=1.0, augmented=True)
 
 

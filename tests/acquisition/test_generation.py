@@ -16,6 +16,7 @@ from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf, optimize_acqf_mixed
 from botorch.optim.initializers import gen_batch_initial_conditions
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from other_device import other_device
 from torch import Tensor
 
 from botorch_bandits import (
@@ -342,9 +343,8 @@ def test_box_without_data() -> None:
     assert ((point >= 0.0) & (point <= 1.0)).all()
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_on_a_gpu() -> None:
-    acqf, bounds = ucb(gp(40).cuda()), unit_box().cuda()
-    X, value, _, expected = both(acqf, bounds)
-    assert X.device.type == value.device.type == "cuda"
-    assert float(value.max()) >= float(expected.max()) - 1e-6
+def test_on_another_device() -> None:
+    with other_device() as device:
+        X, value, _, expected = both(ucb(gp(40).to(device)), unit_box().to(device))
+        assert X.device.type == value.device.type == device
+        assert float(value.max()) >= float(expected.max()) - 1e-6

@@ -248,7 +248,7 @@ def test_of_an_ensemble_the_moments_of_the_mixture_count() -> None:
         values = (values - scale.offset) / scale.unit
     others = [i for i in range(6) if i != leader]
     assert torch.allclose(values[others], (gap.mean(0) / mixed.sqrt())[others], atol=1e-8)
-    assert "each draw is one of a member of an ensemble" in found.guarantee().gaps
+    assert "each draw is from one member of an ensemble" in found.guarantee().gaps
 
 
 def test_a_sure_leader_is_thompson_sampling() -> None:

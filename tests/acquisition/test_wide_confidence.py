@@ -125,7 +125,7 @@ def outputs(num_rows: int) -> ModelListGP:
     [
         (
             lambda: DMMUpperConfidenceBound(model(20), rkhs_bound=40.0, noise_bound=0.1),
-            "of the norm's bound",
+            "of the norm bound",
             "Leave rkhs_bound= and noise_bound= out",
         ),
         (

@@ -340,13 +340,16 @@ def _choices(num_arms: int) -> Arms:
     return Arms(torch.rand(num_arms, 2, dtype=torch.float64, generator=stream))
 
 
-def build_loop(one: Combination, history: History | None, num_arms: int = 1000) -> BanditLoop:
+def build_loop(
+    one: Combination, history: History | None, num_arms: int = 1000, device: str = "cpu"
+) -> BanditLoop:
     """Return a loop of the row's settings.
 
     Args:
         one: The row.
         history: What it begins with.
         num_arms: Of its arms.
+        device: Of its arms, or of the bounds of its box.
 
     Raises:
         TypeError: If the settings do not go together.
@@ -391,7 +394,12 @@ def build_loop(one: Combination, history: History | None, num_arms: int = 1000) 
             constraint_bounds=(bounds,) if one.observes_constraints else None,
         ),
     }
-    domain: Arms | Box = _choices(num_arms) if one.on_arms else Box([(0.0, 1.0)] * one.dim)
+    bounds_of_box = torch.tensor([[0.0] * one.dim, [1.0] * one.dim], dtype=torch.float64)
+    domain: Arms | Box = (
+        Arms(_choices(num_arms).choices.to(device))
+        if one.on_arms
+        else Box(bounds_of_box.to(device))
+    )
     return BanditLoop(
         domain,
         _model(one),

@@ -31,7 +31,7 @@ from benchmarks import (
     league_command,
     without_bounds,
 )
-from benchmarks.devices import against_cpu
+from benchmarks.devices import against_botorch, against_cpu
 from benchmarks.fault_cases import SETTING_NAMES
 from benchmarks.faults import FaultCount, count_faults
 from botorch_bandits.checks import check_integer
@@ -113,7 +113,9 @@ def build_bench_parser() -> argparse.ArgumentParser:
     bench.add_argument("--quick", action="store_true", help="a tenth of the sizes; for a look")
     bench.add_argument("--seed", type=int, default=0, help="default 0")
     bench.add_argument("--threads", type=int, default=1, help="threads of torch (default 1)")
-    bench.add_argument("--device", help="measure this device, such as cuda, against the CPU")
+    bench.add_argument(
+        "--device", help="measure this device, such as cuda, against the CPU, and BoTorch on it"
+    )
     bench.add_argument("--out", metavar="FILE", help="write the table as CSV, too")
     bench.add_argument("--quiet", action="store_true", help="no progress bar")
     bench.set_defaults(start=run_bench)
@@ -136,16 +138,19 @@ def run_bench(options: argparse.Namespace) -> int:
     seed = check_integer("--seed", options.seed, minimum=0)
     scale = Scale(repeats, QUICK if options.quick else 1.0, seed)
     with _threads(check_integer("--threads", options.threads, minimum=1)):
+        lines = []
         if options.device:
             lines = against_cpu(scale, options.device)
+            print(format_measurements(lines, "CPU", options.device), end="\n\n")
+            on_device = against_botorch(scale, options.device)
+            print(format_measurements(on_device, "BoTorch", "here"))
+            lines += on_device
         else:
-            lines = []
             with ProgressBar(len(names), "benchmarks", not options.quiet) as bar:
                 for name in names:
                     lines += BENCHMARKS[name].run(scale)
                     bar.advance(last=name)
-    ways = ("CPU", options.device) if options.device else ("BoTorch", "here")
-    print(format_measurements(lines, *ways))
+            print(format_measurements(lines, "BoTorch", "here"))
     if options.out:
         write_atomically(Path(options.out), _csv(lines))
     return 0 if all(line.agrees for line in lines) else 1

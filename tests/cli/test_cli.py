@@ -92,6 +92,21 @@ def test_optimize_writes_everything(folder: Path) -> None:
         assert picture.size[0] > 500
 
 
+def test_a_picture_is_named_only_if_it_was_drawn(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["optimize", "mymodule:reward", "--bounds", "0:1,0:4", "--method", "random"]
+    command += ["--rounds", "2", "--quiet"]
+    assert main([*command, "--out", "drawn"]) == 0
+    assert "drawn (run.png is the picture)" in capsys.readouterr().out
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # as if it were not installed
+    assert main([*command, "--out", "plain"]) == 0
+    output = capsys.readouterr().out
+    assert "no picture: pip install" in output
+    assert "run.png" not in output
+    assert not (folder / "plain" / "run.png").exists()
+
+
 def test_interrupted_and_killed_runs_continue_as_if_nothing_had_happened(folder: Path) -> None:
     for name, stop in (("int", signal.SIGINT), ("term", signal.SIGTERM), ("kill", signal.SIGKILL)):
         (folder / "calls.txt").unlink(missing_ok=True)
@@ -223,7 +238,7 @@ def test_an_error_in_the_function_is_the_users_to_see(
         (["tune", "--rounds", "many"], "invalid int value: 'many'"),
         (["tune", "--method", "igp-ucb", "--delta", "1.5"], "delta is 1.5"),
         (["tune", "--method", "gp-ts", "--rkhs-bound", "-1"], "rkhs_bound is -1"),
-        (["tune", "--rkhs-bound", "2"], "--rkhs-bound is 2, but best would not read it"),
+        (["tune", "--rkhs-bound", "2"], "--rkhs-bound is 2, but best would not use it"),
         (["tune", "--objective", "earned", "--width", "3"], "--width is 3, but earned would not"),
         (["compare", "--methods", "best,gp-ucb", "--delta", "0.2"], "best and gp-ucb would not"),
         (["tune", "--objective", "best", "--method", "ei"], "give one of them"),

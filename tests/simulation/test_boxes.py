@@ -9,6 +9,7 @@ import pytest
 import torch
 from botorch.test_functions import Ackley, BraninCurrin
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from other_device import other_device
 from torch import Tensor
 
 from botorch_bandits import (
@@ -324,11 +325,11 @@ def test_kinks_and_a_given_gain(chosen: list[tuple[int, Tensor, Tensor]]) -> Non
         assert float(values[b]) == pytest.approx(float(expected), abs=1e-8)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_devices_play_the_same_points() -> None:
     policy = Policy(MODEL, RECIPES["IGP-UCB"], num_initial=2)
     host = simulate(unit_problem(), policy, 12, 4, progress=False)
-    device = simulate(unit_problem(), policy, 12, 4, device="cuda", progress=False)
+    with other_device() as name:
+        device = simulate(unit_problem(), policy, 12, 4, device=name, progress=False)
     assert host.points is not None
     assert device.points is not None
     assert torch.allclose(host.points, device.points, atol=1e-5, rtol=0)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from other_device import other_device
 from torch import Tensor
 
 from botorch_bandits import (
@@ -256,11 +257,11 @@ def test_a_subclass_is_evaluated_itself() -> None:
     assert query.diagnostics["acquisition_value"] < 0.0
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", RECIPES)
 def test_devices_play_the_same_arms(name: str) -> None:
     policy = Policy(MODEL, RECIPES[name])
     host = simulate(problems(4), policy, 100, progress=False)
-    device = simulate(problems(4), policy, 100, device="cuda", progress=False)
+    with other_device() as name:
+        device = simulate(problems(4), policy, 100, device=name, progress=False)
     assert torch.equal(host.arms, device.arms)
     assert torch.allclose(host.regret, device.regret, atol=1e-8, rtol=0)

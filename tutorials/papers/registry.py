@@ -165,7 +165,7 @@ EXPERIMENTS = {
     ),
     "avanesov-constants": Entry(
         avanesov.constants,
-        "what Avanesov 2020 leaves unsaid, in the setting of Figure 3",
+        "what Avanesov 2020 does not specify, in the setting of Figure 3",
         report=avanesov.report_comparison,
     ),
     "avanesov-factors": Entry(

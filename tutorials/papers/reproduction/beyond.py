@@ -152,7 +152,7 @@ FIGURES = (
     Figure(
         "avanesov-constants",
         "",
-        "What Avanesov leaves unsaid",
+        "What Avanesov does not specify",
         "avanesov-constants",
         ("avanesov-constants",),
         "How do other ridges, the other statistic and the theorem's regularization perform in the "

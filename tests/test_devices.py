@@ -1,0 +1,134 @@
+"""Loops on another device choose the points that they choose on the CPU, with the same widths."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import torch
+from other_device import other_device
+from torch import Tensor
+
+from benchmarks.combinations import (
+    FRESH,
+    NO_CONSTRAINTS,
+    PRIMAL_DUAL,
+    SEPARATE,
+    SEQUENTIAL,
+    WAYS,
+    Combination,
+    World,
+    all_combinations,
+    build_loop,
+)
+from botorch_bandits import BanditLoop
+
+NUM_ROWS, NUM_ARMS, NUM_ROUNDS = 40, 60, 4
+
+
+@cache
+def rows() -> tuple[Combination, ...]:
+    """Return every setting beside two others at most, and every acquisition."""
+    every = tuple(all_combinations([NUM_ROWS]))
+    names = ("feedback", "restart", "forgetting", "constraints", "contexts")
+
+    def is_row(one: Combination) -> bool:
+        changed = sum(getattr(one, name) != getattr(every[0], name) for name in names)
+        return one.dim == 2 and changed <= (1 if one.acquisition != "IGP-UCB" else 2)
+
+    return tuple(filter(is_row, every))
+
+
+def play(one: Combination, device: str) -> tuple[BanditLoop, Tensor]:
+    """Return the loop and what it asked for in a few rounds, on the CPU.
+
+    Args:
+        one: Its settings.
+        device: Of its domain.
+    """
+    world = World(one)
+    domain = build_loop(one, None, NUM_ARMS, device).settings.domain
+    loop = build_loop(one, world.history(domain), NUM_ARMS, device)
+    assert domain.sample(1, torch.Generator().manual_seed(0)).device.type == device
+    points = []
+    for _ in range(NUM_ROUNDS):
+        context = world.context()
+        query = loop.ask() if context is None else loop.ask(context)
+        points.append(query.x.cpu())
+        reward, constraints = world.outcome(query.x.cpu(), context)
+        loop.tell(query.id, reward, constraints)
+    return loop, torch.stack(points)
+
+
+PLAIN = {
+    "acquisition": "IGP-UCB",
+    "feedback": SEQUENTIAL,
+    "restart": "none",
+    "forgetting": "none",
+    "constraints": NO_CONSTRAINTS,
+    "contexts": "without contexts",
+    "domain": "on arms",
+}
+BOX, CONTEXT = {"domain": "on a box"}, {"contexts": "with contexts"}
+FEW = [
+    Combination(**{**PLAIN, **changed}, num_rows=NUM_ROWS)
+    for changed in (
+        *({"acquisition": name} for name in WAYS),
+        *({"acquisition": name, **BOX} for name in ("EI", "GP-TS", "DMM", "list of priors, TS")),
+        {"feedback": "`Censored(...)`", **CONTEXT},
+        {"feedback": "`Censored(...)`", "constraints": SEPARATE},
+        {"feedback": "`Ignored()`", "constraints": PRIMAL_DUAL},
+        {"feedback": "`Hallucinated()`", "restart": "`EvidenceRestart()`", **BOX},
+        {"restart": "`EvidenceRestart()`", "constraints": '`"relabeled"`', **CONTEXT},
+        {"restart": "`ChangePointRestart(...)`", "constraints": FRESH, **BOX},
+        {"forgetting": "`SlidingWindow(...)`", "constraints": FRESH},
+        {"forgetting": "`ExponentialWeights(...)`", **CONTEXT, **BOX},
+        {"forgetting": "`TimeVaryingKernel(...)`", "contexts": "with contexts, product kernel"},
+    )
+]
+"""Every setting and every acquisition, for a machine without a GPU."""
+
+ROWS_TO_PLAY = rows() if torch.cuda.is_available() else FEW
+
+
+def draws_otherwise(one: Combination) -> bool:
+    """Whether a seed gives other draws on a device than on the CPU, though the same each time.
+
+    Args:
+        one: The settings. The weights of a function drawn on a box come from the device's
+            generator; on arms, a stream in NumPy draws with contexts or when rows are forgotten.
+    """
+    if "TS" not in one.acquisition:
+        return False
+    plain = (PLAIN["contexts"], PLAIN["forgetting"])
+    has_stream = one.acquisition == "GP-TS" and (one.contexts, one.forgetting) != plain
+    return not one.on_arms or has_stream
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("one", ROWS_TO_PLAY, ids=lambda one: one.key.replace(" | ", ", "))
+def test_loops_choose_the_same_points(one: Combination) -> None:
+    host, expected = play(one, "cpu")
+    with other_device() as name:
+        device, found = play(one, name)
+    if draws_otherwise(one):
+        with other_device() as name:
+            expected = play(one, name)[1]
+        torch.testing.assert_close(found, expected, atol=0, rtol=0)
+        return
+    # Searches of a box end within their tolerance of the maximum.
+    torch.testing.assert_close(found, expected, atol=1e-8 if one.on_arms else 1e-3, rtol=0)
+    for ours, theirs in zip(device.history.queries, host.history.queries, strict=True):
+        # Streams in NumPy, which are for the host alone, tell some numbers more.
+        for name in theirs.diagnostics.keys() & ours.diagnostics.keys():
+            value = theirs.diagnostics[name]
+            assert ours.diagnostics[name] == pytest.approx(value, rel=1e-6, abs=1e-6), name
+
+
+def test_the_rows_have_every_setting() -> None:
+    every = list(all_combinations([NUM_ROWS]))
+    for name in ("acquisition", "feedback", "restart", "forgetting", "constraints", "contexts"):
+        expected = {getattr(one, name) for one in every}
+        assert {getattr(one, name) for one in rows()} == expected
+        assert {getattr(one, name) for one in FEW} == expected
+    assert set(WAYS) == {one.acquisition for one in rows()}
