@@ -531,13 +531,19 @@ SENTENCES = {
         for delay in ("poisson", "fixed")
         for number in tuned("logistic", "ucb", delay, "GP-BUCB")
     ],
-    "at the end, by {} ({}) with Poisson delays and by {} ({}) with fixed ones; five": (
+    "at the end, by {} ({}) with Poisson delays and by {} ({}) with fixed ones, and of GP-BUCB": (
         lambda: [
             number
             for delay in ("poisson", "fixed")
             for number in tuned("cnn", "ucb", delay, "GP-UCB")
         ]
     ),
+    "and of GP-BUCB by {} ({}) and {} ({}). GP-TS-SDF ends": lambda: [
+        number
+        for delay in ("poisson", "fixed")
+        for number in tuned("cnn", "ucb", delay, "GP-BUCB")
+    ],
+    "there, by {} ({}). It ends ahead of GP-BTS": lambda: tuned("cnn", "ts", "poisson", "asy-TS"),
     "with fixed delays on the support vector machine, by {} ({}), and with Poisson": lambda: tuned(
         "svm", "ts", "fixed", "GP-BTS"
     ),
