@@ -411,13 +411,13 @@ SENTENCES = {
         for number in change("srinivas-5a", "margin of MPI", margin, ON_PAR[1])
     ],
     "its mean is {} compared with GP-UCB's {}, and the difference of {} ({}) still": lambda: [
-        *reversed(regrets("srinivas-5a", "number of functions", "100", ON_PAR[0])),
-        *change("srinivas-5a", "number of functions", "100", ON_PAR[0]),
+        *reversed(regrets("srinivas-5a", "number of functions", "200", ON_PAR[0])),
+        *change("srinivas-5a", "number of functions", "200", ON_PAR[0]),
     ],
-    "over 100 functions either: its regret is {} ({}) larger.": lambda: change(
+    "over 200 functions either: its regret is {} ({}) larger.": lambda: change(
         "srinivas-5a",
         "two changes: number of functions, margin of MPI",
-        "100, 0.01",
+        "200, 0.01",
         ON_PAR[1],
     ),
     "EI is no longer on par either and has {} ({}) more regret.": lambda: change(
@@ -496,7 +496,7 @@ SENTENCES = {
     ),
     "and at `lam = 1.1` {} ({}) less": lambda: fills("theory", "soft", "minimum"),
     "ahead of hallucination, soft by {} ({}).": lambda: fills("theory", "soft", "hallucinated"),
-    "ahead of soft, by {} ({}), of lower bound, by {} ({}), and of hallucination, by {} ({}).": (
+    "ahead of soft, by {} ({}), of lower bound, by {} ({}), and of hallucination, by {} ({}); the": (
         lambda: [
             number
             for method in ("soft", "lower bound", "hallucinated")
@@ -539,9 +539,7 @@ SENTENCES = {
         ]
     ),
     "and of GP-BUCB by {} ({}) and {} ({}). GP-TS-SDF ends": lambda: [
-        number
-        for delay in ("poisson", "fixed")
-        for number in tuned("cnn", "ucb", delay, "GP-BUCB")
+        number for delay in ("poisson", "fixed") for number in tuned("cnn", "ucb", delay, "GP-BUCB")
     ],
     "there, by {} ({}). It ends ahead of GP-BTS": lambda: tuned("cnn", "ts", "poisson", "asy-TS"),
     "with fixed delays on the support vector machine, by {} ({}), and with Poisson": lambda: tuned(
