@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,29 +39,61 @@ def last_checksum(path: Path) -> str:
     return path.read_bytes().splitlines()[-1].split(b" ")[1].decode()
 
 
-# In a process of its own: what it needs beyond what it has before opening.
+# In a process of its own for each file: what it needs beyond what it has before opening. They are
+# forks of one that has imported everything.
 OPENING = """
-import json, resource, sys, warnings
+import json, os, resource, signal, sys, warnings
 from botorch_bandits.journal import Journal, JournalError
 warnings.simplefilter("ignore")
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-said = "nothing"
-try:
-    getattr(Journal, sys.argv[2])(sys.argv[1])
-except JournalError as error:
-    said = str(error)
-print(json.dumps([said, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024]))
+for line in sys.stdin:
+    path, how = json.loads(line)
+    child = os.fork()
+    if child:
+        status = os.waitpid(child, 0)[1]
+        if status:
+            print(json.dumps([f"ended with {status}", 0.0]), flush=True)
+        continue
+    signal.alarm(120)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    said = "nothing"
+    try:
+        getattr(Journal, how)(path)
+    except JournalError as error:
+        said = str(error)
+    needed = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    print(json.dumps([said, needed]), flush=True)
+    os._exit(0)
 """
 
+Opener = Callable[[Path, str], tuple[str, float]]
 
-def open_elsewhere(path: Path, how: str) -> tuple[str, float]:
-    """Return what opening says, and how many MB it takes."""
-    result = subprocess.run(
-        [sys.executable, "-c", OPENING, str(path), how], capture_output=True, text=True, timeout=120
-    )
-    assert result.returncode == 0, result.stderr
-    said, megabytes = json.loads(result.stdout)
-    return said, megabytes
+
+@pytest.fixture(scope="module")
+def open_elsewhere() -> Iterator[Opener]:
+    """A function that returns what opening says, and how many MB it takes."""
+    with subprocess.Popen(
+        [sys.executable, "-c", OPENING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        requests, answers = process.stdin, process.stdout
+
+        def opened(path: Path, how: str) -> tuple[str, float]:
+            print(json.dumps([str(path), how]), file=requests, flush=True)
+            said, megabytes = json.loads(answers.readline())
+            return said, megabytes
+
+        yield opened
+
+
+@pytest.mark.parametrize("num_bytes", [0, 60 * 2**20])
+def test_memory_of_an_opening_is_seen(
+    tmp_path: Path, open_elsewhere: Opener, num_bytes: int
+) -> None:
+    path = make(tmp_path, [{"x": "y" * num_bytes}])
+    said, megabytes = open_elsewhere(path, "read")
+    assert said == "nothing"
+    assert (megabytes > 50) == (num_bytes > 0)
 
 
 def hole(path: Path, num_bytes: int) -> None:
@@ -87,7 +119,9 @@ GIANTS: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 @pytest.mark.parametrize("how", ["open", "read"])
 @pytest.mark.parametrize("kind", GIANTS)
-def test_a_giant_is_refused_before_it_is_read(tmp_path: Path, kind: str, how: str) -> None:
+def test_a_giant_is_refused_before_it_is_read(
+    tmp_path: Path, open_elsewhere: Opener, kind: str, how: str
+) -> None:
     path = make(tmp_path)
     grow, reason = GIANTS[kind]
     grow(path)
@@ -101,7 +135,7 @@ def test_a_giant_is_refused_before_it_is_read(tmp_path: Path, kind: str, how: st
     assert not list(tmp_path.glob("*.cut-*"))
 
 
-def test_a_giant_beside_a_journal_is_not_read(tmp_path: Path) -> None:
+def test_a_giant_beside_a_journal_is_not_read(tmp_path: Path, open_elsewhere: Opener) -> None:
     path = make(tmp_path)
     for content in (b"", format_line("snapshot"), format_line("snapshot") + b"9" * 100):
         beside = path.with_name("run.journal.snapshot")
