@@ -496,10 +496,11 @@ SENTENCES = {
     ),
     "and at `lam = 1.1` {} ({}) less": lambda: fills("theory", "soft", "minimum"),
     "ahead of hallucination, soft by {} ({}).": lambda: fills("theory", "soft", "hallucinated"),
-    "ahead of soft, by {} ({}), of lower bound, by {} ({}), and of hallucination, by {} ({}); the": (
+    "minimum is ahead of soft, by {} ({}),": lambda: fills("learned", "minimum", "soft"),
+    "of lower bound, by {} ({}), and of hallucination, by {} ({}); the second": (
         lambda: [
             number
-            for method in ("soft", "lower bound", "hallucinated")
+            for method in ("lower bound", "hallucinated")
             for number in fills("learned", "minimum", method)
         ]
     ),
