@@ -156,7 +156,7 @@ def rounds_without_end(scale: Scale) -> list[Measurement]:
     choices = f"{constants['choices']:.0f} choices of at most {constants['most_choices']:.0f}"
     start = time.process_time()
     again = BanditLoop(box, model, rule, seed=scale.seed, repeats=REPEATS, history=loop.history)
-    again.ask()
+    next_point = again.ask().x
     opened = time.process_time() - start
     per_round = (totals[-1] - totals[-2]) / (sizes[-1] - sizes[-2])
     rate = growth_exponent(sizes[1:], totals[1:])
@@ -164,7 +164,7 @@ def rounds_without_end(scale: Scale) -> list[Measurement]:
         Measurement(
             name=f"rounds-without-end: {last} rounds on a box",
             ratio=SECONDS_OF_A_ROUND / per_round,
-            difference=0.0,
+            difference=float((next_point - loop.ask().x).abs().max()),
             tolerance=0.0,
             unit="round",
             ordinary_seconds=SECONDS_OF_A_ROUND,
