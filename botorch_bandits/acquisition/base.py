@@ -36,6 +36,7 @@ from torch.nn import Module
 from botorch_bandits.acquisition.joint import sum_one_by_one
 from botorch_bandits.acquisition.scores import ArmsRule
 from botorch_bandits.checks import (
+    check_arguments,
     check_double,
     check_finite,
     check_integer,
@@ -44,6 +45,7 @@ from botorch_bandits.checks import (
     check_one_of,
     check_probability,
     level_of_users_line,
+    remedy_of_name,
     store_checked,
 )
 from botorch_bandits.confidence import (
@@ -290,11 +292,8 @@ class BanditAcquisition(AcquisitionFunction):
     other options, the rule does not check them."""
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
-        """Refuse ``beta`` where BoTorch's users pass it to a class that has no such argument."""
-        parameters = inspect.signature(cls.__init__).parameters
-        takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-        if "beta" in given and "beta" not in parameters and not takes_any:
-            raise TypeError(f"{cls.__name__} has no argument 'beta'. {_instead_of_beta(cls)}")
+        """Refuse arguments that the class does not have, such as BoTorch's ``beta``."""
+        check_arguments(cls, args, given)
         return super().__new__(cls)
 
     _num_columns: int | None = None
@@ -334,10 +333,9 @@ class BanditAcquisition(AcquisitionFunction):
         known = default_options(cls)
         for name in options:
             if name not in known:
-                remedy = f" {_instead_of_beta(cls)}" if name == "beta" else ""
                 raise TypeError(
                     f"{cls.__name__}.with_options has no option {name!r}; it has "
-                    f"{', '.join(known)}.{remedy}"
+                    f"{', '.join(known)}.{remedy_of_name(name, known)}"
                 )
         cls.check_options(options, None)
         return AcquisitionRecipe(cls, options)
@@ -449,14 +447,6 @@ def on_device_of(model: Model, transform: PosteriorTransform | None) -> Posterio
     """
     like = next(model.parameters(), None)
     return transform if transform is None or like is None else transform.to(like.device)
-
-
-def _instead_of_beta(cls: type[BanditAcquisition]) -> str:
-    """Return what to pass instead of BoTorch's ``beta``, the square of a width."""
-    constant = "GPUpperConfidenceBound takes beta="
-    if "width" in constructor_parameters(cls):
-        constant = "For a constant width pass width=, which is the square root of beta"
-    return f"The class computes its width from its other arguments. {constant}."
 
 
 EVALUATION = (

@@ -723,11 +723,12 @@ class BanditLoop(AttachesPoints):
         ``print`` shows the result in one sentence. :meth:`.ModelCheck.coverage` has the share of
         outcomes within their predicted intervals, outcome by outcome, and
         :func:`~botorch_bandits.plotting.plot_leave_one_out` draws each outcome beside its
-        prediction from all others. Kernel and noise are those of the current model.
+        prediction from all others. Kernel and noise are those of the current model. Of a list of
+        priors, the likeliest is checked.
 
         Raises:
-            RuntimeError: If the loop has no model or no data, feedback is censored, rows are means
-                of penalized rewards, or the model is a list of priors (see :meth:`evidence`).
+            RuntimeError: If the loop has no model or no data, feedback is censored, or rows are
+                means of penalized rewards.
             ValueError: If the model is not an exact Gaussian process
                 (:class:`~botorch_bandits.confidence.UnreadablePriorError`).
 
