@@ -227,7 +227,7 @@ def notes_on_list(model: CandidatesModel) -> tuple[str, ...]:
         return ()
     try:
         check = check_model(model)
-    except (TypeError, ValueError, torch.linalg.LinAlgError):
+    except (TypeError, ValueError, RuntimeError):
         return ()  # the likeliest is a model of the user's own, whose prior cannot be read
     z = check.one_step
     if check.finding == "overconfident":

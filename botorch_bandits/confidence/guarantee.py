@@ -566,8 +566,9 @@ class Guarantee:
         )
 
     def __str__(self) -> str:
-        """Return the guarantee as a few lines of text."""
+        """Return the guarantee as a few lines of text: what voids all of it comes first."""
         lines = [f"{self.method}: {self.verdict}"]
+        lines += [f"  not covered: {gap}" for gap in self.gaps]
         if self.theorem is not None:
             lines.append(f"  theorem: {self.theorem}")
         names = {"bands": "confidence bounds", "regret": "regret", "violation": "violation"}
@@ -578,7 +579,6 @@ class Guarantee:
         if self.constants:
             constants = ", ".join(f"{name} = {value:.6g}" for name, value in self.constants.items())
             lines.append(f"  constants: {constants}")
-        lines += [f"  not covered: {gap}" for gap in self.gaps]
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
 
@@ -589,9 +589,11 @@ class Guarantee:
         return display(f"{self.method}: {self.verdict}", facts, *self.parts_as_markup())
 
     def parts_as_markup(self) -> list[Markup]:
-        """Return statements, assumptions and gaps in the form that notebooks and pages show."""
+        """Return gaps, statements and assumptions in the form that notebooks and pages show."""
         names = {"bands": "confidence bounds", "regret": "regret", "violation": "violation"}
         parts = []
+        if self.gaps:
+            parts += [element("p", "not covered:"), listed(self.gaps)]
         for name, statement in self.statements.items():
             first, *further = (line.strip() for line in statement.lines(names[name], self.gaps))
             parts += [element("p", first), *([listed(further)] if further else [])]
@@ -599,7 +601,6 @@ class Guarantee:
         titles = (
             ("before the run", told),
             ("assumes", self.assumptions),
-            ("not covered", self.gaps),
             ("note", self.notes),
         )
         for title, texts in titles:

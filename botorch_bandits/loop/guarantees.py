@@ -118,8 +118,9 @@ def guarantee_of(
     if isinstance(settings.feedback, Hallucinated) and not isinstance(acquisition, BoundOfList):
         guarantee = _with_hallucinated(guarantee, acquisition, history)
     regret = guarantee.regret
-    is_of_each_round = regret is not None and regret.factor is not None and not regret.is_expected
-    if isinstance(settings.feedback, Ignored) and settings.constraints is None and is_of_each_round:
+    if regret is None or regret.factor is None or regret.is_expected:
+        return guarantee
+    if isinstance(settings.feedback, Ignored) and settings.constraints is None:
         # the band is that of the outcomes that had arrived, and so is the bound that was maximized
         guarantee = replace(guarantee, regret=replace(regret, counts_pending=True))
     return guarantee

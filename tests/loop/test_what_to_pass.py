@@ -133,5 +133,5 @@ def test_evidence_is_shown_as_a_table() -> None:
     loop.tell(loop.ask().id, 0.5)
     evidence = loop.current_model().evidence  # type: ignore[attr-defined]
     assert repr(evidence) == "CandidateEvidence(1 outcomes, 2 priors)"
-    assert "evidence against  posterior weight" in str(evidence)
+    assert "evidence against now  posterior weight" in str(evidence)
     assert str(evidence) == str(loop.evidence())
