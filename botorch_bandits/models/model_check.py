@@ -16,7 +16,7 @@ Source: Rasmussen and Williams, *Gaussian processes for machine learning*, MIT P
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from botorch.models.model import Model
@@ -180,7 +180,8 @@ def check_model(
 
     Args:
         model: A model of one output. It is not changed. Of a list of priors, the one with the
-            largest posterior weight is checked; :attr:`ModelCheck.learned` names it.
+            largest posterior weight is checked; :attr:`ModelCheck.learned` names it. Outcomes that
+            chose the list (its ``num_skipped``) are left out.
         X: ``n x d`` raw inputs in the order of their outcomes; the model's rows if omitted.
         Y: ``n`` raw outcomes.
         weights: ``n`` positive numbers: the noise variance of outcome ``i`` is that of the model
@@ -208,7 +209,15 @@ def check_model(
         name, count = model.evidence.names[likeliest], model.evidence.num_candidates
         check = check_model(model.member(likeliest), X, Y, weights)
         which = f"that prior {name!r}, which is checked, is the likeliest of {count}"
-        return replace(check, learned=(*check.learned, which))
+        skipped = model.recipe.num_skipped if X is None else 0  # they chose the list
+        return ModelCheck(
+            outcomes=check.outcomes[skipped:],
+            one_step=check.one_step[skipped:],
+            left_out_means=check.left_out_means[skipped:],
+            left_out_deviations=check.left_out_deviations[skipped:],
+            learned=(*check.learned, which),
+            cautions=check.cautions,
+        )
     refuse_several("check", model)
     (prior,) = read_prior(model)
     if (X is None) != (Y is None):
