@@ -187,9 +187,8 @@ class EvidenceTable:
     def __str__(self) -> str:
         """Return the table as text: at most :data:`MOST_ROWS_SHOWN` priors, best predictions first.
 
-        The column *evidence against now* is ``log_evidence_against``, the evidence against a prior after
-        the last outcome. An eliminated prior reached the threshold earlier, and its evidence may
-        have fallen again.
+        The column *evidence against now* is ``log_evidence_against``, after the last outcome. An
+        eliminated prior reached the threshold earlier, and its evidence may have fallen since.
         """
         alive = sum(row.survives for row in self.rows)
         lines = [
