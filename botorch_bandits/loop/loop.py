@@ -704,9 +704,9 @@ class BanditLoop(AttachesPoints):
         """Return what a theorem states about the rounds so far: bounds, regret and violation.
 
         The statement on regret covers the rounds that the method chose when every earlier outcome
-        had arrived (for upper confidence bounds with ``Ignored()``, all that it chose); for upper confidence bounds, its number is the sum of ``2 w_t
-        sigma_{t-1}(x_t)`` over these rounds. Other rounds are counted separately, if they are
-        bounded at all.
+        had arrived, and with ``Ignored()``, for upper confidence bounds, all that it chose. For
+        upper confidence bounds, its number is the sum of ``2 w_t sigma_{t-1}(x_t)`` over these
+        rounds. Other rounds are counted separately, if they are bounded at all.
         """
         if isinstance(self.settings.acquisition, RandomSearch):
             return Guarantee(method="random search", gaps=("it does not look at outcomes",))
