@@ -289,7 +289,9 @@ LONGEST_SHOWN = 160
 """Characters of a value in an error message; a history keeps these as reasons of failures."""
 
 
-def check_arguments(cls: type, args: Sequence[Any], given: Mapping[str, Any]) -> None:
+def check_arguments(
+    cls: type, args: Sequence[Any], given: Mapping[str, Any], instead_of_beta: str
+) -> None:
     """Raise an error that says what to do if a constructor does not have an argument.
 
     Python's own error for a missing argument says enough.
@@ -298,6 +300,7 @@ def check_arguments(cls: type, args: Sequence[Any], given: Mapping[str, Any]) ->
         cls: A class whose first argument is a model.
         args: The arguments by position.
         given: The arguments by name.
+        instead_of_beta: What to pass instead of ``beta``, in a sentence.
 
     Raises:
         TypeError: If an argument is unknown, or there are too many by position.
@@ -308,7 +311,9 @@ def check_arguments(cls: type, args: Sequence[Any], given: Mapping[str, Any]) ->
     if inspect.Parameter.VAR_KEYWORD not in kinds:
         for name in given:
             if name not in names:
-                told = remedy_of_name(name, names) or f" It has {', '.join(names)}."
+                told = (
+                    remedy_of_name(name, names, instead_of_beta) or f" It has {', '.join(names)}."
+                )
                 raise TypeError(f"{cls.__name__} has no argument {name!r}.{told}")
     either = inspect.Parameter.POSITIONAL_OR_KEYWORD
     by_position = [parameter.name for parameter in parameters if parameter.kind is either]
@@ -318,31 +323,28 @@ def check_arguments(cls: type, args: Sequence[Any], given: Mapping[str, Any]) ->
     by_name = ", ".join(f"{name}=" for name in names if name not in by_position)
     told = f" Pass the others by name: {by_name}."
     if by_position == ["model"] and isinstance(extra, int | float | Tensor):
-        told = f" If {shown_value(extra)} is BoTorch's beta:{remedy_of_name('beta', names)}{told}"
+        told = f" If {shown_value(extra)} is BoTorch's beta: {instead_of_beta}{told}"
     raise TypeError(
         f"{cls.__name__} takes {', '.join(by_position)} by position, but got {len(args)} "
         f"positional arguments.{told}"
     )
 
 
-def remedy_of_name(name: str, known: Iterable[str]) -> str:
+def remedy_of_name(name: str, known: Iterable[str], instead_of_beta: str = "") -> str:
     """Return what to write instead of an argument that does not exist, after a space.
 
     Args:
-        name: The argument, such as ``beta``, BoTorch's square of a width.
+        name: The argument.
         known: The arguments that exist.
+        instead_of_beta: What to pass instead of ``beta``, in a sentence.
 
     Example:
         >>> remedy_of_name("rkhs_bond", ["rkhs_bound", "noise_bound"])
         " Did you mean 'rkhs_bound'?"
     """
-    known = list(known)
-    if name == "beta":
-        constant = "GPUpperConfidenceBound takes beta="
-        if "width" in known:
-            constant = "For a constant width pass width=, which is the square root of beta"
-        return f" The class computes its width from its other arguments. {constant}."
-    alike = difflib.get_close_matches(name, known, n=1)
+    if name == "beta" and instead_of_beta:
+        return f" {instead_of_beta}"
+    alike = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean {alike[0]!r}?" if alike else ""
 
 

@@ -293,7 +293,7 @@ class BanditAcquisition(AcquisitionFunction):
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
         """Refuse arguments that the class does not have, such as BoTorch's ``beta``."""
-        check_arguments(cls, args, given)
+        check_arguments(cls, args, given, _instead_of_beta(cls))
         return super().__new__(cls)
 
     _num_columns: int | None = None
@@ -335,7 +335,7 @@ class BanditAcquisition(AcquisitionFunction):
             if name not in known:
                 raise TypeError(
                     f"{cls.__name__}.with_options has no option {name!r}; it has "
-                    f"{', '.join(known)}.{remedy_of_name(name, known)}"
+                    f"{', '.join(known)}.{remedy_of_name(name, known, _instead_of_beta(cls))}"
                 )
         cls.check_options(options, None)
         return AcquisitionRecipe(cls, options)
@@ -447,6 +447,14 @@ def on_device_of(model: Model, transform: PosteriorTransform | None) -> Posterio
     """
     like = next(model.parameters(), None)
     return transform if transform is None or like is None else transform.to(like.device)
+
+
+def _instead_of_beta(cls: type[BanditAcquisition]) -> str:
+    """Return what to pass instead of BoTorch's ``beta``, the square of a width."""
+    constant = "GPUpperConfidenceBound takes beta="
+    if "width" in constructor_parameters(cls):
+        constant = "For a constant width pass width=, which is the square root of beta"
+    return f"The class computes its width from its other arguments. {constant}."
 
 
 EVALUATION = (
