@@ -7,11 +7,12 @@ before anything is recorded.
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import math
 import operator
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,9 @@ def check_double(name: str, value: Tensor) -> Tensor:
         TypeError: If ``value`` is not a tensor or has another dtype.
     """
     if not isinstance(value, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}.")
+        raise TypeError(
+            f"{name} must be a torch.Tensor, got {type(value).__name__}.{_as_tensor(name, value)}"
+        )
     if value.dtype != DTYPE:
         if value.is_complex():
             raise TypeError(_complex_error(name, value.dtype))
@@ -87,6 +90,18 @@ def check_double(name: str, value: Tensor) -> Tensor:
             f"loses most of its digits in lower precision. Pass {name}.double()."
         )
     return value
+
+
+def _as_tensor(name: str, value: Any) -> str:
+    """Return how to turn points that are not a tensor into one, after a space."""
+    is_sequence = isinstance(value, list | tuple)
+    if is_sequence and not value:
+        return " Pass None if there are no points."
+    if is_sequence and all(isinstance(each, Tensor) for each in value):
+        return f" Pass torch.stack({name}) if each of its entries is one point."
+    if is_sequence or isinstance(value, np.ndarray):
+        return f" Pass torch.as_tensor({name}, dtype=torch.float64)."
+    return ""
 
 
 def check_finite(name: str, value: Tensor) -> Tensor:
@@ -272,6 +287,65 @@ def check_reward(name: str, value: Any) -> float:
 
 LONGEST_SHOWN = 160
 """Characters of a value in an error message; a history keeps these as reasons of failures."""
+
+
+def check_arguments(
+    cls: type, args: Sequence[Any], given: Mapping[str, Any], instead_of_beta: str
+) -> None:
+    """Raise an error that says what to do if a constructor does not have an argument.
+
+    Python's own error for a missing argument says enough.
+
+    Args:
+        cls: A class whose first argument is a model.
+        args: The arguments by position.
+        given: The arguments by name.
+        instead_of_beta: What to pass instead of ``beta``, in a sentence.
+
+    Raises:
+        TypeError: If an argument is unknown, or there are too many by position.
+    """
+    _, *parameters = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
+    kinds = {parameter.kind for parameter in parameters}
+    names = [parameter.name for parameter in parameters]
+    if inspect.Parameter.VAR_KEYWORD not in kinds:
+        for name in given:
+            if name not in names:
+                told = (
+                    remedy_of_name(name, names, instead_of_beta) or f" It has {', '.join(names)}."
+                )
+                raise TypeError(f"{cls.__name__} has no argument {name!r}.{told}")
+    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    by_position = [parameter.name for parameter in parameters if parameter.kind is either]
+    if len(args) <= len(by_position) or inspect.Parameter.VAR_POSITIONAL in kinds:
+        return
+    extra = args[len(by_position)]
+    by_name = ", ".join(f"{name}=" for name in names if name not in by_position)
+    told = f" Pass the others by name: {by_name}."
+    if by_position == ["model"] and isinstance(extra, int | float | Tensor):
+        told = f" If {shown_value(extra)} is BoTorch's beta: {instead_of_beta}{told}"
+    raise TypeError(
+        f"{cls.__name__} takes {', '.join(by_position)} by position, but got {len(args)} "
+        f"positional arguments.{told}"
+    )
+
+
+def remedy_of_name(name: str, known: Iterable[str], instead_of_beta: str = "") -> str:
+    """Return what to write instead of an argument that does not exist, after a space.
+
+    Args:
+        name: The argument.
+        known: The arguments that exist.
+        instead_of_beta: What to pass instead of ``beta``, in a sentence.
+
+    Example:
+        >>> remedy_of_name("rkhs_bond", ["rkhs_bound", "noise_bound"])
+        " Did you mean 'rkhs_bound'?"
+    """
+    if name == "beta" and instead_of_beta:
+        return f" {instead_of_beta}"
+    alike = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {alike[0]!r}?" if alike else ""
 
 
 def shown_value(value: Any) -> str:

@@ -125,8 +125,8 @@ def ax_strategy(
         ImportError: If Ax is missing.
         TypeError: If the acquisition is not a class of this package, an option is unknown, or Ax
             itself determines what the option would set.
-        ValueError: If an option is infeasible or missing, or the class needs a list of priors or a
-            finite set of points.
+        ValueError: If an option is infeasible or missing, the class needs a list of priors and
+            ``model`` is omitted, or it needs a finite set of points.
 
     Example:
         >>> from botorch_bandits import ImprovedUpperConfidenceBound, ax_strategy

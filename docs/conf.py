@@ -1,7 +1,10 @@
 """Settings of Sphinx. Build with ``python -m sphinx docs docs/_build/html``."""
 
+import inspect
 import sys
 from pathlib import Path
+
+from sphinx.util.inspect import stringify_signature
 
 from botorch_bandits.version import __version__
 
@@ -65,3 +68,18 @@ python_maximum_signature_line_length = 88
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True  # attributes of dataclasses would otherwise be described twice
+
+
+def show_constructor(app, what, name, obj, options, signature, return_annotation):
+    """Show the arguments of a constructor where Sphinx found those of ``__new__``.
+
+    Acquisition functions check the names of their arguments in ``__new__(cls, *args, **given)``.
+    """
+    if what != "class" or signature is None or not signature.startswith("(*args"):
+        return None
+    return stringify_signature(inspect.signature(obj), show_annotation=False), return_annotation
+
+
+def setup(app):
+    """Connect the functions above."""
+    app.connect("autodoc-process-signature", show_constructor)

@@ -34,6 +34,7 @@ from torch.nn import Module
 from botorch_bandits.acquisition.joint import sum_one_by_one
 from botorch_bandits.acquisition.scores import ArmsRule
 from botorch_bandits.checks import (
+    check_arguments,
     check_double,
     check_finite,
     check_integer,
@@ -42,6 +43,7 @@ from botorch_bandits.checks import (
     check_one_of,
     check_probability,
     level_of_users_line,
+    remedy_of_name,
     store_checked,
 )
 from botorch_bandits.confidence import (
@@ -288,11 +290,8 @@ class BanditAcquisition(AcquisitionFunction):
     other options, the rule does not check them."""
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
-        """Refuse ``beta`` where BoTorch's users pass it to a class that has no such argument."""
-        parameters = inspect.signature(cls.__init__).parameters
-        takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-        if "beta" in given and "beta" not in parameters and not takes_any:
-            raise TypeError(f"{cls.__name__} has no argument 'beta'. {_instead_of_beta(cls)}")
+        """Refuse arguments that the class does not have, such as BoTorch's ``beta``."""
+        check_arguments(cls, args, given, _instead_of_beta(cls))
         return super().__new__(cls)
 
     _num_columns: int | None = None
@@ -332,10 +331,9 @@ class BanditAcquisition(AcquisitionFunction):
         known = default_options(cls)
         for name in options:
             if name not in known:
-                remedy = f" {_instead_of_beta(cls)}" if name == "beta" else ""
                 raise TypeError(
                     f"{cls.__name__}.with_options has no option {name!r}; it has "
-                    f"{', '.join(known)}.{remedy}"
+                    f"{', '.join(known)}.{remedy_of_name(name, known, _instead_of_beta(cls))}"
                 )
         cls.check_options(options, None)
         return AcquisitionRecipe(cls, options)

@@ -34,12 +34,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
-from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import (
@@ -51,40 +49,29 @@ from botorch_bandits.acquisition.base import (
     copy_pending,
     of_acquisition,
 )
+from botorch_bandits.acquisition.candidates_widths import (
+    FORMS,
+    INGREDIENTS,
+    make_widths,
+    reasons_learned,
+    with_pending,
+)
 from botorch_bandits.acquisition.closed_form_lagrangian import ClosedFormOfOutputs
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
 from botorch_bandits.checks import (
     check_double,
     check_integer,
-    check_nonnegative,
     check_one_of,
-    check_probability,
 )
-from botorch_bandits.confidence.gp_ucb import gp_ucb_compact_width, gp_ucb_finite_width
 from botorch_bandits.confidence.guarantee import (
-    DRAWN_FROM_LIST,
-    FIXED_LIST,
-    GAUSSIAN_NOISE_ON_LIST,
     Guarantee,
-    RegretStatement,
-    Statement,
 )
 from botorch_bandits.confidence.width_rules import check_assume
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
-from botorch_bandits.models.candidate_groups import one_each
-from botorch_bandits.models.candidates import CandidatesModel, OwnModel
+from botorch_bandits.models.candidates import CandidatesModel
 from botorch_bandits.optim import gen_candidates_batched
 from botorch_bandits.random_streams import derive_seed
-
-FORMS = ("survivors", "mixture")
-"""The forms: the largest bound of the survivors, or the bound of the mixture."""
-
-INGREDIENTS = ("num_arms", "smoothness_a", "smoothness_b", "dim", "side_length")
-"""The ingredients of widths with a theorem."""
-
-MIXTURE_WIDTH = 2.0
-"""The number of deviations of the mixture that are added if no width is given."""
 
 
 def check_list_model(model: Model) -> CandidatesModel:
@@ -100,176 +87,6 @@ def check_list_model(model: Model) -> CandidatesModel:
         )
     check_model(model)
     return model
-
-
-CONSTANT_WIDTH = (
-    "the width is a constant (given as width=, or 2 because nothing else is given), which no "
-    "theorem covers; on a box pass smoothness_a= and smoothness_b= (Theorem 2), on arms num_arms= "
-    "(Theorem 1), which a loop on Arms fills in unless width= is given"
-)
-"""Why a constant width has no guarantee, whether it was given or is the default on a box."""
-
-
-class CandidateWidths:
-    """The widths of the confidence bands of a list of priors, in each round.
-
-    Args:
-        num_arms: ``|D|`` of Theorem 1.
-        smoothness_a: ``a`` of Theorem 2, one number or one per prior.
-        smoothness_b: ``b`` of Theorem 2, in raw outcome units per unit of input; one number or one
-            per prior.
-        dim: ``d`` of Theorem 2.
-        side_length: ``r`` of Theorem 2.
-        width: A constant width.
-        delta: The failure probability of survivors and bands together; each gets half of it.
-
-    Raises:
-        ValueError: If ingredients of more than one width are given, or only some of the ingredients
-            of Theorem 2.
-    """
-
-    def __init__(
-        self,
-        num_arms: int | None,
-        smoothness_a: float | Sequence[float] | None,
-        smoothness_b: float | Sequence[float] | None,
-        dim: int | None,
-        side_length: float | None,
-        width: float | None,
-        delta: float,
-    ) -> None:
-        """See the class."""
-        self.delta = check_probability("delta", delta)
-        of_box = {
-            "smoothness_a": smoothness_a,
-            "smoothness_b": smoothness_b,
-            "dim": dim,
-            "side_length": side_length,
-        }
-        missing = [name for name, value in of_box.items() if value is None]
-        on_box = len(missing) < len(of_box)
-        kinds = (num_arms is not None) + on_box + (width is not None)
-        if kinds != 1 or (on_box and missing):
-            raise ValueError(
-                "give the ingredients of exactly one width: num_arms= (finitely many arms); "
-                "smoothness_a=, smoothness_b=, dim= and side_length= (a box); or width= (a "
-                f"constant, without a theorem). Got num_arms={num_arms}, width={width}, "
-                + ", ".join(f"{name}={value}" for name, value in of_box.items())
-                + "."
-            )
-        self.num_arms = None if num_arms is None else check_integer("num_arms", num_arms, minimum=1)
-        self.width = None if width is None else check_nonnegative("width", width)
-        self.on_box = on_box
-        self._of_box = of_box
-
-    @property
-    def level(self) -> float:
-        """The level of the survivors, half of ``delta``; the bands have the other half."""
-        return 0.5 * self.delta
-
-    def in_round(self, round_number: int, scales: NDArray[np.float64]) -> float | NDArray[Any]:
-        """Return the width of each prior's band, or one for all.
-
-        Args:
-            round_number: ``t``, from 1.
-            scales: The output scale of each prior.
-        """
-        if self.width is not None:
-            return self.width
-        if self.num_arms is not None:
-            return float(gp_ucb_finite_width(self.num_arms, round_number, self.level))
-        a = one_each("smoothness_a", self._of_box["smoothness_a"], len(scales))  # type: ignore[arg-type]
-        b = one_each("smoothness_b", self._of_box["smoothness_b"], len(scales))  # type: ignore[arg-type]
-        dim, side_length = self._of_box["dim"], self._of_box["side_length"]
-        known: dict[tuple[float, float], float] = {}
-        widths = []
-        for key in zip(a.tolist(), (b / np.sqrt(scales)).tolist(), strict=True):
-            if key not in known:
-                known[key] = float(
-                    gp_ucb_compact_width(dim, round_number, self.level, side_length, *key)  # type: ignore[arg-type]
-                )
-            widths.append(known[key])
-        return np.array(widths)
-
-    def guarantee(self, model: CandidatesModel, round_number: int) -> Guarantee:
-        """Return what is proved about the bands of the survivors.
-
-        Args:
-            model: The list and the outcomes that have arrived.
-            round_number: ``t``.
-        """
-        count = model.recipe.num_candidates
-        if self.width is not None:
-            return Guarantee(
-                method="upper confidence bound of a list of priors",
-                gaps=(CONSTANT_WIDTH,),
-            )
-        where = (
-            "at the point of the round and on a discretization that grows with it; not at all "
-            "points at once"
-            if self.on_box
-            else "on all arms (with contexts: at the context of each round)"
-        )
-        in_force = model.evidence.numpy_in_force(self.level)
-        tail = float(np.sqrt(model.recipe.groups.scales[in_force]).max()) if self.on_box else 0.0
-        added = ", plus the prior standard deviation times 1 / t^2" if self.on_box else ""
-        constants = {
-            "delta": self.delta,
-            "delta_of_survivors": self.level,
-            "delta_of_bands": self.level,
-            "num_candidates": float(count),
-            "num_survivors": float(model.evidence.numpy_survivors(self.level).sum()),
-        }
-        if self.num_arms is not None:
-            constants["num_arms"] = float(self.num_arms)
-        assumptions: list[str] = [DRAWN_FROM_LIST, FIXED_LIST, GAUSSIAN_NOISE_ON_LIST]
-        skipped = model.recipe.num_skipped
-        if skipped:
-            assumptions.append(
-                f"everything is conditional on the first {skipped} outcomes, which chose the list; "
-                "the rounds until then are not covered"
-            )
-        if self.on_box:
-            assumptions += [
-                "for each dimension j the largest |df/dx_j| over the box (and over all contexts, "
-                "if there are any) exceeds L with probability at most a exp(-(L/b)^2), for every "
-                "L, with the smoothness_a and smoothness_b of the true prior for a and b",
-                "the acquisition is maximized over a box of at most dim dimensions, with sides of "
-                "at most side_length, fixed before the data",
-            ]
-        else:
-            assumptions.append(
-                "the acquisition is maximized over at most num_arms arms, fixed before the data"
-            )
-        theorem = "Theorem 2" if self.on_box else "Theorem 1"
-        guarantee = Guarantee(
-            method="upper confidence bound of the survivors of a list of priors",
-            theorem=f"Ville's inequality and Srinivas et al. 2010, {theorem}, each at delta / 2",
-            bands=Statement(
-                "with {probability} the reward lies between the least lower and the largest upper "
-                f"bound of the priors that survive, in all rounds, {where}",
-                delta=self.delta,
-                reach=None if self.on_box else "arms",
-            ),
-            regret=RegretStatement(
-                "with {probability}, on the same event, the regret of every round t that "
-                "maximizes the upper confidence bound is at most the distance of the bounds at the "
-                "point that it chose, which is twice the effective width times standard deviation"
-                + added,
-                delta=self.delta,
-                factor=2.0,
-                tail=tail,
-            ),
-            assumptions=tuple(assumptions),
-            constants=constants,
-        )
-        after = model.evidence.refuted_after(self.level)
-        if after is not None:
-            guarantee = guarantee.with_gaps(
-                f"after {after} outcomes all {count} priors on the list were refuted at level "
-                f"{self.level:g}"
-            )
-        return guarantee
 
 
 class BoundOfList(BanditAcquisition):
@@ -392,7 +209,9 @@ class CandidatesUpperConfidenceBound(BoundOfList):
     outcomes select among the priors. The prior from which the reward is drawn must be on the list.
 
     Pending points shrink the deviations used to choose the next point, under each prior, but do not
-    count as evidence. The bounds that certify regret use only the outcomes that have arrived.
+    count as evidence. :meth:`bounds` and :meth:`regret_bound`, which certify regret, use only the
+    outcomes that have arrived; they remain valid while points are pending, with the width of the
+    round after the pending ones.
 
     Args:
         model: From :meth:`BanditGP.with_candidates`, or ``CandidatesModel.from_models``.
@@ -582,14 +401,27 @@ class CandidatesUpperConfidenceBound(BoundOfList):
         r"""Return the bound on the regret of this round if a given point is played.
 
         It is :math:`\max_x U_t(x) - L_t(x_t)`, computed from the outcomes that have arrived, and it
-        holds no matter which rule chose the point. If :meth:`guarantee` does not hold, it is not a
-        bound.
+        holds no matter which rule chose the point, and while points are pending as well. If
+        ``guarantee().bands`` does not hold, it is not a bound.
 
         Args:
             x: The point that is played, ``d``-dimensional.
-            choices: ``num_arms x d`` arms. None if the point maximizes the upper bound, as it does
-                on a box; the term that Theorem 2 adds is included.
+            choices: ``num_arms x d`` arms; the regret is against the best of them. None if the
+                point maximizes the upper bound, as it does on a box if no points are pending; the
+                term that Theorem 2 adds is included.
+
+        Raises:
+            TypeError: If a tensor is not float64.
+            ValueError: If points are pending and ``choices`` are left out, there are more of them
+                than ``num_arms``, or ``x`` is none of them.
         """
+        if choices is not None:
+            self._check_choice(x, choices)
+        elif self.X_pending is not None:
+            raise ValueError(
+                f"{len(self.X_pending)} points are pending, so x need not maximize the upper bound "
+                "of the outcomes that have arrived. Pass the arms as choices=."
+            )
         with torch.no_grad():
             lower, upper = self.bounds(x)
             best, worst = float(upper), float(lower)
@@ -599,6 +431,23 @@ class CandidatesUpperConfidenceBound(BoundOfList):
                 if not self.maximize:
                     best, worst = float(upper), float(lowest.min())
         return best - worst + self.tail
+
+    def _check_choice(self, x: Tensor, choices: Tensor) -> None:
+        """Raise an error unless a point is one of the arms for which the bounds hold."""
+        check_columns("choices", check_double("choices", choices), self.base_model)
+        num_arms = self.widths.num_arms
+        if num_arms is None:
+            return
+        if len(choices) > num_arms:
+            raise ValueError(
+                f"choices has {len(choices)} points, but the width is for num_arms={num_arms}. "
+                "Build the acquisition function with the number of all arms."
+            )
+        if not bool((choices == x.reshape(1, -1)).all(-1).any()):
+            raise ValueError(
+                f"x is {x.reshape(-1).tolist()}, which is none of the {len(choices)} choices, so "
+                "the bounds need not hold there. Pass one of the choices."
+            )
 
     @property
     def tail(self) -> float:
@@ -632,10 +481,8 @@ class CandidatesUpperConfidenceBound(BoundOfList):
             guarantee = self.widths.guarantee(self.base_model, self.round_number)
             for entry in self.base_model.recipe.candidates:
                 guarantee = guarantee.with_gaps(*reasons_learned(entry, self.assume))
-        if self.X_pending is not None:
-            guarantee = guarantee.with_gaps(
-                f"{len(self.X_pending)} pending points enter at the posterior mean"
-            )
+        remedy = "; regret_bound(x, choices) bounds the regret of this round for any choice"
+        guarantee = with_pending(guarantee, self.X_pending, "" if self.widths.on_box else remedy)
         guarantee = guarantee if self.maximize else guarantee.for_minimizing()
         return of_acquisition(self, guarantee)
 
@@ -647,51 +494,6 @@ class CandidatesUpperConfidenceBound(BoundOfList):
         """
         known = super().describe(x)
         return known if self.form == "survivors" else {**known, "is_refuted": 0.0}
-
-
-def make_widths(
-    form: str, ingredients: tuple[Any, ...], width: float | None, delta: float
-) -> CandidateWidths:
-    """Return the widths of a form; a constant width if nothing is given.
-
-    Args:
-        form: One of :data:`FORMS`.
-        ingredients: The arguments in :data:`INGREDIENTS`, None for those that were left out.
-        width: A constant width, or None.
-        delta: The failure probability of survivors and bands together.
-
-    Raises:
-        ValueError: If ingredients do not match the form, or belong to more than one width.
-    """
-    if form == "mixture":
-        if any(each is not None for each in ingredients):
-            raise ValueError(
-                "form='mixture' has a constant width; leave num_arms=, smoothness_a=, "
-                "smoothness_b=, dim= and side_length= out."
-            )
-        return CandidateWidths(
-            None, None, None, None, None, MIXTURE_WIDTH if width is None else width, delta
-        )
-    if width is None and all(each is None for each in ingredients):
-        width = MIXTURE_WIDTH
-    num_arms, smoothness_a, smoothness_b, dim, side_length = ingredients
-    return CandidateWidths(num_arms, smoothness_a, smoothness_b, dim, side_length, width, delta)
-
-
-def reasons_learned(entry: Any, assume: tuple[str, ...]) -> list[str]:
-    """Return why an entry of a list is not a prior that was fixed before the data.
-
-    Args:
-        entry: The entry of the list.
-        assume: The assumptions that the user vouches for.
-    """
-    if not isinstance(entry, OwnModel):
-        return []
-    return [
-        f"hyperparameters may have been learned from the same outcomes: {each}"
-        for each in entry.learned
-        if not (each == "frozen parameters" and "fixed prior" in assume)
-    ]
 
 
 class CandidatesThompsonSampling(BanditAcquisition):

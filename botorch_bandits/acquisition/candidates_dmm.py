@@ -29,10 +29,10 @@ from torch import Tensor
 from botorch_bandits.acquisition.base import (
     of_acquisition,
 )
-from botorch_bandits.acquisition.candidates import (
-    BoundOfList,
-    check_list_model,
+from botorch_bandits.acquisition.candidates import BoundOfList, check_list_model
+from botorch_bandits.acquisition.candidates_widths import (
     reasons_learned,
+    with_pending,
 )
 from botorch_bandits.checks import (
     check_integer,
@@ -283,10 +283,7 @@ class CandidatesDMMUpperConfidenceBound(BoundOfList):
             )
         if self.is_refuted:
             guarantee = guarantee.with_gaps("the data refute every ball of the list at this level")
-        if self.X_pending is not None:
-            guarantee = guarantee.with_gaps(
-                f"{len(self.X_pending)} pending points shrink the deviations"
-            )
+        guarantee = with_pending(guarantee, self.X_pending)
         guarantee = guarantee if self.maximize else guarantee.for_minimizing()
         return of_acquisition(self, guarantee)
 

@@ -15,11 +15,10 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.base import AcquisitionRecipe, BanditAcquisition
 from botorch_bandits.acquisition.candidates import (
-    INGREDIENTS,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
-    make_widths,
 )
+from botorch_bandits.acquisition.candidates_widths import INGREDIENTS, make_widths
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence.candidates import LEVEL_OF_SURVIVORS
 from botorch_bandits.docstrings import fill_in_docstrings

@@ -46,6 +46,7 @@ from botorch_bandits.acquisition.base import (
     of_acquisition,
 )
 from botorch_bandits.acquisition.candidates import CandidatesUpperConfidenceBound
+from botorch_bandits.acquisition.candidates_widths import with_pending
 from botorch_bandits.acquisition.output_widths import check_maximizes, of_minus_the_reward
 from botorch_bandits.acquisition.scores import ArmsRule
 from botorch_bandits.checks import check_one_of, check_probability
@@ -300,6 +301,12 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
         combined = Guarantee(method=method, constants={"delta": self.delta}, gaps=told)
         if all(guarantee.theorem is not None for guarantee in each):
             combined = self._of_theorems(combined, each)
+        told = tuple(
+            f"{name}: {note}"
+            for name, guarantee in zip(names, each, strict=True)
+            for note in guarantee.notes
+        )
+        combined = with_pending(replace(combined, notes=told), self.X_pending)
         if not self.maximize:
             combined = of_minus_the_reward(combined)
         return of_acquisition(self, combined)

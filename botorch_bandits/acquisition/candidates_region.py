@@ -28,11 +28,11 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import check_columns, of_acquisition
-from botorch_bandits.acquisition.candidates import (
+from botorch_bandits.acquisition.candidates import BoundOfList, check_list_model
+from botorch_bandits.acquisition.candidates_widths import (
     MIXTURE_WIDTH,
-    BoundOfList,
-    check_list_model,
     reasons_learned,
+    with_pending,
 )
 from botorch_bandits.checks import (
     check_instance,
@@ -335,10 +335,7 @@ class RegionUpperConfidenceBound(BoundOfList):
             guarantee = guarantee.with_gaps(*reasons_learned(entry, self.assume))
         if self.is_refuted:
             guarantee = guarantee.with_gaps("no prior of the family was found in the region")
-        if self.X_pending is not None:
-            guarantee = guarantee.with_gaps(
-                f"{len(self.X_pending)} pending points enter at the posterior mean"
-            )
+        guarantee = with_pending(guarantee, self.X_pending)
         guarantee = guarantee if self.maximize else guarantee.for_minimizing()
         return of_acquisition(self, guarantee)
 

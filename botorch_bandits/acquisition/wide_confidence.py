@@ -242,10 +242,10 @@ class WarnsOfWideness:
             return
         _looks.warned(key)
         warnings.warn(
-            f"{name}: the width {band.width:.3g}{band.name} dwarfs the outcomes. Where nothing is "
-            f"known the band reaches {band.half:.3g} to either side, and all {band.num_rows} "
-            f"outcomes lie within {band.spread:.3g} of each other, so that points are chosen by "
-            f"their deviation alone, as in pure exploration. {self._remedy()}",
+            f"{name}: the width {band.width:.3g}{band.name} is out of proportion to the outcomes. "
+            f"Where nothing is known the band reaches {band.half:.3g} to either side, and all "
+            f"{band.num_rows} outcomes lie within {band.spread:.3g} of each other, so that points "
+            f"are chosen by their deviation alone, as in pure exploration. {self._remedy()}",
             WideConfidenceWarning,
             stacklevel=level_of_users_line(),
         )

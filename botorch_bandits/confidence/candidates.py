@@ -187,7 +187,8 @@ class EvidenceTable:
     def __str__(self) -> str:
         """Return the table as text: at most :data:`MOST_ROWS_SHOWN` priors, best predictions first.
 
-        The column *evidence against* is ``log_evidence_against``.
+        The column *evidence against now* is ``log_evidence_against``, after the last outcome. An
+        eliminated prior reached the threshold earlier, and its evidence may have fallen since.
         """
         alive = sum(row.survives for row in self.rows)
         lines = [
@@ -200,13 +201,13 @@ class EvidenceTable:
                 "is a draw from none of its priors"
             )
         width = max(len(row.name) for row in self.rows)
-        lines.append(f"{'prior':<{width}}  evidence against  posterior weight  status")
+        lines.append(f"{'prior':<{width}}  evidence against now  posterior weight  status")
         in_order = sorted(self.rows, key=lambda each: each.log_evidence_against)
         for row in in_order[:MOST_ROWS_SHOWN]:
             after = row.eliminated_after
             status = "survives" if after is None else f"eliminated after outcome {after}"
             lines.append(
-                f"{row.name:<{width}}  {row.log_evidence_against:16.4f}  "
+                f"{row.name:<{width}}  {row.log_evidence_against:20.4f}  "
                 f"{row.posterior_weight:16.4f}  {status}"
             )
         left_out = len(in_order) - MOST_ROWS_SHOWN

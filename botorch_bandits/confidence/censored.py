@@ -677,7 +677,7 @@ class CensoredWidth(WidthRule):
         rho += "(ever, if that is None)"
         largest = None
         if self.rkhs_bound is not None:
-            largest = largest_regret(summary, self.rkhs_bound, is_relative)
+            largest = largest_regret(summary, self.rkhs_bound, is_relative, self.not_given)
         return Guarantee(
             method="censored feedback",
             theorem=f"Verma, Dai and Low 2022, Theorem 1, {details}",

@@ -287,6 +287,8 @@ class RegretStatement(Statement):
             round.
         is_expected: Whether it bounds the expected regret, by the expectation of the number.
         covers_pending: Whether it covers rounds that were chosen while outcomes were pending.
+        counts_pending: Whether it covers these rounds one by one, because each maximized a bound of
+            the outcomes that had arrived; forecasts for the whole run do not include them.
         quantity: The quantity it bounds: the regret, its expectation or a multiple of it.
         num_points: For draws, the number of points on which each is made, if it is the same in all
             rounds.
@@ -300,6 +302,7 @@ class RegretStatement(Statement):
     needs_every_round: bool = False
     is_expected: bool = False
     covers_pending: bool = False
+    counts_pending: bool = False
     quantity: str = "the regret"
     num_points: int | None = None
     prior_deviation: float | None = None
@@ -357,6 +360,7 @@ class Guarantee:
         theorem_of_draws: The source for Thompson sampling with draws scaled by the width, if it is
             another theorem.
         forecasts: The numbers known before the run, for a loop that knows its horizon.
+        notes: What the data say about assumptions; they do not change what is guaranteed.
     """
 
     method: str
@@ -369,6 +373,7 @@ class Guarantee:
     gaps: tuple[str, ...] = ()
     theorem_of_draws: str | None = field(default=None, repr=False)
     forecasts: tuple[Forecast, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Add the gaps of the whole guarantee to each statement."""
@@ -561,8 +566,9 @@ class Guarantee:
         )
 
     def __str__(self) -> str:
-        """Return the guarantee as a few lines of text."""
+        """Return the guarantee as a few lines of text: what voids all of it comes first."""
         lines = [f"{self.method}: {self.verdict}"]
+        lines += [f"  not covered: {gap}" for gap in self.gaps]
         if self.theorem is not None:
             lines.append(f"  theorem: {self.theorem}")
         names = {"bands": "confidence bounds", "regret": "regret", "violation": "violation"}
@@ -573,7 +579,7 @@ class Guarantee:
         if self.constants:
             constants = ", ".join(f"{name} = {value:.6g}" for name, value in self.constants.items())
             lines.append(f"  constants: {constants}")
-        lines += [f"  not covered: {gap}" for gap in self.gaps]
+        lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -583,14 +589,20 @@ class Guarantee:
         return display(f"{self.method}: {self.verdict}", facts, *self.parts_as_markup())
 
     def parts_as_markup(self) -> list[Markup]:
-        """Return statements, assumptions and gaps in the form that notebooks and pages show."""
+        """Return gaps, statements and assumptions in the form that notebooks and pages show."""
         names = {"bands": "confidence bounds", "regret": "regret", "violation": "violation"}
         parts = []
+        if self.gaps:
+            parts += [element("p", "not covered:"), listed(self.gaps)]
         for name, statement in self.statements.items():
             first, *further = (line.strip() for line in statement.lines(names[name], self.gaps))
             parts += [element("p", first), *([listed(further)] if further else [])]
         told = tuple(map(str, self.forecasts))
-        titles = ("before the run", told), ("assumes", self.assumptions), ("not covered", self.gaps)
+        titles = (
+            ("before the run", told),
+            ("assumes", self.assumptions),
+            ("note", self.notes),
+        )
         for title, texts in titles:
             parts += [element("p", f"{title}:"), listed(texts)] if texts else []
         return parts

@@ -617,7 +617,8 @@ class KernelizedWidth(WidthRule):
             theorem_of_draws=f"Chowdhury and Gopalan 2017, Theorem 4, {details}",
             bands=band_everywhere(self.delta),
             regret=regret_of_band(
-                self.delta, largest_regret(summary, self.rkhs_bound, is_relative)
+                self.delta,
+                largest_regret(summary, self.rkhs_bound, is_relative, self.not_given),
             ),
             assumptions=(
                 norm,
@@ -871,7 +872,8 @@ class AMMWidth(WidthRule):
             theorem="Flynn and Reeb 2024, analytic mixture-martingale bound, with a_0 = lam",
             bands=band_everywhere(self.delta),
             regret=regret_of_band(
-                self.delta, largest_regret(summary, self.rkhs_bound, is_relative)
+                self.delta,
+                largest_regret(summary, self.rkhs_bound, is_relative, self.not_given),
             ),
             assumptions=(
                 norm,

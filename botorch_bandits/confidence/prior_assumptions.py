@@ -104,7 +104,12 @@ def kernel_assumptions(summary: PriorSummary, is_at_most_one: bool = False) -> t
     )
 
 
-def largest_regret(summary: PriorSummary, rkhs_bound: Bound, in_prior_units: bool) -> float | None:
+def largest_regret(
+    summary: PriorSummary,
+    rkhs_bound: Bound,
+    in_prior_units: bool,
+    not_given: tuple[str, ...] = (),
+) -> float | None:
     """Return ``2 B``, the largest difference of two values of the reward; None if it is unknown.
 
     A function of norm ``B`` is at most ``B sqrt(k(x, x))``, and ``k(x, x) = 1`` for stationary
@@ -114,7 +119,10 @@ def largest_regret(summary: PriorSummary, rkhs_bound: Bound, in_prior_units: boo
         summary: The prior summary of the model.
         rkhs_bound: ``B``.
         in_prior_units: Whether it is a multiple of the prior standard deviation.
+        not_given: The names of bounds that are defaults: a default for ``B`` bounds nothing.
     """
+    if "rkhs_bound" in not_given:
+        return None
     if summary.posterior_transform is not None or not isinstance(rkhs_bound, float):
         return None
     try:

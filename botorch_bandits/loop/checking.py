@@ -65,11 +65,7 @@ def check_of_loop(settings: LoopSettings, model: Model, history: History) -> Mod
     if isinstance(model, ModelList):  # the model of the reward, then of the constraints
         model = model.models[0]
     if isinstance(model, CandidatesModel):
-        likeliest = int(model.evidence.posterior_weights.argmax())
-        name, count = model.evidence.names[likeliest], model.evidence.num_candidates
-        check = check_model(model.member(likeliest))
-        which = f"that prior {name!r}, which is checked, is the likeliest of {count}"
-        return replace(check, learned=(*check.learned, which))
+        return check_model(model)
     repeats = getattr(model, "repeats", None)
     if repeats is None:
         return check_model(model)

@@ -25,7 +25,7 @@ from botorch_bandits.acquisition import (
 )
 from botorch_bandits.acquisition.affine_outcomes import select_output
 from botorch_bandits.acquisition.base import evaluated_as
-from botorch_bandits.acquisition.candidates import INGREDIENTS
+from botorch_bandits.acquisition.candidates_widths import INGREDIENTS
 from botorch_bandits.acquisition.output_widths import output_rules
 from botorch_bandits.acquisition.scores import RandomizedArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.checks import DTYPE, level_of_users_line

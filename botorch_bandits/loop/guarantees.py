@@ -22,6 +22,7 @@ from botorch_bandits.acquisition import (
     ImprovedUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.base import default_options, evaluated_as
+from botorch_bandits.acquisition.candidates import BoundOfList
 from botorch_bandits.change_points import EvidenceRestart, NeverRestart, OracleRestart, Restart
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee, PriorSummary, RegretStatement
@@ -46,7 +47,7 @@ from botorch_bandits.constraints import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
-from botorch_bandits.feedback import Censored, Hallucinated
+from botorch_bandits.feedback import Censored, Hallucinated, Ignored
 from botorch_bandits.history import Failure, History, Query
 from botorch_bandits.loop.epochs import OtherEpoch, with_other_epochs
 from botorch_bandits.loop.settings import LoopSettings
@@ -114,8 +115,14 @@ def guarantee_of(
         )
         told = replace(guarantee.regret, wording=guarantee.regret.wording + against)
         guarantee = replace(guarantee, regret=told)
-    if isinstance(settings.feedback, Hallucinated):
+    if isinstance(settings.feedback, Hallucinated) and not isinstance(acquisition, BoundOfList):
         guarantee = _with_hallucinated(guarantee, acquisition, history)
+    regret = guarantee.regret
+    if regret is None or regret.factor is None or regret.is_expected:
+        return guarantee
+    if isinstance(settings.feedback, Ignored) and settings.constraints is None:
+        # the band is that of the outcomes that had arrived, and so is the bound that was maximized
+        guarantee = replace(guarantee, regret=replace(regret, counts_pending=True))
     return guarantee
 
 
@@ -292,7 +299,7 @@ def with_regret(
         guarantee = guarantee.with_assumptions(
             "which outcomes were retracted, and when, does not depend on what was chosen after them"
         )
-    if regret.covers_pending:
+    if regret.covers_pending or regret.counts_pending:
         withdrawn = set(history.rounds_with_retracted())
         covered = [
             query

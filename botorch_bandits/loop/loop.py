@@ -704,9 +704,9 @@ class BanditLoop(AttachesPoints):
         """Return what a theorem states about the rounds so far: bounds, regret and violation.
 
         The statement on regret covers the rounds that the method chose when every earlier outcome
-        had arrived; for upper confidence bounds, its number is the sum of ``2 w_t
-        sigma_{t-1}(x_t)`` over these rounds. Other rounds are counted separately, if they are
-        bounded at all.
+        had arrived, and with ``Ignored()``, for upper confidence bounds, all that it chose. For
+        upper confidence bounds, its number is the sum of ``2 w_t sigma_{t-1}(x_t)`` over these
+        rounds. Other rounds are counted separately, if they are bounded at all.
         """
         if isinstance(self.settings.acquisition, RandomSearch):
             return Guarantee(method="random search", gaps=("it does not look at outcomes",))
@@ -723,11 +723,12 @@ class BanditLoop(AttachesPoints):
         ``print`` shows the result in one sentence. :meth:`.ModelCheck.coverage` has the share of
         outcomes within their predicted intervals, outcome by outcome, and
         :func:`~botorch_bandits.plotting.plot_leave_one_out` draws each outcome beside its
-        prediction from all others. Kernel and noise are those of the current model.
+        prediction from all others. Kernel and noise are those of the current model. Of a list of
+        priors, the likeliest is checked.
 
         Raises:
-            RuntimeError: If the loop has no model or no data, feedback is censored, rows are means
-                of penalized rewards, or the model is a list of priors (see :meth:`evidence`).
+            RuntimeError: If the loop has no model or no data, feedback is censored, or rows are
+                means of penalized rewards.
             ValueError: If the model is not an exact Gaussian process
                 (:class:`~botorch_bandits.confidence.UnreadablePriorError`).
 

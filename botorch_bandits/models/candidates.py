@@ -199,6 +199,14 @@ class CandidatesRecipe:
             num_skipped=check_num_skipped(self.num_skipped),
         )
 
+    def __repr__(self) -> str:
+        """Show the number of priors and the names of the first and the last."""
+        shown = ", ".join(map(repr, self.names[:2]))
+        if len(self.names) > 2:
+            shown += f"{', ...' if len(self.names) > 3 else ''}, {self.names[-1]!r}"
+        skipped = f", num_skipped={self.num_skipped}" if self.num_skipped else ""
+        return f"{type(self).__name__}({len(self.names)} priors: {shown}{skipped})"
+
     @cached_property
     def groups(self) -> CandidateGroups:
         """The entries in groups that share a factor."""

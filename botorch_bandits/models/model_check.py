@@ -33,6 +33,7 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.markup import display
+from botorch_bandits.models.candidates import CandidatesModel
 from botorch_bandits.models.likelihoods import check_weights
 
 FEWEST = 8
@@ -81,9 +82,24 @@ class ModelCheck:
     @property
     def verdict(self) -> str:
         """What the residuals say about the model, in one sentence."""
+        return self._judged[1]
+
+    @property
+    def finding(self) -> str:
+        """The verdict in a word or two, for programs.
+
+        It is ``"too few"`` (outcomes), ``"outlier"``, ``"overconfident"``, ``"too cautious"``,
+        ``"mean off"`` or ``"agrees"``. Bounds of an overconfident model, or of one whose mean is
+        off, are too narrow or in the wrong place.
+        """
+        return self._judged[0]
+
+    @property
+    def _judged(self) -> tuple[str, str]:
+        """Return the finding, and the sentence that explains it."""
         n, z = len(self.one_step), self.one_step
         if n < FEWEST:
-            return f"{n} outcomes are too few to say anything about the model."
+            return "too few", f"{n} outcomes are too few to say anything about the model."
         square = float(z @ z)
         share, ratio = _share_below(square, n), math.sqrt(square / n)
         left_out = (self.outcomes - self.left_out_means) / self.left_out_deviations
@@ -92,31 +108,36 @@ class ModelCheck:
         is_alone = _share_below(max(square - far**2, 0.0), n - 1) <= 1.0 - LEVEL / 2.0
         if n * math.erfc(far / math.sqrt(2.0)) < LEVEL and is_alone:
             return (
+                "outlier",
                 f"Outcome {k + 1} is {far:.3g} standard deviations from what all others predict, "
-                "while the others are as expected: look at that one first."
+                "while the others are as expected: look at that one first.",
             )
         if share > 1.0 - LEVEL / 2.0:
             return (
+                "overconfident",
                 f"The model is overconfident: outcomes vary {ratio:.3g} times as much as it "
                 "predicts. Its noise or its prior variance is too small, or its lengthscale too "
-                "large."
+                "large.",
             )
         if share < LEVEL / 2.0:
             return (
+                "too cautious",
                 f"The model is too cautious: outcomes vary {ratio:.3g} times as much as it "
-                "predicts. Its noise or its prior variance is too large."
+                "predicts. Its noise or its prior variance is too large.",
             )
         mean = float(z.mean()) * math.sqrt(n)
         if math.erfc(abs(mean) / math.sqrt(2.0)) < LEVEL:
             side = "above" if mean > 0.0 else "below"
             return (
+                "mean off",
                 f"Outcomes lie {side} what the model predicts, by {abs(float(z.mean())):.3g} "
-                "predicted standard deviations on average: its prior mean is off."
+                "predicted standard deviations on average: its prior mean is off.",
             )
         covered = float(self.coverage()[-1])
         return (
+            "agrees",
             f"Nothing speaks against the model: {covered:.0%} of outcomes were in their 95% "
-            "intervals."
+            "intervals.",
         )
 
     def __str__(self) -> str:
@@ -158,7 +179,9 @@ def check_model(
     predict for it.
 
     Args:
-        model: A model of one output. It is not changed.
+        model: A model of one output. It is not changed. Of a list of priors, the one with the
+            largest posterior weight is checked; :attr:`ModelCheck.learned` names it. Outcomes that
+            chose the list (its ``num_skipped``) are left out.
         X: ``n x d`` raw inputs in the order of their outcomes; the model's rows if omitted.
         Y: ``n`` raw outcomes.
         weights: ``n`` positive numbers: the noise variance of outcome ``i`` is that of the model
@@ -181,6 +204,20 @@ def check_model(
         >>> check_model(model).verdict.partition(":")[0]
         'The model is overconfident'
     """
+    if isinstance(model, CandidatesModel):
+        likeliest = int(model.evidence.posterior_weights.argmax())
+        name, count = model.evidence.names[likeliest], model.evidence.num_candidates
+        check = check_model(model.member(likeliest), X, Y, weights)
+        which = f"that prior {name!r}, which is checked, is the likeliest of {count}"
+        skipped = model.recipe.num_skipped if X is None else 0  # they chose the list
+        return ModelCheck(
+            outcomes=check.outcomes[skipped:],
+            one_step=check.one_step[skipped:],
+            left_out_means=check.left_out_means[skipped:],
+            left_out_deviations=check.left_out_deviations[skipped:],
+            learned=(*check.learned, which),
+            cautions=check.cautions,
+        )
     refuse_several("check", model)
     (prior,) = read_prior(model)
     if (X is None) != (Y is None):

@@ -43,7 +43,13 @@ from botorch_bandits import (
     simulate,
 )
 from botorch_bandits.confidence import CandidateEvidence, RefutedListWarning
-from botorch_bandits.models import CandidateArms, CandidatesModel, DefaultCandidates, candidate_grid
+from botorch_bandits.models import (
+    CandidateArms,
+    CandidatesModel,
+    DefaultCandidates,
+    candidate_grid,
+    check_model,
+)
 from botorch_bandits.problems import gp_draw_on_arms
 
 LENGTHS, RATIOS, SCALES = (0.1, 0.4), (0.01, 0.1), (0.5, 2.0)
@@ -207,9 +213,63 @@ def test_pending_points_choose_and_do_not_certify() -> None:
     assert acqf.round_number == 15
     assert torch.equal(acqf.bounds(points)[1], plain.bounds(points)[1])
     assert torch.equal(acqf.survivors, plain.survivors)
-    assert not acqf.guarantee().holds
+    # the bounds hold, and so does a regret bound on arms, but the value is of another model
+    guarantee = acqf.guarantee()
+    assert guarantee.verdict == "guaranteed in part"
+    assert guarantee.bands is not None
+    assert guarantee.bands.holds
+    assert guarantee.regret is not None
+    assert not guarantee.regret.holds
+    assert "as bounds(X) computes them" in guarantee.bands.text
+    assert "2 pending points enter at the posterior mean" in guarantee.regret.gaps[0]
+    assert acqf.regret_bound(points[3], points) == plain.regret_bound(points[3], points)
+    with pytest.raises(ValueError, match=r"2 points are pending.*Pass the arms as choices="):
+        acqf.regret_bound(points[3])
     acqf.set_X_pending(None)
     assert acqf.round_number == 13
+    assert acqf.guarantee().holds
+
+
+def test_regret_is_bounded_on_the_arms_of_the_width_only() -> None:
+    X, y = rows(12)
+    points = uniform(30, 1, seed=3)
+    acqf = CandidatesUpperConfidenceBound(recipe()(X, y.unsqueeze(-1)), num_arms=20)
+    assert acqf.regret_bound(points[3], points[:20]) > 0.0
+    with pytest.raises(ValueError, match=r"choices has 30 points, .* num_arms=20"):
+        acqf.regret_bound(points[3], points)
+    with pytest.raises(ValueError, match="which is none of the 20 choices"):
+        acqf.regret_bound(points[25], points[:20])
+    with pytest.raises(TypeError, match="choices"):
+        acqf.regret_bound(points[3], points[:20].float())
+
+
+@pytest.mark.parametrize("shift", [0.0, 40.0])
+def test_a_list_in_the_wrong_units_is_noted(shift: float) -> None:
+    X, y = rows(12)
+    model = recipe()(X, shift * (1.0 + y.unsqueeze(-1)) if shift else y.unsqueeze(-1))
+    acqf = CandidatesUpperConfidenceBound(model, num_arms=30)
+    guarantee = acqf.guarantee()
+    assert guarantee.holds  # if one of the priors is the true one, which is an assumption
+    check = check_model(model)
+    likeliest = int(model.evidence.posterior_weights.argmax())
+    alone = check_model(model.member(likeliest))
+    assert torch.equal(check.one_step, alone.one_step)
+    if not shift:
+        assert check.finding == "agrees"
+        assert guarantee.notes == ()
+        return
+    assert check.finding == "overconfident"
+    (note,) = guarantee.notes
+    assert repr(model.evidence.names[likeliest]) in note
+    ratio = float(alone.one_step.square().mean().sqrt())
+    assert f"outcomes vary {ratio:.3g} times as much as it predicts" in note
+    assert str(guarantee).endswith(f"  note: {note}")
+    # outcomes that chose the list are not held against it
+    late = replace(recipe(), num_skipped=3)(*model.train_inputs, model.train_targets.unsqueeze(-1))
+    likeliest = int(late.evidence.posterior_weights.argmax())
+    expected = check_model(late.member(likeliest)).one_step[3:]
+    assert torch.equal(check_model(late).one_step, expected)
+    assert "note" in guarantee._repr_html_()
 
 
 def play(

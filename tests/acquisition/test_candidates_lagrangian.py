@@ -156,7 +156,17 @@ def test_pending_points_choose_and_do_not_certify() -> None:
     acqf = CandidatesLagrangianUpperConfidenceBound(recipe()(X, Y), **given, X_pending=pending)
     assert bool((acqf(points.unsqueeze(-2)) < plain(points.unsqueeze(-2))).all())
     assert torch.equal(acqf.bounds(points)[1], plain.bounds(points)[1])
-    assert not acqf.guarantee().holds
+    guarantee = acqf.guarantee()
+    assert guarantee.bands is not None
+    assert guarantee.bands.holds
+    assert guarantee.regret is not None
+    assert not guarantee.regret.holds
+    # of constraints, the bounds at the chosen point count, which are those of what arrived
+    assert guarantee.violation is not None
+    assert guarantee.violation.holds
+    for j in (1, 2):
+        name = f"constraint_upper_bound_{j}"
+        assert acqf.describe(points[0])[name] == plain.describe(points[0])[name]
     acqf.set_X_pending(None)
     assert acqf.guarantee().holds
 

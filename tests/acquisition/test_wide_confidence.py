@@ -72,7 +72,7 @@ def test_the_reason_has_the_numbers_and_a_remedy() -> None:
     (warning,) = caught
     text = str(warning.message)
     spread, deviation = float(Y[:20].max() - Y[:20].min()), float(Y[:20].std())
-    assert f"the width {float(acqf.width):.3g} dwarfs the outcomes" in text
+    assert f"the width {float(acqf.width):.3g} is out of proportion to the outcomes" in text
     assert f"the band reaches {float(acqf.width) * deviation:.3g} to either side" in text
     assert f"all 20 outcomes lie within {spread:.3g} of each other" in text
     assert "Leave rkhs_bound= and noise_bound= out" in text
@@ -151,10 +151,14 @@ def outputs(num_rows: int) -> ModelListGP:
             lambda: CensoredUpperConfidenceBound(
                 model(20), minimum=-2.0, outcome_bound=20.0, X_pending=X[40:42]
             ),
-            "dwarfs",
+            "out of proportion",
             "Leave outcome_bound= out",
         ),
-        (lambda: GPUpperConfidenceBound(model(20), num_arms=10**90), "dwarfs", "Use width=2.0"),
+        (
+            lambda: GPUpperConfidenceBound(model(20), num_arms=10**90),
+            "out of proportion",
+            "Use width=2.0",
+        ),
     ],
     ids=["DMM", "weighted sum", "one constraint", "joint draws", "censored", "theorem"],
 )

@@ -555,7 +555,7 @@ class _AnyRun:
         if regret is not None and regret.factor is not None and not regret.is_expected:
             origins.append("repeat")  # with the bound of the choice whose point is played again
         found = [t for t in self.seen.told if t.origin in origins]
-        if regret is not None and regret.covers_pending:
+        if regret is not None and (regret.covers_pending or regret.counts_pending):
             return found
         return [t for t in found if t.is_in_hand]
 

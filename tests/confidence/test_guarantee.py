@@ -224,8 +224,8 @@ def test_it_says_everything_in_words() -> None:
     refused = str(guarantee(ConstantWidth(2.0), fixed(0.5)))
     assert refused == (
         "constant width 2: no guarantee\n"
-        "  constants: width = 2\n"
-        "  not covered: a constant width is a heuristic"
+        "  not covered: a constant width is a heuristic\n"
+        "  constants: width = 2"
     )
     counted = RegretStatement("small", bound=12.5, num_rounds=3, num_others=1, bound_of_others=4.0)
     told = str(Guarantee("m", "t", regret=counted))

@@ -17,6 +17,7 @@ from botorch_bandits import (
     BanditGP,
     BanditLoop,
     Box,
+    CandidatesUpperConfidenceBound,
     DMMUpperConfidenceBound,
     GPThompsonSampling,
     GPUpperConfidenceBound,
@@ -45,6 +46,7 @@ from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, Pr
 from botorch_bandits.feedback import Censored, Hallucinated, Ignored
 from botorch_bandits.history import History
 from botorch_bandits.loop.guarantees import rounds_in_hand
+from botorch_bandits.models import candidate_grid
 
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1, "delta": 0.2}
 CHOICES = torch.linspace(0.0, 1.0, 9, dtype=torch.float64).unsqueeze(-1)
@@ -126,11 +128,56 @@ def test_a_query_that_is_pending_now_is_told(feedback: Any) -> None:
     assert (regret_of(loop).num_rounds, regret_of(loop).num_others) == (4, 0)
     assert ARRIVALS_IGNORE_NOISE in loop.guarantee().assumptions
     loop.ask()  # chosen while the last one was pending
-    regret = regret_of(loop)
-    assert (regret.num_rounds, regret.num_others, regret.bound_of_others) == (4, 1, 4.0)
-    guarantee = loop.guarantee()
+    regret, guarantee = regret_of(loop), loop.guarantee()
     assert guarantee.bands is not None
-    assert guarantee.bands.holds == isinstance(feedback, Ignored)
+    if isinstance(feedback, Hallucinated):
+        assert (regret.num_rounds, regret.num_others, regret.bound_of_others) == (4, 1, 4.0)
+        assert not guarantee.bands.holds
+        return
+    # each round maximized the bound of what had arrived, for which the band holds
+    assert guarantee.bands.holds
+    assert (regret.num_rounds, regret.num_others) == (5, 0)
+    played = [query.diagnostics for query in loop.history.queries]
+    expected = sum(min(2 * d["width"] * d["standard_deviation"], 4.0) for d in played)
+    assert regret.bound == pytest.approx(expected, rel=1e-12)
+    assert guarantee.regret_bound == regret.bound
+
+
+@pytest.mark.parametrize("feedback", [Ignored(), Hallucinated()])
+def test_the_bounds_of_a_list_hold_while_outcomes_are_pending(feedback: Any) -> None:
+    truth = torch.sin(5.0 * CHOICES).squeeze(-1)
+    model = BanditGP.with_candidates(candidate_grid([0.2, 0.4], noise_ratios=[0.1]))
+    recipe = CandidatesUpperConfidenceBound.with_options(delta=0.1)
+    loop = BanditLoop(Arms(CHOICES), model, recipe, feedback=feedback)
+    running = [loop.ask() for _ in range(3)]
+    for _ in range(6):
+        tell(loop, running.pop(0))
+        running.append(loop.ask())
+    guarantee, regret = loop.guarantee(), regret_of(loop)
+    assert guarantee.bands is not None
+    assert guarantee.bands.holds
+    assert regret.holds
+    assert ARRIVALS_IGNORE_REWARD in guarantee.assumptions
+    ignores = isinstance(feedback, Ignored)
+    assert (regret.num_rounds, regret.num_others) == ((9, 0) if ignores else (1, 8))
+    # each certificate is that of an object with the rows that had arrived, in this round
+    for query in loop.history.queries:
+        rows = [o for o in loop.history.outcomes if o.arrived_round < query.round_number]
+        X = torch.stack([loop.history.query(o.query_id).x for o in rows]) if rows else CHOICES[:0]
+        y = torch.tensor([[o.reward] for o in rows], dtype=torch.float64).reshape(-1, 1)
+        acqf = CandidatesUpperConfidenceBound(
+            model(X, y), delta=0.1, num_arms=9, round_number=query.round_number
+        )
+        lower, upper = acqf.bounds(CHOICES)
+        played = int((query.x == CHOICES).all(-1).nonzero())
+        assert query.diagnostics["lower_bound"] == pytest.approx(float(lower[played]), abs=1e-8)
+        assert query.diagnostics["upper_bound"] == pytest.approx(float(upper[played]), abs=1e-8)
+        loss = float(truth.max() - truth[played])
+        assert loss <= acqf.regret_bound(query.x, CHOICES)
+        if ignores:
+            assert acqf.regret_bound(query.x, CHOICES) == pytest.approx(
+                2 * query.diagnostics["width"] * query.diagnostics["standard_deviation"], abs=1e-8
+            )
 
 
 def test_failures_must_not_depend_on_the_noise() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from botorch.acquisition import LogExpectedImprovement as BoTorchsImprovement
@@ -18,6 +19,7 @@ from botorch_bandits import (
     CandidatesUpperConfidenceBound,
     DMMUpperConfidenceBound,
     ExponentialWeights,
+    GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
     RandomizedUpperConfidenceBound,
     TimeVaryingKernel,
@@ -50,6 +52,8 @@ def test_beta_is_the_square_of_a_width() -> None:
             cls(model, beta=4.0)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"'beta'.*GPUpperConfidenceBound takes beta="):
         RandomizedUpperConfidenceBound(model, beta=4.0)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"by position.* If 4\.0 is BoTorch's beta: .*pass width="):
+        ImprovedUpperConfidenceBound(model, 4.0)  # type: ignore[misc]
     with pytest.raises(TypeError, match=r"no option .beta.; it has .*pass width="):
         ImprovedUpperConfidenceBound.with_options(beta=4.0)
 
@@ -58,6 +62,37 @@ def test_beta_is_the_square_of_a_width() -> None:
             super().__init__(model, width=beta**0.5)
 
     assert Own(model, beta=4.0).width == 2.0
+    assert Own(model, 4.0).width == 2.0
+
+
+def test_an_argument_that_is_misspelled_is_named() -> None:
+    X = torch.tensor([[0.2], [0.7]], dtype=torch.float64)
+    model = PRIOR(X, X)
+    with pytest.raises(TypeError, match=r"no argument 'rkhs_bond'\. Did you mean 'rkhs_bound'\?"):
+        ImprovedUpperConfidenceBound(model, rkhs_bond=1.0)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"no argument 'foo'\. It has model, rkhs_bound, "):
+        ImprovedUpperConfidenceBound(model, foo=1.0)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"no option 'rkhs_bond'.*Did you mean 'rkhs_bound'\?"):
+        ImprovedUpperConfidenceBound.with_options(rkhs_bond=1.0)
+    too_many = (
+        r"takes model, beta, posterior_transform, maximize by position, but got 5 .*num_arms="
+    )
+    with pytest.raises(TypeError, match=too_many):
+        GPUpperConfidenceBound(model, 4.0, None, True, 3)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("points", "remedy"),
+    [
+        ([], "got list. Pass None if there are no points"),
+        ([torch.zeros(1, dtype=torch.float64)], r"got list. Pass torch.stack\(X_pending\)"),
+        (np.zeros((1, 1)), r"got ndarray. Pass torch.as_tensor\(X_pending, dtype=torch.float64\)"),
+    ],
+)
+def test_pending_points_are_a_tensor(points: Any, remedy: str) -> None:
+    X = torch.tensor([[0.2], [0.7]], dtype=torch.float64)
+    with pytest.raises(TypeError, match=f"X_pending must be a torch.Tensor, {remedy}"):
+        ImprovedUpperConfidenceBound(PRIOR(X, X), X_pending=points)
 
 
 @pytest.mark.parametrize(
@@ -98,5 +133,5 @@ def test_evidence_is_shown_as_a_table() -> None:
     loop.tell(loop.ask().id, 0.5)
     evidence = loop.current_model().evidence  # type: ignore[attr-defined]
     assert repr(evidence) == "CandidateEvidence(1 outcomes, 2 priors)"
-    assert "evidence against  posterior weight" in str(evidence)
+    assert "evidence against now  posterior weight" in str(evidence)
     assert str(evidence) == str(loop.evidence())

@@ -702,3 +702,11 @@ def test_large_lists_are_those_of_dense_algebra() -> None:
         assert torch.allclose(means[:, group], (Y.mT @ solved).squeeze(0), rtol=0.0, atol=1e-8)
         expected = own - (k * solved.mT).sum(-1)
         assert torch.allclose(scale * variances[:, group], expected, rtol=0.0, atol=1e-8)
+
+
+def test_a_list_is_shown_in_one_line() -> None:
+    recipe = BanditGP.with_candidates(candidate_grid([0.1, 0.2, 0.4], [0.01, 0.1], [0.3, 1.0]))
+    first, second, *_, last = recipe.names
+    assert repr(recipe) == f"CandidatesRecipe(12 priors: {first!r}, {second!r}, ..., {last!r})"
+    three = BanditGP.with_candidates(recipe.candidates[:3], names=["a", "b", "c"], num_skipped=8)
+    assert repr(three) == "CandidatesRecipe(3 priors: 'a', 'b', 'c', num_skipped=8)"
