@@ -6,6 +6,7 @@ arrives; a query whose evaluation finally fails is recorded as failed.
 
 from __future__ import annotations
 
+import numbers
 import pickle
 import time
 import uuid
@@ -20,6 +21,7 @@ from concurrent.futures import (
     ThreadPoolExecutor,
     wait,
 )
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,10 +57,12 @@ from botorch_bandits.progress import ProgressBar
 from botorch_bandits.queries import argument_of
 from botorch_bandits.stopping import (
     MOST_FAILURES_IN_A_ROW,
+    ONE_NUMBER,
     Endings,
     ErrorPolicy,
     EvaluationError,
     FailureKeeper,
+    NotARewardError,
     StopRun,
     note_stop,
     reason_of,
@@ -223,9 +227,15 @@ def run_async(
 
     An evaluation fails if the function raises, if it returns something that is not a reward, or if
     its worker dies. ``on_error`` sets what happens then, as in :func:`run`; the default tries once
-    more, records a second failure and continues. If a worker of a process pool dies, all tasks of
-    the pool die with it; they are run again one by one, so that only those at fault are counted. A
-    result that arrives after its query failed is dropped.
+    more, records a second failure and continues. (:func:`run` and the command line end with the
+    error by default.) As long as no outcome has arrived, something of another type than a number,
+    such as None, ends the run in any case, because the function itself is then at fault. If a
+    worker of a process pool dies, all tasks of the pool die with it; they are run again one by one,
+    so that only those at fault are counted. A result that arrives after its query failed is
+    dropped.
+
+    Results are told before each point is chosen. One that arrives while a point is being chosen is
+    told right after that, so it is lost if the process is killed at that moment.
 
     Queries that are pending in the loop's history are evaluated first. If the run is interrupted,
     the queries in flight stay pending. Another call, also on a loop that was reopened from its
@@ -254,10 +264,9 @@ def run_async(
         timeout: The number of seconds after which a task counts as failed, without another try. A
             process that hangs is killed when the other tasks of its pool have ended; a thread
             cannot be killed.
-        on_error: ``"raise"``, ``"skip"`` or ``"retry:N"``; see :func:`run`. With ``"raise"``, the
-            other queries in flight stay pending. If failures are recorded, ``2 * max_pending`` of
-            them in a row, and at least ten, end the run. Results that arrived together with the one
-            that ends it are told or recorded first.
+        on_error: ``"raise"``, ``"skip"`` or ``"retry:N"``; see :func:`run`. If failures are
+            recorded, ``2 * max_pending`` of them in a row, and at least ten, end the run. Before an
+            error ends it, the evaluations that are running finish, and are told or recorded.
         stop_after_no_gain: Ask no further query while the last ``stop_after_no_gain`` rounds have
             brought no better reward; see :func:`run`. The run first waits for the queries in
             flight, which may change that.
@@ -279,7 +288,8 @@ def run_async(
             pending.
         EvaluationError: If too many evaluations in a row failed.
         Exception: The error that the function raised, if ``on_error`` is ``"raise"``.
-        TypeError: If an argument has the wrong type. In this case, nothing is asked.
+        TypeError: If an argument has the wrong type, or the function cannot be sent to the
+            processes of the executor. In this case, nothing is asked.
         ValueError: If there are fewer rounds left than requested, or contexts are missing, not
             expected or too few. In this case, nothing is asked.
 
@@ -326,6 +336,11 @@ def run_async(
     bar = ProgressBar(num_asked + num_rounds, "rounds", progress, num_asked - len(left))
     with bar:
         workers = Workers(executor)
+        try:
+            check_sendable(function, workers.current)
+        except TypeError:
+            workers.close()
+            raise
         run = _Run(loop, function, workers, max_pending, timeout, keeper, endings, bar)
         run.on_round, run.shown, run.restriction = on_round, shown, restriction
         return run.play(left, num_rounds, contexts)
@@ -381,9 +396,13 @@ class _Run:
         no_gain: str | None = None
         try:
             while True:
-                while self.stopped is None and (
-                    (task := self._next_waiting()) is not None
-                    or (num_rounds > 0 and self._has_room())
+                while (
+                    self.stopped is None
+                    and self.error is None
+                    and (
+                        (task := self._next_waiting()) is not None
+                        or (num_rounds > 0 and self._has_room())
+                    )
                 ):
                     if task is None:
                         no_gain = self.endings.reason()
@@ -395,15 +414,18 @@ class _Run:
                         limits = limits_of(self.restriction, round_number)
                         task = self._new_task(self.loop.ask(context, **limits))
                     self._start(task)
+                    self._end_all_done()  # what arrived while this point was chosen
                     self.bar.show(**self._shown())
                 if not self.running:
                     break
-                done, _ = wait(self.running, self._patience(), FIRST_COMPLETED)
-                for future in sorted(done, key=lambda future: self.running[future].query.id):
-                    self._end(future, self.running.pop(future))
+                wait(self.running, self._patience(), FIRST_COMPLETED)
+                self._end_all_done()
                 self._give_up_overdue()
-                if self.error is not None:
-                    raise self.error
+            if self.error is not None:  # all that was in flight has been told or recorded
+                raise self.error
+        except BaseException:
+            self._tell_all_done()
+            raise
         finally:
             for future in self.running:
                 future.cancel()
@@ -453,6 +475,22 @@ class _Run:
         task.executor = self.workers.current
         self.running[future] = task
 
+    def _end_all_done(self) -> None:
+        """Tell every result that has arrived, in the order of asking."""
+        done = [future for future in self.running if future.done()]
+        for future in sorted(done, key=lambda future: self.running[future].query.id):
+            self._end(future, self.running.pop(future))
+        if self.error is not None:  # only what a worker has already begun is still awaited
+            for future in [future for future in self.running if future.cancel()]:
+                self.running.pop(future)
+
+    def _tell_all_done(self) -> None:
+        """Tell the results that have arrived when the run ends at once, and nothing else."""
+        for future, task in sorted(self.running.items(), key=lambda each: each[1].query.id):
+            if future.done() and not future.cancelled() and future.exception() is None:
+                with suppress(Exception):
+                    self.loop.tell(task.query.id, *future.result())
+
     def _end(self, future: Future[Any], task: _Task) -> None:
         was_alone, task.is_alone = task.is_alone, False
         error = None if future.cancelled() else future.exception()
@@ -483,7 +521,10 @@ class _Run:
             outcome = loop.tell(query_id, reward, constraints)
         except (TypeError, ValueError) as error:
             if loop.history.state(query_id) == "pending":
-                self._fail(task, f"the loop refused the result: {error}")
+                is_other = (constraints is None) == bool(loop.history.num_constraints)
+                hint = f" {ONE_NUMBER}" if is_other and constraints is not None else ""
+                reason = f"the loop refused the result: {error}{hint}"
+                self._fail(task, reason, NotARewardError(reason) if is_other else None)
             else:  # another caller has told it, or told that it failed
                 task.reasons.append(f"a second result was dropped: {error}")
                 self.bar.advance(1, **self._shown())
@@ -546,6 +587,27 @@ class _Run:
         return {**self.shown(self.loop), "pending": self.loop.history.num_pending}
 
 
+def check_sendable(function: Callable[..., Any] | ByRound, executor: Executor) -> None:
+    """Raise an error if a function cannot be sent to the processes of an executor.
+
+    Args:
+        function: The function of a run.
+        executor: Its executor; only the processes of the standard library are checked.
+
+    Raises:
+        TypeError: If it cannot be pickled.
+    """
+    if not isinstance(executor, ProcessPoolExecutor):
+        return
+    try:
+        pickle.dumps(function)
+    except Exception as error:  # pickle raises errors of many kinds
+        raise TypeError(
+            f"function {shown_value(function)} cannot be sent to processes: {error}. Define it "
+            "with def at the top level of a module, or pass an executor of threads."
+        ) from error
+
+
 def as_plain(argument: Tensor | dict[str, Any]) -> Any:
     """Return a function's argument in the form sent to a worker, with NumPy arrays for tensors."""
     if isinstance(argument, Tensor):
@@ -569,6 +631,11 @@ def outcome_of(returned: Any) -> tuple[float, list[float] | None]:
     """
     if isinstance(returned, tuple) and len(returned) == 2:
         reward, constraints = returned
+        if isinstance(constraints, numbers.Real):
+            raise TypeError(
+                f"constraints must be a list, such as [g], got {shown_value(constraints)}. "
+                f"{ONE_NUMBER}"
+            )
         return check_reward("reward", reward), check_observed("constraints", constraints)
     return check_reward("reward", returned), None
 
@@ -595,7 +662,8 @@ def _evaluate(
     try:
         return outcome_of(returned)
     except (TypeError, ValueError) as error:
-        raise EvaluationError(f"the function returned {shown_value(returned)}: {error}") from None
+        kind = NotARewardError if isinstance(error, TypeError) else EvaluationError
+        raise kind(f"the function returned {shown_value(returned)}: {error}") from None
 
 
 fill_in_docstrings(__name__)

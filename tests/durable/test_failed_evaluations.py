@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -583,8 +584,14 @@ def test_what_is_on_its_way_is_told_before_the_run_ends() -> None:
     def stop(query: Any, event: Any) -> None:
         raise StopRun
 
+    together = Barrier(4)
+
+    def wait_for_all(x: Tensor) -> float:
+        together.wait(30.0)
+        return value(x)
+
     with ThreadPoolExecutor(4) as threads:
-        result = run_async(loop, value, threads, 4, 50, on_round=stop, progress=False)
+        result = run_async(loop, wait_for_all, threads, 4, 50, on_round=stop, progress=False)
     assert result.stopped == "StopRun"
     assert loop.history.num_queries == 4
     assert loop.history.num_pending == 0
