@@ -376,7 +376,7 @@ class ArrivedResults:
         Args:
             left: The queries that it left pending.
         """
-        if self._path is None:
+        if self._path is None or self._path.is_symlink():
             return {}
         found = {}
         try:

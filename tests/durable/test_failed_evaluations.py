@@ -233,6 +233,18 @@ def test_a_failure_is_retried_at_the_same_point(way: str) -> None:
 
 
 @both
+def test_another_type_is_a_failure_only_after_an_outcome(way: str) -> None:
+    loop = random_loop()
+    with pytest.raises(EvaluationError, match=r"returned \(0.9, 0.01\).* itself is at fault"):
+        play(loop, lambda x: (0.9, 0.01), 12, way, on_error="skip")
+    assert (loop.history.num_failed, loop.history.num_pending) == (0, 1)
+    play(loop, value, 1, way, on_error="skip")
+    with pytest.warns(EvaluationFailedWarning, match="A pair is read as"):
+        play(loop, lambda x: (0.9, 0.01), 1, way, on_error="skip")
+    assert (loop.history.num_arrived, loop.history.num_failed) == (2, 1)
+
+
+@both
 @FAILED
 def test_ten_failures_in_a_row_end_the_run(way: str) -> None:
     loop, function = random_loop(), Flaky(*range(4, 99))
