@@ -6,11 +6,14 @@ arrives; a query whose evaluation finally fails is recorded as failed.
 
 from __future__ import annotations
 
+import json
+import numbers
 import pickle
+import threading
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -20,7 +23,10 @@ from concurrent.futures import (
     ThreadPoolExecutor,
     wait,
 )
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,16 +55,19 @@ from botorch_bandits.evaluation import (
 )
 from botorch_bandits.feedback import Censored
 from botorch_bandits.history import Event, History, Query
+from botorch_bandits.journal.files import read_bounded, write_whole
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.processes import one_thread_each
 from botorch_bandits.progress import ProgressBar
 from botorch_bandits.queries import argument_of
 from botorch_bandits.stopping import (
     MOST_FAILURES_IN_A_ROW,
+    ONE_NUMBER,
     Endings,
     ErrorPolicy,
     EvaluationError,
     FailureKeeper,
+    NotARewardError,
     StopRun,
     note_stop,
     reason_of,
@@ -223,9 +232,17 @@ def run_async(
 
     An evaluation fails if the function raises, if it returns something that is not a reward, or if
     its worker dies. ``on_error`` sets what happens then, as in :func:`run`; the default tries once
-    more, records a second failure and continues. If a worker of a process pool dies, all tasks of
-    the pool die with it; they are run again one by one, so that only those at fault are counted. A
-    result that arrives after its query failed is dropped.
+    more, records a second failure and continues. (:func:`run` and the command line end with the
+    error by default.) As long as no outcome has arrived, something of another type than a number,
+    such as None, ends the run in any case, because the function itself is then at fault. If a
+    worker of a process pool dies, all tasks of the pool die with it; they are run again one by one,
+    so that only those at fault are counted. A result that arrives after its query failed is
+    dropped.
+
+    Results are told before each point is chosen. One that arrives while a point is being chosen is
+    told right after that. If the loop has a journal, it is meanwhile kept in the file
+    ``<journal>.arrived``, from which the next run tells it if the process is killed; without a
+    journal, nothing outlives the process.
 
     Queries that are pending in the loop's history are evaluated first. If the run is interrupted,
     the queries in flight stay pending. Another call, also on a loop that was reopened from its
@@ -254,10 +271,9 @@ def run_async(
         timeout: The number of seconds after which a task counts as failed, without another try. A
             process that hangs is killed when the other tasks of its pool have ended; a thread
             cannot be killed.
-        on_error: ``"raise"``, ``"skip"`` or ``"retry:N"``; see :func:`run`. With ``"raise"``, the
-            other queries in flight stay pending. If failures are recorded, ``2 * max_pending`` of
-            them in a row, and at least ten, end the run. Results that arrived together with the one
-            that ends it are told or recorded first.
+        on_error: ``"raise"``, ``"skip"`` or ``"retry:N"``; see :func:`run`. If failures are
+            recorded, ``2 * max_pending`` of them in a row, and at least ten, end the run. Before an
+            error ends it, the evaluations that are running finish, and are told or recorded.
         stop_after_no_gain: Ask no further query while the last ``stop_after_no_gain`` rounds have
             brought no better reward; see :func:`run`. The run first waits for the queries in
             flight, which may change that.
@@ -279,7 +295,8 @@ def run_async(
             pending.
         EvaluationError: If too many evaluations in a row failed.
         Exception: The error that the function raised, if ``on_error`` is ``"raise"``.
-        TypeError: If an argument has the wrong type. In this case, nothing is asked.
+        TypeError: If an argument has the wrong type, or the function cannot be sent to the
+            processes of the executor. In this case, nothing is asked.
         ValueError: If there are fewer rounds left than requested, or contexts are missing, not
             expected or too few. In this case, nothing is asked.
 
@@ -326,9 +343,82 @@ def run_async(
     bar = ProgressBar(num_asked + num_rounds, "rounds", progress, num_asked - len(left))
     with bar:
         workers = Workers(executor)
+        try:
+            check_sendable(function, workers.current)
+        except TypeError:
+            workers.close()
+            raise
         run = _Run(loop, function, workers, max_pending, timeout, keeper, endings, bar)
         run.on_round, run.shown, run.restriction = on_round, shown, restriction
         return run.play(left, num_rounds, contexts)
+
+
+class ArrivedResults:
+    """A file next to a journal, with the results that arrived while a point was being chosen.
+
+    They are told right after the choice. If the process is killed in that moment, the next run
+    tells them instead of evaluating their queries again. The loop itself cannot take them earlier,
+    because its records are in the order in which it knew them.
+
+    Args:
+        journal: The path of the loop's journal; None without one, in which case nothing is kept.
+    """
+
+    def __init__(self, journal: Path | None) -> None:
+        self._path = None if journal is None else journal.with_name(f"{journal.name}.arrived")
+        self._lock = threading.Lock()
+        self._kept: dict[int, Any] = {}
+        self.is_on = False  # whether a result that arrives now is not told at once
+
+    def of_killed_run(self, left: Iterable[Query]) -> dict[int, tuple[float, list[float] | None]]:
+        """Return the results, by query id, that an earlier run did not come to tell.
+
+        Args:
+            left: The queries that it left pending.
+        """
+        if self._path is None or self._path.is_symlink():
+            return {}
+        found = {}
+        try:
+            known = json.loads(read_bounded(self._path, _MOST_BYTES))
+            for query in left:
+                if str(query.id) in known:
+                    argument, reward, constraints = known[str(query.id)]
+                    if argument == _shown_argument(query):
+                        told = reward if constraints is None else (reward, constraints)
+                        found[query.id] = outcome_of(told)
+        except (AttributeError, OSError, RecursionError, TypeError, ValueError):
+            pass  # there is none, or it is damaged: their queries are evaluated
+        return found
+
+    def keep(self, query: Query, future: Future[Any]) -> None:
+        """Write down the result of a query if a point is being chosen; called in any thread."""
+        if self._path is None or not self.is_on:
+            return
+        if future.cancelled() or future.exception() is not None:
+            return
+        with self._lock, suppress(Exception):  # at worst, the query is evaluated again
+            self._kept[query.id] = [_shown_argument(query), *future.result()]
+            write_whole(self._path, json.dumps(self._kept).encode("utf-8"))
+
+    def forget(self, query: Query) -> None:
+        """Leave out a query that was told the next time that the file is written."""
+        with self._lock:
+            self._kept.pop(query.id, None)
+
+    def close(self) -> None:
+        """Remove the file."""
+        self.is_on = False
+        if self._path is not None:
+            with self._lock, suppress(OSError):
+                self._path.unlink(missing_ok=True)
+
+
+_MOST_BYTES = 2**24
+
+
+def _shown_argument(query: Query) -> str:
+    return repr(as_shown(argument_of(query)))
 
 
 class _Task:
@@ -370,6 +460,7 @@ class _Run:
         self.running: dict[Future[Any], _Task] = {}
         self.waiting: deque[_Task] = deque()
         self.suspects: deque[_Task] = deque()  # tasks that were running when a worker died
+        self.arrived = ArrivedResults(loop.journal_path)
 
     def play(
         self,
@@ -377,13 +468,25 @@ class _Run:
         num_rounds: int,
         contexts: Contexts | None,
     ) -> AsyncResult:
-        self.waiting.extend(map(self._new_task, left))
+        kept = self.arrived.of_killed_run(left)
+        tasks = [self._new_task(query) for query in left]
+        self.waiting.extend(task for task in tasks if task.query.id not in kept)
         no_gain: str | None = None
         try:
+            for known in tasks:
+                if known.query.id in kept:
+                    self._tell(known, *kept[known.query.id])
+            self.arrived.close()
             while True:
-                while self.stopped is None and (
-                    (task := self._next_waiting()) is not None
-                    or (num_rounds > 0 and self._has_room())
+                self.arrived.is_on = True
+                self._end_all_done()
+                while (
+                    self.stopped is None
+                    and self.error is None
+                    and (
+                        (task := self._next_waiting()) is not None
+                        or (num_rounds > 0 and self._has_room())
+                    )
                 ):
                     if task is None:
                         no_gain = self.endings.reason()
@@ -395,19 +498,23 @@ class _Run:
                         limits = limits_of(self.restriction, round_number)
                         task = self._new_task(self.loop.ask(context, **limits))
                     self._start(task)
+                    self._end_all_done()  # what arrived while this point was chosen
                     self.bar.show(**self._shown())
+                self.arrived.is_on = False
                 if not self.running:
                     break
-                done, _ = wait(self.running, self._patience(), FIRST_COMPLETED)
-                for future in sorted(done, key=lambda future: self.running[future].query.id):
-                    self._end(future, self.running.pop(future))
+                wait(self.running, self._patience(), FIRST_COMPLETED)
                 self._give_up_overdue()
-                if self.error is not None:
-                    raise self.error
+            if self.error is not None:  # all that was in flight has been told or recorded
+                raise self.error
+        except BaseException:
+            self._tell_all_done()
+            raise
         finally:
             for future in self.running:
                 future.cancel()
             self.workers.close()
+            self.arrived.close()
         note_stop(self.loop, self.stopped or no_gain)
         state = self.loop.history.state
         return AsyncResult(
@@ -452,6 +559,25 @@ class _Run:
         future = self.workers.submit(_evaluate, name, function, *arguments)
         task.executor = self.workers.current
         self.running[future] = task
+        future.add_done_callback(partial(self.arrived.keep, task.query))
+
+    def _end_all_done(self) -> None:
+        """Tell every result that has arrived, in the order of asking."""
+        done = [future for future in self.running if future.done()]
+        for future in sorted(done, key=lambda future: self.running[future].query.id):
+            task = self.running.pop(future)
+            self._end(future, task)
+            self.arrived.forget(task.query)
+        if self.error is not None:  # only what a worker has already begun is still awaited
+            for future in [future for future in self.running if future.cancel()]:
+                self.running.pop(future)
+
+    def _tell_all_done(self) -> None:
+        """Tell the results that have arrived when the run ends at once, and nothing else."""
+        for future, task in sorted(self.running.items(), key=lambda each: each[1].query.id):
+            if future.done() and not future.cancelled() and future.exception() is None:
+                with suppress(Exception):
+                    self.loop.tell(task.query.id, *future.result())
 
     def _end(self, future: Future[Any], task: _Task) -> None:
         was_alone, task.is_alone = task.is_alone, False
@@ -483,7 +609,10 @@ class _Run:
             outcome = loop.tell(query_id, reward, constraints)
         except (TypeError, ValueError) as error:
             if loop.history.state(query_id) == "pending":
-                self._fail(task, f"the loop refused the result: {error}")
+                is_other = (constraints is None) == bool(loop.history.num_constraints)
+                hint = f" {ONE_NUMBER}" if is_other and constraints is not None else ""
+                reason = f"the loop refused the result: {error}{hint}"
+                self._fail(task, reason, NotARewardError(reason) if is_other else None)
             else:  # another caller has told it, or told that it failed
                 task.reasons.append(f"a second result was dropped: {error}")
                 self.bar.advance(1, **self._shown())
@@ -546,11 +675,39 @@ class _Run:
         return {**self.shown(self.loop), "pending": self.loop.history.num_pending}
 
 
+def check_sendable(function: Callable[..., Any] | ByRound, executor: Executor) -> None:
+    """Raise an error if a function cannot be sent to the processes of an executor.
+
+    Args:
+        function: The function of a run.
+        executor: Its executor; only the processes of the standard library are checked.
+
+    Raises:
+        TypeError: If it cannot be pickled.
+    """
+    if not isinstance(executor, ProcessPoolExecutor):
+        return
+    try:
+        pickle.dumps(function)
+    except Exception as error:  # pickle raises errors of many kinds
+        raise TypeError(
+            f"function {shown_value(function)} cannot be sent to processes: {error}. Define it "
+            "with def at the top level of a module, or pass an executor of threads."
+        ) from error
+
+
 def as_plain(argument: Tensor | dict[str, Any]) -> Any:
     """Return a function's argument in the form sent to a worker, with NumPy arrays for tensors."""
     if isinstance(argument, Tensor):
         return argument.cpu().numpy()
     return {name: as_plain(v) if isinstance(v, Tensor) else v for name, v in argument.items()}
+
+
+def as_shown(argument: Tensor | dict[str, Any]) -> Any:
+    """Return a function's argument with exact Python numbers, lists and strings."""
+    if isinstance(argument, Tensor):
+        return argument.tolist()
+    return {name: as_shown(v) if isinstance(v, Tensor) else v for name, v in argument.items()}
 
 
 def from_plain(plain: Any) -> Tensor | dict[str, Any]:
@@ -569,6 +726,11 @@ def outcome_of(returned: Any) -> tuple[float, list[float] | None]:
     """
     if isinstance(returned, tuple) and len(returned) == 2:
         reward, constraints = returned
+        if isinstance(constraints, numbers.Real):
+            raise TypeError(
+                f"constraints must be a list, such as [g], got {shown_value(constraints)}. "
+                f"{ONE_NUMBER}"
+            )
         return check_reward("reward", reward), check_observed("constraints", constraints)
     return check_reward("reward", returned), None
 
@@ -595,7 +757,8 @@ def _evaluate(
     try:
         return outcome_of(returned)
     except (TypeError, ValueError) as error:
-        raise EvaluationError(f"the function returned {shown_value(returned)}: {error}") from None
+        kind = NotARewardError if isinstance(error, TypeError) else EvaluationError
+        raise kind(f"the function returned {shown_value(returned)}: {error}") from None
 
 
 fill_in_docstrings(__name__)

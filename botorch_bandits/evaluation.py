@@ -526,7 +526,9 @@ def run(
             its query pending; the next call evaluates it once more, and if it fails again, records
             the failure and continues. ``"skip"`` records each failure, with a warning
             (:class:`~botorch_bandits.stopping.EvaluationFailedWarning`), and continues; ten
-            failures in a row end the run. ``"retry:N"`` does the same after N more tries.
+            failures in a row end the run. ``"retry:N"`` does the same after N more tries. As long
+            as no outcome has arrived, something of another type than a number ends the run in any
+            case, because the function itself is then at fault.
         stop_after_no_gain: Ask no further query once this number of rounds has brought no better
             reward; see :func:`.rounds_without_gain`. The count follows from the history, so a call
             with a larger number continues the run.

@@ -48,9 +48,11 @@ class BanditSearchCV(BaseSearchCV):
 
     It is used like scikit-learn's ``RandomizedSearchCV``, and has the same attributes:
     ``cv_results_``, ``best_estimator_``, ``best_params_``, ``best_score_``, ``best_index_``,
-    ``n_splits_``, ``scorer_``, ``refit_time_`` and ``multimetric_``. The folds are the same for all
-    candidates. A candidate all of whose fits fail is recorded with ``error_score``, and the search
-    avoids it; the search ends with the error if ten candidates in a row fail, or all of them.
+    ``n_splits_``, ``scorer_``, ``refit_time_`` and ``multimetric_``. As in scikit-learn,
+    ``best_params_`` has the largest mean score, part of which is luck on these folds; there is no
+    recommendation of the model and no guarantee. The folds are the same for all candidates. A
+    candidate all of whose fits fail is recorded with ``error_score``, and the search avoids it; the
+    search ends with the error if ten candidates in a row fail, or all of them.
 
     Args:
         estimator: The estimator to tune; it is cloned.
@@ -78,7 +80,9 @@ class BanditSearchCV(BaseSearchCV):
         model: The loop's model; if omitted, one that learns everything from the scores.
         acquisition: The loop's acquisition; if omitted, it is chosen by ``objective``.
         journal: The path of a file in which candidates and scores are recorded. If the file exists,
-            the search continues from it without evaluating candidates again. (One candidate is
+            the search continues from it without evaluating recorded candidates again. Scores are
+            recorded batch by batch: if the process is killed, all fits of the batch that was being
+            evaluated are repeated, so a smaller ``batch_size`` loses less. (One candidate is
             evaluated again if nothing new gets a score, because scikit-learn learns the kinds of
             scores from an evaluation.) The scores of the folds are in a second file, whose name
             ends in ``.scores``. ``random_state`` must then be an integer, and data, estimator,
@@ -200,9 +204,10 @@ class BanditSearchCV(BaseSearchCV):
                 if not waiting:
                     break
                 batch, waiting = waiting[: self.batch_size], waiting[self.batch_size :]
-                error = self._evaluate(evaluate_candidates, folds, batch) or error
+                failure = self._evaluate(evaluate_candidates, folds, batch)
+                error = failure or error
                 for query in batch:
-                    self._tell(loop, query)
+                    self._tell(loop, query, failure)
                 if history.avoided_in_a_row() >= MOST_FAILURES_IN_A_ROW and error is not None:
                     raise error
             self._check_told(loop, error)
@@ -253,8 +258,14 @@ class BanditSearchCV(BaseSearchCV):
         scores.write({query.id: scores.evaluated[query.id] for query in batch})
         return None
 
-    def _tell(self, loop: BanditLoop, query: Query) -> None:
-        """Tell the loop the score of a candidate; a candidate without a score has failed."""
+    def _tell(self, loop: BanditLoop, query: Query, failure: Exception | None = None) -> None:
+        """Tell the loop the score of a candidate; a candidate without a score has failed.
+
+        Args:
+            loop: The loop.
+            query: The query of the candidate.
+            failure: scikit-learn's error if all fits of its batch failed.
+        """
         row = self._scores.row(query.id)
         name = "mean_test_score"
         if row and name not in row:
@@ -266,7 +277,9 @@ class BanditSearchCV(BaseSearchCV):
             name = f"mean_test_{self.refit}"
         score: Any = row.get(name, self.error_score)
         if isinstance(score, str) or not math.isfinite(score):
-            loop.tell_failed(query.id, "no finite score", avoid=True)
+            # scikit-learn's text ends with the last line of the fit's own traceback
+            last = "" if failure is None else str(failure).strip().rpartition("\n")[2]
+            loop.tell_failed(query.id, f"no finite score: {last}".rstrip(": "), avoid=True)
         else:
             loop.tell(query.id, float(score))
 

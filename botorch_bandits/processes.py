@@ -53,12 +53,14 @@ def end_with_parent() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    threading.Thread(target=_wait_and_end, daemon=True).start()
-
-
-def _wait_and_end() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
+    if not parent.is_alive():  # it was killed while this worker was importing
+        os._exit(1)
+    threading.Thread(target=_wait_and_end, args=(parent,), daemon=True).start()
+
+
+def _wait_and_end(parent: multiprocessing.process.BaseProcess) -> None:
     parent.join()
     os._exit(1)
 

@@ -33,6 +33,7 @@ from botorch_bandits.history import Failure, Outcome, Query
 from botorch_bandits.journal.files import HandlersOnHold, read_bounded
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.loop.recommendation import Recommendation, certificate_on_arms
+from botorch_bandits.models import FittedSingleTaskGP
 from botorch_bandits.queries import argument_of
 
 __all__ = ["EvaluationError", "EvaluationFailedWarning", "StopRun", "rounds_without_gain"]
@@ -58,6 +59,14 @@ class StopRun(Exception):  # noqa: N818, like StopIteration
 
 class EvaluationError(ValueError):
     """The function returned no usable reward, or too many evaluations in a row failed."""
+
+
+class NotARewardError(EvaluationError):
+    """The function returned something of another type than the loop expects.
+
+    If no outcome has arrived yet, the function itself is at fault, so this error ends a run even if
+    failures are skipped.
+    """
 
 
 class EvaluationFailedWarning(RuntimeWarning):
@@ -133,7 +142,8 @@ class FailureKeeper:
         """Record the failure and return if the run continues; otherwise raise an error.
 
         Without ``skips``, a query that an earlier run left pending may fail, because it would fail
-        in every run; the next query that fails ends the run.
+        in every run; the next query that fails ends the run. With ``skips``, only a
+        :class:`NotARewardError` before the first outcome ends it.
 
         Args:
             query: The query whose evaluation failed.
@@ -144,7 +154,9 @@ class FailureKeeper:
                 pending.
         """
         self._in_a_row += 1
-        if self.policy.skips or (query.id in self._left and self._in_a_row == 1):
+        is_program = isinstance(error, NotARewardError) and self._loop.history.num_arrived == 0
+        skips = self.policy.skips and not is_program
+        if skips or (query.id in self._left and self._in_a_row == 1):
             return
         also = " So did the one before it: is the function itself at fault?" * (self._in_a_row > 1)
         note = (
@@ -153,12 +165,18 @@ class FailureKeeper:
             "(--on-error skip) a run records failures and goes on at once, with 'retry:2' after "
             "two more tries."
         )
+        if is_program and self.policy.skips:
+            note = (
+                f"Query {query.id} at {shown_point(query)} stays pending, and is not recorded as "
+                "failed: no outcome has arrived yet, so the function itself is at fault. Correct "
+                "what it returns and run again, which evaluates the query once more."
+            )
         if isinstance(argument_of(query), Tensor) and "tensor" in str(error).lower():
             note += (
                 " The function is given a float64 tensor: x.tolist() is a list of Python numbers."
             )
         if isinstance(error, EvaluationError):
-            raise EvaluationError(f"{one_line(str(error))}. {note}") from error
+            raise type(error)(f"{one_line(str(error))}. {note}") from error
         error.add_note(note)
         raise error
 
@@ -352,9 +370,18 @@ def check_told(
         return checked, [check_carried(f"constraints[{i}]", g) for i, g in enumerate(values)]
     except (TypeError, ValueError) as error:
         returned = shown_value(reward if constraints is None else (reward, constraints))
-        raise EvaluationError(
-            f"the function returned {returned} at {shown_point(query)}: {error}"
+        kind = NotARewardError if isinstance(error, TypeError) else EvaluationError
+        hint = f" {ONE_NUMBER}" if constraints is None and isinstance(reward, tuple) else ""
+        raise kind(
+            f"the function returned {returned} at {shown_point(query)}: {error}{hint}"
         ) from error
+
+
+ONE_NUMBER = (
+    "A pair is read as (reward, constraint values); without constraints, return one number, even "
+    "if you know its standard deviation."
+)
+"""What to do if a function without constraints returns a pair."""
 
 
 def rounds_without_gain(loop: BanditLoop) -> int:
@@ -436,7 +463,8 @@ class SmallCertificate:
 
     Raises:
         TypeError: If it is not a number.
-        ValueError: If it is not positive, or this loop cannot have a certificate.
+        ValueError: If it is not positive, at least the ``2 B`` by which any two points can differ,
+            or this loop cannot have a certificate.
     """
 
     def __init__(self, loop: BanditLoop, at_most: float | None) -> None:
@@ -448,6 +476,10 @@ class SmallCertificate:
             self._refuse("a certificate is for one context, and the loop has many")
         if isinstance(loop.settings.acquisition, RandomSearch):
             self._refuse("random search has no model")
+        if isinstance(loop.settings.model, FittedSingleTaskGP):
+            self._refuse(
+                "FittedSingleTaskGP learns its prior from the outcomes, and no theorem covers that"
+            )
         self._is_possible = False
         self._check()
 
@@ -459,6 +491,12 @@ class SmallCertificate:
             return
         if found.certificate is None and not found.may_come:
             self._refuse("; ".join(found.reasons))
+        trivial = found.trivial_certificate
+        if trivial is not None and self._at_most is not None and self._at_most >= trivial:
+            raise ValueError(
+                f"stop_below is {self._at_most}, but any two points differ by at most 2 B = "
+                f"{trivial:.6g}, so the run would end at once. Pass a smaller number."
+            )
         self._is_possible = True
 
     def _refuse(self, reason: str) -> None:

@@ -140,6 +140,8 @@ def test_candidates_that_fail_are_on_record(error_score: float) -> None:
         results["std_test_score"], np.where(levels > 0.5, 0.0 * error_score, 0.0)
     )
     assert history.num_failed == (int((levels > 0.5).sum()) if np.isnan(error_score) else 0)
+    for failure in history.failures:
+        assert failure.reason == "no finite score: ValueError: too high"
     assert search.best_score_ == max(levels[levels <= 0.5])
     order = np.argsort(-np.where(np.isnan(wanted), -9.0, wanted), kind="stable")
     assert list(results["rank_test_score"][order[:2]]) == [1, 2]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from botorch.models import SingleTaskGP
 from gpytorch.kernels import RBFKernel
 
 from botorch_bandits import (
@@ -90,12 +91,12 @@ def test_a_run_that_goes_on_stops_at_the_same_place(domain: Any, tmp_path: Path)
 
     path = tmp_path / "run.journal"
     whole = make(IGP_UCB, domain)
-    stopped = run(whole, remembered, 200, stop_below=5.0, progress=False)
+    stopped = run(whole, remembered, 200, stop_below=3.9, progress=False)
     assert stopped.stopped is not None
     told = iter(outcomes.values())
     for rounds in (2, 200, 200):  # interrupted, gone on with, gone on with though it is over
         with make(IGP_UCB, domain, journal=path) as loop:
-            again = run(loop, lambda x: next(told), rounds, stop_below=5.0, progress=False)
+            again = run(loop, lambda x: next(told), rounds, stop_below=3.9, progress=False)
             num_queries = loop.history.num_queries
     assert num_queries == whole.history.num_queries
     assert again.stopped == stopped.stopped
@@ -113,12 +114,12 @@ def test_with_delays_and_workers() -> None:
     assert result.stopped is None
     _, observe = reward_of(2)
     loop = make(IGP_UCB)
-    result = run(loop, observe, 400, delays=ConstantDelay(3), stop_below=5.0, progress=False)
+    result = run(loop, observe, 400, delays=ConstantDelay(3), stop_below=3.9, progress=False)
     assert result.stopped is not None
     _, observe = reward_of(2)
     loop = make(IGP_UCB)
     with ThreadPoolExecutor(2) as pool:
-        ended = run_async(loop, observe, pool, 2, 400, stop_below=5.0, progress=False)
+        ended = run_async(loop, observe, pool, 2, 400, stop_below=3.9, progress=False)
     assert ended.stopped is not None
     assert loop.history.num_pending == 0
 
@@ -141,10 +142,16 @@ def test_where_no_certificate_can_come_it_is_refused_at_the_start(name: str) -> 
     assert loop.history.num_queries == 0
 
 
-def test_a_model_that_learns_is_refused_once_it_is_there() -> None:
+def test_models_that_learn_and_numbers_without_meaning_are_refused() -> None:
     loop = make(None, Box([[0.0], [1.0]]), None)
-    with pytest.raises(ValueError, match="this loop cannot have a certificate"):
+    with pytest.raises(ValueError, match="this loop cannot have a certificate: FittedSingle"):
         run(loop, lambda x: float(x), 8, stop_below=0.1, progress=False)
-    assert loop.history.num_arrived == loop.history.num_queries
+    assert loop.history.num_queries == 0
+    own = make(UCB, Box([[0.0], [1.0]]), lambda X, Y: SingleTaskGP(X, Y))
+    with pytest.raises(ValueError, match="this loop cannot have a certificate"):
+        run(own, lambda x: float(x), 8, stop_below=0.1, progress=False)
+    assert own.history.num_arrived == own.history.num_queries
+    with pytest.raises(ValueError, match=r"stop_below is 4.0, but any two points .* 2 B = 4,"):
+        run(make(IGP_UCB), lambda x: 0.0, 3, stop_below=4.0, progress=False)
     with pytest.raises(ValueError, match="stop_below is -1"):
         run(make(), lambda x: 0.0, 3, stop_below=-1.0, progress=False)

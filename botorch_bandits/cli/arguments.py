@@ -343,8 +343,9 @@ def add_error_argument(parser: argparse.ArgumentParser, default: str | None = "r
         "--on-error",
         default=default,
         metavar="raise|skip|retry:N",
-        help="what to do if the function raises or does not return a number: end the run (raise, "
-        "the default), record it and continue (skip), or try N more times first (retry:N)",
+        help="what to do if the function raises or does not return a number: end the run (raise), "
+        "record it and continue (skip), or try N more times first (retry:N); default: "
+        f"{default or 'as in the run so far'}",
     )
 
 

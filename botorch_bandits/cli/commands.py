@@ -112,7 +112,7 @@ def _check_certificate(options: argparse.Namespace, loop: BanditLoop) -> None:
     if options.prior is None:
         raise ValueError(
             f"--stop-below is {options.stop_below:g}, but the model is fitted to the same "
-            f"outcomes, so that no theorem says how close to optimal a point is. {remedy}"
+            f"outcomes, so no theorem says how close to optimal a point is. {remedy}"
         )
     try:
         SmallCertificate(loop, options.stop_below)

@@ -209,10 +209,10 @@ _known: list[Callable[[Any, int], Any]] = []
 
 
 def _prepare(function: Callable[[Any, int], Any]) -> None:
+    end_with_parent()  # first, because the imports take seconds
     import torch  # noqa: F401, needed for arguments: a worker takes none before it is ready
 
     _known.append(function)
-    end_with_parent()
 
 
 def evaluate_known(argument: Any, round_number: int) -> Any:

@@ -522,6 +522,7 @@ class Session:
         # as an interrupt, which takes effect even while a point is chosen
         previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
         num_known = self.loop.history.num_queries
+        self._num_before = num_known - self.loop.history.num_pending
         self._mark = EvaluationMark(self.output.path / MARK_FILE)
         if num_known > 0:
             stop = stop_on_record(self.loop)
@@ -575,6 +576,12 @@ class Session:
         }
         workers = self.waiting.num_workers
         if workers > 1:
+            if self.progress and num_rounds + self.loop.history.num_pending > 0:
+                print(
+                    f"starting {workers} worker processes; each imports the package first, which "
+                    "takes seconds, or a minute if the cores are busy",
+                    file=sys.stderr,
+                )
             # the query is on disk before its evaluation begins
             pool = partial(WorkerPool, self.function, workers, self._write)
             function = ByRound(evaluate_known)
@@ -639,6 +646,7 @@ class Session:
             # with delays a round is over before its outcome is told; one that failed is over, too
             "num_rounds": history.num_queries
             - (history.num_pending if self.waiting.delays is None else 0),
+            "num_rounds_before": self._num_before,
             "num_arrived": history.num_arrived,
             **self._count_waiting(),
             "num_failed": history.num_failed,

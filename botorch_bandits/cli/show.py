@@ -22,7 +22,12 @@ from botorch_bandits.cli.command_line import printable
 from botorch_bandits.cli.options import parameters_of, show_value
 from botorch_bandits.cli.pages import check_page_arguments, follow
 from botorch_bandits.cli.session import JOURNAL_FILE, MOST_MARKER_BYTES
-from botorch_bandits.cli.summary import best_at_the_start, rounds_in, table_of_commands
+from botorch_bandits.cli.summary import (
+    best_at_the_start,
+    random_points,
+    rounds_in,
+    table_of_commands,
+)
 from botorch_bandits.constraints import (
     AdditiveEpochs,
     Ledger,
@@ -279,7 +284,10 @@ def _next_steps(
     """Return commands that can be typed next, and what they do."""
     rows = []
     if reader.header.get("command") is None:
-        rows.append(("go on, in Python", f"BanditLoop.open({options.file!r}, ...)"))
+        step = f"BanditLoop.open({options.file!r}, ...)"
+        if Path(f"{options.file}.scores").exists():  # of model_selection, which needs scikit-learn
+            step = f"BanditSearchCV(..., journal={options.file!r}).fit(X, y)"
+        rows.append(("go on, in Python", step))
     else:
         again = ["botorch-bandits", "resume", options.file, "--rounds"]
         arguments = [str(argument) for argument in reader.header["command"]["arguments"]]
@@ -305,6 +313,11 @@ def _check_path(path: str) -> str:
     if Path(path).is_dir():
         known = Path(path) / JOURNAL_FILE
         where = "Name a journal"
+        if (Path(path) / "result.json").exists():
+            where = (
+                "Its run has no journal: the numbers are in its result.json, and the rounds in its "
+                "history.csv"
+            )
         if known.exists():
             marked = read_bounded(known, MOST_MARKER_BYTES).decode("utf-8", "replace").strip()
             where = f"The journal of its run is {marked}"
@@ -409,8 +422,7 @@ def _heading(reader: JournalReader, history: History, censored: Censored | None)
         rows += [[f"  {k}", show_value(v)] for k, v in parameters_of(best[0]).items()]
         start = None if history.num_constraints or changes else best_at_the_start(history)
         if start is not None:
-            found = f"{start['best_reward']:.6g} at best of {start['num_rounds']}"
-            rows.append(["random points", f"{found}, with which the run began"])
+            rows.append(["random points", random_points(start)])
     for first in resets_on_record(history)[-1:]:
         since = [outcome for outcome in history.outcomes if outcome.query_id >= first]
         if since:
@@ -472,8 +484,11 @@ def _pending(history: History, censored: Censored | None, now: float) -> str:
 
 
 def _failures(history: History) -> str:
-    rows = [[f.query_id, " ".join((f.reason or "").split())] for f in history.failures]
-    return _table(["failed", "reason"], rows) if rows else ""
+    rows = [
+        [f.query_id, history.query(f.query_id).round_number, " ".join((f.reason or "").split())]
+        for f in history.failures
+    ]
+    return _table(["failed", "round", "reason"], rows) if rows else ""
 
 
 def _retractions(history: History) -> str:

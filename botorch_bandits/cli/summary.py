@@ -130,6 +130,7 @@ def recommended_by(loop: BanditLoop) -> dict[str, Any] | None:
         "upper_bound": found.upper_bound,
         "best_possible": found.best_possible,
         "certificate": found.certificate,
+        "trivial_certificate": found.trivial_certificate,
         "delta": found.delta,
     }
     return {
@@ -249,9 +250,8 @@ def _compared(result: Mapping[str, Any]) -> Rows:
         rows.append((result["reference"]["name"], f"{result['reference']['reward']:.6g}"))
     search, start = result["random_search"], result["start"]
     if search is None:
-        if start is not None:
-            text = f"{start['best_reward']:.6g} at best of {start['num_rounds']}"
-            rows.append(("random points", f"{text}, with which the run began"))
+        if start is not None and _setting(result, "method") != "random":
+            rows.append(("random points", random_points(start)))
         return rows
     text = f"{search['mean_best_reward']:.6g} on average after {search['num_rounds']} rounds"
     if search["rounds_to_as_good"] is None:
@@ -267,6 +267,21 @@ def _compared(result: Mapping[str, Any]) -> Rows:
     return rows
 
 
+def random_points(start: Mapping[str, Any]) -> str:
+    """Return the best reward of the random points at the start of a run as text.
+
+    Args:
+        start: See :func:`best_at_the_start`.
+    """
+    number = start["num_rounds"]
+    return f"{start['best_reward']:.6g}, the best of the {number} with which the run began"
+
+
+def _setting(result: Mapping[str, Any], name: str) -> Any:
+    """Return an option with which the run began; None if it is unknown."""
+    return result.get("settings", {}).get(name)
+
+
 def _how_sure(result: Mapping[str, Any]) -> Rows:
     rows: Rows = []
     expected = result["expected_at_best"]
@@ -278,14 +293,40 @@ def _how_sure(result: Mapping[str, Any]) -> Rows:
     if told["holds"]:
         text = f"yes: {told['theorem']} (in numbers in result.json)"
     elif told["verdict"] == "guaranteed in part":
-        held = [NAMES[name] for name, each in told["statements"].items() if each["holds"]]
-        others = [NAMES[name] for name, each in told["statements"].items() if not each["holds"]]
+        statements = told["statements"].items()
+        held = [f"{NAMES[name]}{_coverage(each)}" for name, each in statements if each["holds"]]
+        others = [NAMES[name] for name, each in statements if not each["holds"]]
         text = f"in part ({' and '.join(held)}, but not {' and '.join(others)}): "
         text += f"{told['theorem']} (why, and in numbers: result.json)"
     else:
-        text = "none: no theorem says how close to optimal this is (why: result.json)"
+        text = f"none: {_why_none(result)}"
     rows.append(("guarantee", text))
     return rows
+
+
+def _coverage(statement: Mapping[str, Any]) -> str:
+    """Return how many rounds a statement covers, if it counts rounds and leaves some out."""
+    covered, others = statement.get("num_rounds"), statement.get("num_other_rounds", 0)
+    return f" in {covered} of {covered + others} rounds" if covered is not None and others else ""
+
+
+def _why_none(result: Mapping[str, Any]) -> str:
+    """Return why there is no guarantee: every option that it lacks or, with these, the reasons."""
+    if _setting(result, "method") is not None:
+        missing = [] if _setting(result, "prior") else ["--prior"]
+        if _setting(result, "method") not in ("igp-ucb", "gp-ts"):
+            missing.append("--method igp-ucb or gp-ts")
+        for name in ("rkhs_bound", "noise_bound"):
+            if _setting(result, name) is None:
+                missing.append(f"--{name.replace('_', '-')}")
+        if missing:
+            needed = " and ".join(filter(None, [", ".join(missing[:-1]), missing[-1]]))
+            return f"no theorem says how close to optimal this is; that takes {needed}"
+    gaps = result["guarantee"].get("gaps", [])
+    if not gaps:
+        return "no theorem says how close to optimal this is (why: result.json)"
+    more = f" ({len(gaps) - 1} more in result.json)" if len(gaps) > 1 else ""
+    return f"{gaps[0]}{more}"
 
 
 NAMES = {"bands": "confidence bounds", "regret": "regret", "violation": "violation"}
@@ -311,8 +352,17 @@ def _recommended(result: Mapping[str, Any]) -> Rows:
         rows.append(("recommended", text))
         rows += [(f"  {name}", show_value(value)) for name, value in found["parameters"].items()]
     if found["certificate"] is not None:
-        text = f"no point is better than this one by more than {found['certificate']:.6g}, with "
-        rows.append(("certificate", text + f"probability {1.0 - found['delta']:.6g}"))
+        probability = f"with probability {1.0 - found['delta']:.6g}"
+        text = f"no point is better than this one by more than {found['certificate']:.6g}"
+        if found["certificate"] == found.get("trivial_certificate"):
+            text += ", but that is 2 B, by which no two points can differ more: the outcomes say "
+            rows.append(("certificate", text + "nothing beyond that yet"))
+        else:
+            rows.append(("certificate", f"{text}, {probability}"))
+        if found.get("lower_bound") is not None and found.get("upper_bound") is not None:
+            text = f"{found['lower_bound']:.6g} to {found['upper_bound']:.6g} at that point, "
+            text += f"{probability}; +- is in posterior standard deviations, without that claim"
+            rows.append(("confidence bounds", text))
     return rows
 
 
@@ -344,10 +394,14 @@ def closing_lines(
     played = f"{result['num_rounds']} of {max(wanted, result['num_rounds'])}"
     if result["num_failed"]:
         played += f" ({result['num_failed']} failed)"
-    rows: Rows = [("rounds", f"{played} in {result['seconds']:.1f} s{stopped}")]
+    before = result.get("num_rounds_before", 0)
+    here = f", {result['num_rounds'] - before} of them now," if before else ""
+    rows: Rows = [("rounds", f"{played}{here} in {result['seconds']:.1f} s{stopped}")]
     if waits or result["num_pending"]:
-        counts = f"{result['num_arrived']} arrived ({result['num_late']} late), "
-        counts += f"{result['num_pending']} pending, {result['num_lost']} lost"
+        counts = f"{result['num_arrived']} arrived, {result['num_pending']} pending"
+        if _setting(result, "feedback") == "censored" or result["num_late"] or result["num_lost"]:
+            counts = counts.replace("arrived", f"arrived ({result['num_late']} late)")
+            counts += f", {result['num_lost']} lost"
         rows.append(("outcomes", counts))
     if result["stopped"] is not None:
         rows.append(("stopped", result["stopped"]))

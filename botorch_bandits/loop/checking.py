@@ -196,7 +196,10 @@ def evidence_of_loop(
     has_model = settings.model is not None and not chooser.has_no_data()
     model = chooser.model(now) if has_model else None
     if model is None and settings.model is not None:
-        raise RuntimeError("no outcome has arrived, so the model cannot be built; tell one.")
+        raise RuntimeError(
+            "no outcome has arrived, so the model cannot be built. Tell the first outcome with "
+            "loop.tell(query.id, reward)."
+        )
     models = list(model.models) if isinstance(model, ModelList) else [model]
     name = "reward" if settings.maximize else "cost"
     if not 0 <= check_integer("output", output, minimum=0) < len(models):

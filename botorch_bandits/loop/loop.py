@@ -773,7 +773,8 @@ class BanditLoop(AttachesPoints):
         with HandlersOnHold(), self._lock:
             if self._chooser.has_no_data():
                 raise RuntimeError(
-                    "no outcome has arrived, so the model cannot be built; tell one."
+                    "no outcome has arrived, so the model cannot be built. Tell the first outcome "
+                    "with loop.tell(query.id, reward)."
                 )
             return self._chooser.model(self._clock())
 

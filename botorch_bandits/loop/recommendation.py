@@ -71,7 +71,8 @@ class Recommendation:
             the bounds, in the unit of outcomes: ``best_possible`` minus ``lower_bound`` (if a cost
             is minimized, ``upper_bound`` minus ``best_possible``). It bounds the regret of
             deploying the point with probability ``1 - delta``, at all times at once, including a
-            time that was chosen because of it. If it is None, ``reasons`` say why.
+            time that was chosen because of it. It is never larger than ``trivial_certificate``. If
+            it is None, ``reasons`` say why.
         delta: The level of the certificate; None without one.
         lower_bound: ``L`` at the point; None without bounds that hold.
         upper_bound: ``U`` at the point; None without bounds that hold.
@@ -85,6 +86,10 @@ class Recommendation:
         theorem: The source of the bounds; None without a certificate.
         assumptions: The assumptions of the certificate; empty without one.
         reasons: Why there is no certificate; empty with one.
+        trivial_certificate: ``2 B`` in the unit of outcomes, the most by which any two points can
+            differ if the assumptions of the theorem hold, whatever the outcomes are. A certificate
+            that is equal to it says nothing about this point in particular. None without a
+            certificate, or if no such number is known.
         may_come: If there is no certificate, whether there may be one later, because it only lacks
             pending outcomes, or a point that is known to meet the constraints.
     """
@@ -105,6 +110,7 @@ class Recommendation:
     theorem: str | None = None
     assumptions: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    trivial_certificate: float | None = None
     may_come: bool = False
 
     @property
@@ -142,6 +148,11 @@ class Recommendation:
         if self.certificate is None:
             return "no certificate"
         assert self.delta is not None
+        if self.certificate == self.trivial_certificate:
+            return (
+                f"certificate: {self.certificate:.6g}, but this is 2 B, by which no two points can "
+                f"differ more; the outcomes say nothing beyond that yet; {self.theorem}"
+            )
         return (
             f"certificate: no point is better by more than {self.certificate:.6g}, with "
             f"probability {1.0 - self.delta:.6g}; {self.theorem}"
@@ -179,7 +190,10 @@ def recommendation_now(
             "largest reward."
         )
     if chooser.has_no_data():
-        raise RuntimeError("no outcome has arrived, so the model cannot be built; tell one.")
+        raise RuntimeError(
+            "no outcome has arrived, so the model cannot be built. Tell the first outcome with "
+            "loop.tell(query.id, reward)."
+        )
     acquisition, domain = chooser.acquisition_now(context, now)
     guarantee = chooser.guarantee_of(acquisition, domain, num_given, of_choices=False)
     reasons = lasting = tuple(reasons_against(guarantee, settings))
@@ -194,6 +208,11 @@ def recommendation_now(
         found, reasons = search.certified(known)
         if not reasons:
             assert guarantee.bands is not None
+            # the bounds hold only if B does, and then no two points differ by more than 2 B
+            trivial = None if guarantee.regret is None else guarantee.regret.largest
+            if trivial is not None:
+                found["certificate"] = min(found["certificate"], trivial)
+                found["trivial_certificate"] = trivial
             found |= {"delta": guarantee.bands.delta, "theorem": guarantee.theorem}
             found["assumptions"] = (*guarantee.assumptions, *search.assumptions)
     found_here = Recommendation(
@@ -497,8 +516,8 @@ class _Search:
         """Return the indices of the evaluated points that were played."""
         if not self._played:
             raise RuntimeError(
-                "no outcome has arrived, so that no point was played; tell one, or recommend among "
-                "all points."
+                "no outcome has arrived, so no point was played. Tell an outcome with "
+                "loop.tell(query.id, reward), or recommend among all points."
             )
         if not isinstance(self._domain, Arms):
             return torch.arange(len(self._points) - len(self._searched))

@@ -711,7 +711,8 @@ class LoopSettings:
         domain, acquisition = self.domain, self.acquisition
         if not isinstance(domain, Domain):
             raise TypeError(
-                "domain must be a Box or Arms, or a subclass of Domain of your own, got "
+                "domain must be a Box or Arms, a Space (named parameters: Space({'C': Float(0.1, "
+                "10.0)})), or a subclass of Domain of your own, got "
                 f"{type(domain).__name__}."
             )
         check_integer("domain.dim", getattr(domain, "dim", None), minimum=1)

@@ -117,8 +117,8 @@ class Float(Parameter):
             )
         if _check_log(self.log) and low <= 0.0:
             raise ValueError(
-                f"low is {low!r}, but log=True needs a positive one. Raise it, or leave out log, "
-                "which as a string is float:LOW:HIGH."
+                f"low is {low!r}, but log=True needs a positive one. Raise it, or leave out log "
+                "(on the command line, write float:LOW:HIGH)."
             )
         store_checked(self, low=low, high=high)
         if self.bounds[0] >= self.bounds[1]:
@@ -200,8 +200,8 @@ class Integer(Parameter):
             )
         if self.log and low < 1:
             raise ValueError(
-                f"low is {low}, but log=True needs at least 1. Raise it, or leave out log, "
-                "which as a string is int:LOW:HIGH."
+                f"low is {low}, but log=True needs at least 1. Raise it, or leave out log "
+                "(on the command line, write int:LOW:HIGH)."
             )
         store_checked(self, low=low, high=high)
 

@@ -272,6 +272,9 @@ def test_constraints_without_outcomes_are_not_denied(
     shown = capsys.readouterr().out
     assert "epochs: none yet, because no outcome has been told" in shown
     assert "first line second line" in shown  # one row of the table
+    (heading,) = (line.split() for line in shown.splitlines() if line.startswith("failed"))
+    assert heading == ["failed", "round", "reason"]
+    assert "0       1      first line" in shown
 
 
 @pytest.mark.parametrize("name", SETTING_NAMES)
@@ -367,7 +370,7 @@ def test_what_was_found_and_what_can_be_typed_next_is_shown(
     assert lines[found + 1 : found + 4] == [
         f"C {best.parameters['C']:.6g}",
         f"kind {best.parameters['kind']}",
-        "random points 0.25 at best of 2, with which the run began",
+        "random points 0.25, the best of the 2 with which the run began",
     ]
     assert lines[-3:] == [
         "next",
@@ -376,6 +379,12 @@ def test_what_was_found_and_what_can_be_typed_next_is_shown(
     ]
     assert main(["show", str(path), "--plot", str(picture)]) == 0
     assert "--plot" not in capsys.readouterr().out
+    Path(f"{path}.scores").touch()  # the second file of BanditSearchCV
+    assert main(["show", str(path)]) == 0
+    assert f"BanditSearchCV(..., journal='{path}').fit(X, y)" in capsys.readouterr().out
+    (tmp_path / "result.json").touch()
+    assert main(["show", str(tmp_path)]) == 2
+    assert "the numbers are in its result.json" in capsys.readouterr().err
 
 
 def test_the_next_commands_of_a_run_are_those_that_continue_it(

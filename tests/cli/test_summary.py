@@ -39,7 +39,13 @@ RESULT: dict[str, Any] = {
     "start": None,
     "expected_at_best": {"mean": 0.9836, "standard_deviation": 0.0006},
     "recommended": None,
-    "guarantee": {"holds": False, "verdict": "no guarantee", "theorem": None, "statements": {}},
+    "guarantee": {
+        "holds": False,
+        "verdict": "no guarantee",
+        "theorem": None,
+        "statements": {},
+        "gaps": ["the prior mean is not constant", "it forgets"],
+    },
 }
 
 
@@ -67,7 +73,7 @@ def test_what_was_found_against_what_and_how_sure() -> None:
     assert "takes 100 rounds" in closing_text({**RESULT, "random_search": search})
     assert lines["on the way"].startswith("0.92 a round, random search 0.90")
     assert lines["the model expects"].startswith("0.9836 +- 0.0012 there")
-    assert lines["guarantee"].startswith("none: no theorem says")
+    assert lines["guarantee"] == "none: the prior mean is not constant (1 more in result.json)"
 
 
 def closing_text(result: dict[str, Any]) -> str:
@@ -126,6 +132,18 @@ def test_what_is_typed_is_never_broken() -> None:
     ("change", "name", "expected"),
     [
         ({"num_pending": 2, "num_late": 1, "num_lost": 1}, "outcomes", "40 arrived (1 late), 2 p"),
+        ({"num_pending": 2}, "outcomes", "40 arrived, 2 pending"),
+        ({"num_rounds_before": 12}, "rounds", "40 of 40, 28 of them now, in 7.1 s"),
+        (
+            {"settings": {"method": "best", "rkhs_bound": None, "noise_bound": None}},
+            "guarantee",
+            "none: no theorem says how close to optimal this is; that takes --prior,",
+        ),
+        (
+            {"settings": {"method": "gp-ts", "prior": "1", "rkhs_bound": 1.0, "noise_bound": 1.0}},
+            "guarantee",
+            "none: the prior mean is not constant (1 more in result.json)",
+        ),
         ({"stopped": "no gain in 10 rounds"}, "stopped", "no gain in 10 rounds"),
         ({"num_failed": 1}, "failed", "1 evaluation (reasons"),
         ({"num_failed": 3}, "failed", "3 evaluations (reasons"),
@@ -146,6 +164,21 @@ def test_what_is_typed_is_never_broken() -> None:
             },
             "guarantee",
             "in part (regret, but not confidence bounds): Theorem 2 (why",
+        ),
+        (
+            {
+                "guarantee": {
+                    "holds": False,
+                    "verdict": "guaranteed in part",
+                    "theorem": "Theorem 2",
+                    "statements": {
+                        "bands": {"holds": False, "num_rounds": None, "num_other_rounds": 0},
+                        "regret": {"holds": True, "num_rounds": 0, "num_other_rounds": 25},
+                    },
+                }
+            },
+            "guarantee",
+            "in part (regret in 0 of 25 rounds, but not confidence bounds): Theorem",
         ),
         ({"num_failed": 3}, "rounds", "40 of 40 (3 failed) in"),
     ],
@@ -170,6 +203,13 @@ def test_the_recommended_point_need_not_be_the_best_one() -> None:
     assert "the point of round 7 (best confidence bound among the points that were" in text
     assert "where the model expects 0.98 +- 0.002 C 2 certificate no point is better than" in text
     assert "by more than 0.25, with probability 0.9" in text
+    assert "confidence bounds 0.9" not in text
+    found |= {"lower_bound": 0.9, "upper_bound": 1.1, "trivial_certificate": 4.0}
+    assert "confidence bounds 0.9 to 1.1 at that point, with probability 0.9" in closing_text(
+        result
+    )
+    found |= {"trivial_certificate": 0.25}
+    assert "by more than 0.25, but that is 2 B" in closing_text(result)
     found |= {"certificate": None, "parameters": RESULT["best_parameters"]}
     assert lines_of(result)["recommended"].startswith("the same point (best posterior mean among")
     assert "certificate" not in lines_of(result)
@@ -208,8 +248,10 @@ def test_without_a_record_the_random_points_of_the_run_are_what_it_is_compared_w
         loop.tell(loop.ask().id, reward)
     start = best_at_the_start(loop.history)
     assert start == {"num_rounds": 3, "best_reward": 0.5}
-    expected = "0.5 at best of 3, with which the run began"
+    expected = "0.5, the best of the 3 with which the run began"
     assert lines_of({**RESULT, "start": start})["random points"] == expected
+    is_random = {"settings": {"method": "random"}}
+    assert "random points" not in lines_of({**RESULT, "start": start, **is_random})
     known = against_random_search(RandomBaseline([0.1] * 50), 40, 0.9)
     assert "random points" not in lines_of({**RESULT, "start": start, "random_search": known})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import multiprocessing
 import os
+import shutil
 import signal
 import threading
 import time
@@ -207,6 +208,7 @@ def nonsense(x: Tensor) -> Any:
 
 def test_results_that_are_no_rewards_fail_with_the_reason() -> None:
     loop = random_loop()
+    loop.attach([0.5], 0.0)  # otherwise the function itself would be at fault
     with ThreadPoolExecutor(2) as threads, pytest.raises(EvaluationError, match=r"10 .* in a row"):
         run_async(loop, nonsense, threads, 2, 12, on_error="skip", progress=False)
     # a result that came together with the tenth is on record, too
@@ -214,6 +216,137 @@ def test_results_that_are_no_rewards_fail_with_the_reason() -> None:
     reasons = " ".join(str(failure.reason) for failure in loop.history.failures)
     for word in ("reward is nan", "must be one number", "a tensor of shape (2,)"):
         assert word in reasons
+
+
+@pytest.mark.parametrize(
+    ("returned", "reason"),
+    [
+        (None, "must be one number"),
+        ({"score": 0.9}, "must be one number"),
+        ((0.9, 0.01), r"A pair is read as \(reward, constraint values\)"),
+        ((0.9, [0.01]), r"A pair is read as \(reward, constraint values\)"),
+    ],
+)
+def test_another_type_before_the_first_outcome_is_nobodys_failure(
+    returned: Any, reason: str
+) -> None:
+    loop = random_loop()
+    with ThreadPoolExecutor(1) as threads, pytest.raises(EvaluationError, match=reason) as caught:
+        run_async(loop, lambda x: returned, threads, 1, 12, progress=False)
+    assert "the function itself is at fault" in str(caught.value)
+    assert (loop.history.num_failed, loop.history.num_pending) == (0, 1)
+    run_async(loop, value, ThreadPoolExecutor(1), 1, 2, progress=False)  # it was corrected
+    assert (loop.history.num_arrived, loop.history.num_failed) == (3, 0)
+
+
+def test_a_function_that_cannot_be_sent_is_refused_before_anything_is_asked() -> None:
+    loop = random_loop()
+    with ProcessPoolExecutor(1) as processes, pytest.raises(TypeError, match="top level of a mod"):
+        run_async(loop, lambda x: 0.0, processes, 1, 2, progress=False)
+    assert loop.history.num_queries == 0
+
+
+class ByHand(Executor):
+    """An executor whose tasks end when the test says so."""
+
+    def __init__(self) -> None:
+        self.tasks: list[tuple[Future[Any], Any]] = []
+
+    def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()
+        self.tasks.append((future, lambda: function(*args)))
+        return future
+
+    def end(self, number: int, error: Exception | None = None) -> None:
+        future, evaluate = self.tasks[number]
+        if error is None:
+            future.set_result(evaluate())
+        else:
+            future.set_exception(error)
+
+
+def test_what_arrives_while_a_point_is_chosen_is_told_before_the_next_choice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise a process that is killed in one of several choices would lose it."""
+    loop, workers, seen = random_loop(), ByHand(), []
+    ask = loop.ask
+
+    def slow_ask(*args: Any, **kwargs: Any) -> Any:
+        seen.append(loop.history.num_arrived)
+        query = ask(*args, **kwargs)
+        if query.id >= 2:  # while this point is chosen, the result of the one before it arrives
+            workers.end(query.id - 2)
+        if query.id == 5:
+            workers.end(4)
+        return query
+
+    monkeypatch.setattr(loop, "ask", slow_ask)
+    submit = workers.submit
+    last = lambda: len(workers.tasks) == 6 and workers.end(5)  # noqa: E731
+    monkeypatch.setattr(workers, "submit", lambda *a: (submit(*a), last())[0])
+    run_async(loop, value, workers, 4, 6, progress=False)
+    assert seen == [0, 0, 0, 1, 2, 3]
+    assert loop.history.num_arrived == 6
+
+
+@pytest.mark.parametrize("damage", [None, "{", '{"0": 3}', '{"0": ["[0.5]", 7.0, null]}'])
+def test_what_arrived_while_a_point_was_chosen_outlives_the_process(
+    damage: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, workers = tmp_path / "run.journal", ByHand()
+    killed = tmp_path / "killed"
+    killed.mkdir()
+
+    def copy_of_a_kill(*args: Any, **kwargs: Any) -> Any:
+        """Copy what is on disk when a result has arrived that cannot be told yet."""
+        if loop.history.num_queries == 2:
+            workers.end(0)
+            for file in tmp_path.glob("run.journal*"):
+                shutil.copy(file, killed)
+            raise KeyboardInterrupt
+        return ask(*args, **kwargs)
+
+    with BanditLoop.open(path, Box([[0.0], [1.0]]), None, RandomSearch()) as loop:
+        ask = loop.ask
+        monkeypatch.setattr(loop, "ask", copy_of_a_kill)
+        with pytest.raises(KeyboardInterrupt):
+            run_async(loop, value, workers, 3, 6, progress=False)
+        assert loop.history.num_arrived == 1  # what has arrived is told even here
+    assert not path.with_name("run.journal.arrived").exists()
+    mark = killed / "run.journal.arrived"
+    if damage is not None:  # or of another query
+        mark.write_text(damage)
+    seen = []
+
+    def count(x: Tensor) -> float:
+        seen.append(float(x[0]))
+        return value(x)
+
+    with BanditLoop.open(killed / path.name, Box([[0.0], [1.0]]), None, RandomSearch()) as loop:
+        first, second = loop.history.pending()
+        run_async(loop, count, ThreadPoolExecutor(1), 1, 0, progress=False)
+        outcome = loop.history.outcome(0)
+        assert outcome is not None
+        assert outcome.reward == value(first.x)
+        assert seen == [float(q.x) for q in ([second] if damage is None else [first, second])]
+    assert not mark.exists()
+
+
+def test_what_is_running_is_told_before_an_error_ends_the_run() -> None:
+    loop, together, is_over = random_loop(), threading.Barrier(3), threading.Event()
+
+    def one_is_bad(x: Tensor) -> float:
+        if together.wait(30.0) == 0:
+            threading.Timer(0.2, is_over.set).start()
+            raise OSError("no such machine")
+        is_over.wait(30.0)
+        return value(x)
+
+    with ThreadPoolExecutor(3) as threads, pytest.raises(OSError, match="no such machine"):
+        run_async(loop, one_is_bad, threads, 3, 9, on_error="raise", progress=False)
+    assert (loop.history.num_arrived, loop.history.num_pending) == (2, 1)
 
 
 def test_a_result_that_the_loop_refuses_fails_with_a_warning() -> None:

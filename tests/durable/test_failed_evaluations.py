@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -229,6 +230,18 @@ def test_a_failure_is_retried_at_the_same_point(way: str) -> None:
     assert function.points[1] == function.points[2] == function.points[3]
     assert function.points[4] == function.points[5] == function.points[6]
     assert len(function.points) == 7
+
+
+@both
+def test_another_type_is_a_failure_only_after_an_outcome(way: str) -> None:
+    loop = random_loop()
+    with pytest.raises(EvaluationError, match=r"returned \(0.9, 0.01\).* itself is at fault"):
+        play(loop, lambda x: (0.9, 0.01), 12, way, on_error="skip")
+    assert (loop.history.num_failed, loop.history.num_pending) == (0, 1)
+    play(loop, value, 1, way, on_error="skip")
+    with pytest.warns(EvaluationFailedWarning, match="A pair is read as"):
+        play(loop, lambda x: (0.9, 0.01), 1, way, on_error="skip")
+    assert (loop.history.num_arrived, loop.history.num_failed) == (2, 1)
 
 
 @both
@@ -583,8 +596,14 @@ def test_what_is_on_its_way_is_told_before_the_run_ends() -> None:
     def stop(query: Any, event: Any) -> None:
         raise StopRun
 
+    together = Barrier(4)
+
+    def wait_for_all(x: Tensor) -> float:
+        together.wait(30.0)
+        return value(x)
+
     with ThreadPoolExecutor(4) as threads:
-        result = run_async(loop, value, threads, 4, 50, on_round=stop, progress=False)
+        result = run_async(loop, wait_for_all, threads, 4, 50, on_round=stop, progress=False)
     assert result.stopped == "StopRun"
     assert loop.history.num_queries == 4
     assert loop.history.num_pending == 0

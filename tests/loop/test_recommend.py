@@ -106,17 +106,21 @@ def test_arms_have_the_certificate_of_dense_algebra(seed: int) -> None:
         assert found.lower_bound == pytest.approx(lower[best], abs=1e-8)
         assert found.upper_bound == pytest.approx(upper[best], abs=1e-8)
         assert found.best_possible == pytest.approx(upper.max(), abs=1e-8)
-        assert found.certificate == pytest.approx(upper.max() - lower[best], abs=1e-8)
+        limit = math.inf if width is finite else 2.0 * B  # no two points differ by more
+        assert found.certificate == pytest.approx(min(upper.max() - lower[best], limit), abs=1e-8)
+        assert found.trivial_certificate == (None if width is finite else limit)
+        assert ("nothing beyond that yet" in str(found)) == (found.certificate == limit)
         assert found.delta == pytest.approx(delta)
         assert found.theorem
         assert found.assumptions
         assert not found.reasons
         quick = certificate_on_arms(loop.settings, loop._chooser)
-        assert quick == pytest.approx(found.certificate, abs=1e-9)
+        assert quick == pytest.approx(upper.max() - lower[best], abs=1e-8)
         played = loop.recommend(among="played")
         of_played = max(set(arms.tolist()), key=lambda arm: lower[arm])
         assert played.arm == of_played
-        assert played.certificate == pytest.approx(upper.max() - lower[of_played], abs=1e-8)
+        certificate = min(upper.max() - lower[of_played], limit)
+        assert played.certificate == pytest.approx(certificate, abs=1e-8)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -134,7 +138,8 @@ def test_a_box_has_the_best_of_a_fine_grid(seed: int) -> None:
         assert found.lower_bound is not None
         assert found.lower_bound >= lower.max() - 1e-6
         assert found.best_possible == pytest.approx(upper.max(), abs=1e-4)
-        assert found.certificate == pytest.approx(upper.max() - lower.max(), abs=2e-4)
+        certificate = min(upper.max() - lower.max(), 2.0 * B)
+        assert found.certificate == pytest.approx(certificate, abs=2e-4)
         at, deviation_at, _ = dense(GRID[arms], y, found.x.numpy())
         assert found.mean == pytest.approx(at[0], abs=1e-8)
         assert found.standard_deviation == pytest.approx(deviation_at[0], abs=1e-8)
@@ -157,10 +162,11 @@ def test_where_the_acquisition_minimizes_so_does_the_recommendation(domain: Any)
     found = least.recommend()
     assert found.upper_bound == pytest.approx(upper.min(), abs=1e-4)
     assert found.best_possible == pytest.approx(lower.min(), abs=1e-4)
-    assert found.certificate == pytest.approx(upper.min() - lower.min(), abs=2e-4)
+    certificate = min(upper.min() - lower.min(), 2.0 * B)
+    assert found.certificate == pytest.approx(certificate, abs=2e-4)
     if domain is ARMS:
         quick = certificate_on_arms(least.settings, least._chooser)
-        assert quick == pytest.approx(found.certificate, abs=1e-9)
+        assert quick == pytest.approx(upper.min() - lower.min(), abs=1e-8)
 
 
 def test_dmm_and_lists_of_priors_have_bounds_of_their_own() -> None:
@@ -256,7 +262,9 @@ def test_a_reset_forgets_and_splits_delta() -> None:
     lower = mean - igp_width(gain, share) * deviation
     upper = mean + igp_width(gain, share) * deviation
     found = loop.recommend()
-    assert found.certificate == pytest.approx(upper.max() - lower.max(), abs=1e-8)
+    assert found.certificate == pytest.approx(min(upper.max() - lower.max(), 2.0 * B), abs=1e-8)
+    assert found.upper_bound == pytest.approx(upper[found.arm], abs=1e-8)
+    assert found.lower_bound == pytest.approx(lower.max(), abs=1e-8)
     assert found.delta == pytest.approx(DELTA)
     assert loop.recommend(among="played").arm in later[0]
 
@@ -455,7 +463,7 @@ def test_what_cannot_be_recommended_is_refused() -> None:
         make(BOX, IGP_UCB).recommend(among="played")
     with pytest.raises(ValueError, match="among is 'some'"):
         make(ARMS, IGP_UCB).recommend(among="some")
-    with pytest.raises(RuntimeError, match="tell one"):
+    with pytest.raises(RuntimeError, match="Tell the first outcome"):
         make(BOX, None, None).recommend()
     with pytest.raises(ValueError, match="context_dim=0"):
         make(ARMS, IGP_UCB).recommend([1.0])
@@ -465,9 +473,10 @@ def test_what_cannot_be_recommended_is_refused() -> None:
 def test_without_data_the_prior_has_a_certificate(domain: Any) -> None:
     found = make(domain, IGP_UCB).recommend()
     width = igp_width(0.0)
-    assert found.certificate == pytest.approx(2.0 * width, abs=1e-8)
-    assert "no point is better by more than" in str(found)
-    assert "no point is better" in found._repr_html_()
+    assert found.best_possible == pytest.approx(width, abs=1e-8)
+    assert found.certificate == found.trivial_certificate == 2.0 * B
+    assert "is 2 B, by which no two points can differ more" in str(found)
+    assert "the outcomes say nothing" in found._repr_html_()
 
 
 def test_fresh_surrogates_fall_back_on_what_was_played() -> None:
