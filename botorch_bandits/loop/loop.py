@@ -665,17 +665,20 @@ class BanditLoop(AttachesPoints):
         same at the end of an epoch if multipliers keep growing, and warns
         (:class:`~botorch_bandits.constraints.InfeasibleConstraintsWarning`).
 
+        With ``forgetting=``, the bounds are those of the model that forgets, in the next round. No
+        theorem covers them, and where old outcomes are forgotten they tend to the bounds of the
+        prior: a positive bound says that no point seems to meet the constraint now, and a negative
+        one does not say that some point does.
+
         Args:
             width: The factor of the standard deviation; if omitted, that of the acquisition at
                 ``delta / (1 + num_constraints)``.
 
         Raises:
-            RuntimeError: If there are no constraints, or the loop forgets.
+            RuntimeError: If there are no constraints.
             ValueError: If there is no model, or the acquisition has no width and none is given.
         """
         self.ledger()
-        if self.settings.forgetting is not None:
-            raise RuntimeError("the loop forgets, so there is no single bound for all rounds.")
         if width is not None:
             width = check_positive("width", width)
         with HandlersOnHold(), self._lock:
