@@ -460,8 +460,8 @@ class ConstraintWatch:
         now = "" if self.settings.forgetting is None else " now"
         warnings.warn(
             f"no point seems to meet constraint {told}{now}: its smallest lower confidence bound "
-            "is positive and its multiplier keeps growing. Relax the constraint, or widen the domain; "
-            "loop.feasibility() says what is known.",
+            "is positive and its multiplier keeps growing. Relax the constraint, or widen the "
+            "domain; loop.feasibility() says what is known.",
             InfeasibleConstraintsWarning,
             stacklevel=level_of_users_line(),
         )

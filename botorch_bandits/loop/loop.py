@@ -44,6 +44,7 @@ from botorch_bandits.loop.checking import (
     checked_clock,
     evidence_of_loop,
     too_large_in,
+    warn_of_drift_rate,
 )
 from botorch_bandits.loop.descriptions import settings_in_words
 from botorch_bandits.loop.feasibility import Feasibility
@@ -103,7 +104,8 @@ class BanditLoop(AttachesPoints):
         context_dim: The dimension of the contexts; see :meth:`ask`. The model's inputs are then
             ``(context, point)``, and its kernel is over both.
         restart: When the loop starts over because the reward function changes:
-            ``ChangePointRestart(...)``, or one of the baselines. It goes with any acquisition.
+            ``EvidenceRestart(...)``, ``ChangePointRestart(...)`` or one of the baselines. It goes
+            with any acquisition.
         constraints: The rule for the multipliers of constraints that must hold on average:
             ``AdditiveEpochs(...)``, ``MultiplicativeEpochs(...)`` or ``PrimalDual(...)``. Outcomes
             then come with constraint values.
@@ -138,6 +140,8 @@ class BanditLoop(AttachesPoints):
 
     Warns:
         EnvironmentWarning: If the journal was begun with another processor, versions or threads.
+        UserWarning: If ``forgetting=TimeVaryingKernel(rate)`` comes with an ``EvidenceRestart``
+            that has another ``drift_rate``, or none.
 
     Example:
         >>> from gpytorch.kernels import MaternKernel
@@ -205,6 +209,7 @@ class BanditLoop(AttachesPoints):
             maximize=maximize,
             repeats=repeats,
         )
+        warn_of_drift_rate(settings.forgetting, settings.restart)
         self._clock = checked_clock(clock)
         super().__init__()
         sizes = settings.history_sizes
@@ -465,6 +470,9 @@ class BanditLoop(AttachesPoints):
         if its outcome were known to equal the posterior mean. With censored feedback, a failed
         query is lost: it keeps the minimum. Its round still counts. Telling the failure again does
         nothing and returns the recorded failure.
+
+        With ``constraints=``, a failed query counts neither in the ledger nor in the multipliers,
+        whatever it cost: no constraint values can be told without a reward.
 
         Args:
             query_id: The id of a query that :meth:`ask` returned.
