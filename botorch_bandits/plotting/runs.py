@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from botorch_bandits.checks import check_callable, check_instance, check_positive
-from botorch_bandits.constraints import Ledger
 from botorch_bandits.history import History, Outcome
 from botorch_bandits.plotting.style import (
     LINE_COLOR,
@@ -560,7 +559,10 @@ def plot_ledger(ledger: Any, names: Sequence[str] = (), title: str = "") -> Any:
         arrivals = [outcome.arrived_round for outcome in ledger.history.outcomes]
         marks = [sum(t <= reset.after_round for t in arrivals) for reset in ledger.resets]
         ledger = ledger.ledger()
-    check_instance("ledger", ledger, Ledger, "Pass a loop with constraints=, or loop.ledger().")
+    if not hasattr(ledger, "running_average"):
+        raise TypeError(
+            f"ledger is a {type(ledger).__name__}; pass a loop with constraints=, or loop.ledger()."
+        )
     if ledger.constraints.ndim != 2:
         raise ValueError(
             f"ledger has constraints of shape {tuple(ledger.constraints.shape)}; draw one "
