@@ -480,8 +480,8 @@ def _failures(history: History) -> str:
     if len(rows) <= MOST_FAILURES:
         return _table(["failed", "reason"], rows) if rows else ""
     by_reason: dict[str, list[int]] = {}
-    for query_id, reason in rows:
-        by_reason.setdefault(reason, []).append(query_id)
+    for failure in history.failures:
+        by_reason.setdefault(" ".join((failure.reason or "").split()), []).append(failure.query_id)
     shared = [[len(ids), f"{ids[0]} to {ids[-1]}", reason] for reason, ids in by_reason.items()]
     return _table(["failed", "first to last", "reason"], shared)
 
