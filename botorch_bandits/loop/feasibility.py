@@ -347,7 +347,7 @@ def _domains(settings: LoopSettings, history: History, round_number: int) -> lis
     latest = history.queries_since(max(history.num_queries - NUM_CONTEXTS, 0))
     contexts = [query.context for query in latest if query.context is not None]
     contexts = contexts or [torch.zeros(settings.context_dim, dtype=DTYPE)]
-    return [settings.domain.in_context(torch.cat([front, c.to(front)])) for c in contexts]
+    return [settings.domain.in_context(torch.cat([front.to(c), c])) for c in contexts]
 
 
 class ConstraintWatch:

@@ -565,9 +565,9 @@ class BanditLoop(AttachesPoints):
         """Return the query that is best now and its outcome, if there is one.
 
         This is the query with the largest observed reward, or the least cost; with constraints,
-        only queries whose observed values meet all of them are considered (:meth:`feasibility` has
-        the one that comes nearest). If the reward is not the same in all rounds, the current round
-        decides:
+        only queries whose observed values meet all of them are considered. With noise, such a value
+        may be luck; :meth:`feasibility` says more, and has the query that comes nearest. If the
+        reward is not the same in all rounds, the current round decides:
 
         * After a reset, only queries since then count.
         * With ``SlidingWindow``, only those in the window count.
