@@ -8,7 +8,7 @@ was asked.
 Gaussian-process regression (WGP-UCB; Deng, Zhou, Ghosh, Gupta and Shroff, *Weighted Gaussian
 process bandits for non-stationary environments*, AISTATS 2022). :class:`TimeVaryingKernel` models a
 reward that drifts (TV-GP-UCB; Bogunovic, Scarlett and Cevher, *Time-varying Gaussian process bandit
-optimization*, AISTATS 2016). Both are given from memory of the papers; each class states its form.
+optimization*, AISTATS 2016). Neither was compared with its paper; each class states its form.
 """
 
 from __future__ import annotations

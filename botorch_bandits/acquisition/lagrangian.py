@@ -7,7 +7,8 @@ one joint draw.
 
 Sources: Shi and Eryilmaz 2022, for the penalized reward and, in Remark 1, GP-TS instead of IGP-UCB
 in Algorithm 2 (Remark 2: not in Algorithm 3); Zhou and Ji 2022, for separate, clipped bounds on
-``f`` and each ``g_j`` (from memory of that paper).
+``f`` and each ``g_j`` (a form that was not compared with
+that paper).
 """
 
 from __future__ import annotations

@@ -267,7 +267,7 @@ class OutputFolder:
             panels = plot_timeline(history, loop.resets, change_tests, change_points, title)
             self._save(panels, "timeline.png")
         if costs:
-            self._save(plot_ledger(loop.ledger(), costs, title), "ledger.png")
+            self._save(plot_ledger(loop, costs, title), "ledger.png")
         return True
 
     def _save(self, axes: Any, name: str) -> None:

@@ -428,7 +428,7 @@ def _heading(reader: JournalReader, history: History, censored: Censored | None)
         if since:
             last = max(since, key=history.rank)
             found = f"{last.reward:.6g} in round {history.query(last.query_id).round_number}"
-            rows.append([f"since round {first + 1}", found])
+            rows.append([f"since the reset after round {first}", found])
     return _table([], rows)
 
 
@@ -483,12 +483,26 @@ def _pending(history: History, censored: Censored | None, now: float) -> str:
     return _table(names, rows) if rows else ""
 
 
+MOST_FAILURES = 10
+"""With more failures than this, those with the same reason share a row."""
+
+
 def _failures(history: History) -> str:
-    rows = [
-        [f.query_id, history.query(f.query_id).round_number, " ".join((f.reason or "").split())]
+    failures = [
+        (f.query_id, history.query(f.query_id).round_number, " ".join((f.reason or "").split()))
         for f in history.failures
     ]
-    return _table(["failed", "round", "reason"], rows) if rows else ""
+    if len(failures) <= MOST_FAILURES:
+        return (
+            _table(["failed", "round", "reason"], [list(each) for each in failures])
+            if failures
+            else ""
+        )
+    by_reason: dict[str, list[int]] = {}
+    for _, number, reason in failures:
+        by_reason.setdefault(reason, []).append(number)
+    shared = [[len(all_), f"{all_[0]} to {all_[-1]}", reason] for reason, all_ in by_reason.items()]
+    return _table(["failed", "rounds", "reason"], shared)
 
 
 def _retractions(history: History) -> str:
@@ -506,15 +520,15 @@ def _retractions(history: History) -> str:
 
 
 def _resets(settings: Mapping[str, Any], history: History) -> str:
-    """Return where the segment on record changes from query to query."""
+    """Return where the segment on record changes from query to query; segments count from 1."""
     if all("segment" not in query.diagnostics for query in history.queries):
         return ""
     reason = reset_reason(settings)
     rows = [
-        [f"before round {after_round + 1}", i + 1, reason]
+        [f"before round {after_round + 1}", i + 2, reason]
         for i, after_round in enumerate(resets_on_record(history))
     ]
-    return _table(["reset", "segment", "reason"], rows) if rows else "resets: none"
+    return _table(["reset", "begins segment", "reason"], rows) if rows else "resets: none"
 
 
 def _constraints(history: History) -> str:

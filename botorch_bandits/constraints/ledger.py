@@ -127,8 +127,18 @@ class Ledger:
         return self.signed_violation.norm(dim=-1)
 
     @property
+    def average(self) -> Tensor:
+        """``batch_shape x num_constraints``; the mean of all values, negative if budget is left."""
+        return self._known.sum(dim=-2) / self.num_rows.clamp_min(1).unsqueeze(-1)
+
+    @property
+    def running_average(self) -> Tensor:
+        """``batch_shape x n x num_constraints``; the mean of all values up to each row."""
+        return self._known.cumsum(dim=-2) / self._running_counts
+
+    @property
     def average_signed_violation(self) -> Tensor:
-        """``batch_shape x num_constraints``; the signed violation over the outcomes so far."""
+        """``batch_shape x num_constraints``; :attr:`average`, or 0 if it is negative."""
         return self.signed_violation / self.num_rows.clamp_min(1).unsqueeze(-1)
 
     @property
@@ -138,7 +148,7 @@ class Ledger:
 
     @property
     def running_signed_average(self) -> Tensor:
-        """``batch_shape x n x num_constraints``; the time average after each row."""
+        """``batch_shape x n x num_constraints``; :attr:`running_average`, or 0 if negative."""
         return self._known.cumsum(dim=-2).clamp_min(0.0) / self._running_counts
 
     @property

@@ -735,7 +735,7 @@ class PrimalDual(MultiplierRule):
     .. math:: \phi_j \leftarrow \min\{\max\{\phi_j + \mathrm{LCB}_j(x_t) / V, 0\}, \rho\}
 
     The rule observes lower bounds, not outcomes (:attr:`observes`), so delays do not affect it. The
-    form and its constants are restated FROM MEMORY of the paper, not checked against it.
+    form and its constants were not compared with the paper.
 
     Attributes:
         num_constraints: ``m``.
@@ -780,7 +780,7 @@ class PrimalDual(MultiplierRule):
     ) -> PrimalDual:
         """Return the rule with ``rho = 4 B / gap`` and ``V = G sqrt(T) / rho``.
 
-        These constants are from memory of Zhou and Ji 2022.
+        These constants, after Zhou and Ji 2022, were not compared with the paper.
 
         Args:
             num_constraints: ``m``.

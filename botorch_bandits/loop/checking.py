@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -17,18 +18,25 @@ import torch
 from botorch.models.model import Model, ModelList
 from torch import Tensor
 
+from botorch_bandits.change_points import EvidenceRestart, Restart
 from botorch_bandits.checks import (
     LARGEST_OUTCOME,
     check_callable,
     check_integer,
     check_number,
+    level_of_users_line,
     shown_value,
 )
 from botorch_bandits.confidence import EvidenceTable
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored
-from botorch_bandits.forgetting import ExponentialWeights, SlidingWindow, TimeVaryingKernel
+from botorch_bandits.forgetting import (
+    ExponentialWeights,
+    Forgetting,
+    SlidingWindow,
+    TimeVaryingKernel,
+)
 from botorch_bandits.history import History, Query
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.loop.weighted import noise_of_one
@@ -213,6 +221,35 @@ def evidence_of_loop(
     level = 0.5 * chooser.delta_now(0.1) / len(models) if level is None else level
     table = model.evidence.table(level)
     return replace(table, outcome_name=f"constraint {output}" if output else name)
+
+
+def warn_of_drift_rate(forgetting: Forgetting | None, restart: Restart | None) -> None:
+    """Warn if the model drifts and the test for changes assumes another drift, or none.
+
+    Args:
+        forgetting: How the model treats old outcomes.
+        restart: When the loop starts over.
+
+    Warns:
+        UserWarning: Naming both rates.
+    """
+    if not isinstance(forgetting, TimeVaryingKernel) or not isinstance(restart, EvidenceRestart):
+        return
+    rate, tested = forgetting.rate, restart.drift_rate
+    if tested == rate:
+        return
+    effect = (
+        "steady drift counts as a change"
+        if tested is None or tested < rate
+        else "changes are harder to detect"
+    )
+    warnings.warn(
+        f"forgetting=TimeVaryingKernel({rate:g}) drifts, but restart=EvidenceRestart(...) has "
+        f"drift_rate={tested if tested is None else format(tested, 'g')}, so that {effect}. Pass "
+        f"EvidenceRestart(drift_rate={rate:g}).",
+        UserWarning,
+        stacklevel=level_of_users_line(),
+    )
 
 
 fill_in_docstrings(__name__)

@@ -19,6 +19,9 @@ from botorch_bandits.loop.settings import LoopSettings
 SHOWN_ENTRIES = 8
 """Tensors with more entries are shown by their shapes."""
 
+SHOWN_PARTS = 3
+"""Lists of more objects than this, such as priors, are shown by their first and last."""
+
 NAMES = (
     "domain",
     "model",
@@ -110,6 +113,9 @@ def describe_setting(setting: Any) -> str:
         'SlidingWindow(size=40)'
     """
     if isinstance(setting, list):
+        if len(setting) > SHOWN_PARTS and all(isinstance(part, Mapping) for part in setting):
+            first, last = describe_setting(setting[0]), describe_setting(setting[-1])
+            return f"[{first}, ..., {last}] ({len(setting)} in all)"
         return f"[{', '.join(describe_setting(part) for part in setting)}]"
     if isinstance(setting, float):
         return f"{setting:.6g}"

@@ -38,15 +38,20 @@ from botorch_bandits.constraints import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain
+from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop.settings import LAGRANGIAN, LoopSettings
 from botorch_bandits.loop.state import Multipliers, Segments
 from botorch_bandits.loop.weighted import noise_of_one
 from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe, EpochModels
+from botorch_bandits.models.forgetting import ForgettingModels
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 NUM_EPOCHS = 3
 """How many updates in a row must have raised a multiplier before a problem is called infeasible."""
+
+FEWEST_UPDATES = 60
+"""How many updates since the last reset are needed to say that a multiplier grows in vain."""
 
 NUM_CONTEXTS = 10
 """The number of latest contexts over which the smallest lower bounds are averaged."""
@@ -65,8 +70,9 @@ class ConstraintFeasibility:
         smallest_lower_bound: The minimum over the domain of its lower confidence bound. If it is
             positive and the bound holds, no point meets the constraint.
         multiplier: The multiplier in force.
-        is_infeasible: Whether the bound is positive and the multiplier grew in each of the last
-            three updates; see :func:`~botorch_bandits.constraints.recognize_infeasibility`.
+        is_infeasible: Whether the bound is positive, so that no point seems to meet the constraint.
+            (The warning of a loop also requires that the multiplier grew in each of the last three
+            updates; see :func:`~botorch_bandits.constraints.recognize_infeasibility`.)
     """
 
     constraint: int
@@ -83,7 +89,9 @@ class Feasibility:
         constraints: One entry per constraint.
         nearest: The best observed point that meets all constraints, with its outcome; if there is
             none, the point with the smallest violation; None before the first outcome.
-        nearest_is_feasible: Whether it meets them.
+        nearest_is_feasible: Whether its observed values meet them. It is False while
+            :attr:`infeasible` is not empty, because one noisy value may meet a constraint that its
+            point violates.
     """
 
     constraints: tuple[ConstraintFeasibility, ...]
@@ -123,13 +131,41 @@ def feasibility_of(multipliers: Multipliers, history: History, bounds: Tensor) -
     if int(row) >= 0:
         outcome = history.outcomes[int(row)]
         nearest = history.query(outcome.query_id), outcome
-    found = recognize(multipliers, bounds).tolist()
     in_force = multipliers.values.tolist()
     entries = [
-        ConstraintFeasibility(j + 1, float(bound), in_force[j], found[j])
+        ConstraintFeasibility(j + 1, float(bound), in_force[j], float(bound) > 0.0)
         for j, bound in enumerate(bounds)
     ]
-    return Feasibility(tuple(entries), nearest, bool(is_feasible))
+    is_met = bool(is_feasible) and not any(entry.is_infeasible for entry in entries)
+    return Feasibility(tuple(entries), nearest, is_met)
+
+
+def grows_in_vain(multipliers: Multipliers, constraint: int) -> bool:
+    """Return whether a multiplier kept growing although the constraint's values did not fall.
+
+    This is a description of the past, and not a confidence bound. It considers the updates since
+    the last reset, of which at least :data:`FEWEST_UPDATES` are needed. Two thirds of those in the
+    later half must have raised the multiplier; in this half, it must have grown at least half as
+    much as before; and in the last quarter, at least three quarters as much as in the quarter
+    before. A multiplier that approaches its right value slows down instead.
+
+    Args:
+        multipliers: The rule and what it did so far.
+        constraint: The index of the constraint.
+    """
+    if multipliers.num_updates < FEWEST_UPDATES:
+        return False
+    latest = multipliers.updates[-multipliers.num_updates - 1 :]
+    levels = torch.tensor([update.multipliers[constraint] for update in latest], dtype=DTYPE)
+    changes = levels.diff()
+    largest = getattr(multipliers.rule, "max_multiplier", None)
+    if largest is not None and float(levels[-1]) >= largest * (1.0 - 1e-9):
+        return False  # it no longer shows whether values fall
+    half, quarter = len(changes) // 2, len(changes) // 4
+    grew = float((changes[-half:] > 0.0).double().mean()) >= 2.0 / 3.0
+    late, early = float(changes[-half:].sum()), float(changes[:-half].sum())
+    last, before = float(changes[-quarter:].sum()), float(changes[-2 * quarter : -quarter].sum())
+    return grew and late >= 0.5 * early and last >= 0.75 * before
 
 
 def smallest_lower_bounds(
@@ -145,6 +181,7 @@ def smallest_lower_bounds(
     Each constraint has its own model of all its values since the last reset. With separate
     surrogates, these are the loop's models; otherwise they are built like the loop's model, with
     prior mean 0. The width is that of the loop's acquisition at ``delta / (1 + num_constraints)``.
+    If the loop forgets, so do these models, and the bounds are those of the next round.
 
     Args:
         settings: The loop's settings.
@@ -165,9 +202,11 @@ def smallest_lower_bounds(
     """
     rule, recipe = settings.constraints, settings.acquisition
     assert rule is not None
-    X, values, *weights = _data(settings, segments, history)
+    X, values, rounds, *weights = _data(settings, segments, history)
     round_number = history.num_queries - segments.first_id_of_segment + 1
-    domains = _domains(settings, history)
+    is_separate = rule.surrogate_in_use == "separate"
+    first_id = segments.first_id if is_separate else segments.first_id_of_segment
+    domains = _domains(settings, history, history.num_queries - first_id + 1)
     if isinstance(recipe, AcquisitionRecipe) and settings.restart is not None:
         share = partial(settings.restart.share_of_delta, segment=segments.number)
         recipe = recipe.at_share_of_delta(share)
@@ -175,7 +214,7 @@ def smallest_lower_bounds(
         raise NoWidthError("random search has no model, so constraints have no confidence bounds.")
     if len(X) == 0 and not isinstance(settings.model, BanditGPRecipe | CandidatesRecipe):
         raise NoWidthError("no outcome has arrived, so a user's model cannot be built; tell one.")
-    model = separate_model() if rule.surrogate_in_use == "separate" else None
+    model = separate_model() if is_separate else None
     bounds = []
     for j in range(rule.num_constraints):
         seed = derive_seed(settings.seed, history.num_queries, f"feasibility {j}")
@@ -190,7 +229,7 @@ def smallest_lower_bounds(
             sign = -select_output(j + 1, model.num_outputs).weights
             transform = ScalarizedPosteriorTransform(sign)
         else:
-            used = _model_of(settings, X, -values[:, j : j + 1], *weights)
+            used = _model_of(settings, X, -values[:, j : j + 1], rounds, round_number, *weights)
         factor = width
         if factor is None:
             factor = _width_of(settings, recipe, rule, used, j, round_number, widened)
@@ -227,18 +266,30 @@ def _of_list(
     return built.parts[constraint + 1]
 
 
-def _model_of(settings: LoopSettings, X: Tensor, Y: Tensor, *weights: Tensor) -> Model:
+def _model_of(
+    settings: LoopSettings,
+    X: Tensor,
+    Y: Tensor,
+    rounds: Tensor,
+    round_number: int,
+    *weights: Tensor,
+) -> Model:
     """Return the model of one constraint's negative, whose largest values are the smallest ones.
 
-    It receives the weights of the rows if they differ.
+    It receives the weights of the rows if they differ, and forgets as the loop's model does.
     """
-    model = settings.model
+    model, forgetting = settings.model, settings.forgetting
     if isinstance(model, BanditGPRecipe):
         collapses = isinstance(settings.domain, Arms) and settings.context_dim == 0
-        built: Model = replace(model, prior_mean=0.0).builder(settings.seed, collapses)(
-            X, Y, *weights
-        )
+        prior = replace(model, prior_mean=0.0)
+        if forgetting is not None:
+            forgetful = ForgettingModels(prior, forgetting, collapses)
+            return forgetful.build(X, Y, rounds, round_number, *weights)
+        built: Model = prior.builder(settings.seed, collapses)(X, Y, *weights)
         return built
+    if isinstance(forgetting, SlidingWindow):
+        kept = forgetting.keeps(rounds, round_number).to(X.device)
+        X, Y = X[kept], Y[kept]
     assert model is not None
     assert not isinstance(model, EpochModels), "these are the settings of one epoch"
     with seeded_globally(derive_seed(settings.seed, len(X), "model")):
@@ -275,23 +326,28 @@ def _width_of(
 
 
 def _data(settings: LoopSettings, segments: Segments, history: History) -> tuple[Tensor, ...]:
-    """Return inputs and constraint values since the last reset, and the weights if they differ."""
+    """Return inputs, constraint values and rounds since the last reset, and differing weights."""
     first = segments.first_id_of_segment
     counts = [outcome.query_id >= first for outcome in history.outcomes]
     here = torch.tensor(counts, dtype=torch.bool)
     weights = history.weights(noise_of_one(settings.model))
-    rows = (history.arrived()[0], history.constraints())
+    rows = (history.arrived()[0], history.constraints(), history.rounds() - first)
     return tuple(each[here] for each in (*rows, *(() if weights is None else (weights,))))
 
 
-def _domains(settings: LoopSettings, history: History) -> list[Domain]:
-    """Return the domain in each of the latest contexts; the domain itself without contexts."""
+def _domains(settings: LoopSettings, history: History, round_number: int) -> list[Domain]:
+    """Return the domain in each of the latest contexts; the domain itself without contexts.
+
+    If the round is an input of the models, it is the one given.
+    """
+    varies = isinstance(settings.forgetting, TimeVaryingKernel)
+    front = torch.tensor([float(round_number)] if varies else [], dtype=DTYPE)
     if settings.context_dim == 0:
-        return [settings.domain]
+        return [settings.domain.in_context(front)] if varies else [settings.domain]
     latest = history.queries_since(max(history.num_queries - NUM_CONTEXTS, 0))
     contexts = [query.context for query in latest if query.context is not None]
     contexts = contexts or [torch.zeros(settings.context_dim, dtype=DTYPE)]
-    return [settings.domain.in_context(context) for context in contexts]
+    return [settings.domain.in_context(torch.cat([front.to(c), c])) for c in contexts]
 
 
 class ConstraintWatch:
@@ -314,7 +370,9 @@ class ConstraintWatch:
         self._hears = rule.expects_exact_constraints and settings.forgetting is None and not varies
         self._first_values: dict[tuple[float, ...], tuple[float, ...]] = {}  # by input
         self._num_heard, self._segment = 0, 0
-        self._looks = settings.forgetting is None
+        self._looks = True
+        # without forgetting, a bound can tell whether some point may meet a constraint
+        self._watches_growth = settings.forgetting is not None
         self._next_look, self._num_epochs = 0, 0
 
     def hear(self, segments: Segments, history: History) -> None:
@@ -375,6 +433,8 @@ class ConstraintWatch:
         assert multipliers is not None
         is_new_epoch = multipliers.num_epochs != self._num_epochs
         self._num_epochs = multipliers.num_epochs
+        if is_new_epoch and self._watches_growth:
+            self._warn_of_growth(multipliers)
         if not (self._looks and is_new_epoch and history.num_queries >= self._next_look):
             return
         if not self._may_be_infeasible(multipliers):
@@ -390,20 +450,41 @@ class ConstraintWatch:
             else:
                 bounds = known_bounds()
         except NoWidthError:  # only loop.feasibility(width=...) can give an answer then
-            self._looks = False
+            self._looks, self._watches_growth = False, True
             return
         infeasible = torch.nonzero(recognize(multipliers, bounds)).squeeze(-1).tolist()
         if not infeasible:
             return
-        self._looks = False
+        self._looks = self._watches_growth = False
         told = ", ".join(f"{j + 1} (at least {bounds[j]:.4g})" for j in infeasible)
+        now = "" if self.settings.forgetting is None else " now"
         warnings.warn(
-            f"no point seems to meet constraint {told}: its smallest lower confidence bound is "
-            "positive and its multiplier keeps growing. Relax the constraint, or widen the domain; "
-            "loop.feasibility() says what is known.",
+            f"no point seems to meet constraint {told}{now}: its smallest lower confidence bound "
+            "is positive and its multiplier keeps growing. Relax the constraint, or widen the "
+            "domain; loop.feasibility() says what is known.",
             InfeasibleConstraintsWarning,
             stacklevel=level_of_users_line(),
         )
+
+    def _warn_of_growth(self, multipliers: Multipliers) -> None:
+        """Warn once if a multiplier kept growing although the constraint's values did not fall."""
+        for j in range(self._rule.num_constraints):
+            if not grows_in_vain(multipliers, j):
+                continue
+            self._watches_growth = False
+            num_updates = multipliers.num_updates
+            before = multipliers.updates[-(num_updates // 2) - 1].multipliers[j]
+            now = multipliers.updates[-1].multipliers[j]
+            warnings.warn(
+                f"the multiplier of constraint {j + 1} grew from {before:.4g} to {now:.4g} in the "
+                f"last {num_updates // 2} updates, and the constraint's values do not fall. Maybe "
+                "no point meets it now: relax the constraint, or widen the domain. If some point "
+                "does, the multiplier is still too small for it: raise step_size=. "
+                "loop.feasibility() has the bounds of the current model.",
+                InfeasibleConstraintsWarning,
+                stacklevel=1 + level_of_users_line(),
+            )
+            return
 
 
 fill_in_docstrings(__name__)

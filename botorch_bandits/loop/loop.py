@@ -44,6 +44,7 @@ from botorch_bandits.loop.checking import (
     checked_clock,
     evidence_of_loop,
     too_large_in,
+    warn_of_drift_rate,
 )
 from botorch_bandits.loop.descriptions import settings_in_words
 from botorch_bandits.loop.feasibility import Feasibility
@@ -103,7 +104,8 @@ class BanditLoop(AttachesPoints):
         context_dim: The dimension of the contexts; see :meth:`ask`. The model's inputs are then
             ``(context, point)``, and its kernel is over both.
         restart: When the loop starts over because the reward function changes:
-            ``ChangePointRestart(...)``, or one of the baselines. It goes with any acquisition.
+            ``EvidenceRestart(...)``, ``ChangePointRestart(...)`` or one of the baselines. It goes
+            with any acquisition.
         constraints: The rule for the multipliers of constraints that must hold on average:
             ``AdditiveEpochs(...)``, ``MultiplicativeEpochs(...)`` or ``PrimalDual(...)``. Outcomes
             then come with constraint values.
@@ -138,6 +140,8 @@ class BanditLoop(AttachesPoints):
 
     Warns:
         EnvironmentWarning: If the journal was begun with another processor, versions or threads.
+        UserWarning: If ``forgetting=TimeVaryingKernel(rate)`` comes with an ``EvidenceRestart``
+            that has another ``drift_rate``, or none.
 
     Example:
         >>> from gpytorch.kernels import MaternKernel
@@ -205,6 +209,7 @@ class BanditLoop(AttachesPoints):
             maximize=maximize,
             repeats=repeats,
         )
+        warn_of_drift_rate(settings.forgetting, settings.restart)
         self._clock = checked_clock(clock)
         super().__init__()
         sizes = settings.history_sizes
@@ -466,6 +471,9 @@ class BanditLoop(AttachesPoints):
         query is lost: it keeps the minimum. Its round still counts. Telling the failure again does
         nothing and returns the recorded failure.
 
+        With ``constraints=``, a failed query counts neither in the ledger nor in the multipliers,
+        whatever it cost: no constraint values can be told without a reward.
+
         Args:
             query_id: The id of a query that :meth:`ask` returned.
             reason: Why.
@@ -557,9 +565,9 @@ class BanditLoop(AttachesPoints):
         """Return the query that is best now and its outcome, if there is one.
 
         This is the query with the largest observed reward, or the least cost; with constraints,
-        only queries whose observed values meet all of them are considered (:meth:`feasibility` has
-        the one that comes nearest). If the reward is not the same in all rounds, the current round
-        decides:
+        only queries whose observed values meet all of them are considered. With noise, such a value
+        may be luck; :meth:`feasibility` says more, and has the query that comes nearest. If the
+        reward is not the same in all rounds, the current round decides:
 
         * After a reset, only queries since then count.
         * With ``SlidingWindow``, only those in the window count.
@@ -665,17 +673,20 @@ class BanditLoop(AttachesPoints):
         same at the end of an epoch if multipliers keep growing, and warns
         (:class:`~botorch_bandits.constraints.InfeasibleConstraintsWarning`).
 
+        With ``forgetting=``, the bounds are those of the model that forgets, in the next round. No
+        theorem covers them, and where old outcomes are forgotten they tend to the bounds of the
+        prior: a positive bound says that no point seems to meet the constraint now, and a negative
+        one does not say that some point does.
+
         Args:
             width: The factor of the standard deviation; if omitted, that of the acquisition at
                 ``delta / (1 + num_constraints)``.
 
         Raises:
-            RuntimeError: If there are no constraints, or the loop forgets.
+            RuntimeError: If there are no constraints.
             ValueError: If there is no model, or the acquisition has no width and none is given.
         """
         self.ledger()
-        if self.settings.forgetting is not None:
-            raise RuntimeError("the loop forgets, so there is no single bound for all rounds.")
         if width is not None:
             width = check_positive("width", width)
         with HandlersOnHold(), self._lock:

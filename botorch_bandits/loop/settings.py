@@ -477,10 +477,15 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
             "loop the rule in constraints= gives them. Leave them out."
         )
     if rule.surrogate_in_use == "separate" and not is_lagrangian:
+        remedy = (
+            "LagrangianUpperConfidenceBound.with_options(...) or "
+            "LagrangianThompsonSampling.with_options(...), or surrogate='relabeled'"
+        )
+        if issubclass(getattr(acquisition, "acquisition_class", type(None)), OF_LISTS):
+            remedy = "acquisition.CandidatesLagrangianUpperConfidenceBound.with_options(...)"
         raise ValueError(
             f"constraints={type(rule).__name__}(...) models reward and constraints separately, so "
-            "the acquisition must weigh them: use LagrangianUpperConfidenceBound.with_options(...) "
-            "or LagrangianThompsonSampling.with_options(...), or surrogate='relabeled'."
+            f"the acquisition must weigh them: use {remedy}."
         )
     if rule.surrogate_in_use != "separate" and weighs_constraints:
         raise ValueError(

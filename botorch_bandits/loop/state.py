@@ -226,6 +226,7 @@ class Multipliers:
         self._epochs: list[int] = []
         self.best: Outcome | None = None
         self.updates: list[MultiplierUpdate] = []
+        self._first_update = 0  # where the multipliers last started over
         self._note()
 
     @property
@@ -242,6 +243,11 @@ class Multipliers:
     def num_epochs(self) -> int:
         """The number of epochs in all segments so far; multipliers change with it."""
         return len(self.updates)
+
+    @property
+    def num_updates(self) -> int:
+        """The number of updates since the multipliers last started over."""
+        return len(self.updates) - 1 - self._first_update
 
     def censored(self, feedback: Censored) -> Censored:
         """Return the feedback on penalized outcomes, with the multipliers in force.
@@ -364,6 +370,8 @@ class Multipliers:
         self._state = self.rule.reset(self._state, keep_multipliers=self._keeps_at_reset)
         self._is_first_round = True
         self._note()
+        if not self._keeps_at_reset:
+            self._first_update = len(self.updates) - 1
 
     def ledger(self) -> Ledger:
         """Return the ledger of all observed constraint values."""

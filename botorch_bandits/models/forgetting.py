@@ -322,6 +322,7 @@ class ForgettingModels:
 
         Returns:
             A model of ``x``, or of ``(round, x)`` with a time-varying kernel; see :meth:`inputs`.
+            The latter has the round that was last asked for as its attribute ``current_round``.
             With several columns of ``Y``, it is a ``ModelListGP`` with one model for each if
             outputs are separated, and with weights (``ExponentialWeights``) in any case.
         """
@@ -347,7 +348,10 @@ class ForgettingModels:
             return model
         assert self._growing is not None
         own = () if own_weights is None else (own_weights,)
-        return self._growing(self.inputs(X, rounds), Y, *own)
+        grown: Model = self._growing(self.inputs(X, rounds), Y, *own)
+        for each in (grown, *(grown.models if isinstance(grown, ModelList) else ())):
+            each.current_round = round_number  # where figures evaluate it
+        return grown
 
     def _window_builder(self) -> Callable[[Tensor, Tensor, int], Any]:
         build = self._builder()

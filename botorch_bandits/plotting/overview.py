@@ -472,7 +472,9 @@ def plot_run(
     as at the best point. At the bottom right is what the model expects along each parameter, with
     the others as at the best point; ticks at the foot are the values that were tried. On arms of
     two or more dimensions, the ten best arms are shown there instead. After a restart or a known
-    change, and with contexts, map and slices show what belongs to the present.
+    change, and with contexts, map and slices show what belongs to the present, and the axis of the
+    rewards is not cut off. A loop that forgets has no line of the best so far, because its reward
+    drifts.
 
     Args:
         run: A loop, or its history. A history alone does not have a model.
@@ -511,9 +513,11 @@ def plot_run(
     seen = see(run, model, domain, resets, changes)
     figure, rewards, map_ax, rest = _lay_out(seen)
     mark_rounds(rewards, resets, changes)
+    drifts = getattr(getattr(run, "settings", None), "forgetting", None) is not None
+    is_same = not (drifts or resets or changes)  # later rewards say nothing about earlier ones
     plot_rewards(
-        history, rewards, reference, random_search=random_search, zoom=True,
-        restarts=[*(after_round(r) for r in resets), *changes],
+        history, rewards, reference, random_search=random_search, zoom=is_same,
+        restarts=[*(after_round(r) for r in resets), *changes], best=not drifts,
     )  # fmt: skip
     rewards.set_xlim(0, max(history.num_queries, 1) + 1)
     if history.num_arrived == 0:

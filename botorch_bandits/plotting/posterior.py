@@ -6,7 +6,7 @@ The queries, the true function and the best point are drawn into the same axes i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -312,8 +312,10 @@ def plot_posterior(
         function: The true reward (maps an ``n x d`` tensor to ``n`` values), drawn dashed; in two
             dimensions at the levels of the mean. On arms it is drawn in one dimension only.
         ax: Axes to draw on, a pair of them in two dimensions; new ones if omitted.
-        context: If the model's inputs have columns before the point (a context, or the round),
-            their values, the same everywhere.
+        context: If the model's inputs have columns before the point, their values, the same
+            everywhere: the context and, with ``forgetting=TimeVaryingKernel(...)``, the round
+            before it. If the round alone is left out, it is the next round of the loop. Rounds
+            count from the last reset (from the first round that was kept, if rows are kept).
         next_query: The point that will be asked next, drawn as a star.
         constraint: A constraint function, like ``function``; at most 0 is feasible. The part that
             it
@@ -332,7 +334,11 @@ def plot_posterior(
     width = check_nonnegative("width", width)
     front = torch.empty(0, dtype=DTYPE) if context is None else check_vector("context", context)
     section, X, is_arms = _section(domain, high, front, at)
-    _check_columns(model, len(section.point), front)
+    dim, now = len(section.point), getattr(model, "current_round", None)
+    if now is not None and _num_columns(model) == dim + len(front) + 1:
+        front = torch.cat([torch.tensor([float(now)], dtype=DTYPE), front])
+        section = replace(section, front=front)
+    _check_columns(model, dim, front)
     is_turned = isinstance(history, History) and not history.maximize
     sign, name = (-1.0, "cost") if is_turned else (1.0, "reward")
     shown = f"penalized {name}" if _is_penalized(model, history) else name
@@ -502,15 +508,19 @@ def _check_dim(dim: int) -> None:
         )
 
 
-def _check_columns(model: Any, dim: int, front: Tensor) -> None:
+def _num_columns(model: Any) -> int | None:
+    """Return how many columns a model's inputs have; None if it does not expose them."""
     inputs = observed_inputs(model) if hasattr(model, "train_inputs") else None
-    if inputs is None:
-        return
-    needed = inputs.shape[-1]
-    if needed != dim + len(front):
+    return None if inputs is None else int(inputs.shape[-1])
+
+
+def _check_columns(model: Any, dim: int, front: Tensor) -> None:
+    needed = _num_columns(model)
+    if needed is not None and needed != dim + len(front):
         raise ValueError(
             f"model takes {needed} columns, but the domain has {dim} and context has {len(front)}. "
-            f"Pass context= with the values of the {needed - dim} columns before the point."
+            f"Pass context= with the values of the {needed - dim} columns before the point: the "
+            "context, and before it the round if the model's kernel varies in time."
             if needed > dim
             else f"model takes {needed} columns, but the domain has {dim}; pass the domain that "
             "the model is over."

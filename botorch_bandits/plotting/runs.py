@@ -6,6 +6,7 @@ Each function draws one of them from a loop's history, on new or given axes.
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -46,11 +47,12 @@ def plot_rewards(
     random_search: RandomBaseline | Iterable[float] | None = None,
     zoom: bool = False,
     restarts: Sequence[int] = (),
+    best: bool = True,
 ) -> Axes:
     """Draw observed rewards and the best so far over rounds.
 
     With constraints, the best so far is taken among the rewards of rounds that met all of them; the
-    other rounds are crosses.
+    other rounds have a plus.
 
     Costs of a history with ``maximize=False`` are drawn as they were told, so lower is better.
 
@@ -66,6 +68,7 @@ def plot_rewards(
         zoom: Cut the axis off below, so that the gain of the later rounds can be seen. Rewards
             below are small triangles at the foot. For costs, the upper end is cut off.
         restarts: The rounds after which the best so far starts over.
+        best: Whether the best so far is drawn. It says little if the reward drifts.
     """
     check_history(history)
     ax = axes_or_new(ax)
@@ -75,8 +78,9 @@ def plot_rewards(
     arrived = scatter_rewards(history, ax)
     over = [(t, o.reward) for t, o in arrived if any(g > 0.0 for g in o.constraints)]
     if over:
-        ax.plot(*columns(over), "x", color="black", ms=6, ls="none", label="a constraint not met")
-    steps = best_so_far(history, arrived, restarts)
+        plus: dict[str, Any] = {"color": "black", "ms": 7.5, "mew": 1.1, "ls": "none"}
+        ax.plot(*columns(over), "+", label="a constraint not met", **plus)
+    steps = best_so_far(history, arrived, restarts) if best else []
     if steps:
         label = f"best so far: {steps[-1][1]:.4g}"
         ax.step(*columns(steps), where="post", color=LINE_COLOR, lw=2.2, label=label)
@@ -199,7 +203,9 @@ def plot_diagnostic(
 
     Args:
         history: Rounds without it are left out.
-        name: ``"width"``, ``"information_gain"``, ``"mean"`` or ``"standard_deviation"``.
+        name: ``"width"``, ``"information_gain"``, ``"mean"``, ``"standard_deviation"``,
+            ``"multiplier_1"`` or another name in the ``diagnostics`` of the queries. If no query
+            has it, the panel lists the names that there are.
         ax: Axes to draw on; new ones if omitted.
         resets: Where the run started over, such as ``loop.resets``: the line is interrupted there.
             If omitted, they are inferred from the diagnostics (:func:`resets_on_record`).
@@ -213,7 +219,9 @@ def plot_diagnostic(
         resets = resets_on_record(history) if resets is None else resets
         ax.plot(*break_at(*columns(points), resets), color="black", lw=1.5)
     else:
-        write_in_the_middle(ax, NO_DIAGNOSTIC)
+        known = sorted({key for query in history.queries for key in query.diagnostics})
+        listed = textwrap.fill(f"there are {', '.join(known)}", 60) if known else ""
+        write_in_the_middle(ax, "\n".join(filter(None, (NO_DIAGNOSTIC, listed))))
     ax.set_xlabel("round")
     ax.set_ylabel(LABELS.get(name, name.replace("_", " ")))
     return ax
@@ -296,9 +304,11 @@ def plot_timeline(
         _draw_change_tests(tests, change_tests, resets)
     else:
         write_in_the_middle(tests, "no test for a change")
+        tests.set_yticks([])
     evidence = any(getattr(r, "quantity", "reward") == "evidence" for r in change_tests)
     squared = "squared difference\n(squared outcome units)"
-    tests.set_ylabel("evidence for a change\n(nats)" if evidence else squared)
+    if change_tests:
+        tests.set_ylabel("evidence for a change\n(nats)" if evidence else squared)
     tests.set_xlabel("round")
     located = [r.change_round for r in resets if getattr(r, "change_round", None) is not None]
     for ax in column:
@@ -527,22 +537,32 @@ def plot_ledger(ledger: Any, names: Sequence[str] = (), title: str = "") -> Any:
     """Draw the violations of constraints, and the multipliers that followed.
 
     Args:
-        ledger: The ledger of one run, such as ``loop.ledger()``.
+        ledger: A loop, or the ledger of one run. With a loop, vertical lines mark its restarts.
         names: One per constraint; if omitted, constraints are numbered.
         title: A title for the figure.
 
     Returns:
         An array of two axes over the outcomes, in order of arrival. The upper one has, for each
-        constraint, the mean of its values in each epoch (open markers), the running signed
-        violation (thick line), in which slack compensates for violation, and the running rectified
-        violation (thin line), in which it does not; both are time averages. The lower one has the
-        multipliers in force.
+        constraint, the mean of its values in each epoch (open markers), the mean of all values so
+        far (thick line; negative if budget is left), and the running rectified violation (thin
+        line), a mean in which values below 0 count as 0. The lower one has the multipliers in
+        force.
 
     Raises:
+        TypeError: If ``ledger`` is neither a loop nor a ledger.
         ValueError: If the ledger has several replicates, or the number of names is wrong.
     """
     from matplotlib.lines import Line2D
 
+    marks: list[int] = []
+    if hasattr(ledger, "ledger") and hasattr(ledger, "resets"):
+        arrivals = [outcome.arrived_round for outcome in ledger.history.outcomes]
+        marks = [sum(t <= reset.after_round for t in arrivals) for reset in ledger.resets]
+        ledger = ledger.ledger()
+    if not hasattr(ledger, "running_average"):
+        raise TypeError(
+            f"ledger is a {type(ledger).__name__}; pass a loop with constraints=, or loop.ledger()."
+        )
     if ledger.constraints.ndim != 2:
         raise ValueError(
             f"ledger has constraints of shape {tuple(ledger.constraints.shape)}; draw one "
@@ -558,14 +578,14 @@ def plot_ledger(ledger: Any, names: Sequence[str] = (), title: str = "") -> Any:
     violations, multipliers = column
     known = slice(None) if ledger.mask is None else ledger.mask
     values, epochs = ledger.constraints[known], ledger.epochs[known]
-    signed = ledger.running_signed_average[known]
+    average = ledger.running_average[known]
     rectified = ledger.running_rectified_average[known]
     outcomes = range(1, len(values) + 1)
     violations.axhline(0.0, color="0.7", lw=0.8)
     for j in range(ledger.num_constraints):
         style = line_style(j)
         name = names[j] if names else f"constraint {j + 1}"
-        violations.plot(outcomes, signed[:, j].tolist(), lw=THICK, label=name, **style)
+        violations.plot(outcomes, average[:, j].tolist(), lw=THICK, label=name, **style)
         violations.plot(outcomes, rectified[:, j].tolist(), lw=THIN, label="_rectified", **style)
         last, means, played = [], [], []
         for epoch in range(1, ledger.num_epochs + 1):
@@ -593,13 +613,17 @@ def plot_ledger(ledger: Any, names: Sequence[str] = (), title: str = "") -> Any:
     of_one = f"{names[0]}, " if is_alone and names else ""
     color = "black" if is_alone else "0.5"  # of several, these are about all of them
     meanings = [
-        Line2D([], [], color=color, lw=THICK, label=f"{of_one}signed average (thick)"),
+        Line2D([], [], color=color, lw=THICK, label=f"{of_one}average so far (thick)"),
         Line2D([], [], color=color, lw=THIN, label=f"{of_one}rectified average (thin)"),
         Line2D([], [], color=color, marker="o", mfc="white", ms=4, ls="none", label="epoch mean"),
     ]
     handles = meanings
     if not is_alone:
         handles = [*violations.get_legend_handles_labels()[0], *meanings]
+    for ax in column:
+        mark_rounds(ax, marks)
+    if marks:
+        handles = [*handles, Line2D([], [], color="0.5", lw=0.9, label="restart")]
     violations.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=SMALL)
     for ax in column:
         ax.set_xlim(0, max(len(values), 1) + 1)

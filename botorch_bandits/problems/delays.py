@@ -20,7 +20,7 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.random_streams import generator
 
 NEVER = math.inf
-"""The delay of an outcome that does not arrive."""
+"""The delay of an outcome that never arrives: infinity. Its query stays pending."""
 
 
 class Delays(ABC):

@@ -23,6 +23,7 @@ from botorch_bandits import (
     Censored,
     ChangePointDetector,
     ChangePointRestart,
+    EvidenceRestart,
     Exponential,
     Float,
     GPUpperConfidenceBound,
@@ -81,6 +82,26 @@ def test_kernels_are_described_with_their_parameters() -> None:
 )
 def test_settings_are_described_as_they_are_written(setting: Any, wanted: str) -> None:
     assert described(setting).startswith(wanted)
+
+
+def test_long_lists_and_many_failures_are_short(tmp_path: Path) -> None:
+    priors = [BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=s) for s in range(1, 17)]
+    told = described(EvidenceRestart(candidates=priors))
+    assert "lengthscale=1)" in told
+    assert "lengthscale=16)" in told
+    assert "lengthscale=2)" not in told
+    assert "(16 in all)" in told
+    assert described(EvidenceRestart(candidates=priors[:3])).count("BanditGP") == 3
+    path = tmp_path / "run.journal"
+    domain = Box([[0.0], [1.0]])
+    with BanditLoop.open(path, domain, None, RandomSearch()) as loop:
+        for k in range(10):
+            loop.tell_failed(loop.ask().id, reason="never came" if k % 3 else "broke")
+        reader = Journal.read(path)
+        assert len(re.findall(r"^\d +never came$", describe(reader, loop.history, 0.0), re.M)) == 6
+        loop.tell_failed(loop.ask().id, reason="never came")
+        shown = describe(Journal.read(path), loop.history, 0.0)
+    assert re.search(r"^4 +0 to 9 +broke\n7 +1 to 10 +never came$", shown, re.MULTILINE)
 
 
 def test_detectors_have_a_row_of_their_own(tmp_path: Path) -> None:

@@ -19,8 +19,10 @@ from botorch_bandits import (
     BanditGP,
     BanditLoop,
     Box,
+    ExponentialWeights,
     GPThompsonSampling,
     GPUpperConfidenceBound,
+    History,
     ImprovedUpperConfidenceBound,
     LagrangianUpperConfidenceBound,
     LogExpectedImprovement,
@@ -29,8 +31,11 @@ from botorch_bandits import (
     PrimalDual,
     RandomSearch,
     SlidingWindow,
+    TimeVaryingKernel,
 )
 from botorch_bandits.constraints import InfeasibleConstraintsWarning, NoisyConstraintsWarning
+from botorch_bandits.loop.feasibility import grows_in_vain
+from botorch_bandits.loop.state import Multipliers
 from botorch_bandits.penalties import Polynomial
 
 NUM_ARMS, LENGTHSCALE, NOISE = 21, 0.25, 0.05
@@ -181,11 +186,109 @@ class TestFeasibility:
         loop = BanditLoop(ARMS, MODEL, RandomSearch(), constraints=AdditiveEpochs(1, 2))
         with pytest.raises(RuntimeError, match="no constraints"):
             BanditLoop(ARMS, MODEL, PLAIN).feasibility()
+
+    @pytest.mark.parametrize("kind", ["relabeled", "separate"])
+    @pytest.mark.parametrize(
+        "forgetting", [SlidingWindow(5), ExponentialWeights(0.8), TimeVaryingKernel(0.1)]
+    )
+    def test_models_that_forget_are_dense_ones(self, forgetting: Any, kind: str) -> None:
+        """The bound of the next round, after a reset; rounds count from the reset."""
+        model = BanditGP.with_kernel(RBFKernel(), noise=NOISE, lengthscale=LENGTHSCALE)
         loop = BanditLoop(
-            ARMS, MODEL, PLAIN, constraints=AdditiveEpochs(1, 2), forgetting=SlidingWindow(5)
+            ARMS,
+            model,
+            LAGRANGIAN if kind == "separate" else PLAIN,
+            constraints=AdditiveEpochs(1, 4, surrogate=kind),
+            forgetting=forgetting,
+            restart=OracleRestart((4,), exploration=None),
+            num_initial=3,
+            seed=0,
         )
-        with pytest.raises(RuntimeError, match="forgets"):
-            loop.feasibility()
+        play(loop, 4, infeasible)
+        play(loop, 9, feasible)
+        x, ages = loop.history.inputs()[4:, 0].numpy(), np.arange(9.0, 0.0, -1.0)
+        y, noise, faded = 0.5 - x, np.full(9, NOISE), np.ones((9, 9))
+        seen = np.ones(9)
+        if isinstance(forgetting, SlidingWindow):
+            x, y, noise, seen, faded = x[-5:], y[-5:], noise[-5:], seen[-5:], faded[-5:, -5:]
+        elif isinstance(forgetting, ExponentialWeights):
+            noise = NOISE / 0.8 ** (ages - 1.0)
+        else:
+            faded, seen = 0.9 ** (np.abs(ages[:, None] - ages) / 2), 0.9 ** (ages / 2)
+
+        def rbf(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+            return np.exp(-0.5 * ((a[:, None] - b[None, :]) / LENGTHSCALE) ** 2)
+
+        K, k = rbf(x, x) * faded + np.diag(noise), rbf(GRID, x) * seen
+        variance = 1.0 - np.einsum("ij,ji->i", k, np.linalg.solve(K, k.T))
+        expected = (k @ np.linalg.solve(K, y) - 1.5 * np.sqrt(variance)).min()
+        found = loop.feasibility().constraints[0].smallest_lower_bound
+        assert found == pytest.approx(expected, abs=1e-8)
+
+    def test_no_observed_point_is_feasible_while_the_bound_is_positive(self) -> None:
+        """One lucky value neither hides the verdict nor is reported as a feasible point."""
+        loop = BanditLoop(ARMS, MODEL, PLAIN, constraints=AdditiveEpochs(1, 1), seed=0)
+        play(loop, 30, infeasible)
+        query = loop.ask()
+        loop.tell(query.id, 0.0, constraints=[-0.01])
+        assert loop.best() is not None  # by its own observed value
+        loop.ask()
+        assert loop.multipliers[0] < loop.ledger().multipliers[-2, 0]  # it fell in the last update
+        known = loop.feasibility()
+        assert known.constraints[0].smallest_lower_bound > 0.0
+        assert known.infeasible == (1,)
+        assert not known.nearest_is_feasible
+
+
+def multipliers_of(values: np.ndarray, step_size: float = 1.0) -> Multipliers:
+    """The state of a rule that saw these values, one epoch each."""
+    followed = Multipliers(AdditiveEpochs(1, 1, step_size=step_size))
+    followed.before_round()
+    history = History(dim=1, num_constraints=1)
+    for value in values:
+        query = history.new_query(torch.zeros(1).double(), "acquisition", 0.0)
+        history.record(query)
+        followed.add_query(query)
+        outcome = history.new_outcome(query.id, 0.0, 0.0, [float(value)])
+        history.record(outcome)
+        followed.add_outcome(outcome)
+        followed.before_round()
+    return followed
+
+
+def test_growth_in_vain_is_told_from_a_price_that_is_being_learned() -> None:
+    rng = np.random.default_rng(0)
+    stuck = 0.22 + 0.6 * np.exp(-np.arange(200) / 10) + rng.normal(0.0, 0.2, 200)
+    assert grows_in_vain(multipliers_of(stuck), 0)
+    assert not grows_in_vain(multipliers_of(stuck[:59]), 0)  # too few updates to say
+    slows = 0.6 * np.exp(-np.arange(200) / 40) + rng.normal(0.0, 0.05, 200)
+    for num_updates in (100, 150, 200):
+        assert not grows_in_vain(multipliers_of(slows[:num_updates]), 0)
+    for seed in range(20):
+        noise = np.random.default_rng(seed).normal(0.0, 0.3, 200)
+        assert not grows_in_vain(multipliers_of(noise), 0)
+    again = multipliers_of(stuck)
+    again.reset()
+    assert again.num_updates == 0
+    assert not grows_in_vain(again, 0)
+
+
+def test_a_loop_that_forgets_warns_of_growth_in_vain() -> None:
+    """Most arms are forgotten, so that no bound can say that they violate the constraint."""
+    loop = BanditLoop(
+        ARMS,
+        MODEL,
+        PLAIN,
+        constraints=AdditiveEpochs(1, 1, step_size=1.0),
+        forgetting=TimeVaryingKernel(0.2),
+        seed=0,
+    )
+    caught = play(loop, 70, lambda x: 0.2 + x)
+    assert [w.category for w in caught] == [InfeasibleConstraintsWarning]
+    assert "do not fall" in str(caught[0].message)
+    assert caught[0].filename == __file__
+    assert loop.feasibility().constraints[0].smallest_lower_bound < 0.0
+    assert loop.feasibility().infeasible == ()
 
 
 CASES: dict[str, tuple[Any, Any, Any, int]] = {

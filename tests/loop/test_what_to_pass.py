@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,19 @@ from botorch.acquisition import PosteriorMean, UpperConfidenceBound
 from gpytorch.kernels import MaternKernel
 
 from botorch_bandits import (
+    AdditiveEpochs,
     AMMUpperConfidenceBound,
     BanditGP,
     BanditLoop,
     Box,
     CandidatesUpperConfidenceBound,
     DMMUpperConfidenceBound,
+    EvidenceRestart,
     ExponentialWeights,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
     RandomizedUpperConfidenceBound,
+    SlidingWindow,
     TimeVaryingKernel,
 )
 from botorch_bandits.models import candidate_grid
@@ -42,6 +46,26 @@ def test_a_class_of_botorch_is_refused_with_a_function_that_builds_it(
     with pytest.raises(TypeError, match=message):
         BanditLoop(BOX, PRIOR, given)
     BanditLoop(BOX, PRIOR, PosteriorMean)  # which a model alone makes
+
+
+def test_drift_of_model_and_test_agree_or_a_warning_says_so() -> None:
+    play = ImprovedUpperConfidenceBound.with_options(width=2.0)
+    drifts = {"forgetting": TimeVaryingKernel(0.01)}
+    for rate, effect in ((None, "counts as a change"), (0.005, "counts"), (0.02, "harder")):
+        restart = EvidenceRestart(drift_rate=rate)
+        with pytest.warns(UserWarning, match=rf"{effect}.*Pass EvidenceRestart\(drift_rate=0.01"):
+            BanditLoop(BOX, PRIOR, play, restart=restart, **drifts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        BanditLoop(BOX, PRIOR, play, restart=EvidenceRestart(drift_rate=0.01), **drifts)
+        BanditLoop(BOX, PRIOR, play, restart=EvidenceRestart(), forgetting=SlidingWindow(9))
+
+
+def test_a_list_with_separate_models_is_told_the_class_for_lists() -> None:
+    rule = AdditiveEpochs(1, 4, surrogate="separate")
+    play = CandidatesUpperConfidenceBound.with_options()
+    with pytest.raises(ValueError, match=r"use acquisition\.CandidatesLagrangianUpperConf"):
+        BanditLoop(BOX, LIST, play, constraints=rule)
 
 
 def test_beta_is_the_square_of_a_width() -> None:

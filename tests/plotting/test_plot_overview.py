@@ -313,6 +313,24 @@ def test_colors_leave_out_what_is_far_below() -> None:
     assert points_of(plane)["attached"].norm.vmin > -100.0
 
 
+def test_a_reward_that_changes_is_drawn_in_full() -> None:
+    """Earlier rewards are no failures to improve, and the largest of a drifting reward is luck."""
+    arms = Arms(torch.linspace(0, 1, 5, dtype=torch.float64).unsqueeze(-1))
+    jumps = {"restart": OracleRestart(change_points=(9,), exploration=None)}
+    for settings, has_line in (
+        (jumps, True),
+        ({"forgetting": TimeVaryingKernel(0.01)}, False),
+    ):
+        loop = BanditLoop(arms, MODEL, UCB, **settings)
+        for t in range(16):
+            loop.tell(loop.ask().id, -5.0 - t if t < 9 else 1.0 + 0.01 * t)
+        rewards = plot_run(loop)[0]
+        assert rewards.get_ylim()[0] < -13.0
+        labels = [line.get_label() for line in rewards.get_lines()]
+        assert "below this axis" not in labels
+        assert any(label.startswith("best so far") for label in labels) is has_line
+
+
 def test_what_is_no_run_is_refused() -> None:
     with pytest.raises(TypeError, match=r"Pass loop\.history"):
         plot_run([1.0, 2.0])

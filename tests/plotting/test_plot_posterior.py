@@ -10,7 +10,20 @@ import torch
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import RBFKernel
 
-from botorch_bandits import Arms, BanditGP, Box, Categorical, Float, History, Integer, Space
+from botorch_bandits import (
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Box,
+    Categorical,
+    EvidenceRestart,
+    Float,
+    GPUpperConfidenceBound,
+    History,
+    Integer,
+    Space,
+    TimeVaryingKernel,
+)
 from botorch_bandits.plotting import new_figure, plot_posterior
 
 DOUBLE = torch.float64
@@ -197,6 +210,36 @@ def test_the_round_in_front_of_the_context_is_no_part_of_it() -> None:
     assert lines["told"].get_xdata() == pytest.approx([0.1])
     assert lines["told in another context"].get_xdata() == pytest.approx([0.4])
     assert lines["pending (at the mean)"].get_xdata() == pytest.approx([0.2])
+
+
+@pytest.mark.parametrize("keep", ["since_change", "nothing"])
+def test_a_kernel_that_varies_in_time_is_drawn_in_the_next_round(keep: Any) -> None:
+    """Its rounds count from the reset, which the caller does not have to know."""
+    arms = Arms(torch.linspace(0, 1, 5, dtype=DOUBLE).unsqueeze(-1))
+    loop = BanditLoop(
+        arms,
+        BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=0.3),
+        GPUpperConfidenceBound.with_options(width=2.0),
+        forgetting=TimeVaryingKernel(0.01),
+        restart=EvidenceRestart(drift_rate=0.01, keep=keep),
+    )
+    for y in [0.5] * 15 + [-3.0] * 8:
+        loop.tell(loop.ask().id, y)
+    assert loop.resets
+    now = 24 - loop.resets[-1].num_before
+    for played in (False, True):
+        if played:
+            loop.ask()  # pending, so that the rows stay the same
+            now += 1
+        model = loop.current_model()
+        bars = plot_posterior(model, arms, history=loop.history).containers[0].lines[0]
+        rounds = torch.full((5, 1), float(now), dtype=DOUBLE)
+        mean, _ = reading(model, torch.cat([rounds, arms.choices], -1))
+        assert bars.get_ydata() == pytest.approx(mean.numpy(), abs=1e-12)
+        found = loop.recommend()
+        assert float(mean.max()) == pytest.approx(found.mean, abs=1e-9)
+        first = plot_posterior(model, arms, context=[3.0]).containers[0].lines[0]
+        assert abs(first.get_ydata() - mean.numpy()).max() > 1e-3
 
 
 def single() -> SingleTaskGP:

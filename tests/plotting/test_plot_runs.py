@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from botorch_bandits import (
+    AdditiveEpochs,
     Arms,
     BanditGP,
     BanditLoop,
@@ -256,6 +257,7 @@ def test_timeline_without_tests() -> None:
     loop = changing_loop(OracleRestart(change_points=(30,)))
     rewards, tests = plot_timeline(loop.history, loop.resets)
     assert tests.texts[0].get_text() == "no test for a change"
+    assert tests.get_ylabel() == ""
     labels = {line.get_label() for line in rewards.get_lines()}
     assert "restart" in labels
     assert not labels & {"true change", "estimated change"}
@@ -274,8 +276,8 @@ def test_ledger_by_epoch() -> None:
     above, below = plot_ledger(ledger, ["seconds<=1", "bytes<=2"], "a run")
     lines = {line.get_label(): line for line in above.get_lines()}
     assert lines["seconds<=1"].get_xdata().tolist() == [1, 2, 3, 4]
-    assert lines["seconds<=1"].get_ydata().tolist() == [1.0, 0.5, 0.0, 0.5]  # slack makes up
-    assert lines["bytes<=2"].get_ydata().tolist() == [0.0, 0.0, 0.0, 0.0]
+    assert lines["seconds<=1"].get_ydata().tolist() == pytest.approx([1.0, 0.5, -1.0 / 3.0, 0.5])
+    assert lines["bytes<=2"].get_ydata().tolist() == [-1.0, -1.0, -0.5, -0.625]  # budget is left
     rectified = [line for line in above.get_lines() if line.get_label() == "_rectified"]
     assert rectified[0].get_ydata().tolist() == pytest.approx([1.0, 0.5, 1.0 / 3.0, 1.0])
     means = [line for line in above.get_lines() if line.get_label() == "_epochs"]
@@ -287,7 +289,7 @@ def test_ledger_by_epoch() -> None:
     assert above.figure.get_suptitle() == "a run"
     names = [text.get_text() for text in above.get_legend().get_texts()]
     assert names[:2] == ["seconds<=1", "bytes<=2"]
-    assert names[2:] == ["signed average (thick)", "rectified average (thin)", "epoch mean"]
+    assert names[2:] == ["average so far (thick)", "rectified average (thin)", "epoch mean"]
     thick, thin, circle = above.get_legend().get_lines()[2:]
     assert thick.get_linewidth() == lines["seconds<=1"].get_linewidth()
     assert thin.get_linewidth() == rectified[0].get_linewidth()
@@ -304,7 +306,7 @@ def test_a_ledger_of_one_constraint_has_one_entry_a_line() -> None:
     above, _ = plot_ledger(ledger, ["bytes<=2"])
     names = [text.get_text() for text in above.get_legend().get_texts()]
     assert names == [
-        "bytes<=2, signed average (thick)",
+        "bytes<=2, average so far (thick)",
         "bytes<=2, rectified average (thin)",
         "epoch mean",
     ]
@@ -349,6 +351,47 @@ def test_a_ledger_of_replicates_is_refused() -> None:
     )
     with pytest.raises(ValueError, match="draw one replicate at a time"):
         plot_ledger(ledger)
+
+
+def test_a_ledger_of_a_loop_has_its_restarts_between_outcomes() -> None:
+    """The axis counts outcomes: the last query before the reset is still pending."""
+    loop = BanditLoop(
+        Arms(CHOICES),
+        None,
+        RandomSearch(),
+        constraints=AdditiveEpochs(1, 2),
+        restart=OracleRestart(change_points=(4,), exploration=None),
+    )
+    for t in range(8):
+        query = loop.ask()
+        if t != 3:
+            loop.tell(query.id, 0.0, constraints=[-0.5])
+    for ax in plot_ledger(loop):
+        (mark,) = [line for line in ax.get_lines() if line.get_label() == "restart"]
+        assert list(mark.get_xdata()) == [3.5, 3.5]
+    names = [text.get_text() for text in plot_ledger(loop)[0].get_legend().get_texts()]
+    assert names[-1] == "restart"
+    assert float(loop.ledger().average) == -0.5
+    assert loop.ledger().running_average.tolist() == [[-0.5]] * 7
+    with pytest.raises(TypeError, match=r"loop with constraints=, or loop\.ledger\(\)"):
+        plot_ledger(loop.history)
+
+
+def test_an_unknown_diagnostic_lists_the_known_ones(loop: BanditLoop) -> None:
+    text = plot_diagnostic(loop.history, "multipliers").texts[0].get_text()
+    assert "this method has none" in text
+    assert "width" in text
+
+
+def test_what_is_not_met_and_what_failed_look_different() -> None:
+    history = History(dim=1, num_constraints=1)
+    for _ in range(2):
+        history.add_query(torch.zeros(1, dtype=torch.float64), "random", 0.0)
+    history.add_outcome(0, 1.0, 0.0, (1.0,))
+    history.add_failure(1, 0.0)
+    lines = lines_of(plot_rewards(history))
+    assert lines["failed"].get_marker() != lines["a constraint not met"].get_marker()
+    assert not any(name.startswith("best") for name in lines_of(plot_rewards(history, best=False)))
 
 
 def test_failed_queries_end() -> None:
