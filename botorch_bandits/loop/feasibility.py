@@ -213,7 +213,10 @@ def smallest_lower_bounds(
     if settings.model is None:
         raise NoWidthError("random search has no model, so constraints have no confidence bounds.")
     if len(X) == 0 and not isinstance(settings.model, BanditGPRecipe | CandidatesRecipe):
-        raise NoWidthError("no outcome has arrived, so a user's model cannot be built; tell one.")
+        raise NoWidthError(
+            "no outcome has arrived, so the model that was passed cannot be built. Tell the first "
+            "outcome with loop.tell(query.id, reward)."
+        )
     model = separate_model() if is_separate else None
     bounds = []
     for j in range(rule.num_constraints):

@@ -263,5 +263,5 @@ def test_the_best_point_of_a_small_space_is_sought(context_dim: int) -> None:
     if not context_dim:
         away = loop.ask(avoid=[space.decode(points.choices[0])])
         assert not torch.equal(away.x, points.choices[0])
-    with pytest.raises(ValueError, match="points are few"):
+    with pytest.raises(ValueError, match="has few points"):
         BanditLoop(Space({"rate": Float(0.0, 1.0)}), model=ONE, acquisition=recipe)
