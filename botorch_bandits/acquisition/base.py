@@ -411,6 +411,9 @@ class BanditAcquisition(AcquisitionFunction):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move or convert all tensors, those too that GPyTorch leaves where they were."""
+        like = next(self.parameters(), None)
+        if like is None or fn(like) is like:  # as BoTorch does in each evaluation
+            return super()._apply(fn, recurse)
         with leaving_nothing_behind(self, fn):
             super()._apply(fn, recurse)
         return self
