@@ -212,7 +212,9 @@ def main() -> None:
     figure, axes = new_figure(1, 3, width=11.0, height=3.4)
     draw_posterior(axes[0, 0], 8)
     draw_posterior(axes[0, 1], LATE_ROUND)
-    axes[0, 1].get_legend().remove()
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncol=4)
+    for ax in axes[0, :2]:
+        ax.get_legend().remove()  # it would lie over the band
     draw_regret(axes[0, 2])
     figure.savefig(IMAGES / "overview.png", dpi=110)
 

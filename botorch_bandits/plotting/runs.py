@@ -421,7 +421,7 @@ def plot_pending(history: History, title: str = "", max_delay: float | None = No
     rounds = range(1, history.num_queries + 1)
     pending = [len(history.pending_in(t)) for t in rounds]
     column[0].step(rounds, pending, where="mid", color="black", lw=1.5, label="pending queries")
-    column[0].set_ylabel("pending queries")
+    column[0].set_ylabel("pending queries (solid)")
     for ax in column:
         ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     share = column[0].twinx()
@@ -450,13 +450,14 @@ def plot_pending(history: History, title: str = "", max_delay: float | None = No
     ):
         if kind in ends:
             x, y = zip(*ends[kind], strict=True)
+            label = "pending, delay so far" if kind == "pending" else kind
             column[1].plot(
-                x, y, marker, color="black", mfc=fill, ms=3.5, ls="none", label=kind, zorder=3
+                x, y, marker, color="black", mfc=fill, ms=3.5, ls="none", label=label, zorder=3
             )
     if max_delay is not None:
         label = f"max_delay = {max_delay:g}"
         column[1].axhline(max_delay, color="black", ls="--", lw=1.0, label=label)
-    column[1].set_ylabel("delay (rounds);\nif pending, until now")
+    column[1].set_ylabel("delay (rounds)")
     column[1].set_xlabel("round")
     if ends or max_delay is not None:
         column[1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=SMALL)

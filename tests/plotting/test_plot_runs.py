@@ -165,7 +165,7 @@ def test_pending_queries_and_their_ages() -> None:
     ends = {line.get_label(): line for line in ages.get_lines()[8:]}
     assert ends["told"].get_xdata().tolist() == [4, 5, 6, 7, 8, 9]
     assert ends["told"].get_ydata().tolist() == [3] * 6
-    assert ends["pending"].get_ydata().tolist() == [2, 1]
+    assert ends["pending, delay so far"].get_ydata().tolist() == [2, 1]
 
 
 def test_counts_and_delays_have_whole_numbers_and_the_share_stays_inside() -> None:
@@ -201,7 +201,7 @@ def test_late_means_after_max_delay_as_for_censored_feedback() -> None:
     )
     assert list(ends["max_delay = 3"].get_ydata()) == [3, 3]
     names = [text.get_text() for text in ages.get_legend().get_texts()]
-    assert names == ["told", "told late", "pending", "max_delay = 3"]
+    assert names == ["told", "told late", "pending, delay so far", "max_delay = 3"]
     with pytest.raises(ValueError, match="max_delay is 0"):
         plot_pending(history, max_delay=0)
 
