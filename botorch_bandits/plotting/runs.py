@@ -171,7 +171,7 @@ def _zoom(
 ) -> None:
     """Cut the reward axis off below the range of the rewards after the first quarter of rounds.
 
-    The axis of costs is cut off above.
+    At most half of the rewards are cut off. The axis of costs is cut off above.
     """
     if not best:
         return
@@ -183,6 +183,8 @@ def _zoom(
     if top <= low:
         return
     low, top = low - 0.25 * (top - low), top + 0.08 * (top - low)
+    median = sorted(y for _, y in told)[len(told) // 2]
+    low = min(low, median - 0.04 * (top - median))
     below = [t for t, y in told if y < low]
     if not below:
         return
