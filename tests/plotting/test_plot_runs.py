@@ -132,7 +132,7 @@ def test_at_most_half_of_the_rewards_are_cut_off() -> None:
     history = History(dim=1)
     for i in range(35):
         history.add_query(torch.zeros(1, dtype=torch.float64), "random", 0.0)
-        history.add_outcome(i, 0.9 if i % 3 == 2 else 0.01 * i, 0.0)
+        history.add_outcome(i, (0.9 if i % 3 == 2 else 0.0) + 0.01 * i, 0.0)
     below = lines_of(plot_rewards(history, zoom=True))["below this axis"].get_xdata()
     assert 12 <= len(below) <= 17
 
