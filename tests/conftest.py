@@ -1,7 +1,7 @@
-"""The garbage collector rests while tests are collected, and leaves out what was collected then.
+"""Turn the garbage collector off while tests are collected, and freeze the objects created then.
 
-The tests and the libraries that they import are millions of objects, none of which is garbage.
-Looking through them again and again took a quarter of the collection.
+The tests and the libraries that they import create millions of objects, none of which is garbage.
+Scanning them repeatedly took a quarter of the collection time.
 """
 
 from __future__ import annotations

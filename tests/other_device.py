@@ -1,9 +1,9 @@
-"""A device that every machine has: it computes on the host, and refuses what a GPU refuses.
+"""A pretend GPU for machines without one: it computes on the host and rejects what a GPU would.
 
-``with other_device() as device:`` is a GPU where there is one. Elsewhere, PyTorch's device
-``meta`` has values inside the block. Its tensors wrap tensors of the
-host. Operations that would fail on a GPU fail here: those that mix tensors of both devices, draws
-on the device with a generator of the host, and the view of a tensor as an array of NumPy.
+``with other_device() as device:`` yields a GPU where there is one. Elsewhere, inside the block,
+tensors on PyTorch's device ``meta`` have values, because they wrap tensors of the host. Operations
+that would fail on a GPU fail here, too: mixing tensors of both devices, drawing on the device with
+a generator of the host, and viewing a tensor as a NumPy array.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ from botorch_bandits.confidence.width_rules import check_assume
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.fingerprints import are_equal
-from botorch_bandits.models.condition import hallucinate, leaving_nothing_behind
+from botorch_bandits.models.condition import hallucinate, moving_models
 from botorch_bandits.models.moments import check_model as check_model
 from botorch_bandits.models.moments import count_columns, submodels
 from botorch_bandits.models.pending import OneByOneModel
@@ -410,11 +410,11 @@ class BanditAcquisition(AcquisitionFunction):
         return Guarantee(method=type(self).__name__, gaps=("no theorem is stated for it",))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Move or convert all tensors, those too that GPyTorch leaves where they were."""
+        """Move or convert all tensors, including those that GPyTorch would leave behind."""
         like = next(self.parameters(), None)
         if like is None or fn(like) is like:  # as BoTorch does in each evaluation
             return super()._apply(fn, recurse)
-        with leaving_nothing_behind(self, fn):
+        with moving_models(self, fn):
             super()._apply(fn, recurse)
         return self
 

@@ -40,26 +40,26 @@ from botorch_bandits.models.pending import PendingModel
 
 
 def on_device_of(model: Model, transform: PosteriorTransform | None) -> PosteriorTransform | None:
-    """Move a posterior transform to where the model is.
+    """Move a posterior transform to the device of the model, in place, as BoTorch does.
 
     Args:
         model: The model.
-        transform: What is applied to its posterior; moved in place, as BoTorch does.
+        transform: The transform of its posterior, or None.
     """
     like = next(model.parameters(), None)
     return transform if transform is None or like is None else transform.to(like.device)
 
 
 @contextmanager
-def leaving_nothing_behind(module: Module, move: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Complete what the block does, which moves a module to another device.
+def moving_models(module: Module, move: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Complete the move of a module to another device, which the block makes.
 
-    GPyTorch's models leave there what they computed for predictions, and BoTorch's the inputs
-    before their transform.
+    GPyTorch's models keep cached predictions on the old device, and BoTorch's models keep their
+    untransformed inputs there. The former are dropped, and the latter are moved.
 
     Args:
-        module: Has the models.
-        move: Moves a tensor.
+        module: The module, such as an acquisition function, that contains the models.
+        move: The function that moves one tensor.
     """
     models = [each for each in module.modules() if isinstance(each, ExactGP)]
     before = [_device_of_rows(model) for model in models]

@@ -41,6 +41,7 @@ def test_violations(batch_shape, masked):
         close(ledger.signed_violation[b], signed)
         close(ledger.rectified_violation[b], rectified)
         close(ledger.violation_norm[b], np.sqrt((signed**2).sum()))
+        close(ledger.average[b], rows.sum(0) / len(rows))
         close(ledger.average_signed_violation[b], signed / len(rows))
         close(ledger.average_rectified_violation[b], rectified / len(rows))
         close(ledger.budget_left()[b], -rows.sum(0))
@@ -50,6 +51,7 @@ def test_violations(batch_shape, masked):
         for t in range(14):
             so_far = g[b][: t + 1][mask[b][: t + 1]]
             count = max(len(so_far), 1)
+            close(ledger.running_average[b][t], so_far.sum(0) / count)
             close(ledger.running_signed_average[b][t], np.maximum(so_far.sum(0), 0.0) / count)
             close(ledger.running_rectified_average[b][t], np.maximum(so_far, 0.0).sum(0) / count)
         for epoch in range(1, 5):
