@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -280,3 +281,11 @@ def test_what_the_model_expects_is_its_posterior() -> None:
     random.tell(random.ask().id, 1.0)
     assert expected_at(random, random.history.queries[0]) is None
     assert torch.isfinite(posterior.mean).all()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tuning.md"])
+def test_the_pages_show_the_guarantee_as_it_is_printed(page: str) -> None:
+    settings = {"method": "best", "rkhs_bound": None, "noise_bound": None}
+    printed = " ".join(lines_of({**RESULT, "settings": settings})["guarantee"].split())
+    text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
+    assert printed in " ".join(text.split())
