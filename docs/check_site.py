@@ -1,9 +1,9 @@
 """Look at the built documentation in a browser: ``python docs/check_site.py docs/_build/html``.
 
-Every page is loaded once and laid out at three widths. Listings of source code are alike: the
-longest stands for all, unless ``--listings`` asks for each. It needs the extra ``browser``
-(Playwright, which downloads nothing by itself) and a Chromium of the system, found on ``PATH`` or
-given as ``--chromium``.
+Every page is loaded once and laid out at three widths, with all details open. Listings of source
+code are alike: the longest stands for all, unless ``--listings`` asks for each. It needs the extra
+``browser`` (Playwright, which downloads nothing by itself) and a Chromium of the system, found on
+``PATH`` or given as ``--chromium``.
 """
 
 import argparse
@@ -49,18 +49,21 @@ LAYOUT = """
   const scrolls = (element) => {
     const box = boxOf(element);
     if (!box || box.scrollWidth <= box.clientWidth + 1) return false;
-    boxes.push(start(box) || element.src);
+    if (element.tagName === "IMG") boxes.push(element.src.split("/").pop());
     if (box.offsetHeight - box.clientHeight < 4) {
       faults.push(`a scroll bar cannot be seen: ${start(box) || element.src}`);
     }
     return true;
   };
   const article = document.querySelector("article") || document.body;
+  for (const details of article.querySelectorAll("details")) details.open = true;
   const column = article.getBoundingClientRect();
   for (const table of article.querySelectorAll("table")) {
     if (table.parentElement.closest("table")) continue;
     const edge = (boxOf(table) || table).getBoundingClientRect().right;
-    if (!scrolls(table) && edge > column.right + 1) {
+    if (scrolls(table)) {
+      faults.push(`a table is wider than the text: ${start(table)}`);
+    } else if (edge > column.right + 1) {
       faults.push(`a table sticks out of its column: ${start(table)}`);
     }
     for (const cell of table.querySelectorAll("th, td")) {
@@ -246,7 +249,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--chromium", default=find_chromium(), help="the browser's program")
     parser.add_argument("--only", nargs="+", metavar="PAGE", help="pages, such as loop.html")
     parser.add_argument("--screenshots", type=Path, help="a folder for pictures of all pages")
-    parser.add_argument("--boxes", action="store_true", help="name what scrolls in a box")
+    parser.add_argument("--boxes", action="store_true", help="name the pictures that scroll")
     parser.add_argument("--listings", action="store_true", help="all listings of source code")
     options = parser.parse_args(arguments)
     if options.chromium is None:
@@ -265,7 +268,7 @@ def main(arguments: list[str] | None = None) -> int:
         boxes = [(page.name, box) for page in pages for box in page.boxes.get(width, [])]
         if options.boxes:
             print(*(f"{width} pixels: {name}: {box}" for name, box in boxes), sep="\n")
-        print(f"{width} pixels: {len(boxes)} tables or pictures scroll in a box of their own")
+        print(f"{width} pixels: {len(boxes)} pictures scroll in a box of their own")
     bad = sum(bool(page.faults) for page in pages)
     seconds = time.monotonic() - started
     print(f"{len(pages)} pages at {len(WIDTHS)} widths in {seconds:.0f} s: {bad} with faults")

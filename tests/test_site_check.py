@@ -22,6 +22,11 @@ FAULTS = {
     "good": ("<p>Nothing is wrong.</p>", None),
     "wide": ("<div style='width: 3000px'>wide</div>", "the page is 30"),
     "table": (f"<div style='overflow: hidden'>{TABLE}</div>", "a table sticks out of its column"),
+    "scrolls": (f"<div style='overflow-x: auto'>{TABLE}</div>", "a table is wider than the text"),
+    "closed": (
+        f"<details><summary>More</summary><div style='overflow-x: auto'>{TABLE}</div></details>",
+        "a table is wider than the text",
+    ),
     "bar": (
         f"<style>div::-webkit-scrollbar {{display: none}}</style>"
         f"<div style='overflow-x: auto'>{TABLE}</div>",

@@ -33,7 +33,6 @@ STYLE = """<style>
 .content p, .content li { max-width: 46rem; }
 .content table { margin-left: 0; }
 .content td, .content th { vertical-align: top; }
-.wide table { min-width: 56rem; }
 .beside { display: grid; grid-template-columns: minmax(14rem, 1fr) minmax(0, 44rem); gap: 0 2rem; }
 .beside > div { min-width: 0; }
 .beside img, details img { width: 44rem; max-width: 100%; margin: 0 0 .6rem; }
@@ -43,9 +42,6 @@ STYLE = """<style>
   .beside img, details img { min-width: 36rem; }
 }
 </style>"""
-
-MANY_COLUMNS = 7
-"""Tables with at least this many columns scroll sideways on narrow screens."""
 
 NOTE = "<!-- Written by `python tutorials/papers reproduce --from-results`: changes are lost. -->"
 
@@ -147,8 +143,6 @@ class _Writer:
             *([self.inline(cell) for cell in row] for row in block.rows),
         ]
         rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        if len(block.titles) >= MANY_COLUMNS:
-            rows = f'<div class="wide">\n\n{rows}\n\n</div>'
         return f"**{escape(block.caption)}**\n\n{rows}" if block.caption else rows
 
 
