@@ -11,7 +11,7 @@ from botorch_bandits.version import __version__
 ROOT = Path(__file__).resolve().parents[1]
 # the experiments and the benchmarks, which are not installed
 sys.path += [str(ROOT / "tutorials"), str(ROOT / "tests")]
-sys.path.append(str(ROOT / "docs"))  # colons, mathml and wide, which are extensions
+sys.path.append(str(ROOT / "docs"))  # class_pages, colons, mathml and wide, which are extensions
 
 project = "botorch_bandits"
 author = "the botorch_bandits developers"
@@ -23,6 +23,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "class_pages",
     "colons",
     "mathml",
     "wide",
