@@ -131,7 +131,7 @@ class Factor:
         padded = []
         for points in (X, Z):
             whole = torch.zeros(len(points), num_columns, dtype=torch.float64)
-            whole[:, first : first + points.shape[1]] = torch.from_numpy(points)
+            whole[:, first : first + points.shape[1]] = torch.tensor(points)
             padded.append(whole)
         with torch.no_grad():
             values: Array = self.kernel(*padded).to_dense().numpy()
@@ -503,7 +503,7 @@ class SumOfProducts(FrontCovariance):
         for factor in product.behind:
             if factor.smoothness is None:
                 whole = torch.zeros(len(points), self._num_columns, dtype=torch.float64)
-                whole[:, self._num_contexts :] = torch.from_numpy(points)
+                whole[:, self._num_contexts :] = torch.tensor(points)
                 with torch.no_grad():
                     diagonal *= factor.kernel(whole, diag=True).numpy()
         own = torch.from_numpy(diagonal)

@@ -24,7 +24,13 @@ from botorch_bandits.confidence import EvidenceTable
 from botorch_bandits.domains import Arms, Box
 from botorch_bandits.history import History, Query
 from botorch_bandits.plotting.overview import Seen, by_relevance, see, values_on_axis
-from botorch_bandits.plotting.runs import best_so_far, check_history, resets_on_record
+from botorch_bandits.plotting.runs import (
+    best_so_far,
+    check_history,
+    events_of,
+    is_loop,
+    resets_on_record,
+)
 from botorch_bandits.plotting.style import (
     ORIGINS,
     after_round,
@@ -258,9 +264,9 @@ def plot_evidence(table: EvidenceTable, title: str = "", num_named: int = 5) -> 
 
 
 def plot_timeline(
-    history: History,
-    resets: Sequence[Any] = (),
-    change_tests: Sequence[Any] = (),
+    history: Any,
+    resets: Sequence[Any] | None = None,
+    change_tests: Sequence[Any] | None = None,
     change_points: Sequence[int] | None = (),
     title: str = "",
     *,
@@ -269,25 +275,27 @@ def plot_timeline(
     """Draw a run that starts over: rewards above, and the tests for a change below.
 
     Args:
-        history: The history to draw, such as ``loop.history``.
-        resets: Where the run started over, such as ``loop.resets``: solid vertical lines.
-        change_tests: The results of the tests, such as ``loop.change_tests``.
+        history: A loop, or its history.
+        resets: Where the run started over: solid vertical lines. If a loop is passed without them,
+            they are ``loop.resets``.
+        change_tests: The results of the tests; likewise ``loop.change_tests``.
         change_points: The last round before each true change, if they are known: dotted lines.
         title: A title for the figure.
         domain: The domain of the points, for names and native values of a
-            :class:`~botorch_bandits.Space`.
+            :class:`~botorch_bandits.Space`; that of the loop if omitted.
 
     Returns:
         A ``plotly.graph_objects.Figure`` with two rows that are zoomed together.
 
     Raises:
         ImportError: If plotly is not installed.
-        TypeError: If ``history`` is not a history.
+        TypeError: If ``history`` is neither a loop nor a history.
     """
     graph_objects = need_plotly()
     from plotly.subplots import make_subplots
 
-    check_history(history)
+    resets, change_tests = events_of(history, resets, change_tests)
+    history, domain = _read(history, domain)
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08)
     _add_rewards(figure, graph_objects, history, domain, row=1, col=1)
     quantities = dict.fromkeys(getattr(test, "quantity", "reward") for test in change_tests)
@@ -329,9 +337,8 @@ def plot_timeline(
 
 def _read(run: Any, domain: Any) -> tuple[History, Any]:
     """Return history and domain of a loop, or of a history."""
-    is_loop = hasattr(run, "current_model") and hasattr(run, "settings")
-    history = check_history(run.history if hasattr(run, "history") else run)
-    if domain is None and is_loop:
+    history = check_history(run)
+    if domain is None and is_loop(run):
         domain = run.settings.domain
     return history, domain
 

@@ -20,7 +20,7 @@ from botorch_bandits.checks import DTYPE
 from botorch_bandits.domains import Arms, Box
 from botorch_bandits.history import History, Query
 from botorch_bandits.plotting.posterior import read_posterior
-from botorch_bandits.plotting.runs import check_history, plot_rewards, resets_on_record
+from botorch_bandits.plotting.runs import check_history, is_loop, plot_rewards, resets_on_record
 from botorch_bandits.plotting.style import (
     BEST,
     FAILED,
@@ -154,14 +154,13 @@ class Seen:
 
 def see(run: Any, model: Any, domain: Any, resets: Sequence[Any], changes: Sequence[int]) -> Seen:
     """Return what is to be drawn of a loop or a history."""
-    is_loop = hasattr(run, "current_model") and hasattr(run, "settings")
-    history = check_history(run.history if is_loop else run)
+    history = check_history(run)
     front = torch.empty(0, dtype=DTYPE)
     kept_from = max([0, *(getattr(r, "num_before", after_round(r)) for r in resets)])
     since = max([kept_from, *changes])
     since = since if since < history.num_queries else 0
     name = history.outcome_name
-    if is_loop:
+    if is_loop(run):
         settings = run.settings
         domain = settings.domain if domain is None else domain
         arrived = any(history.outcome(q.id) for q in history.queries if q.round_number > since)
@@ -505,7 +504,7 @@ def plot_run(
         >>> [ax.get_xlabel() for ax in plot_run(loop)]
         ['round', 'C', 'C', 'gamma']
     """
-    history = check_history(run.history if hasattr(run, "history") else run)
+    history = check_history(run)
     if resets is None and hasattr(run, "current_model"):  # resets of a loop say what they kept
         resets = [reset for reset in run.resets if reset.after_round < history.num_queries]
     resets = resets_on_record(history) if resets is None else resets

@@ -40,7 +40,7 @@ LABELS = {"width": "width (standard deviations)", "information_gain": "informati
 
 
 def plot_rewards(
-    history: History,
+    history: Any,
     ax: Axes | None = None,
     reference: float | tuple[str, float] | None = None,
     *,
@@ -57,8 +57,8 @@ def plot_rewards(
     Costs of a history with ``maximize=False`` are drawn as they were told, so lower is better.
 
     Args:
-        history: Rounds without an outcome have a mark at the foot, which is open while the outcome
-            is pending and a cross if it failed.
+        history: A loop, or its history. Rounds without an outcome have a mark at the foot, which is
+            open while the outcome is pending and a cross if it failed.
         ax: Axes to draw on; new ones if omitted.
         reference: A reward to compare with, drawn as a horizontal line; alone or with its name
             before it.
@@ -70,7 +70,7 @@ def plot_rewards(
         restarts: The rounds after which the best so far starts over.
         best: Whether the best so far is drawn. It says little if the reward drifts.
     """
-    check_history(history)
+    history = check_history(history)
     ax = axes_or_new(ax)
     levels = []
     if random_search is not None:
@@ -199,12 +199,12 @@ def _zoom(
 
 
 def plot_diagnostic(
-    history: History, name: str, ax: Axes | None = None, resets: Sequence[Any] | None = None
+    history: Any, name: str, ax: Axes | None = None, resets: Sequence[Any] | None = None
 ) -> Axes:
     """Draw one diagnostic of the acquisition over rounds.
 
     Args:
-        history: Rounds without it are left out.
+        history: A loop, or its history. Rounds without it are left out.
         name: ``"width"``, ``"information_gain"``, ``"mean"``, ``"standard_deviation"``,
             ``"multiplier_1"`` or another name in the ``diagnostics`` of the queries. If no query
             has it, the panel lists the names that there are.
@@ -212,7 +212,7 @@ def plot_diagnostic(
         resets: Where the run started over, such as ``loop.resets``: the line is interrupted there.
             If omitted, they are inferred from the diagnostics (:func:`resets_on_record`).
     """
-    check_history(history)
+    history = check_history(history)
     ax = axes_or_new(ax)
     points = [
         (q.round_number, q.diagnostics[name]) for q in history.queries if name in q.diagnostics
@@ -261,11 +261,27 @@ def scatter_rewards(history: History, ax: Axes) -> list[tuple[int, Outcome]]:
 
 
 def check_history(history: Any) -> History:
-    """Return the history; otherwise raise a TypeError that says where to find one."""
+    """Return a history, or that of a loop; otherwise raise a TypeError that says what to pass."""
     checked: History = check_instance(
-        "history", history, History, "Pass loop.history, or the history of a result."
+        "history",
+        history.history if is_loop(history) else history,
+        History,
+        "Pass the loop, its history, or the history of a result.",
     )
     return checked
+
+
+def is_loop(run: Any) -> bool:
+    """Say whether something is a loop rather than a history."""
+    return hasattr(run, "current_model") and hasattr(run, "settings")
+
+
+def events_of(run: Any, resets: Any, change_tests: Any) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return the resets and tests that were given, or else those of a loop."""
+    if is_loop(run):
+        resets = run.resets if resets is None else resets
+        change_tests = run.change_tests if change_tests is None else change_tests
+    return resets or (), change_tests or ()
 
 
 SYMBOLS = ("o", "s", "D", "v", "P")  # an upright triangle is an estimated change
@@ -273,18 +289,18 @@ DASHES: tuple[Any, ...] = ("--", "-.", ":", (0, (6, 1.5, 1, 1.5, 1, 1.5)))
 
 
 def plot_timeline(
-    history: History,
-    resets: Sequence[Any] = (),
-    change_tests: Sequence[Any] = (),
+    history: Any,
+    resets: Sequence[Any] | None = None,
+    change_tests: Sequence[Any] | None = None,
     change_points: Sequence[int] | None = (),
     title: str = "",
 ) -> Any:
     """Draw a run that explores and starts over: rewards, and the results of the detector.
 
     Args:
-        history: The history to draw, such as ``loop.history``.
-        resets: Where the run started over, such as ``loop.resets``.
-        change_tests: The results of the tests, such as ``loop.change_tests``.
+        history: A loop, or its history.
+        resets: Where the run started over; ``loop.resets`` if a loop is passed without them.
+        change_tests: The results of the tests; likewise ``loop.change_tests``.
         change_points: The last round before each true change, if they are known.
         title: A title for the figure.
 
@@ -296,7 +312,8 @@ def plot_timeline(
         Solid vertical lines are restarts, dotted ones true changes; carets at the foot are the
         positions of changes according to the detector.
     """
-    check_history(history)
+    resets, change_tests = events_of(history, resets, change_tests)
+    history = check_history(history)
     figure, axes = new_figure(2)
     column = axes[:, 0]
     rewards, tests = column
@@ -393,14 +410,14 @@ def _set_symlog_ticks(ax: Axes, linear: float) -> None:
     ax.yaxis.set_minor_locator(NullLocator())
 
 
-def plot_pending(history: History, title: str = "", max_delay: float | None = None) -> Any:
+def plot_pending(history: Any, title: str = "", max_delay: float | None = None) -> Any:
     """Draw how many outcomes are pending in each round, and for how long each one was.
 
     The delay of an outcome counts rounds as :class:`~botorch_bandits.Censored` does: it is 1 if the
     outcome is known when the next query is chosen. It is late if its delay exceeds ``max_delay``.
 
     Args:
-        history: The history to draw.
+        history: A loop, or its history.
         title: A title for the figure.
         max_delay: The number of rounds ``m`` for which an outcome is waited for, such as that of
             ``Censored``. Outcomes that came later are drawn as squares.
@@ -413,7 +430,7 @@ def plot_pending(history: History, title: str = "", max_delay: float | None = No
     Raises:
         ValueError: If ``max_delay`` is not positive.
     """
-    check_history(history)
+    history = check_history(history)
     if max_delay is not None:
         max_delay = check_positive("max_delay", max_delay)
     from matplotlib.ticker import MaxNLocator
@@ -473,7 +490,7 @@ GainCurve = Callable[[int], float]
 
 
 def plot_information_gain(
-    history: History,
+    history: Any,
     bounds: GainCurve | Mapping[str, GainCurve] | None = None,
     resets: Sequence[Any] | None = None,
     ax: Axes | None = None,
@@ -503,7 +520,7 @@ def plot_information_gain(
         >>> ax.get_ylabel()
         'information gain (nats)'
     """
-    check_history(history)
+    history = check_history(history)
     ax = axes_or_new(ax)
     resets = resets_on_record(history) if resets is None else resets
     curves = bounds if isinstance(bounds, Mapping) else {} if bounds is None else {"bound": bounds}

@@ -152,8 +152,11 @@ def test_timeline_has_tests_and_restarts() -> None:
     assert sorted(shape.x0 for shape in figure.layout.shapes)[0] == 3.5
     assert figure.layout.yaxis2.type == "log"
     assert figure.layout.xaxis2.title.text == "round"
-    with pytest.raises(TypeError, match=r"loop\.history"):
-        interactive.plot_timeline(loop)
+    of_loop = interactive.plot_timeline(loop)  # which has no tests, and did not start over
+    assert list(trace(of_loop, "random").y) == list(trace(figure, "random").y)
+    assert not of_loop.layout.shapes
+    with pytest.raises(TypeError, match=r"Pass the loop, its history"):
+        interactive.plot_timeline([])
 
 
 def test_without_plotly_the_remedy_is_named(monkeypatch) -> None:

@@ -208,5 +208,5 @@ def test_no_gain_and_no_function() -> None:
     assert ax.texts[0].get_text() == "this method has none"
     with pytest.raises(TypeError, match="bounds is 3"):
         plot_information_gain(gain_history([1.0]), {"a": 3})  # type: ignore[dict-item]
-    with pytest.raises(TypeError, match=r"Pass loop\.history"):
+    with pytest.raises(TypeError, match=r"Pass the loop, its history"):
         plot_information_gain([1.0])  # type: ignore[arg-type]

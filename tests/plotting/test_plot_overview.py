@@ -332,7 +332,7 @@ def test_a_reward_that_changes_is_drawn_in_full() -> None:
 
 
 def test_what_is_no_run_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"Pass loop\.history"):
+    with pytest.raises(TypeError, match=r"Pass the loop, its history"):
         plot_run([1.0, 2.0])
 
 

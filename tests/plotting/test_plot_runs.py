@@ -236,6 +236,10 @@ def test_timeline_of_a_detector() -> None:
     (reset,) = loop.resets
     rewards, tests = plot_timeline(loop.history, loop.resets, loop.change_tests, [30], "restarts")
     assert rewards.figure._suptitle.get_text() == "restarts"
+    from_the_loop = plot_timeline(loop, change_points=[30])
+    for drawn, given in zip(from_the_loop, (rewards, tests), strict=True):
+        lines = zip(drawn.get_lines(), given.get_lines(), strict=True)
+        assert all(repr(a.get_xydata()) == repr(b.get_xydata()) for a, b in lines)  # with NaN
     above, below = ({line.get_label(): line for line in ax.get_lines()} for ax in (rewards, tests))
     for name, origin in (("exploration, random", "exploration"), ("chosen", "acquisition")):
         queries = [q for q in loop.history.queries if q.origin == origin]
@@ -260,6 +264,17 @@ def test_timeline_of_a_detector() -> None:
     assert below["detection"].get_xdata().tolist() == [reset.after_round]
     assert below["detection"].get_ydata().tolist() == [reset.statistic]
     assert tests.get_yscale() == "log"
+
+
+def test_a_loop_stands_for_its_history(loop) -> None:
+    for plot in (plot_rewards, lambda run: plot_diagnostic(run, "width"), plot_pending):
+        drawn, given = (plot(run) for run in (loop, loop.history))
+        pairs = zip(*(getattr(a, "flat", [a]) for a in (drawn, given)), strict=True)
+        for one, other in pairs:
+            lines = zip(one.get_lines(), other.get_lines(), strict=True)
+            assert all(repr(a.get_xydata()) == repr(b.get_xydata()) for a, b in lines)
+    with pytest.raises(TypeError, match=r"history is \[\]\. Pass the loop, its history"):
+        plot_timeline([])
 
 
 def test_timeline_without_tests() -> None:
