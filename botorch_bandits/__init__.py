@@ -55,7 +55,13 @@ if TYPE_CHECKING:
     from botorch_bandits.in_ax import ax_strategy, register_with_ax
     from botorch_bandits.journal import JournalError
     from botorch_bandits.loop import BanditLoop, DifferentSettingsError
-    from botorch_bandits.models import BanditGP, BanditGPRecipe, FittedSingleTaskGP, LocalGP
+    from botorch_bandits.models import (
+        BanditGP,
+        BanditGPRecipe,
+        DefaultCandidates,
+        FittedSingleTaskGP,
+        LocalGP,
+    )
     from botorch_bandits.penalties import Exponential
     from botorch_bandits.simulation import Policy, simulate
     from botorch_bandits.spaces import Categorical, Fixed, Float, Integer, Space
@@ -81,6 +87,7 @@ __all__ = [
     "ChangePointRestart",
     "ChangePointUpperConfidenceBound",
     "DMMUpperConfidenceBound",
+    "DefaultCandidates",
     "DifferentSettingsError",
     "Domain",
     "EvaluationError",
@@ -151,6 +158,7 @@ _MODULE_OF = {
     "ChangePointRestart": "change_points",
     "ChangePointUpperConfidenceBound": "acquisition",
     "DMMUpperConfidenceBound": "acquisition",
+    "DefaultCandidates": "models",
     "DifferentSettingsError": "loop",
     "Domain": "domains",
     "EvaluationError": "stopping",

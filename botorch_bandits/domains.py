@@ -305,8 +305,8 @@ class Arms(Domain):
         """See the class."""
         self.choices = check_matrix("choices", choices).detach() + 0.0  # -0.0 and 0.0 are the same
         if self.choices.numel() == 0:
-            shape = tuple(self.choices.shape)
-            raise ValueError(f"choices has shape {shape}; at least one arm is needed.")
+            shape, what = tuple(self.choices.shape), "arm" if len(self.choices) == 0 else "column"
+            raise ValueError(f"choices has shape {shape}; at least one {what} is needed.")
         self.num_arms, self.dim = self.choices.shape
         self._keys, self._order = _hash_rows(self.choices).sort(stable=True)
         if bool((self._keys[1:] == self._keys[:-1]).any()):

@@ -1,6 +1,6 @@
 """Evidence of changes for a list of priors that the first outcomes complete.
 
-A :class:`~botorch_bandits.models.DefaultCandidates` determines its output scales when a few
+A :class:`~botorch_bandits.DefaultCandidates` determines its output scales when a few
 outcomes have arrived. Until then, nothing is tested. Then the list is fixed for all segments, and
 all queries and outcomes so far are added: the first outcomes are rows of every posterior, but not
 bets.

@@ -243,7 +243,7 @@ class EvidenceRestart(Restart):
         change_scale: The number of rounds within which a change is expected.
         candidates: Recipes of candidate priors, or what :meth:`.BanditGP.with_candidates` returns,
             for unknown hyperparameters. None uses the loop's model. With
-            :class:`~botorch_bandits.models.DefaultCandidates`, here or as the loop's model, the
+            :class:`~botorch_bandits.DefaultCandidates`, here or as the loop's model, the
             first outcomes that arrive in the run choose the output scales for all segments; these
             outcomes are not tested.
         strict: Level :math:`6 \alpha / (\pi s)^2` for a segment that begins with round ``s``, with

@@ -590,7 +590,7 @@ def _draw_rest(seen: Seen, rest: Sequence[Axes]) -> None:
         draw_slice(seen, ax, i)
         is_left = len(rest) <= 3 or k % 2 == 0
         if is_left:
-            ax.set_ylabel(seen.reward_name, fontsize=SMALL)
+            ax.set_ylabel(seen.reward_name.replace(" ", "\n"), fontsize=SMALL)  # a low panel
         else:
             ax.tick_params(labelleft=False)
     _limit_rewards(seen, rest[0])
@@ -615,7 +615,8 @@ def _limit_rewards(seen: Seen, ax: Axes) -> None:
     low, high = ax.get_ylim()
     size = max(told) - min(told)
     low, high = max(low, min(told) - 0.6 * size), min(high, max(told) + 0.6 * size)
-    ax.set_ylim(low, high + 0.06 * (high - low))  # with room for the star
+    room = 0.08 * (high - low)  # for the star, which is at the foot if costs are minimized
+    ax.set_ylim(low - room, high + room)
 
 
 def _add_legend(figure: Any, axes: Sequence[Axes]) -> None:

@@ -70,6 +70,8 @@ def plot_rewards(
         restarts: The rounds after which the best so far starts over.
         best: Whether the best so far is drawn. It says little if the reward drifts.
     """
+    from matplotlib.ticker import MaxNLocator
+
     history = check_history(history)
     ax = axes_or_new(ax)
     levels = []
@@ -92,6 +94,7 @@ def plot_rewards(
     if zoom:
         _zoom(ax, arrived, [y for _, y in steps if not math.isnan(y)], levels, history.maximize)
     ax.set_xlabel("round")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_ylabel(history.outcome_name)
     if ax.get_legend_handles_labels()[0]:
         ax.legend(loc="lower right" if history.maximize else "upper right", fontsize=SMALL)
@@ -182,9 +185,9 @@ def _zoom(
     low = min(best[len(best) // 4], best[-1], *levels)
     if top <= low:
         return
-    low, top = low - 0.25 * (top - low), top + 0.08 * (top - low)
     median = sorted(y for _, y in told)[len(told) // 2]
-    low = min(low, median - 0.04 * (top - median))
+    low = min(low - 0.25 * (top - low), median - 0.04 * (top - median))
+    top += 0.06 * (top - low)  # with room for half a marker
     below = [t for t, y in told if y < low]
     if not below:
         return

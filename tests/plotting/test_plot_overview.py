@@ -259,7 +259,7 @@ def test_with_constraints_the_model_is_of_what_is_maximized() -> None:
     loop = BanditLoop(box, MODEL, UCB, constraints=AdditiveEpochs(1, epoch_length=2))
     run(loop, lambda x: (float(x.sum()), [float(x[0] - 0.5)]), 6, progress=False)
     panels = plot_run(loop)
-    assert panels[2].get_ylabel() == "penalized reward"
+    assert panels[2].get_ylabel() == "penalized\nreward"
     best = loop.best()
     assert best is not None
     star = lines_of(panels[1])["best point"]

@@ -101,6 +101,8 @@ def test_bad_arms_are_refused() -> None:
         ArmsProblem(choices[:, 0], values)
     with pytest.raises(ValueError, match=r"choices has shape \(0, 2\); at least one arm"):
         ArmsProblem(choices[:0], values[:0])
+    with pytest.raises(ValueError, match=r"choices has shape \(2, 0\); at least one column"):
+        ArmsProblem(choices[:2, :0], values[:2])
     with pytest.raises(ValueError, match=r"values must be a vector of length 4.*\(4, 1\)"):
         ArmsProblem(choices, values.unsqueeze(-1))
     with pytest.raises(ValueError, match=r"values\[0\] is inf"):
