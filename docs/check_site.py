@@ -1,9 +1,9 @@
 """Look at the built documentation in a browser: ``python docs/check_site.py docs/_build/html``.
 
 Every page is loaded once and laid out at three widths, with all details open. Listings of source
-code are alike: the longest stands for all, unless ``--listings`` asks for each. It needs the extra
-``browser`` (Playwright, which downloads nothing by itself) and a Chromium of the system, found on
-``PATH`` or given as ``--chromium``.
+code are alike, and so are the pages of classes: the longest stand for all, unless ``--all`` asks
+for each. It needs the extra ``browser`` (Playwright, which downloads nothing by itself) and a
+Chromium of the system, found on ``PATH`` or given as ``--chromium``.
 """
 
 import argparse
@@ -24,6 +24,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 WIDTHS = (1440, 1100, 400)
 HEIGHT = 900
 TABS = 4
+ALIKE = {"_modules": 1, "classes": 20}  # folders, and how many of their pages are enough
 TIMEOUT = 120_000  # milliseconds, for a machine that is busy
 SMALLEST_TEXT = 12.0  # CSS pixels, which are 9 pt
 SMALLEST_SCALE = 0.595  # of an image, on the page against its own width: 60%, less rounding
@@ -143,14 +144,13 @@ def find_chromium() -> str | None:
     return next((path for path in map(shutil.which, BROWSERS) if path), None)
 
 
-def pages_of(folder: Path, listings: bool = False) -> list[str]:
-    """Return the addresses of all pages in a folder, relative to it; of listings the longest."""
-    static, modules = folder / "_static", folder / "_modules"
-    pages = [path for path in folder.rglob("*.html") if static not in path.parents]
-    if not listings:
-        sources = [path for path in pages if modules in path.parents]
-        sources.sort(key=lambda path: path.stat().st_size)
-        pages = [path for path in pages if path not in sources[:-1]]
+def pages_of(folder: Path, every: bool = False) -> list[str]:
+    """Return the addresses of all pages in a folder, relative to it; of pages alike the longest."""
+    pages = [path for path in folder.rglob("*.html") if folder / "_static" not in path.parents]
+    for part, number in ALIKE.items() if not every else ():
+        alike = [path for path in pages if folder / part in path.parents]
+        longest = sorted(alike, key=lambda path: path.stat().st_size)[-number:]
+        pages = [path for path in pages if path not in alike or path in longest]
     return sorted(str(path.relative_to(folder)) for path in pages)
 
 
@@ -250,11 +250,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", metavar="PAGE", help="pages, such as loop.html")
     parser.add_argument("--screenshots", type=Path, help="a folder for pictures of all pages")
     parser.add_argument("--boxes", action="store_true", help="name the pictures that scroll")
-    parser.add_argument("--listings", action="store_true", help="all listings of source code")
+    parser.add_argument("--all", action="store_true", help="also each of the pages that are alike")
     options = parser.parse_args(arguments)
     if options.chromium is None:
         parser.error(f"found none of {', '.join(BROWSERS)}; give --chromium PATH")
-    names = options.only or pages_of(options.folder, options.listings)
+    names = options.only or pages_of(options.folder, options.all)
     if not names:
         parser.error(f"{options.folder} has no pages; build them with python -m sphinx")
     if options.screenshots is not None:
