@@ -404,10 +404,10 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
         others = texts[name][~is_number]
         if 0 < len(others) < is_number.sum():
             raise ValueError(
-                f"column {name!r:.80} of {path} has {is_number.sum()} numbers and {len(others)} "
-                f"cells that are not numbers, the first of them {others.iloc[0]!r:.80} in data row "
-                f"{others.index[0] + 1}. Correct these cells, or drop their rows; if the column "
-                "holds categories, add a letter to those that are numbers."
+                f"column {name!r:.80} of {path} has numbers in all but {len(others)} of its "
+                f"{len(table)} rows; the first exception is {others.iloc[0]!r:.80} in data row "
+                f"{others.index[0] + 1}. Correct or drop these rows; if the column holds "
+                "categories, put a letter in front of each number."
             )
     num_columns = table.shape[1] + sum(texts[name].nunique() for name in texts)
     if table.shape[0] * num_columns > MOST_CSV_ENTRIES:
