@@ -9,8 +9,9 @@ import argparse
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO, NoReturn, Protocol
@@ -33,6 +34,34 @@ class Executable(Protocol):
 class CommandParser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """Parse all arguments, or say which of them are unknown and what they may be instead.
+
+        Args:
+            args: The arguments; those of the process if omitted.
+            namespace: Where the options are stored.
+        """
+        options, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            command = getattr(options, "command", None)
+            parsers = self._commands()
+            told = [f"unrecognized arguments: {' '.join(unknown)}"]
+            if command in parsers:
+                told += [_instead(word, command, parsers) for word in unknown]
+            parsers.get(command, self).error("; ".join(filter(None, told)))
+        return options
+
+    def _commands(self) -> dict[str | None, CommandParser]:
+        """Return the parsers of the commands by name."""
+        groups = (
+            action.choices
+            for action in self._actions
+            if isinstance(action, argparse._SubParsersAction)
+        )
+        return {name: parser for group in groups for name, parser in group.items()}
+
     def error(self, message: str) -> NoReturn:
         """Print the message on one line and exit with :data:`BAD_ARGUMENTS`.
 
@@ -41,6 +70,34 @@ class CommandParser(argparse.ArgumentParser):
         """
         print(f"{self.prog}: error: {message} (see {self.prog} --help)", file=sys.stderr)
         sys.exit(BAD_ARGUMENTS)
+
+
+def _instead(word: str, command: str | None, parsers: Mapping[str | None, CommandParser]) -> str:
+    """Return what an option that a command does not have may be instead; empty if unknown.
+
+    Args:
+        word: An argument that was not recognized.
+        command: The name of the command.
+        parsers: The parsers of all commands by name.
+    """
+    name = word.partition("=")[0]
+    if not name.startswith("--"):
+        return ""
+    others = [other for other, parser in parsers.items() if name in parser._option_string_actions]
+    if others:
+        told = (
+            f"only {', '.join(filter(None, others))} {'have' if len(others) > 1 else 'has'} {name}"
+        )
+        return f"{told}; {IN_PYTHON[name]}" if name in IN_PYTHON else told
+    # so close that --maximize does not become --minimize
+    near = get_close_matches(name, parsers[command]._option_string_actions, n=1, cutoff=0.85)
+    return f"did you mean {near[0]}?" if near else ""
+
+
+IN_PYTHON = {
+    "--budget": "for a function of your own, pass constraints= to BanditLoop, in Python",
+}
+"""What does for any function what an option does only for some commands."""
 
 
 def keep_beginnings(parser: argparse.ArgumentParser, option: str, *beginnings: str) -> None:

@@ -130,7 +130,12 @@ class NamedFunction:
         try:
             module = importlib.import_module(module_name)
         except ImportError as error:
-            raise ValueError(f"module {module_name!r} cannot be imported: {error}.") from error
+            remedy = ""
+            if module_name.endswith(".py"):
+                remedy = f" Leave out .py: {module_name.removesuffix('.py')}:{function_name}."
+            raise ValueError(
+                f"module {module_name!r} cannot be imported: {error}.{remedy}"
+            ) from error
         except Exception as error:
             raise UserCodeError(
                 f"module {module_name!r} cannot be imported: {type(error).__name__}: {error}.",

@@ -538,6 +538,8 @@ class Session:
             self._give_up_fatal_queries()
             num_left = self.num_rounds - self.loop.history.num_queries
             stopped = self._play(max(num_left, 0)).stopped
+            if self._has_only_failures():
+                exit_code = BAD_REWARD
         except KeyboardInterrupt:
             exit_code = INTERRUPTED
         except BelowMinimumError as error:
@@ -564,6 +566,21 @@ class Session:
             self._finish(time.monotonic() - started, exit_code == INTERRUPTED, stopped)
             self.loop.close()
         return exit_code
+
+    def _has_only_failures(self) -> bool:
+        """Return whether every evaluation failed, and then say what to do."""
+        history = self.loop.history
+        if history.num_failed == 0 or history.num_arrived > 0 or history.num_pending > 0:
+            return False
+        which = "evaluation" if history.num_failed == 1 else f"{history.num_failed} evaluations"
+        print(
+            f"error: {'the' if history.num_failed == 1 else 'all'} {which} failed, so there is no "
+            "result. Correct the function or what it measures, and start over with --overwrite"
+            f"{'' if self.journal is None else ' and another --journal'}, because a run that goes "
+            "on avoids the points that failed.",
+            file=sys.stderr,
+        )
+        return True
 
     def _play(self, num_rounds: int) -> RunResult | AsyncResult:
         common: dict[str, Any] = {
@@ -701,6 +718,9 @@ class Session:
 
     def _closing_lines(self, result: Mapping[str, Any], has_picture: bool) -> str:
         best, show = result["best_parameters"], self.in_python
+        found = result["recommended"]
+        if found is not None and not self.budgets.budgets:  # else it may exceed a budget
+            best = found["parameters"]
         steps = next_steps(
             result,
             self.arguments,

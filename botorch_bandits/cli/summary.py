@@ -153,7 +153,11 @@ def best_at_the_start(history: History) -> dict[str, Any] | None:
     told = [o for o in history.outcomes if origins[o.query_id] == "initial"]
     if not told:
         return None
-    return {"num_rounds": len(told), "best_reward": max(told, key=history.rank).reward}
+    return {
+        "num_rounds": len(told),
+        "num_without_reward": list(origins.values()).count("initial") - len(told),
+        "best_reward": max(told, key=history.rank).reward,
+    }
 
 
 SHORTEST = {"--rounds": "--ro", "--stop-after-no-gain": "--sto", "--stop-below": "--stop-b"}
@@ -211,7 +215,7 @@ def next_steps(
         arguments: The arguments typed after ``botorch-bandits``.
         wanted: The intended number of rounds of the run.
         journal: The journal of the run, if there is one.
-        in_python: The best point as a Python expression, if there is one.
+        in_python: The point to use as a Python expression, if there is one.
         no_gain: After how many rounds without a better reward the run ends, if ever.
         stop_below: The certificate at which the run ends, if there is one.
     """
@@ -223,6 +227,11 @@ def next_steps(
         numbers["--stop-below"] = 0.5 * stop_below
     given = with_numbers(arguments if journal is None else ["resume", journal], numbers)
     rows = [("more rounds" if is_over else "go on", shlex.join(["botorch-bandits", *given]))]
+    if is_over and result["num_failed"] and not (result["num_arrived"] or result["num_pending"]):
+        # more rounds would avoid the points at which a wrong function failed
+        kept = [argument for argument in arguments if argument != "--overwrite"]
+        again = shlex.join(["botorch-bandits", *kept, "--overwrite"])
+        rows = [("start over", again)] if journal is None else []
     if journal is not None:
         rows.append(("look at it", shlex.join(["botorch-bandits", "show", journal])))
     if in_python is not None:
@@ -273,8 +282,9 @@ def random_points(start: Mapping[str, Any]) -> str:
     Args:
         start: See :func:`best_at_the_start`.
     """
-    number = start["num_rounds"]
-    return f"{start['best_reward']:.6g}, the best of the {number} with which the run began"
+    number, num_others = start["num_rounds"], start.get("num_without_reward", 0)
+    which = f"{number} with a reward, of the {number + num_others}" if num_others else f"{number}"
+    return f"{start['best_reward']:.6g}, the best of the {which} with which the run began"
 
 
 def _setting(result: Mapping[str, Any], name: str) -> Any:
@@ -286,8 +296,13 @@ def _how_sure(result: Mapping[str, Any]) -> Rows:
     rows: Rows = []
     expected = result["expected_at_best"]
     if expected is not None:
-        text = f"{expected['mean']:.6g} +- {2.0 * expected['standard_deviation']:.2g} "
-        rows.append(("the model expects", text + "there (two standard deviations)"))
+        text = f"{expected['mean']:.6g} +- {2.0 * expected['standard_deviation']:.2g} there "
+        text += "(two standard deviations; "
+        if _setting(result, "task") is not None:
+            text += "with other folds, it can differ by far more)"
+        else:
+            text += "this leaves out what your function holds fixed, such as data or folds)"
+        rows.append(("the model expects", text))
     rows += _recommended(result)
     told = result["guarantee"]
     if told["holds"]:
@@ -337,6 +352,8 @@ def _recommended(result: Mapping[str, Any]) -> Rows:
     """Return the played point to deploy, which need not be the one with the best outcome."""
     found = result["recommended"]
     if found is None:
+        if _setting(result, "method") == "random" and result["best_reward"] is not None:
+            return [("recommended", "none, because random search has no model")]
         return []
     side = "posterior mean" if found["certificate"] is None else "confidence bound"
     penalized = " of the penalized reward" if found["is_penalized"] else ""

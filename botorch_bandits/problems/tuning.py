@@ -355,7 +355,9 @@ def _only_member(packed: io.BytesIO) -> Any:
 def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArray[Any]]:
     """Return features and labels of a CSV file with a header.
 
-    Text columns become one indicator per category; rows with missing values are refused.
+    Text columns become one indicator per category. A column in which most cells are numbers, but
+    not all of them, is refused: read as text, each of its numbers would become a category. So are
+    rows with missing values.
 
     Args:
         path: The file.
@@ -364,7 +366,8 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
     Raises:
         ImportError: If pandas is not installed.
         ValueError: If the file cannot be read, for example if it is damaged, or it has no rows,
-            the column does not exist, or a value is missing.
+            the column does not exist, a value is missing, or a column of numbers has a cell that
+            is not a number.
     """
     try:
         import pandas as pd
@@ -396,6 +399,16 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
     if table.shape[1] == 1:
         raise ValueError(f"{path} has no column besides the target {target!r}.")
     texts = table.drop(columns=[target]).select_dtypes(exclude="number")
+    for name in texts:
+        is_number = pd.to_numeric(texts[name], errors="coerce").notna()
+        others = texts[name][~is_number]
+        if 0 < len(others) < is_number.sum():
+            raise ValueError(
+                f"column {name!r:.80} of {path} has numbers in all but {len(others)} of its "
+                f"{len(table)} rows; the first exception is {others.iloc[0]!r:.80} in data row "
+                f"{others.index[0] + 1}. Correct or drop these rows; if the column holds "
+                "categories, put a letter in front of each number."
+            )
     num_columns = table.shape[1] + sum(texts[name].nunique() for name in texts)
     if table.shape[0] * num_columns > MOST_CSV_ENTRIES:
         raise ValueError(

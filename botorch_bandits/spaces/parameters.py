@@ -84,6 +84,12 @@ def _check_log(value: Any) -> bool:
     return check_instance("log", value, bool, "Pass log=True or log=False.")
 
 
+def _remedy_of_order(low: float, high: float) -> str:
+    if low > high:
+        return "Swap them."
+    return "A value that does not vary is Fixed(value), or fixed:VALUE as a string."
+
+
 @dataclass(frozen=True, repr=False)
 class Float(Parameter):
     """A real number between two bounds, both included.
@@ -112,8 +118,8 @@ class Float(Parameter):
         low, high = check_number("low", self.low), check_number("high", self.high)
         if low >= high:
             raise ValueError(
-                f"low is {low!r} and high is {high!r}; low must be less than high. A value that "
-                "does not vary is Fixed(value), or fixed:VALUE as a string."
+                f"low is {low!r} and high is {high!r}; low must be less than high. "
+                f"{_remedy_of_order(low, high)}"
             )
         if _check_log(self.log) and low <= 0.0:
             raise ValueError(
@@ -189,8 +195,8 @@ class Integer(Parameter):
         high = check_integer("high", self.high, minimum=-LARGEST_INTEGER)
         if low >= high:
             raise ValueError(
-                f"low is {low} and high is {high}; low must be less than high. A value that does "
-                "not vary is Fixed(value), or fixed:VALUE as a string."
+                f"low is {low} and high is {high}; low must be less than high. "
+                f"{_remedy_of_order(low, high)}"
             )
         largest = LARGEST_LOG_INTEGER if _check_log(self.log) else LARGEST_INTEGER
         if high > largest:

@@ -37,6 +37,12 @@ def crashing_above(x):
 def nan_above(x):
     return math.nan if x[0] > 0.5 else x[0]
 
+def nan_always(x):
+    return math.nan
+
+def lucky(x):
+    return 1.0 if call() == 2 else float(call() % 4 == 0) / 2
+
 def broken(x):
     raise KeyError("typo")
 
@@ -257,6 +263,38 @@ def test_what_is_no_number_is_skipped_likewise(folder: Path) -> None:
     assert main(command("nan_above", "--on-error", "skip")) == 0
     assert result_of(folder)["num_failed"] > 0
     assert main(command("nan_above", "--on-error", "raise", "--overwrite")) == 1
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_run_without_any_reward_is_an_error(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A metric that is always NaN ended with the exit code of success."""
+    arguments = command("nan_always", "--on-error", "skip")
+    assert main(arguments) == 1
+    output, errors = capsys.readouterr()
+    expected = "error: all 8 evaluations failed, so there is no result. Correct the function"
+    assert errors.splitlines()[-1].startswith(expected)
+    assert "with --overwrite, because a run" in errors
+    assert "8 of 8 (8 failed)" in output
+    assert re.search(r"^  start over +botorch-bandits .*--overwrite$", output, re.MULTILINE)
+    assert "more rounds" not in output
+    assert main(arguments) == 1  # nothing is left to play
+    assert main([*arguments, "--journal", "a.journal", "--rounds", "1", "--out", "other"]) == 1
+    assert "error: the evaluation failed" in (errors := capsys.readouterr().err)
+    assert "with --overwrite and another --journal, because" in errors
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_the_point_in_python_is_the_recommended_one(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was the one with the best reward, which the summary does not recommend."""
+    assert main(command("lucky", method="gp-ucb")) == 0
+    result = result_of(folder)
+    assert result["recommended"]["parameters"] != result["best_parameters"]
+    point = list(result["recommended"]["parameters"].values())
+    assert f"in Python {point}" in re.sub(" +", " ", capsys.readouterr().out)
 
 
 def test_a_retry_is_no_failure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,7 +73,11 @@ def test_what_was_found_against_what_and_how_sure() -> None:
     assert lines["random search"].startswith(text[:60])
     assert "takes 100 rounds" in closing_text({**RESULT, "random_search": search})
     assert lines["on the way"].startswith("0.92 a round, random search 0.90")
-    assert lines["the model expects"].startswith("0.9836 +- 0.0012 there")
+    assert lines["the model expects"].startswith("0.9836 +- 0.0012 there (two standard deviat")
+    known = "deviations; this leaves out what your function holds fixed, such as data or folds)"
+    assert known in closing_text(RESULT)
+    tuned = closing_text({**RESULT, "settings": {"task": "svm"}})
+    assert "deviations; with other folds, it can differ by far more)" in tuned
     assert lines["guarantee"] == "none: the prior mean is not constant (1 more in result.json)"
 
 
@@ -109,6 +113,10 @@ def test_the_next_command_goes_on_from_what_was_typed() -> None:
     short = dict(next_steps({**RESULT, "num_rounds": 7}, ["tune"], 40))
     assert short["go on"] == "botorch-bandits tune --rounds 40"
     assert short["your data"].startswith("botorch-bandits tune --data")
+    failed = {**RESULT, "num_failed": 40, "num_arrived": 0}
+    assert dict(next_steps(failed, typed, 40))["start over"].endswith("'a b' --overwrite")
+    assert list(dict(next_steps(failed, typed, 40, journal="a"))) == ["look at it"]
+    assert "more rounds" in dict(next_steps({**failed, "num_arrived": 1}, typed, 40))
     kept = dict(next_steps(RESULT, ["tune"], 40, journal="a.journal"))
     assert kept["more rounds"] == "botorch-bandits resume a.journal --rounds 80"
     assert kept["look at it"] == "botorch-bandits show a.journal"
@@ -248,11 +256,20 @@ def test_without_a_record_the_random_points_of_the_run_are_what_it_is_compared_w
     for reward in (0.25, 0.5, 0.125, 0.75):
         loop.tell(loop.ask().id, reward)
     start = best_at_the_start(loop.history)
-    assert start == {"num_rounds": 3, "best_reward": 0.5}
+    assert start == {"num_rounds": 3, "num_without_reward": 0, "best_reward": 0.5}
     expected = "0.5, the best of the 3 with which the run began"
     assert lines_of({**RESULT, "start": start})["random points"] == expected
     is_random = {"settings": {"method": "random"}}
     assert "random points" not in lines_of({**RESULT, "start": start, **is_random})
+    expected = "none, because random search has no model"
+    assert lines_of({**RESULT, "start": start, **is_random})["recommended"] == expected
+    failing = BanditLoop(Box([(0.0, 1.0)]), num_initial=3)
+    failing.tell_failed(failing.ask().id, "no memory")
+    failing.tell(failing.ask().id, 0.25)
+    failing.ask()
+    start = best_at_the_start(failing.history)
+    expected = "0.25, the best of the 1 with a reward, of the 3 with which the run began"
+    assert lines_of({**RESULT, "start": start})["random points"] == expected
     known = against_random_search(RandomBaseline([0.1] * 50), 40, 0.9)
     assert "random points" not in lines_of({**RESULT, "start": start, "random_search": known})
 
@@ -285,7 +302,8 @@ def test_what_the_model_expects_is_its_posterior() -> None:
 
 @pytest.mark.parametrize("page", ["README.md", "docs/tuning.md"])
 def test_the_pages_show_the_guarantee_as_it_is_printed(page: str) -> None:
-    settings = {"method": "best", "rkhs_bound": None, "noise_bound": None}
-    printed = " ".join(lines_of({**RESULT, "settings": settings})["guarantee"].split())
-    text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
-    assert printed in " ".join(text.split())
+    settings = {"task": "svm", "method": "best", "rkhs_bound": None, "noise_bound": None}
+    lines = lines_of({**RESULT, "settings": settings})
+    text = " ".join((Path(__file__).parents[2] / page).read_text(encoding="utf-8").split())
+    assert " ".join(lines["guarantee"].split()) in text
+    assert lines["the model expects"].partition(" there ")[2] in text

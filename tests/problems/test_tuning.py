@@ -119,6 +119,14 @@ def test_csv_files(tmp_path: Path) -> None:
         load_csv(path, "label")
     with pytest.raises(ValueError, match="cannot be read"):
         load_csv(tmp_path / "missing.csv", "label")
+    path.write_text("a,label\n1.5,yes\n2.5,no\n2 .5,yes\n3e1,no\n?,no\n")
+    expected = r"'a' of .* numbers in all but 2 of its 5 rows; the first exception is '2 .5' in"
+    with pytest.raises(ValueError, match=expected + " data row 3. Correct"):
+        load_csv(path, "label")
+    path.write_text("a,label\n1,yes\n2+,no\n")  # not more numbers than texts: categories
+    assert load_csv(path, "label")[0].tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    path.write_text("a,label\n1,1\n2,1\n3,1\n4,one\n")  # the labels may be of any kind
+    assert load_csv(path, "label")[1].tolist() == ["1", "1", "1", "one"]
     path.write_text("label\nyes\n")
     with pytest.raises(ValueError, match="no column besides the target"):
         load_csv(path, "label")

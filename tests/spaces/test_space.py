@@ -192,6 +192,8 @@ def test_a_missing_value_is_named_and_a_fixed_one_need_not_be_given() -> None:
     ("build", "message"),
     [
         (lambda: Float(1.0, 1.0), r"low is 1.0 and high is 1.0; .* Fixed\(value\)"),
+        (lambda: Float(1e2, 1e-2, log=True), "low is 100.0 and high is 0.01; .* high. Swap them.$"),
+        (lambda: Integer(3, 2), "low is 3 and high is 2; low must be less than high. Swap them.$"),
         (lambda: Float(0.0, 1.0, log=True), "low is 0.0, but log=True needs a positive one"),
         (lambda: Float(1e3, 1e3 + 2e-13, log=True), "whose logarithms are the same number"),
         (lambda: Float(0.0, math.inf), "high is inf; it must be finite"),
