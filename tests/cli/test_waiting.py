@@ -359,6 +359,7 @@ def test_stopped_workers_end_and_the_same_command_continues(
         assert errors == ""
     before = queries_in(folder / "run")
     assert [query["reward"] is None for query in before].count(True) == 2
+    fork_workers(monkeypatch)  # nothing interrupts what follows
     finish(*PARALLEL, "--rounds", "6", "--out", "run")
     queries = queries_in(folder / "run")
     assert len(queries) == 6
@@ -416,6 +417,7 @@ def test_workers_go_on_where_failures_are_skipped(
     assert f"{number} evaluations (reasons: history.csv)" in output
 
 
+@pytest.mark.usefixtures("forked_workers")  # sending the problem: see above
 def test_tune_with_workers(folder: Path) -> None:
     arguments = ["tune", "--dataset", "iris", "--folds", "3", "--initial", "2", "--rounds", "5"]
     assert main([*arguments, "--workers", "2", "--quiet", "--out", "run"]) == 0
