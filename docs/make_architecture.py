@@ -14,7 +14,7 @@ import itertools
 import re
 import sys
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -67,6 +67,7 @@ def module_of(path: Path, package: Path = PACKAGE) -> list[str]:
     return parts[:-1] if parts[-1] == "__init__" else parts
 
 
+@cache
 def imported_modules(path: Path, package_path: Path = PACKAGE) -> list[tuple[int, str]]:
     """Return line numbers and absolute names of everything that a file of a package imports.
 
@@ -107,7 +108,7 @@ def _imports_in(tree: ast.AST, path: Path, package_path: Path) -> list[tuple[int
 def imports_of(path: Path) -> Iterator[Import]:
     """Yield what a file imports from other rooms."""
     room = room_of(path)
-    for line, name in imported_modules(path):
+    for line, name in imported_modules(path, PACKAGE):
         parts = name.split(".")
         if parts[0] == PACKAGE.name and parts[1] != room:
             yield Import(path, line, name, room, parts[1])

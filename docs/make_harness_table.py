@@ -202,11 +202,23 @@ MODELS: dict[str, Builder | None] = {
 }
 
 
+def takes_priors(name: str) -> bool:
+    """Return whether an acquisition function takes a model of a list of priors."""
+    return name.startswith(("Candidates", "Region"))
+
+
+def models_of(cls: type) -> list[tuple[str, Builder | None]]:
+    """Return the models that an acquisition function is checked with, by name."""
+    if takes_priors(cls.__name__):
+        return [("a list of priors", None)]
+    return list(MODELS.items())
+
+
 def _build_model(name: str, builder: Builder | None, made: Model) -> Model:
     """Return the model of one acquisition function from the data of the harness's model."""
     X = made.train_inputs[0] if made.num_outputs == 1 else made.train_inputs[0][0]
     Y = made.train_targets.reshape(made.num_outputs, -1).mT
-    if name.startswith(("Candidates", "Region")):  # takes a model of a list of priors
+    if takes_priors(name):
         priors = [BanditGP.with_kernel(RBFKernel(), lengthscale=each) for each in (0.2, 0.5)]
         return BanditGP.with_candidates(priors)(X, Y)
     return made if builder is None else builder(X, Y)
@@ -454,7 +466,7 @@ def acquisition_table(root: Path) -> str:
             with precision(mixins, single=False):
                 outcomes = {
                     model: run_acquisition(harness, check, cls, options, builder, q)
-                    for model, builder in MODELS.items()
+                    for model, builder in models_of(cls)
                 }
             cell = merged(outcomes)
             cells.append("fails" if cls in BOTORCHS and "fails" in cell else cell)
@@ -478,7 +490,7 @@ def sampled_table(root: Path) -> str:
             with precision(mixins, single=False):
                 outcomes = {
                     model: run(harness, check, cls, options, builder)
-                    for model, builder in MODELS.items()
+                    for model, builder in models_of(cls)
                 }
             cell = merged(outcomes)
             cells.append("fails" if cls in BOTORCHS and "fails" in cell else cell)

@@ -36,7 +36,8 @@ def run_fresh(code: str) -> object:
 
 FORKS = """
 import json, os, sys, tempfile
-import torch, gpytorch  # and nothing of BoTorch: these take most of the time
+# and nothing of BoTorch: these take most of the time
+import torch, gpytorch, linear_operator, scipy.optimize, scipy.spatial, scipy.stats
 assert not any(name.startswith("botorch") for name in sys.modules)
 
 def in_fork(run, *inputs):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import multiprocessing
 import re
 from pathlib import Path
 
@@ -258,7 +259,10 @@ def test_rows_survive_writing_and_reading(tmp_path):
     assert ("branin", "random", 0) not in read
 
 
-def test_a_second_start_plays_what_is_missing(tmp_path):
+def test_a_second_start_plays_what_is_missing(tmp_path, monkeypatch):
+    forking = multiprocessing.get_context("fork")  # which spares each process its imports
+    monkeypatch.setattr(multiprocessing, "get_context", lambda kind: forking)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # it is set for the processes
     path = tmp_path / "league.csv"
     rows = Rows(path)
     kept = make_row("random", 1, 123.0)

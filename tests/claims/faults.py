@@ -48,6 +48,12 @@ epochs: Any = botorch_bandits.loop.epochs
 
 BOX = "box, d = 1"
 
+EARLY_LOOKS = {10: 0.1 * REFUTED, 20: 0.1 * REFUTED}
+"""Numbers of runs after which most faults are found already, and the level of each look."""
+
+LAST_LEVEL = REFUTED - sum(EARLY_LOOKS.values())
+"""All looks together are as rarely wrong as a single one at ``REFUTED`` (Bonferroni)."""
+
 Patch = Callable[[], contextlib.AbstractContextManager[Any]]
 
 
@@ -87,7 +93,7 @@ class Fault:
         """Return whether the campaign finds it.
 
         Args:
-            num_runs: Of each setting.
+            num_runs: Of each setting, at most.
             seed: Of all runs.
         """
         with self.patch():
@@ -110,8 +116,13 @@ class Fault:
         player = Player(each, seed)
         if self.is_seen is not None:
             return self.is_seen(player.play(0))
-        tallies = tally([player.play(run) for run in range(num_runs)])
-        return any(found.p_value < REFUTED for found in tallies.values())
+        looks = {look: level for look, level in EARLY_LOOKS.items() if look < num_runs}
+        runs: list[Run] = []
+        for look, level in {**looks, num_runs: LAST_LEVEL}.items():
+            runs += [player.play(run) for run in range(len(runs), look)]
+            if any(found.p_value < level for found in tally(runs).values()):
+                return True
+        return False
 
 
 # --- patches ------------------------------------------------------------------------------------

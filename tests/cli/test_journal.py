@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -22,6 +20,8 @@ from botorch_bandits.cli import main
 from botorch_bandits.cli.show import describe, read_history
 from botorch_bandits.journal import Journal
 from botorch_bandits.loop import journal as loop_journal
+
+from .processes import start
 
 FUNCTION = """
 import os, time
@@ -57,16 +57,12 @@ def test_a_killed_run_resumes_to_the_same_points(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = (*OPTIMIZE, "--rounds", "8", "--out", "killed", "--journal", "killed.journal")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "botorch_bandits", *arguments],
-        env={**os.environ, "HANG_FROM_CALL": "5"},
-    )
+    process = start(*arguments, HANG_FROM_CALL="5")
     deadline = time.monotonic() + 120
     while not Path("calls.txt").exists() or len(Path("calls.txt").read_text()) < 10:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     process.kill()
-    process.wait(timeout=60)
     assert main(["show", "killed.journal"]) == 0
     assert re.search(r"5: 4 told .*, 1 pending, 0 failed", capsys.readouterr().out)
     elsewhere = folder / "elsewhere"

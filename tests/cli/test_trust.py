@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import Forked
 
 from botorch_bandits import BanditLoop, Box, RandomSearch
 from botorch_bandits.cli import main
@@ -135,17 +137,10 @@ def test_a_header_that_names_no_command_is_refused(
         assert "does not say how its run was begun" in capsys.readouterr().err
 
 
-def on_a_terminal(arguments: list[str], answer: str, folder: Path) -> tuple[int, str]:
+def on_a_terminal(arguments: list[str], answer: str) -> tuple[int, str]:
     """Run a command on a terminal of its own, and type an answer."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "botorch_bandits", *arguments],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        cwd=folder,
-        start_new_session=True,
-    )
+    process = Forked(main, arguments, terminal=theirs)
     os.close(theirs)
     said, is_answered = b"", False
     while True:
@@ -168,13 +163,13 @@ def test_on_a_terminal_it_is_shown_and_asked(begun: Path) -> None:
         begun, arguments=[*Journal.read(begun).header["command"]["arguments"], "--out", "\x1b[2Jx"]
     )
     resume = ["resume", str(hostile), "--rounds", "3", "--quiet"]
-    code, said = on_a_terminal(resume, "n\n", begun.parent)
+    code, said = on_a_terminal(resume, "n\n")
     assert code == 2
     assert "trusted_module:reward" in said
     assert "\x1b[2J" not in said
     assert "nothing was run" in said
     assert not (begun.parent / "was_run").exists()
-    code, said = on_a_terminal([*resume[:1], str(begun), *resume[2:]], "y\n", begun.parent)
+    code, said = on_a_terminal([*resume[:1], str(begun), *resume[2:]], "y\n")
     assert code == 0, said
     assert (begun.parent / "was_run").exists()
 
@@ -193,21 +188,14 @@ def told(folder: Path) -> Path:
     return path
 
 
-def shown(path: Path, encoding: str, *more: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-m", "botorch_bandits", "show", str(path), *more],
-        capture_output=True,
-        env={**os.environ, "PYTHONIOENCODING": encoding, "LC_ALL": "C", "PYTHONUTF8": "0"},
-        timeout=300,
-        check=False,
-    )
-
-
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
-def test_show_spells_control_characters_out(told: Path, encoding: str) -> None:
-    result = shown(told, encoding, "--all")
-    assert result.returncode == 0, result.stderr
-    text = result.stdout.decode(encoding)
+def test_show_spells_control_characters_out(
+    told: Path, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
+    assert main(["show", str(told), "--all"]) == 0
+    text = written.getvalue().decode(encoding)
     for letter in "\x1b\x07\r\x9b\u202e":
         assert letter not in text
     assert "\\x1b[2J" in text
@@ -223,19 +211,31 @@ def test_errors_spell_control_characters_out(
     assert "\x1b" not in capsys.readouterr().err
 
 
+# Interpreters that end as they do for a user, after imports that they share.
+SHOW_AND_CHECK = """
+import os, sys
+import botorch_bandits.cli.commands
+from botorch_bandits.cli import main
+child = os.fork()
+if not child:
+    sys.exit(main(["show", sys.argv[1], "--all"]))
+status = os.waitpid(child, 0)[1]
+sys.exit(status or main(["check", sys.argv[1]]))
+"""
+
+
 def test_a_pipe_that_nobody_reads_is_no_error(told: Path) -> None:
-    for command in (["show", str(told), "--all"], ["check", str(told)]):
-        reading, writing = os.pipe()
-        os.close(reading)
-        result = subprocess.run(
-            [sys.executable, "-m", "botorch_bandits", *command],
-            stdout=writing,
-            stderr=subprocess.PIPE,
-            timeout=300,
-            check=False,
-        )
-        os.close(writing)
-        assert (result.returncode, result.stderr) == (0, b"")
+    reading, writing = os.pipe()
+    os.close(reading)
+    result = subprocess.run(
+        [sys.executable, "-c", SHOW_AND_CHECK, str(told)],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        timeout=300,
+        check=False,
+    )
+    os.close(writing)
+    assert (result.returncode, result.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize("kind", ["a pipe", "a giant", "deep", "a list", "no queries", "absurd"])

@@ -322,6 +322,7 @@ def test_workers_evaluate_at_once_and_tell_in_order_of_arrival(folder: Path) -> 
     assert (folder / "run" / "pending.png").exists()
 
 
+@pytest.mark.usefixtures("forked_workers")  # threads of those that are spawned: see below
 def test_workers_have_one_thread_and_do_not_disturb_the_model(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,7 +344,8 @@ def test_stopped_workers_end_and_the_same_command_continues(
 ) -> None:
     if stop is not signal.SIGINT:  # a terminal's interrupt may hit workers while they import
         fork_workers(monkeypatch)
-    process = start(*PARALLEL, "--rounds", "6", "--out", "run", HANG_FROM_CALL="3")
+    environment = {"HANG_FROM_CALL": "3", "OMP_NUM_THREADS": "3"}
+    process = start(*PARALLEL, "--rounds", "6", "--out", "run", **environment)
     wait_until(lambda: num_calls() >= 4)
     if stop is signal.SIGINT:
         os.killpg(process.pid, stop)  # as a terminal does: to the workers, too
@@ -352,6 +354,7 @@ def test_stopped_workers_end_and_the_same_command_continues(
     output, errors = process.communicate(timeout=60)
     lines = (folder / "calls.txt").read_text().splitlines()
     workers = {int(line.split()[0]) for line in lines}
+    assert {line.split()[1] for line in lines} == {"1"}, "each worker has one thread"
     wait_until(lambda: not any(is_running(pid) for pid in workers))
     if stop is not signal.SIGKILL:
         assert process.returncode == 130
@@ -359,6 +362,7 @@ def test_stopped_workers_end_and_the_same_command_continues(
         assert errors == ""
     before = queries_in(folder / "run")
     assert [query["reward"] is None for query in before].count(True) == 2
+    fork_workers(monkeypatch)  # nothing interrupts what follows
     finish(*PARALLEL, "--rounds", "6", "--out", "run")
     queries = queries_in(folder / "run")
     assert len(queries) == 6
@@ -416,6 +420,7 @@ def test_workers_go_on_where_failures_are_skipped(
     assert f"{number} evaluations (reasons: history.csv)" in output
 
 
+@pytest.mark.usefixtures("forked_workers")  # sending the problem: see above
 def test_tune_with_workers(folder: Path) -> None:
     arguments = ["tune", "--dataset", "iris", "--folds", "3", "--initial", "2", "--rounds", "5"]
     assert main([*arguments, "--workers", "2", "--quiet", "--out", "run"]) == 0

@@ -66,10 +66,9 @@ def hang_at_bad(x: Tensor) -> float:
     return value(x)
 
 
-def pool(size: int = 2) -> ProcessPoolExecutor:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["botorch_bandits.asynchronous"])  # with torch
-    return ProcessPoolExecutor(size, mp_context=context)
+def forked() -> ProcessPoolExecutor:
+    """A pool whose workers see the environment as it is now, and need no imports."""
+    return ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork"))
 
 
 def check(loop: BanditLoop, result: Any, num_rounds: int, bad: str) -> None:
@@ -104,7 +103,7 @@ def test_a_task_that_raises_fails_after_its_retries(retries: int) -> None:
 
 def test_a_worker_that_dies_fails_its_own_query_alone() -> None:
     loop = random_loop()
-    with pool() as processes:
+    with forked() as processes:
         result = run_async(loop, die_at_bad, processes, 2, 4, on_error="skip", progress=False)
     check(loop, result, 4, "failed")
     assert {failure.reason for failure in loop.history.failures} == {"its worker died"}
@@ -120,11 +119,6 @@ def test_a_query_whose_worker_died_once_is_evaluated_again(
         assert result.count("told") == loop.history.num_arrived == 8
         assert any(task.num_tries > 1 for task in result.tasks)
     assert any(is_bad(query.x) for query in loop.history.queries)
-
-
-def forked() -> ProcessPoolExecutor:
-    """A pool whose workers see the environment as it is now."""
-    return ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork"))
 
 
 @pytest.mark.parametrize("kind", ["processes", "threads"])

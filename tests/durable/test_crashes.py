@@ -140,8 +140,7 @@ def test_twenty_kills_each_change_no_suggestion(name: str) -> None:
 @pytest.mark.usefixtures("quick_disk")
 def test_another_process_or_loop_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run.journal"
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["botorch_bandits.loop"])  # with torch
+    context = multiprocessing.get_context("fork")  # no lock is held here yet
     receiving, sending = context.Pipe(duplex=False)
     engine = context.Process(target=play_for_ever, args=("arms, ucb", path, sending))
     engine.start()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import Forked
 
 from botorch_bandits.journal import Journal, JournalError, JournalWriteError
 
@@ -96,32 +96,32 @@ def test_an_interrupted_append_counts_for_nothing(
     assert list(Journal.read(path).records()) == [*RECORDS, {"kept": True}]
 
 
-FULL_DISK = """
-import resource, sys
-from botorch_bandits.journal import Journal, JournalWriteError
-journal = Journal.open(sys.argv[1])
-size = journal.path.stat().st_size
-resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, size + 100))
-journal.append({"fits": 1})
-size, written = journal.path.stat().st_size, journal.num_records
-try:
-    journal.append({"long": "x" * 200})
-except JournalWriteError as error:
-    print(error)
-assert (journal.path.stat().st_size, journal.num_records) == (size, written)
-journal.append({"fits": 2})
-"""
+def write_on_a_full_disk(path: Path) -> None:
+    """Append records where 100 bytes are free, and say why one is refused."""
+    import resource
+
+    journal = Journal.open(path)
+    size = journal.path.stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, size + 100))
+    journal.append({"fits": 1})
+    size, written = journal.path.stat().st_size, journal.num_records
+    try:
+        journal.append({"long": "x" * 200})
+    except JournalWriteError as error:
+        print(error)
+    assert (journal.path.stat().st_size, journal.num_records) == (size, written)
+    journal.append({"fits": 2})
+    journal.close()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limits on file sizes")
 def test_a_file_that_may_not_grow_keeps_whole_records(tmp_path: Path) -> None:
     """The system itself takes a part of the record and refuses the rest."""
     path = make(tmp_path)
-    result = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(path)], capture_output=True, text=True, timeout=300
-    )
-    assert result.returncode == 0, result.stderr
-    assert "File too large" in result.stdout
+    process = Forked(write_on_a_full_disk, path)
+    said, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    assert "File too large" in said
     assert list(Journal.read(path).records()) == [*RECORDS, {"fits": 1}, {"fits": 2}]
 
 

@@ -11,33 +11,61 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import Forked
 
 from botorch_bandits.journal import Journal, JournalError, JournalLockedError
 from botorch_bandits.journal import files as locks
 
 from .cases import RECORDS, make
 
+
+def write_and_wait(path: Path) -> None:
+    """Open a journal, append a record and wait to be killed."""
+    journal = Journal.open(path)
+    print(journal.append({"by": "the other process"}), flush=True)
+    time.sleep(600)
+
+
+def start_writer(path: Path) -> Forked:
+    """Start a process that opens a journal, appends a record and waits to be killed."""
+    process = Forked(write_and_wait, path)
+    assert process.read_line() == str(len(RECORDS) + 1)
+    return process
+
+
+# A new interpreter has nothing of a lock that is held here, as a fork of this one would.
 WRITER = """
-import sys, time
-from botorch_bandits.journal import Journal
-journal = Journal.open(sys.argv[1])
-print(journal.append({"by": "the other process"}), flush=True)
-time.sleep(600)
+import sys
+from botorch_bandits.journal import Journal, JournalError
+for line in sys.stdin:
+    try:
+        with Journal.open(line.strip()) as journal:
+            print(journal.append({"by": "the other process"}), flush=True)
+    except JournalError as error:
+        print(f"{type(error).__name__}: {error}", flush=True)
 """
 
 
-def start_writer(path: Path) -> subprocess.Popen[str]:
-    """Start a process that opens a journal, appends a record and waits to be killed."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline().strip() == str(len(RECORDS) + 1)
-    return process
+@pytest.fixture(scope="module")
+def append_elsewhere() -> Iterator[Callable[[Path], str]]:
+    """A function that lets another process append a record, and returns what that says."""
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        requests, answers = process.stdin, process.stdout
+
+        def appended(path: Path) -> str:
+            print(path, file=requests, flush=True)
+            return answers.readline().strip()
+
+        yield appended
 
 
 def test_a_second_process_is_refused_until_the_first_is_dead(tmp_path: Path) -> None:
@@ -53,13 +81,14 @@ def test_a_second_process_is_refused_until_the_first_is_dead(tmp_path: Path) -> 
         assert Journal.read(path).num_records == len(RECORDS) + 1
     finally:
         process.kill()  # no chance to give the lock back
-        process.wait()
     with Journal.open(path) as journal:
         assert list(journal.records()) == [*RECORDS, {"by": "the other process"}]
         journal.append({"by": "this process"})
 
 
-def test_a_second_opening_in_one_process_is_refused(tmp_path: Path) -> None:
+def test_a_second_opening_in_one_process_is_refused(
+    tmp_path: Path, append_elsewhere: Callable[[Path], str]
+) -> None:
     path = make(tmp_path)
     with Journal.open(path) as journal:
         for _ in range(2):
@@ -69,11 +98,8 @@ def test_a_second_opening_in_one_process_is_refused(tmp_path: Path) -> None:
         Journal.read(path)
         journal.append({"still": "writing"})
         # and the lock still keeps others out
-        result = subprocess.run(
-            [sys.executable, "-c", WRITER, str(path)], capture_output=True, text=True, timeout=300
-        )
-        assert f"JournalLockedError: {path} is being written by process {os.getpid()}" in (
-            result.stderr
+        assert append_elsewhere(path).startswith(
+            f"JournalLockedError: {path} is being written by process {os.getpid()}"
         )
     Journal.open(path).close()
 
@@ -104,7 +130,6 @@ def test_the_lock_is_on_the_file_and_not_on_a_name(tmp_path: Path, trick: str) -
                 Journal.open(name)
     finally:
         process.kill()
-        process.wait()
     for name in (path, other) if other.exists() else (path,):
         with Journal.open(name) as journal:  # and in one process
             path.with_name(name.name + ".lock").unlink()
@@ -114,15 +139,14 @@ def test_the_lock_is_on_the_file_and_not_on_a_name(tmp_path: Path, trick: str) -
             journal.append({"by": str(name)})
 
 
-def test_what_this_process_reads_and_closes_does_not_give_the_lock_up(tmp_path: Path) -> None:
+def test_what_this_process_reads_and_closes_does_not_give_the_lock_up(
+    tmp_path: Path, append_elsewhere: Callable[[Path], str]
+) -> None:
     path = make(tmp_path)
     with Journal.open(path):
         path.read_bytes()
         list(Journal.read(path).records())
-        result = subprocess.run(
-            [sys.executable, "-c", WRITER, str(path)], capture_output=True, text=True, timeout=300
-        )
-        assert f"is being written by process {os.getpid()}" in result.stderr
+        assert f"is being written by process {os.getpid()}" in append_elsewhere(path)
 
 
 @pytest.mark.parametrize("failing", ["write", "ftruncate", "flock", "lstat", "fstat"])
@@ -206,76 +230,57 @@ def test_a_journal_that_is_replaced_before_it_is_locked_is_noticed(
     Journal.open(path).close()
 
 
-CREATOR = """
-import sys
-from botorch_bandits.journal import Journal
-sys.stdin.readline()
-try:
-    journal = Journal.create(sys.argv[1], {"by": sys.argv[2]})
-    print("created", flush=True)
-    sys.stdin.readline()
-except FileExistsError:
-    print("refused", flush=True)
-"""
+def create_and_wait(path: Path, name: str, moment: float, end: Path) -> None:
+    """Create a journal at a moment, and wait for the end if it is there."""
+    time.sleep(max(moment - time.time(), 0.0))
+    try:
+        journal = Journal.create(path, {"by": name})
+        print("created", flush=True)
+        while not end.exists():
+            time.sleep(0.01)
+        journal.close()
+    except FileExistsError:
+        print("refused", flush=True)
 
 
 def test_of_two_processes_that_create_a_journal_one_is_refused(tmp_path: Path) -> None:
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", CREATOR, str(tmp_path / "run.journal"), str(i)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for i in range(2)
-    ]
+    (tmp_path / "folder").mkdir()
+    path, end, moment = tmp_path / "folder" / "run.journal", tmp_path / "end", time.time() + 0.5
+    processes = [Forked(create_and_wait, path, str(i), moment, end) for i in range(2)]
+    answers = [process.read_line() for process in processes]
+    end.touch()
     for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    answers = []
-    for process in processes:
-        assert process.stdout is not None
-        answers.append(process.stdout.readline().strip())
-    for process in processes:
-        process.communicate("end\n", timeout=300)
+        assert process.wait(60) == 0
     assert sorted(answers) == ["created", "refused"]
-    assert Journal.read(tmp_path / "run.journal").header == {"by": str(answers.index("created"))}
-    assert [known.name for known in tmp_path.iterdir() if ".new" in known.name] == []
+    assert Journal.read(path).header == {"by": str(answers.index("created"))}
+    assert [known.name for known in path.parent.iterdir() if ".new" in known.name] == []
 
 
-FORKING_WRITER = """
-import os, sys, time
-from botorch_bandits.journal import Journal
-journal = Journal.open(sys.argv[1])
-child = os.fork()
-if child == 0:
+def fork_and_wait(path: Path) -> None:
+    """Open a journal, fork, tell the child and wait to be killed."""
+    journal = Journal.open(path)
+    child = os.fork()
+    if child:
+        print(child, flush=True)
     time.sleep(600)
-print(child, flush=True)
-time.sleep(600)
-"""
+    journal.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_child_that_outlives_a_killed_writer_does_not_keep_the_lock(tmp_path: Path) -> None:
     path = make(tmp_path)
-    process = subprocess.Popen(
-        [sys.executable, "-c", FORKING_WRITER, str(path)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    child = int(process.stdout.readline())
+    process = Forked(fork_and_wait, path)
+    child = int(process.read_line())
     try:
         with pytest.raises(JournalLockedError):
             Journal.open(path)
         time.sleep(0.2)  # the child may still be closing its copy
         process.kill()
-        process.wait()
         os.kill(child, 0)  # it lives
         Journal.open(path).close()
     finally:
         process.kill()
         os.kill(child, signal.SIGKILL)
-        process.stdout.close()
 
 
 def test_a_forgotten_journal_gives_its_lock_back(tmp_path: Path) -> None:
@@ -322,7 +327,9 @@ def append_in_child(journal: Journal, answers: Any) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
-def test_a_forked_child_cannot_write_and_does_not_keep_the_lock(tmp_path: Path) -> None:
+def test_a_forked_child_cannot_write_and_does_not_keep_the_lock(
+    tmp_path: Path, append_elsewhere: Callable[[Path], str]
+) -> None:
     path = make(tmp_path)
     context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
@@ -340,15 +347,10 @@ def test_a_forked_child_cannot_write_and_does_not_keep_the_lock(tmp_path: Path) 
     sleeper = context.Process(target=signal.pause)
     sleeper.start()
     journal.close()
-    result = subprocess.run(
-        [sys.executable, "-c", WRITER.replace("time.sleep(600)", ""), str(path)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    said = append_elsewhere(path)
     sleeper.terminate()
     sleeper.join()
-    assert result.returncode == 0, result.stderr
+    assert said == str(len(RECORDS) + 2)
     assert list(Journal.read(path).records())[len(RECORDS) :] == [
         {"by": "parent"},
         {"by": "the other process"},

@@ -6,13 +6,13 @@ import errno
 import hashlib
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import Forked
 
 from botorch_bandits.journal import (
     Journal,
@@ -226,29 +226,27 @@ def test_lines_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_
             opening(path)
 
 
-ENDLESS = """
-import resource, sys
-from botorch_bandits.journal import Journal, JournalError, lines
-lines.MAX_LINE_BYTES = 2**20
-size = 64 * 2**30
-with open(sys.argv[1], "ab") as file:
-    file.truncate(size)
-resource.setrlimit(resource.RLIMIT_DATA, (8 * 2**30, 8 * 2**30))
-try:
-    Journal.open(sys.argv[1])
-except JournalError as error:
-    print(error)
-"""
+def open_endless(path: Path) -> None:
+    """Open a file of 64 GiB with 8 GiB of memory, and say why that is refused."""
+    import resource
+
+    lines.MAX_LINE_BYTES = 2**20  # type: ignore[misc]
+    with open(path, "ab") as file:
+        file.truncate(64 * 2**30)
+    resource.setrlimit(resource.RLIMIT_DATA, (8 * 2**30, 8 * 2**30))
+    try:
+        Journal.open(path)
+    except JournalError as error:
+        print(error)
 
 
 def test_a_file_without_line_breaks_does_not_fill_the_memory(tmp_path: Path) -> None:
     for path in (make(tmp_path), tmp_path / "empty"):
-        result = subprocess.run(
-            [sys.executable, "-c", ENDLESS, str(path)], capture_output=True, text=True, timeout=300
-        )
+        process = Forked(open_endless, path)
+        said, errors = process.communicate(timeout=300)
         path.unlink()
-        assert result.returncode == 0, result.stderr
-        assert "longer than" in result.stdout or "is not a journal" in result.stdout
+        assert process.returncode == 0, errors
+        assert "longer than" in said or "is not a journal" in said
 
 
 @pytest.mark.parametrize("place", [(0, 2**62), (5, 5), (9, 2), (-3, 2**10)])

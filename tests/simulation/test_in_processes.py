@@ -150,8 +150,7 @@ def test_an_interrupt_leaves_no_process(tmp_path: Path) -> None:
             import torch
             from gpytorch.kernels import RBFKernel
             from botorch_bandits import BanditGP, GPUpperConfidenceBound, Policy, simulate
-            from botorch_bandits.change_points import PowerThreshold
-from botorch_bandits.problems import ArmsProblem
+            from botorch_bandits.problems import ArmsProblem
 
             def say():
                 while len(multiprocessing.active_children()) < 2:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from typing import Any
 
 import pytest
@@ -178,8 +179,12 @@ def test_replicates_under_constraints(name: str) -> None:
         torch.testing.assert_close(ledger.signed_violation[b], violation)
 
 
-def test_epochs_of_replicates_that_begin_anew_at_other_times() -> None:
+def test_epochs_of_replicates_that_begin_anew_at_other_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Epochs are each replicate's own, and processes put them together as one process does."""
+    forking = multiprocessing.get_context("fork")  # which spares each process its imports
+    monkeypatch.setattr(multiprocessing, "get_context", lambda kind: forking)
     restart = ChangePointRestart(
         detector=ChangePointDetector(
             RBFKernel(), lengthscale=0.25, threshold=PowerThreshold(scale=0.02, exponent=-0.5)
