@@ -226,8 +226,8 @@ def test_the_sum_of_all_starts_grows_by_one_a_query_on_average():
 @pytest.mark.parametrize("form", ["plain", "robust list"])
 @pytest.mark.parametrize("num_runs", [30, pytest.param(100, marks=pytest.mark.slow)])
 def test_segments_without_a_change_last_as_long_as_stated(name, form, num_runs):
-    """Run lengths are cut at 90 queries, which makes their mean smaller only."""
-    alpha, cut = 1.0 / 15.0, 90
+    """Run lengths are cut at 45 queries, which makes their mean smaller only."""
+    alpha, cut = 1.0 / 15.0, 45
     plain = form == "plain"
     detector = EvidenceDetector(
         alpha=alpha, robust=not plain, weights=None if plain else (1, 1, 1), statistic=name
