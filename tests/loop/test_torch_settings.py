@@ -47,7 +47,8 @@ from botorch_bandits.models.fitted import default_kernel, default_likelihood
 from botorch_bandits.problems import ArmsProblem, BraninReward
 from botorch_bandits.random_streams import seeded_globally, usual_dtype
 
-SQUARE = Box([[0.0, 0.0], [1.0, 1.0]])
+EFFORT: dict[str, Any] = {"num_restarts": 2, "raw_samples": 16}
+SQUARE = Box([[0.0, 0.0], [1.0, 1.0]], **EFFORT)
 POINTS = torch.rand(30, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 KNOWN: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": 0.1}
 WIDTH = GPUpperConfidenceBound.with_options(width=2.0)
@@ -153,12 +154,13 @@ ON_BOTH: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 DOMAINS: dict[str, Callable[[], Any]] = {
-    "whole numbers": lambda: Box([[0.0, 0.0], [1.0, 5.0]], integer_dims=[1]),
+    "whole numbers": lambda: Box([[0.0, 0.0], [1.0, 5.0]], integer_dims=[1], **EFFORT),
     "part of a box": lambda: Box(
-        SQUARE.bounds, inequality_constraints=[([0, 1], [-1.0, -1.0], -1.2)]
+        SQUARE.bounds, inequality_constraints=[([0, 1], [-1.0, -1.0], -1.2)], **EFFORT
     ),
     "space": lambda: Space(
-        {"a": Float(0.1, 1.0, log=True), "b": Integer(1, 9), "c": Categorical(["x", "y", "z"])}
+        {"a": Float(0.1, 1.0, log=True), "b": Integer(1, 9), "c": Categorical(["x", "y", "z"])},
+        **EFFORT,
     ),
 }
 
