@@ -8,15 +8,15 @@ a generator of the host, and viewing a tensor as a NumPy array.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 DEVICE = torch.device("meta")
 
@@ -24,6 +24,17 @@ _MESSAGE = "Expected all tensors to be on the same device, but found at least tw
 _COPIES = ("aten::copy_", "aten::_to_copy", "aten::set_")
 _INDEXED = ("aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_")
 """Their indices may be on the host."""
+
+_MADE_OF_NUMBERS = frozenset(
+    {
+        torch.tensor,
+        torch.as_tensor,
+        torch.asarray,
+        Tensor.new_tensor,
+        Tensor.__getitem__,
+        Tensor.__setitem__,
+    }
+)
 
 _ELEMENTWISE = torch.Tag.pointwise
 """Operations with this tag also take numbers of the host, as tensors without dimensions."""
@@ -77,7 +88,10 @@ class _Data(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Make them on the host first."""
-        kwargs = dict(kwargs or {})
+        kwargs = kwargs or {}
+        if func not in _MADE_OF_NUMBERS:
+            return func(*args, **kwargs)
+        kwargs = dict(kwargs)
         is_new = func is Tensor.new_tensor
         if func in (torch.tensor, torch.as_tensor, torch.asarray) or is_new:
             device = kwargs.pop("device", args[0].device if is_new else None)
@@ -141,51 +155,66 @@ def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     Raises:
         RuntimeError: If a GPU would raise one.
     """
-    name = func._schema.name
+    name, is_mutable, is_elementwise = _facts(func)
+    hosts: list[Tensor] = []  # both in the order of the arguments
+    given: list[Tensor] = []
+    host_args = _unwrap(args, hosts, given)
+    host_kwargs = {key: _unwrap(value, hosts, given) for key, value in kwargs.items()}
+    is_wrapped = any(type(each) is Wrapped for each in given)
     wanted = kwargs.get("device")
-    leaves = tree_leaves((args, kwargs))
-    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-    is_wrapped = any(isinstance(each, Wrapped) for each in tensors)
     if wanted is not None:
         target = torch.device(wanted) == DEVICE
-        kwargs = {**kwargs, "device": torch.device("cpu")}
+        host_kwargs["device"] = torch.device("cpu")
     else:
         target = is_wrapped
     if is_wrapped and name not in _COPIES:
-        _check(name, func, args, tensors)
-    if target and any(isinstance(leaf, torch.Generator) for leaf in leaves):
+        _check(name, args, given, is_elementwise)
+    if target and any(isinstance(each, torch.Generator) for each in (*args, *kwargs.values())):
         raise RuntimeError("Expected a generator of the device, but found one of the host")
-    host_args, host_kwargs = tree_map(_unwrap, (args, kwargs))
     result = func(*host_args, **host_kwargs)
-    if func._schema.is_mutable:
-        return _same_objects(result, (host_args, host_kwargs), (args, kwargs), target)
-    return tree_map(_wrap, result) if target else result
+    if is_mutable:  # what was changed in place comes back as the very tensors that were given
+        return _wrap(result, target, dict(zip(map(id, hosts), given, strict=True)))
+    return _wrap(result, target, {}) if target else result
 
 
-def _check(name: str, func: Any, args: tuple[Any, ...], tensors: list[Tensor]) -> None:
+@cache
+def _facts(func: Any) -> tuple[str, bool, bool]:
+    """Return an operation's name, whether it changes an argument, and whether it is elementwise."""
+    return func._schema.name, func._schema.is_mutable, _ELEMENTWISE in func.tags
+
+
+def _check(name: str, args: tuple[Any, ...], tensors: list[Tensor], is_elementwise: bool) -> None:
     if name in _INDEXED and isinstance(args[0], Wrapped):
         tensors = [args[0], *(each for each in args[2:] if isinstance(each, Tensor))]
     others = [each for each in tensors if not isinstance(each, Wrapped)]
-    if _ELEMENTWISE in func.tags or name in _INDEXED:
+    if is_elementwise or name in _INDEXED:
         others = [each for each in others if each.dim()]
     if others:
         raise RuntimeError(f"{_MESSAGE}: {name} got {others[0].shape} of the host")
 
 
-def _unwrap(value: Any) -> Any:
-    return value.host if isinstance(value, Wrapped) else value
+# PyTorch's own functions for nested arguments took more time than the operations: operations have
+# only lists and tuples.
 
 
-def _wrap(value: Any) -> Any:
-    return Wrapped(value) if type(value) is Tensor else value
+def _unwrap(value: Any, hosts: list[Tensor], given: list[Tensor]) -> Any:
+    """Return the values on the host, and note every tensor with its host."""
+    if isinstance(value, Tensor):
+        host = value.host if isinstance(value, Wrapped) else value
+        hosts.append(host)
+        given.append(value)
+        return host
+    if type(value) in (list, tuple):
+        return type(value)([_unwrap(each, hosts, given) for each in value])
+    return value
 
 
-def _same_objects(result: Any, hosts: Any, given: Any, wraps: bool) -> Any:
-    """Give back the very tensors that were changed in place."""
-    known = {
-        id(host): each for host, each in zip(tree_leaves(hosts), tree_leaves(given), strict=True)
-    }
-    replace: Callable[[Any], Any] = lambda value: known.get(  # noqa: E731
-        id(value), _wrap(value) if wraps else value
-    )
-    return tree_map(replace, result)
+def _wrap(value: Any, wraps: bool, known: dict[int, Tensor]) -> Any:
+    """Return the known tensors for their hosts, and wrap the others if asked to."""
+    if isinstance(value, Tensor):
+        if id(value) in known:
+            return known[id(value)]
+        return Wrapped(value) if wraps and type(value) is Tensor else value
+    if type(value) in (list, tuple):
+        return type(value)([_wrap(each, wraps, known) for each in value])
+    return value

@@ -154,14 +154,17 @@ def posterior_rise(
     """
     sign = 1.0 if maximize else -1.0
     tops = []
-    # only means, because a joint covariance of all probes costs more; an ensemble computes it
-    # anyway
-    skips = not is_ensemble(base_model)
-    skips = skips and not isinstance(posterior_transform, ExpectationPosteriorTransform)
+    # A joint covariance of all probes would cost more than the means. An ensemble computes
+    # covariances anyway, so each of its probes is a batch of its own: ``num_probes x 1 x d``.
+    alone = is_ensemble(base_model)
+    skips = not alone and not isinstance(posterior_transform, ExpectationPosteriorTransform)
+    if alone:
+        probes = probes.unsqueeze(-2)
     with torch.no_grad(), settings.skip_posterior_variances(skips):
         for each in (base_model, model):
             posterior = each.posterior(probes, posterior_transform=posterior_transform)
-            tops.append((sign * posterior.mean.squeeze(-1)).amax(-1).reshape(-1))
+            means = sign * posterior.mean.squeeze(-1)  # an ensemble: ``num_probes x members x 1``
+            tops.append(means.amax(0 if alone else -1).reshape(-1))
     before, after = torch.broadcast_tensors(*tops)
     worst = int((after - before).argmax())
     return PosteriorRise(float(before[worst]), float(after[worst]), sign * minimum)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -48,8 +49,16 @@ def ids(case: Any) -> str:
     return case.name.replace(", ", ",").replace(" ", "_")
 
 
-def pairs(acquisitions: list[AcquisitionCase], quick: bool = False) -> pytest.MarkDecorator:
-    """Cross acquisition functions and model families; all are quick, or only what must be."""
+def is_quick(acquisition: AcquisitionCase, case: ModelCase) -> bool:
+    """GP-UCB differs from IGP-UCB in the width rule: one model without slow runs is enough."""
+    return acquisition.name != "GP-UCB" or case.name == "BanditGP"
+
+
+def pairs(
+    acquisitions: list[AcquisitionCase],
+    is_quick: Callable[[AcquisitionCase, ModelCase], bool] = is_quick,
+) -> pytest.MarkDecorator:
+    """Cross acquisition functions and model families, and mark as slow what is not quick."""
     return pytest.mark.parametrize(
         ("acquisition", "case"),
         [
@@ -57,17 +66,12 @@ def pairs(acquisitions: list[AcquisitionCase], quick: bool = False) -> pytest.Ma
                 a,
                 m,
                 id=f"{ids(a)}-{ids(m)}",
-                marks=[] if quick or is_quick(a, m) else pytest.mark.slow,
+                marks=[] if is_quick(a, m) else pytest.mark.slow,
             )
             for a, m in product(acquisitions, MODELS)
             if m.kind not in a.refuses
         ],
     )
-
-
-def is_quick(acquisition: AcquisitionCase, case: ModelCase) -> bool:
-    """GP-UCB differs from IGP-UCB in the width rule: one model without slow runs is enough."""
-    return acquisition.name != "GP-UCB" or case.name == "BanditGP"
 
 
 # The others differ from these in the formula of the width alone.
@@ -105,7 +109,7 @@ def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-8) -> bool:
 
 
 @pytest.mark.parametrize("num_pending", [0, 3])
-@pairs(VALUED, quick=True)
+@pairs(VALUED, lambda acquisition, case: True)
 def test_value_is_the_textbook_value(
     acquisition: AcquisitionCase, case: ModelCase, num_pending: int
 ) -> None:
@@ -349,11 +353,14 @@ def test_state_dict_carries_the_values_over(acquisition: AcquisitionCase, case: 
 def optimizer_runs() -> list[Any]:
     """The whole table; what repeats its neighbors is marked as slow.
 
-    Without slow runs every model meets optimize_acqf and optimize_acqf_discrete at q = 3, and two
-    models meet every optimizer (which call optimize_acqf in their turn) at q = 1 and q = 3.
+    Without slow runs two models meet every optimizer (which call optimize_acqf in their turn) at
+    q = 1 and q = 3. The others meet optimize_acqf and optimize_acqf_discrete at q = 3, in turns
+    from one acquisition function to the next, which covers every pair of model, acquisition
+    function and optimizer.
     """
     runs = []
-    core = {case.name for case in CORE}
+    core = [case.name for case in CORE]
+    turns = {case.name: turn for cases in (CORE, MODELS) for turn, case in enumerate(cases)}
     for run in optimizer_combinations():
         if run.refusal is not None:
             continue
@@ -361,7 +368,10 @@ def optimizer_runs() -> list[Any]:
         if run.model.name in ("BanditGP", "SingleTaskGP, weight -1"):
             quick = run.optimizer.name in main or run.acquisition.name in ("IGP-UCB", "GP-TS")
         else:
-            quick = run.optimizer.name in main and run.q > 1 and run.acquisition.name != "EI"
+            turn = turns.get(run.acquisition.name, 0) + turns[run.model.name]
+            has_turn = run.optimizer.name == main[turn % 2] or run.acquisition.on_choices
+            quick = has_turn and run.optimizer.name in main
+            quick = quick and run.q > 1 and run.acquisition.name != "EI"
         quick = quick and is_quick(run.acquisition, run.model) and run.acquisition.name in core
         runs.append(pytest.param(run, id=run.label, marks=[] if quick else pytest.mark.slow))
     return runs
@@ -491,8 +501,14 @@ def draw_after(
 # --- other devices --------------------------------------------------------------------------
 
 
+def is_quick_on_devices(acquisition: AcquisitionCase, case: ModelCase) -> bool:
+    """What is not in CORE has a width of its own alone: one model of each kind is enough."""
+    few = ("BanditGP", "EnsembleMapSaasSingleTaskGP", "SingleTaskGP, batched")
+    return is_quick(acquisition, case) and (acquisition in CORE or case.name in few)
+
+
 @pytest.mark.parametrize("num_pending", [pytest.param(0, marks=pytest.mark.slow), 2])
-@pairs(VALUED)
+@pairs(VALUED, is_quick_on_devices)
 def test_devices_agree(acquisition: AcquisitionCase, case: ModelCase, num_pending: int) -> None:
     X_pending = case.points(num_pending, seed=4) if num_pending else None
     x = case.points(5, seed=3)
