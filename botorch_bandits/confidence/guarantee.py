@@ -191,7 +191,8 @@ class Statement:
     """One statement of a guarantee: on confidence bounds, on regret or on violation.
 
     Attributes:
-        wording: The text of the statement; ``{probability}`` is replaced by ``1 - delta``.
+        wording: The text of the statement; ``{probability}`` is replaced by the number
+            ``1 - delta``, or by these words if ``delta`` is None.
         gaps: The reasons why it does not hold as used; empty if it does.
         bound: The value of the bound for the rounds so far that it covers, in raw outcome units, if
             it can be computed; loops compute it for regret and violation.
@@ -216,9 +217,7 @@ class Statement:
     @property
     def text(self) -> str:
         """The text of the statement, with its probability."""
-        if self.delta is None:
-            return self.wording
-        number = f"{1.0 - self.delta:.6g}"
+        number = "1 - delta" if self.delta is None else f"{1.0 - self.delta:.6g}"
         if number == "1":
             number = f"1 - {self.delta:.3g}"
         return self.wording.replace("{probability}", f"probability {number}")
