@@ -24,6 +24,7 @@ from botorch_bandits.confidence.guarantee import (
     Guarantee,
     RegretStatement,
     Statement,
+    at_posterior_mean,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.candidate_groups import one_each
@@ -259,10 +260,10 @@ def with_pending(guarantee: Guarantee, X_pending: Tensor | None, remedy: str = "
     """
     if X_pending is None:
         return guarantee
-    gap = f"{len(X_pending)} pending points enter at the posterior mean"
+    gap = at_posterior_mean(len(X_pending))
     if guarantee.theorem is None:
         return guarantee.with_gaps(gap)
-    by = "by the outcomes that have arrived (as bounds(X) computes them), in all rounds"
+    by = "computed from the outcomes that have arrived (as bounds(X) does), in all rounds"
     return guarantee.with_wording("bands", "in all rounds", by).with_gaps(
         f"{gap}, so the point that is chosen need not have the largest upper bound{remedy}",
         of="regret",

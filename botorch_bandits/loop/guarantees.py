@@ -40,6 +40,7 @@ from botorch_bandits.confidence.guarantee import (
     FAILURES_IGNORE_REWARD,
     SETS_IGNORE_NOISE,
     SETS_IGNORE_REWARD,
+    at_posterior_mean,
 )
 from botorch_bandits.confidence.horizon import realized_ts_regret_bound
 from botorch_bandits.constraints import (
@@ -220,7 +221,8 @@ def _with_hallucinated(
     counts = [(history.num_pending, "pending"), (num_avoided, "failed")]
     shown = " and ".join(f"{count} {kind}" for count, kind in counts if count)
     if shown and not is_redrawn:
-        return guarantee.with_gaps(f"{shown} points enter at the posterior mean", of="bands")
+        gap = at_posterior_mean(history.num_pending + num_avoided, shown)
+        return guarantee.with_gaps(gap, of="bands")
     is_late = any(
         event.arrived_round != history.query(event.query_id).round_number
         for event in history.events

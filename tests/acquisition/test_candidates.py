@@ -220,7 +220,9 @@ def test_pending_points_choose_and_do_not_certify() -> None:
     assert guarantee.bands.holds
     assert guarantee.regret is not None
     assert not guarantee.regret.holds
-    assert "as bounds(X) computes them" in guarantee.bands.text
+    assert (
+        "computed from the outcomes that have arrived (as bounds(X) does)" in guarantee.bands.text
+    )
     assert "2 pending points enter at the posterior mean" in guarantee.regret.gaps[0]
     assert acqf.regret_bound(points[3], points) == plain.regret_bound(points[3], points)
     with pytest.raises(ValueError, match=r"2 points are pending.*Pass the arms as choices="):
