@@ -761,9 +761,9 @@ def no_ingredient(
 ) -> str:
     """Report that the user gave no ingredients of a width, and what a theorem needs."""
     return (
-        f"no bounds were given; the default width, the constant {width:g}, is not based on "
-        f"knowledge of this reward: a theorem needs {needed}, and hyperparameters that were fixed "
-        "before the data"
+        f"no bounds on the reward were given; the default width, the constant {width:g}, is not "
+        f"based on knowledge of this reward: a theorem needs {needed}, and hyperparameters that "
+        "were fixed before the data"
     )
 
 
