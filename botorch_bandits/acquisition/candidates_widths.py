@@ -19,6 +19,7 @@ from botorch_bandits.checks import check_integer, check_nonnegative, check_proba
 from botorch_bandits.confidence.gp_ucb import gp_ucb_compact_width, gp_ucb_finite_width
 from botorch_bandits.confidence.guarantee import (
     DRAWN_FROM_LIST,
+    FIXED_AFTER_FIRST,
     FIXED_LIST,
     GAUSSIAN_NOISE_ON_LIST,
     Guarantee,
@@ -164,13 +165,15 @@ class CandidateWidths:
         }
         if self.num_arms is not None:
             constants["num_arms"] = float(self.num_arms)
-        assumptions: list[str] = [DRAWN_FROM_LIST, FIXED_LIST, GAUSSIAN_NOISE_ON_LIST]
         skipped = model.recipe.num_skipped
+        fixed: tuple[str, ...] = (FIXED_LIST,)
         if skipped:
-            assumptions.append(
+            fixed = (
                 f"everything is conditional on the first {skipped} outcomes, which chose the list; "
-                "the rounds until then are not covered"
+                "the rounds until then are not covered",
+                FIXED_AFTER_FIRST,
             )
+        assumptions: list[str] = [DRAWN_FROM_LIST, *fixed, GAUSSIAN_NOISE_ON_LIST]
         if self.on_box:
             assumptions += [
                 "for each dimension j the largest |df/dx_j| over the box (and over all contexts, "

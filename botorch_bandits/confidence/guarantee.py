@@ -91,6 +91,12 @@ FIXED_LIST = (
 )
 """What is assumed of a list of priors."""
 
+FIXED_AFTER_FIRST = (
+    "the list, its weights, and kernel, noise variance and prior mean of each of its priors depend "
+    "on no later outcome"
+)
+"""What is assumed of a list of priors that the first outcomes chose."""
+
 GAUSSIAN_NOISE_ON_LIST = (
     "the noise is Gaussian with mean 0 and the variance of the prior on the list that is the true "
     "one, independent from row to row and of the reward function"
