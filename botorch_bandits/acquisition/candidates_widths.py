@@ -232,7 +232,15 @@ def notes_on_list(model: CandidatesModel) -> tuple[str, ...]:
         check = check_model(model)
     except (TypeError, ValueError, RuntimeError):
         return ()  # the likeliest is a model of the user's own, whose prior cannot be read
-    z = check.one_step
+    z, notes = check.one_step, []
+    name = model.evidence.names[int(model.evidence.posterior_weights.argmax())]
+    if check.is_uncorrelated:
+        notes.append(
+            f"under {name!r}, the likeliest prior on the list, half of the points have a "
+            f"correlation of at most {check.nearest_correlation:.2g} with every other, so that "
+            "outcomes say nothing about other points; lengthscales must be in the units of the "
+            "inputs, and candidate_grid takes one for each input"
+        )
     if check.finding == "overconfident":
         told = f"outcomes vary {float(z.square().mean().sqrt()):.3g} times as much as it predicts"
     elif check.finding == "mean off":
@@ -241,12 +249,12 @@ def notes_on_list(model: CandidatesModel) -> tuple[str, ...]:
             "on average, all to one side"
         )
     else:
-        return ()
-    name = model.evidence.names[int(model.evidence.posterior_weights.argmax())]
+        return tuple(notes)
     return (
         f"the data speak against the list as a whole: of its priors {name!r} is the likeliest, and "
         f"{told} (models.check_model has the details); if none of the priors is the true one, "
         "nothing above is guaranteed",
+        *notes,
     )
 
 
