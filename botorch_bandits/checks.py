@@ -344,6 +344,8 @@ def remedy_of_name(name: str, known: Iterable[str], instead_of_beta: str = "") -
     """
     if name == "beta" and instead_of_beta:
         return f" {instead_of_beta}"
+    if name == "best_f" and "best_f" not in known:
+        return " Leave it out: only the classes of an improvement compare with an incumbent."
     alike = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean {alike[0]!r}?" if alike else ""
 
