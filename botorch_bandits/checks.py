@@ -344,8 +344,25 @@ def remedy_of_name(name: str, known: Iterable[str], instead_of_beta: str = "") -
     """
     if name == "beta" and instead_of_beta:
         return f" {instead_of_beta}"
+    if name == "best_f" and "best_f" not in known:
+        return " Leave it out: only the classes of an improvement compare with an incumbent."
     alike = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean {alike[0]!r}?" if alike else ""
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """Return a number and the words that agree with it.
+
+    Args:
+        count: The number.
+        one: The words if it is 1.
+        many: The words otherwise.
+
+    Example:
+        >>> counted(1, "point is pending", "points are pending")
+        '1 point is pending'
+    """
+    return f"{count} {one if count == 1 else many}"
 
 
 def shown_value(value: Any) -> str:
@@ -672,8 +689,10 @@ def check_constraint_values(constraints: Any, num_constraints: int) -> tuple[flo
         return ()
     if constraints is None:
         raise ValueError(
-            f"constraints is missing: each outcome has {num_constraints} constraint "
-            "values. Tell them with constraints=[...]; at most 0 is feasible."
+            "constraints is missing: each outcome has "
+            f"{counted(num_constraints, 'constraint value', 'constraint values')}. Tell "
+            f"{'it' if num_constraints == 1 else 'them'} with constraints=[...]; at most 0 is "
+            "feasible."
         )
     return tuple(check_observed("constraints", constraints, num_constraints))
 

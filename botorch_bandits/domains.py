@@ -382,7 +382,7 @@ class Arms(Domain):
             raise ValueError(
                 f"{name} has the row {row}, which is not one of the {self.num_arms} arms (arm "
                 f"{nearest} is nearest, at distance {float(distances[nearest]):.3g}). Take rows of "
-                "Arms.choices unchanged."
+                "Arms.choices unchanged, or make it an arm: Arms(torch.cat([choices, X]))."
             ) from None
         return torch.tensor(index, dtype=torch.long, device=self.choices.device)
 

@@ -402,7 +402,8 @@ class CandidatesUpperConfidenceBound(BoundOfList):
 
         It is :math:`\max_x U_t(x) - L_t(x_t)`, computed from the outcomes that have arrived, and it
         holds no matter which rule chose the point, and while points are pending as well. If
-        ``guarantee().bands`` does not hold, it is not a bound.
+        ``guarantee().bands`` does not hold, it is not a bound. If it is no smaller than the
+        difference between the largest and the smallest outcome, it says no more than they do.
 
         Args:
             x: The point that is played, ``d``-dimensional.

@@ -49,7 +49,7 @@ from botorch_bandits.acquisition.candidates import CandidatesUpperConfidenceBoun
 from botorch_bandits.acquisition.candidates_widths import with_pending
 from botorch_bandits.acquisition.output_widths import check_maximizes, of_minus_the_reward
 from botorch_bandits.acquisition.scores import ArmsRule
-from botorch_bandits.checks import check_one_of, check_probability
+from botorch_bandits.checks import check_one_of, check_probability, counted
 from botorch_bandits.confidence import Guarantee, RegretStatement, Statement
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
@@ -157,10 +157,10 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
         models = list(model.models) if isinstance(model, ModelList) else [model]
         if len(models) != 1 + len(checked):
             raise ValueError(
-                f"there are {len(checked)} multipliers, so the model must be a ModelList of "
-                f"{1 + len(checked)} lists of priors (the reward first, then each constraint), but "
-                f"it has {len(models)}. BanditGP.with_candidates([...])(X, Y) makes one from "
-                "a Y with that many columns."
+                f"multipliers has {counted(len(checked), 'entry', 'entries')}, so the model must "
+                f"be a ModelList of {1 + len(checked)} lists of priors (the reward first, then "
+                f"each constraint), but it has {len(models)}. "
+                "BanditGP.with_candidates([...])(X, Y) makes one from a Y with that many columns."
             )
         self.register_buffer("multipliers", checked.to(models[0].train_inputs[0].device))
         self._parts = ModuleList(

@@ -19,11 +19,13 @@ from botorch_bandits.checks import check_integer, check_nonnegative, check_proba
 from botorch_bandits.confidence.gp_ucb import gp_ucb_compact_width, gp_ucb_finite_width
 from botorch_bandits.confidence.guarantee import (
     DRAWN_FROM_LIST,
+    FIXED_AFTER_FIRST,
     FIXED_LIST,
     GAUSSIAN_NOISE_ON_LIST,
     Guarantee,
     RegretStatement,
     Statement,
+    at_posterior_mean,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.candidate_groups import one_each
@@ -163,13 +165,15 @@ class CandidateWidths:
         }
         if self.num_arms is not None:
             constants["num_arms"] = float(self.num_arms)
-        assumptions: list[str] = [DRAWN_FROM_LIST, FIXED_LIST, GAUSSIAN_NOISE_ON_LIST]
         skipped = model.recipe.num_skipped
+        fixed: tuple[str, ...] = (FIXED_LIST,)
         if skipped:
-            assumptions.append(
+            fixed = (
                 f"everything is conditional on the first {skipped} outcomes, which chose the list; "
-                "the rounds until then are not covered"
+                "the rounds until then are not covered",
+                FIXED_AFTER_FIRST,
             )
+        assumptions: list[str] = [DRAWN_FROM_LIST, *fixed, GAUSSIAN_NOISE_ON_LIST]
         if self.on_box:
             assumptions += [
                 "for each dimension j the largest |df/dx_j| over the box (and over all contexts, "
@@ -228,7 +232,15 @@ def notes_on_list(model: CandidatesModel) -> tuple[str, ...]:
         check = check_model(model)
     except (TypeError, ValueError, RuntimeError):
         return ()  # the likeliest is a model of the user's own, whose prior cannot be read
-    z = check.one_step
+    z, notes = check.one_step, []
+    name = model.evidence.names[int(model.evidence.posterior_weights.argmax())]
+    if check.is_uncorrelated:
+        notes.append(
+            f"under {name!r}, the likeliest prior on the list, half of the points have a "
+            f"correlation of at most {check.nearest_correlation:.2g} with every other, so that "
+            "outcomes say nothing about other points; lengthscales must be in the units of the "
+            "inputs, and candidate_grid takes one for each input"
+        )
     if check.finding == "overconfident":
         told = f"outcomes vary {float(z.square().mean().sqrt()):.3g} times as much as it predicts"
     elif check.finding == "mean off":
@@ -237,12 +249,12 @@ def notes_on_list(model: CandidatesModel) -> tuple[str, ...]:
             "on average, all to one side"
         )
     else:
-        return ()
-    name = model.evidence.names[int(model.evidence.posterior_weights.argmax())]
+        return tuple(notes)
     return (
         f"the data speak against the list as a whole: of its priors {name!r} is the likeliest, and "
         f"{told} (models.check_model has the details); if none of the priors is the true one, "
         "nothing above is guaranteed",
+        *notes,
     )
 
 
@@ -259,10 +271,10 @@ def with_pending(guarantee: Guarantee, X_pending: Tensor | None, remedy: str = "
     """
     if X_pending is None:
         return guarantee
-    gap = f"{len(X_pending)} pending points enter at the posterior mean"
+    gap = at_posterior_mean(len(X_pending))
     if guarantee.theorem is None:
         return guarantee.with_gaps(gap)
-    by = "by the outcomes that have arrived (as bounds(X) computes them), in all rounds"
+    by = "computed from the outcomes that have arrived (as bounds(X) does), in all rounds"
     return guarantee.with_wording("bands", "in all rounds", by).with_gaps(
         f"{gap}, so the point that is chosen need not have the largest upper bound{remedy}",
         of="regret",

@@ -51,6 +51,7 @@ from botorch_bandits.checks import (
     check_one_of,
     check_positive,
     check_probability,
+    counted,
 )
 from botorch_bandits.confidence import (
     Guarantee,
@@ -607,7 +608,8 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         if self.doubled:
             gaps.append("the norm bound is guessed and doubled")
         if self.X_pending is not None:
-            gaps.append(f"{len(self.X_pending)} pending points shrink the deviations")
+            shrink = ("pending point shrinks", "pending points shrink")
+            gaps.append(f"{counted(len(self.X_pending), *shrink)} the deviations")
         constants = {"delta": self.delta, "smallest_rkhs_bound": self.smallest_rkhs_bound}
         for j, bound in self.rkhs_bounds.items():
             constants["rkhs_bound" if len(self.rkhs_bounds) == 1 else f"rkhs_bound_{j}"] = bound

@@ -76,6 +76,7 @@ from botorch_bandits.confidence import (
     PriorSummary,
     WidthRule,
 )
+from botorch_bandits.confidence.guarantee import at_posterior_mean, outcomes_pending
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     PLAIN_WIDTH,
@@ -471,9 +472,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
             clipped = "reward and constraints lie within the limits at which bounds are clipped"
             guarantee = guarantee.with_assumptions(clipped)
         if self.X_pending is not None:
-            guarantee = guarantee.with_gaps(
-                f"{len(self.X_pending)} pending points enter at the posterior mean"
-            )
+            guarantee = guarantee.with_gaps(at_posterior_mean(len(self.X_pending)))
         return guarantee
 
     def describe(self, x: Tensor) -> dict[str, float]:
@@ -805,7 +804,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
                 "no theorem bounds the regret of joint draws of reward and constraints", of="regret"
             )
         if self.X_pending is not None:
-            guarantee = guarantee.with_gaps(f"{len(self.X_pending)} outcomes are pending")
+            guarantee = guarantee.with_gaps(outcomes_pending(len(self.X_pending)))
         return guarantee
 
     def describe(self, x: Tensor) -> dict[str, float]:

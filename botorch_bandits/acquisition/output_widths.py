@@ -19,7 +19,7 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.affine_outcomes import AffineOutcomes, select_output
 from botorch_bandits.acquisition.base import kernelized_rule
-from botorch_bandits.checks import check_one_of, check_probability
+from botorch_bandits.checks import check_one_of, check_probability, counted
 from botorch_bandits.confidence import (
     ConstantWidth,
     Guarantee,
@@ -69,9 +69,9 @@ def check_num_outputs(name: str, found: int, wanted: int) -> None:
     """
     if found != wanted:
         raise ValueError(
-            f"{name} has {wanted - 1} multipliers, so it needs a model with {wanted} outputs (the "
-            f"reward first, then each constraint), but the model has {found}. ModelListGP "
-            "combines several models."
+            f"{name} has {counted(wanted - 1, 'multiplier', 'multipliers')}, so it needs a model "
+            f"with {wanted} outputs (the reward first, then each constraint), but the model has "
+            f"{found}. ModelListGP combines several models."
         )
 
 

@@ -71,6 +71,7 @@ from botorch_bandits.confidence import (
     PriorSummary,
     WidthRule,
 )
+from botorch_bandits.confidence.guarantee import at_posterior_mean, outcomes_pending
 from botorch_bandits.confidence.prior_assumptions import kernel_assumptions
 from botorch_bandits.confidence.width_rules import (
     PLAIN_WIDTH,
@@ -613,9 +614,9 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         if self.X_pending is not None:
             count = len(self.X_pending)
             guarantee = guarantee.with_gaps(
-                f"{count} pending points enter at the posterior mean"
+                at_posterior_mean(count)
                 if self.pending == "hallucinate"
-                else f"{count} outcomes are pending"
+                else outcomes_pending(count)
             )
         if self.posterior_transform is not None:
             guarantee = guarantee.of_weighted_sum()

@@ -65,6 +65,7 @@ from botorch_bandits.confidence import (
 )
 from botorch_bandits.confidence.gp_ucb import width_of_beta
 from botorch_bandits.confidence.gp_ucb_cpd import PUBLISHED_CONSTANT, ChangePointWidth
+from botorch_bandits.confidence.guarantee import at_posterior_mean
 from botorch_bandits.confidence.igp_ucb import complete_bounds
 from botorch_bandits.confidence.width_rules import (
     DEFAULT_WIDTH,
@@ -285,9 +286,7 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
         if is_ensemble(self.base_model):
             guarantee = guarantee.with_gaps("the bound is averaged over the members of an ensemble")
         if self.X_pending is not None:
-            guarantee = guarantee.with_gaps(
-                f"{len(self.X_pending)} pending points enter at the posterior mean"
-            )
+            guarantee = guarantee.with_gaps(at_posterior_mean(len(self.X_pending)))
         guarantee = guarantee if self.maximize else guarantee.for_minimizing()
         if self.posterior_transform is not None:
             guarantee = guarantee.of_weighted_sum()

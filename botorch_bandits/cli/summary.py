@@ -74,8 +74,8 @@ def guarantee_as_record(guarantee: Guarantee) -> dict[str, Any]:
         guarantee: The guarantee of a loop after the run.
 
     Returns:
-        The verdict, the reasons against it, and each statement with its numbers. A number that does
-        not exist, or is infinite, is None.
+        The verdict, the reasons against it, each statement with its numbers, and the notes. A
+        number that does not exist, or is infinite, is None.
     """
     return {
         "holds": guarantee.holds,
@@ -97,6 +97,7 @@ def guarantee_as_record(guarantee: Guarantee) -> dict[str, Any]:
         },
         "assumptions": [str(assumption) for assumption in guarantee.assumptions],
         "constants": {name: _finite(value) for name, value in guarantee.constants.items()},
+        "notes": list(guarantee.notes),
     }
 
 

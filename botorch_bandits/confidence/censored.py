@@ -77,6 +77,9 @@ from botorch_bandits.confidence.width_rules import (
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.fingerprints import added_field
 
+NEEDED = "rkhs_bound=, noise_bound= and outcome_bound="
+"""The bounds that the theorems need."""
+
 NOISE_DEVIATIONS = 4.0
 """The largest distance of an outcome below the minimum, in bounds on the noise: Gaussian noise
 exceeds it once in 30000 rounds."""
@@ -639,7 +642,7 @@ class CensoredWidth(WidthRule):
                 method=f"censored feedback, constant width {self.constant:g}",
                 constants={"width": float(self.constant)},
                 gaps=(
-                    *((no_ingredient(self.constant),) if self.not_given else ()),
+                    *((no_ingredient(self.constant, NEEDED),) if self.not_given else ()),
                     "a constant width is a heuristic",
                 ),
             )

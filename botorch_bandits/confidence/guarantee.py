@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from botorch_bandits.checks import counted
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.markup import Markup, display, element, listed
 
@@ -90,6 +91,12 @@ FIXED_LIST = (
 )
 """What is assumed of a list of priors."""
 
+FIXED_AFTER_FIRST = (
+    "the list, its weights, and kernel, noise variance and prior mean of each of its priors depend "
+    "on no later outcome"
+)
+"""What is assumed of a list of priors that the first outcomes chose."""
+
 GAUSSIAN_NOISE_ON_LIST = (
     "the noise is Gaussian with mean 0 and the variance of the prior on the list that is the true "
     "one, independent from row to row and of the reward function"
@@ -153,15 +160,15 @@ ATTACHED_WITHOUT_LOSS = (
 """What is assumed if outcomes were attached and feedback is censored."""
 
 ROWS_IGNORE_NOISE = (
-    "which outcomes are rows of the model does not depend on their noise, and no row is left out "
-    "again in a later round"
+    "which outcomes are rows of the model does not depend on their noise, and no row of an earlier "
+    "round is left out in a later one"
 )
 """What an acquisition function alone assumes if the function is fixed; a loop knows more."""
 
 ROWS_IGNORE_REWARD = (
     "the points, contexts and rows of the model were chosen from nothing but the outcomes that it "
-    "has, with knowledge neither of the noise nor of the reward function; no row is left out again "
-    "in a later round, and no two rounds with different rows have the same number"
+    "has, with knowledge neither of the noise nor of the reward function; no row of an earlier "
+    "round is left out in a later one, and no two rounds with different rows have the same number"
 )
 """What an acquisition function alone assumes if the function is drawn; a loop knows more."""
 
@@ -191,7 +198,8 @@ class Statement:
     """One statement of a guarantee: on confidence bounds, on regret or on violation.
 
     Attributes:
-        wording: The text of the statement; ``{probability}`` is replaced by ``1 - delta``.
+        wording: The text of the statement; ``{probability}`` is replaced by the number
+            ``1 - delta``, or by these words if ``delta`` is None.
         gaps: The reasons why it does not hold as used; empty if it does.
         bound: The value of the bound for the rounds so far that it covers, in raw outcome units, if
             it can be computed; loops compute it for regret and violation.
@@ -216,9 +224,7 @@ class Statement:
     @property
     def text(self) -> str:
         """The text of the statement, with its probability."""
-        if self.delta is None:
-            return self.wording
-        number = f"{1.0 - self.delta:.6g}"
+        number = "1 - delta" if self.delta is None else f"{1.0 - self.delta:.6g}"
         if number == "1":
             number = f"1 - {self.delta:.3g}"
         return self.wording.replace("{probability}", f"probability {number}")
@@ -606,6 +612,26 @@ class Guarantee:
         for title, texts in titles:
             parts += [element("p", f"{title}:"), listed(texts)] if texts else []
         return parts
+
+
+def at_posterior_mean(count: int, kind: str = "") -> str:
+    """Return the gap of pending or failed points that count as observed at the posterior mean.
+
+    Args:
+        count: The number of points.
+        kind: Number and kind of the points, in words; if it is empty, all are pending.
+    """
+    shown = kind or f"{count} pending"
+    return f"{shown} {'point enters' if count == 1 else 'points enter'} at the posterior mean"
+
+
+def outcomes_pending(count: int) -> str:
+    """Return the gap of outcomes that have not arrived and do not enter the model.
+
+    Args:
+        count: The number of outcomes.
+    """
+    return counted(count, "outcome is pending", "outcomes are pending")
 
 
 def of_any_round(largest: float | None) -> str:

@@ -25,8 +25,8 @@ def prior_gaps(summary: PriorSummary) -> list[str]:
     learned = sorted({what for prior in priors for what in prior.learned})
     if learned:
         return [
-            f"learned from the same data, or free to be: {', '.join(learned)}; a theorem needs "
-            "them fixed in advance (BanditGP.with_kernel(...) does that)"
+            f"learned from the same data, or free to be learned: {', '.join(learned)}; a theorem "
+            "needs them fixed in advance (BanditGP.with_kernel(...) does that)"
         ]
     if "fixed prior" not in summary.assume and not all(prior.is_given for prior in priors):
         return [

@@ -756,15 +756,14 @@ class ConstantWidth(WidthRule):
         )
 
 
-def no_ingredient(width: float) -> str:
-    """Report that the user gave no ingredients of a width.
-
-    Args:
-        width: The constant in its place.
-    """
+def no_ingredient(
+    width: float, needed: str = "rkhs_bound= and noise_bound= (GPUpperConfidenceBound: num_arms=)"
+) -> str:
+    """Report that the user gave no ingredients of a width, and what a theorem needs."""
     return (
-        f"no ingredient of a width was given; the default, the constant {width:g}, is not based on "
-        "knowledge of this reward: give bounds if you have them"
+        f"no bounds on the reward were given; the default width, the constant {width:g}, is not "
+        f"based on knowledge of this reward: a theorem needs {needed}, and hyperparameters that "
+        "were fixed before the data"
     )
 
 

@@ -53,6 +53,7 @@ from botorch_bandits.loop.guarantees import (
     guarantee_of,
     with_constraints,
     with_forgetting,
+    with_note_on_size,
     with_regret,
     with_restarts,
     with_retractions,
@@ -369,6 +370,7 @@ class Chooser:
         if settings.repeats is not None:
             keeps_all = settings.forgetting is None and not starts
             guarantee = with_repeats(guarantee, self._history, settings.repeats, keeps_all)
+        guarantee = with_note_on_size(guarantee, self._history)
         return guarantee_of_costs(guarantee) if self._minimizes else guarantee
 
     def _choose(

@@ -23,6 +23,7 @@ from botorch_bandits.acquisition import (
 )
 from botorch_bandits.acquisition.base import default_options, evaluated_as
 from botorch_bandits.acquisition.candidates import BoundOfList
+from botorch_bandits.acquisition.wide_confidence import FEWEST_ROWS
 from botorch_bandits.change_points import EvidenceRestart, NeverRestart, OracleRestart, Restart
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee, PriorSummary, RegretStatement
@@ -39,6 +40,7 @@ from botorch_bandits.confidence.guarantee import (
     FAILURES_IGNORE_REWARD,
     SETS_IGNORE_NOISE,
     SETS_IGNORE_REWARD,
+    at_posterior_mean,
 )
 from botorch_bandits.confidence.horizon import realized_ts_regret_bound
 from botorch_bandits.constraints import (
@@ -219,7 +221,8 @@ def _with_hallucinated(
     counts = [(history.num_pending, "pending"), (num_avoided, "failed")]
     shown = " and ".join(f"{count} {kind}" for count, kind in counts if count)
     if shown and not is_redrawn:
-        return guarantee.with_gaps(f"{shown} points enter at the posterior mean", of="bands")
+        gap = at_posterior_mean(history.num_pending + num_avoided, shown)
+        return guarantee.with_gaps(gap, of="bands")
     is_late = any(
         event.arrived_round != history.query(event.query_id).round_number
         for event in history.events
@@ -350,6 +353,39 @@ def with_regret(
         bound_of_others=None if largest is None else largest * num_others,
     )
     return replace(guarantee, regret=told)
+
+
+def with_note_on_size(guarantee: Guarantee, history: History) -> Guarantee:
+    """Return a guarantee with a note if its bound on the regret says no more than the outcomes.
+
+    It says no more if it is at least the number of rounds that it bounds times the difference
+    between the largest and the smallest outcome. With fewer than ten outcomes, or if all of them
+    are equal, this difference is not informative either, and there is no note.
+
+    Args:
+        guarantee: The guarantee of the loop, with its numbers.
+        history: The history of all rounds.
+    """
+    regret = guarantee.regret
+    if regret is None or not regret.holds or regret.is_expected or regret.bound is None:
+        return guarantee
+    rewards = [outcome.reward for outcome in history.outcomes]
+    if len(rewards) < FEWEST_ROWS or regret.num_rounds is None:
+        return guarantee
+    bound, num_rounds = regret.bound, regret.num_rounds
+    if regret.bound_of_others is not None:
+        bound, num_rounds = bound + regret.bound_of_others, num_rounds + regret.num_others
+    spread = max(rewards) - min(rewards)
+    if not 0.0 < num_rounds * spread <= bound:
+        return guarantee
+    rounds = "1 round" if num_rounds == 1 else f"{num_rounds} rounds"
+    lost = "that round" if num_rounds == 1 else "each of these rounds"
+    note = (
+        f"the bound on {regret.quantity} says no more than the outcomes do: it is {bound:.6g} for "
+        f"{rounds}, and the largest and the smallest of the {len(rewards)} outcomes differ by "
+        f"{spread:.6g}, so it would hold even if {lost} had lost as much as that"
+    )
+    return replace(guarantee, notes=(*guarantee.notes, note))
 
 
 def _without_rates(guarantee: Guarantee, gap: str) -> Guarantee:

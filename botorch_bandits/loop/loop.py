@@ -723,9 +723,10 @@ class BanditLoop(AttachesPoints):
             return Guarantee(method="random search", gaps=("it does not look at outcomes",))
         with HandlersOnHold(), self._lock:
             if self._chooser.has_no_data():
-                return Guarantee(
-                    method="a user's model", gaps=("without data the model cannot be built",)
-                )
+                model = self.settings.model
+                name = getattr(model, "__name__", type(model).__name__)
+                gap = f"the model is made from outcomes (by {name}), and none has arrived yet"
+                return Guarantee(method="a loop without outcomes", gaps=(gap,))
             return self._chooser.guarantee(self._clock(), self._num_given)
 
     def check_model(self) -> ModelCheck:

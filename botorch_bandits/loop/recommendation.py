@@ -25,6 +25,7 @@ from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.acquisition.bounds import BoundOfReward, Bounds, bounds_at
 from botorch_bandits.checks import check_one_of
 from botorch_bandits.confidence import Guarantee
+from botorch_bandits.confidence.guarantee import outcomes_pending
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain, ValueScale, first_of_the_largest, value_scale_of
 from botorch_bandits.feedback import Censored
@@ -321,7 +322,7 @@ def _waiting_for(guarantee: Guarantee, acquisition: Any, current: History) -> It
     by_round = is_finite or any(each.needs_round for each in rules)
     if num_pending and by_round:
         yield (
-            f"{num_pending} outcomes are pending, and the width of a round is valid for one set of "
+            f"{outcomes_pending(num_pending)}, and the width of a round is valid for one set of "
             "outcomes only. Once all have arrived, or failed, there is a certificate"
         )
 

@@ -39,6 +39,9 @@ from botorch_bandits.models.likelihoods import check_weights
 FEWEST = 8
 """With fewer outcomes, nothing is said about the model."""
 
+LEAST_CORRELATION = 0.01
+"""If half of the points are correlated less with all others, outcomes say nothing about these."""
+
 LEVEL = 0.01
 """Each of the three tests behind a verdict errs with at most this probability."""
 
@@ -56,6 +59,10 @@ class ModelCheck:
         learned: A description of what may have been learned from the same outcomes; this makes the
             residuals smaller than those in the rounds themselves.
         cautions: A description of other aspects of the model that the check ignores.
+        nearest_correlation: The absolute prior correlation between an input and the one to which it
+            is correlated most, in the median over all different inputs; None if there is only one.
+            If it is nearly 0, outcomes say nothing about other points, as happens if lengthscales
+            are in other units than the inputs.
     """
 
     outcomes: Tensor
@@ -64,6 +71,7 @@ class ModelCheck:
     left_out_deviations: Tensor
     learned: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
+    nearest_correlation: float | None = None
 
     def coverage(self, level: float = 0.95) -> Tensor:
         """Return the share of outcomes, up to each, that were within their predicted intervals.
@@ -93,6 +101,12 @@ class ModelCheck:
         off, are too narrow or in the wrong place.
         """
         return self._judged[0]
+
+    @property
+    def is_uncorrelated(self) -> bool:
+        """Whether half of at least eight points are nearly independent of all others."""
+        nearest = self.nearest_correlation
+        return len(self.one_step) >= FEWEST and nearest is not None and nearest < LEAST_CORRELATION
 
     @property
     def _judged(self) -> tuple[str, str]:
@@ -131,7 +145,8 @@ class ModelCheck:
             return (
                 "mean off",
                 f"Outcomes lie {side} what the model predicts, by {abs(float(z.mean())):.3g} "
-                "predicted standard deviations on average: its prior mean is off.",
+                "predicted standard deviations on average: its prior mean is off"
+                + (", or its lengthscale too short." if self.is_uncorrelated else "."),
             )
         covered = float(self.coverage()[-1])
         return (
@@ -143,7 +158,14 @@ class ModelCheck:
     def __str__(self) -> str:
         """Return the verdict and what limits it."""
         learned = [f"  learned from the same outcomes: {each}" for each in self.learned]
-        return "\n".join([self.verdict, *learned, *(f"  caution: {c}" for c in self.cautions)])
+        cautions = list(self.cautions)
+        if self.is_uncorrelated:
+            cautions.append(
+                "half of the points have a prior correlation of at most "
+                f"{self.nearest_correlation:.2g} with every other, so that outcomes say nothing "
+                "about other points; are the lengthscales in the units of the inputs?"
+            )
+        return "\n".join([self.verdict, *learned, *(f"  caution: {c}" for c in cautions)])
 
     def _repr_html_(self) -> str:
         """Show the verdict with its numbers in a notebook."""
@@ -217,6 +239,7 @@ def check_model(
             left_out_deviations=check.left_out_deviations[skipped:],
             learned=(*check.learned, which),
             cautions=check.cautions,
+            nearest_correlation=check.nearest_correlation,
         )
     refuse_several("check", model)
     (prior,) = read_prior(model)
@@ -249,7 +272,8 @@ def check_model(
             empty = own.new_empty(0)
             return ModelCheck(empty, empty, empty, empty, prior.learned)
         residuals = own - prior_mean_at(model, Z)
-        A = model.covar_module(Z).to_dense() + torch.diag(noise.expand(n))
+        K = model.covar_module(Z).to_dense()
+        A = K + torch.diag(noise.expand(n))
         L = torch.linalg.cholesky(A)
         one_step = torch.linalg.solve_triangular(L, residuals.unsqueeze(-1), upper=False)
         inverse = torch.cholesky_inverse(L)
@@ -261,7 +285,21 @@ def check_model(
             left_out_means=shift + scale * left_out,
             left_out_deviations=scale * precision.rsqrt(),
             learned=tuple(prior.learned),
+            nearest_correlation=_nearest_correlation(Z, K),
         )
+
+
+def _nearest_correlation(Z: Tensor, K: Tensor) -> float | None:
+    """Return the median over different rows of ``Z`` of the largest correlation with another."""
+    rows, place = torch.unique(Z, dim=0, return_inverse=True)
+    if len(rows) < 2:
+        return None
+    one_each = torch.zeros(len(rows), dtype=torch.long, device=Z.device)
+    one_each.scatter_(0, place, torch.arange(len(Z), device=Z.device))
+    unlike = K[one_each][:, one_each].abs()
+    deviations = unlike.diagonal().clamp_min(torch.finfo(K.dtype).tiny).sqrt()
+    unlike = (unlike / (deviations.unsqueeze(-1) * deviations)).fill_diagonal_(0.0)
+    return float(unlike.amax(-1).median())
 
 
 fill_in_docstrings(__name__)

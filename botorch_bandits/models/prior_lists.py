@@ -188,8 +188,9 @@ DEFAULT_RATIOS = (1e-4, 1e-3, 1e-2, 1e-1)
 class DefaultCandidates:
     """A list of priors for a box and outcomes of unknown scale, for use as the model of a loop.
 
-    Inputs are normalized to the unit cube. Lengthscales are the isotropic ladder and quasi-random
-    draws from BoTorch's prior. Output scales are on the fixed grid ``10^(k/2)`` with integer ``k``,
+    Inputs are normalized to the unit cube, so that lengthscales, also in names and tables, are
+    fractions of the sides of the box. They are the isotropic ladder and quasi-random draws from
+    BoTorch's prior. Output scales are on the fixed grid ``10^(k/2)`` with integer ``k``,
     of which those around the variance of the first outcomes are on the list. The evidence starts
     after these outcomes, and all claims are conditional on them: begin with the same number of
     uniform rounds, ``num_initial`` of the loop.

@@ -43,6 +43,7 @@ from botorch_bandits import (
     simulate,
 )
 from botorch_bandits.confidence import CandidateEvidence, RefutedListWarning
+from botorch_bandits.confidence.guarantee import FIXED_AFTER_FIRST, FIXED_LIST
 from botorch_bandits.models import (
     CandidateArms,
     CandidatesModel,
@@ -220,7 +221,9 @@ def test_pending_points_choose_and_do_not_certify() -> None:
     assert guarantee.bands.holds
     assert guarantee.regret is not None
     assert not guarantee.regret.holds
-    assert "as bounds(X) computes them" in guarantee.bands.text
+    assert (
+        "computed from the outcomes that have arrived (as bounds(X) does)" in guarantee.bands.text
+    )
     assert "2 pending points enter at the posterior mean" in guarantee.regret.gaps[0]
     assert acqf.regret_bound(points[3], points) == plain.regret_bound(points[3], points)
     with pytest.raises(ValueError, match=r"2 points are pending.*Pass the arms as choices="):
@@ -270,6 +273,26 @@ def test_a_list_in_the_wrong_units_is_noted(shift: float) -> None:
     expected = check_model(late.member(likeliest)).one_step[3:]
     assert torch.equal(check_model(late).one_step, expected)
     assert "note" in guarantee._repr_html_()
+
+
+@pytest.mark.parametrize("num_skipped", [0, 4])
+def test_a_list_that_outcomes_chose_is_not_said_to_be_fixed_before_them(num_skipped: int) -> None:
+    model = replace(recipe(), num_skipped=num_skipped)(rows(12)[0], rows(12)[1].unsqueeze(-1))
+    assumptions = CandidatesUpperConfidenceBound(model, num_arms=30).guarantee().assumptions
+    chosen = f"everything is conditional on the first {num_skipped} outcomes, which chose the list"
+    assert any(each.startswith(chosen) for each in assumptions) == bool(num_skipped)
+    assert (FIXED_AFTER_FIRST in assumptions) == bool(num_skipped)
+    assert (FIXED_LIST in assumptions) != bool(num_skipped)
+
+
+def test_a_loop_without_outcomes_names_what_makes_its_model() -> None:
+    loop = BanditLoop(
+        Box([(0.0, 1.0)]),
+        DefaultCandidates([(0.0, 1.0)], num_draws=1),
+        CandidatesUpperConfidenceBound.with_options(),
+    )
+    gap = "the model is made from outcomes (by DefaultCandidates), and none has arrived yet"
+    assert str(loop.guarantee()) == f"a loop without outcomes: no guarantee\n  not covered: {gap}"
 
 
 def play(

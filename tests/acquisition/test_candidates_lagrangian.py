@@ -345,7 +345,7 @@ def test_contexts_initial_rounds_and_restarts_go_with_it() -> None:
 def test_what_does_not_go_together_is_refused() -> None:
     ours = CandidatesLagrangianUpperConfidenceBound
     X, Y = rows(5)
-    with pytest.raises(ValueError, match="there are 1 multipliers"):
+    with pytest.raises(ValueError, match="multipliers has 1 entry, so"):
         ours(recipe()(X, Y), multipliers=[1.0], num_arms=12)
     with pytest.raises(ValueError, match="ModelList of 2 lists"):
         ours(recipe()(X, Y[:, :1]), multipliers=[1.0], num_arms=12)

@@ -31,7 +31,12 @@ from botorch_bandits.confidence import (
     Statement,
     WidthRule,
 )
-from botorch_bandits.confidence.guarantee import BOUNDED_CENTERED_NORM, FIXED_PRIOR
+from botorch_bandits.confidence.guarantee import (
+    BOUNDED_CENTERED_NORM,
+    FIXED_PRIOR,
+    at_posterior_mean,
+    outcomes_pending,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
 
@@ -289,3 +294,12 @@ def test_draws_have_the_theorem_that_the_width_names_for_them() -> None:
     # a width that names no other theorem keeps its own
     finite = guarantee(FiniteArmsWidth(10, 0.1), model)
     assert finite.for_draws("draws", 0.1).theorem == finite.theorem
+
+
+def test_numbers_of_points_agree_with_their_verbs() -> None:
+    assert at_posterior_mean(1) == "1 pending point enters at the posterior mean"
+    assert at_posterior_mean(2) == "2 pending points enter at the posterior mean"
+    shown = at_posterior_mean(2, "1 pending and 1 failed")
+    assert shown == "1 pending and 1 failed points enter at the posterior mean"
+    assert outcomes_pending(1) == "1 outcome is pending"
+    assert outcomes_pending(3) == "3 outcomes are pending"

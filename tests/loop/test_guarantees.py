@@ -24,9 +24,11 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
     LagrangianUpperConfidenceBound,
     RandomizedUpperConfidenceBound,
+    acquisition,
 )
 from botorch_bandits.change_points import OracleRestart
 from botorch_bandits.confidence import (
+    ConstantWidth,
     Guarantee,
     RegretStatement,
     Statement,
@@ -42,11 +44,16 @@ from botorch_bandits.confidence.guarantee import (
     FAILURES_IGNORE_NOISE,
     FAILURES_IGNORE_REWARD,
 )
-from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
+from botorch_bandits.constraints import (
+    SURROGATES,
+    AdditiveEpochs,
+    MultiplicativeEpochs,
+    PrimalDual,
+)
 from botorch_bandits.feedback import Censored, Hallucinated, Ignored
 from botorch_bandits.history import History
 from botorch_bandits.loop.guarantees import rounds_in_hand
-from botorch_bandits.models import candidate_grid
+from botorch_bandits.models import PriorFamily, candidate_grid
 
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1, "delta": 0.2}
 CHOICES = torch.linspace(0.0, 1.0, 9, dtype=torch.float64).unsqueeze(-1)
@@ -685,3 +692,109 @@ def test_rounds_that_were_given_without_diagnostics_have_no_numbers(surrogate: s
         assert (regret.holds, regret.num_rounds, regret.num_others) == (True, 2, 1)
     else:
         assert not regret.holds  # the proof needs every round
+
+
+def size_notes(loop: BanditLoop) -> list[str]:
+    return [note for note in loop.guarantee().notes if "no more than the outcomes do" in note]
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+@pytest.mark.parametrize("rkhs_bound", [1.0, 2.0, 6.0, 20.0])
+def test_a_bound_as_large_as_the_outcomes_allow_is_noted(rkhs_bound: float, maximize: bool) -> None:
+    recipe = DMMUpperConfidenceBound.with_options(rkhs_bound=rkhs_bound, noise_bound=0.1)
+    loop = build(recipe, maximize=maximize, num_initial=3)
+    play(loop, 9)
+    assert not size_notes(loop)  # the outcomes are too few to tell
+    play(loop, 3)
+    bound, rewards = loop.guarantee().regret_bound, [each.reward for each in loop.history.outcomes]
+    assert bound is not None
+    spread = max(rewards) - min(rewards)
+    notes = size_notes(loop)
+    assert len(notes) == (bound >= 12 * spread)
+    assert bool(notes) == (rkhs_bound > 1.0)  # both happen
+    for note in notes:
+        assert f"it is {bound:.6g} for 12 rounds" in note
+        assert f"of the 12 outcomes differ by {spread:.6g}, so" in note
+        assert note in str(loop.guarantee())
+
+
+@pytest.mark.parametrize("scale", [3.0, 0.01])
+def test_a_bound_is_compared_on_the_rounds_that_it_bounds(scale: float) -> None:
+    loop = build(THEOREM_1)  # rounds that were not chosen by it have no bound
+    for x in CHOICES.repeat(2, 1):
+        loop.attach(x, scale * math.sin(5.0 * float(x)))
+    loop.tell(loop.ask().id, 0.0)
+    regret = regret_of(loop)
+    assert (regret.num_rounds, regret.num_others, regret.total) == (1, 18, None)
+    assert regret.bound is not None
+    assert 3.0 < regret.bound < 5.0  # outcomes differ by 1.94 times scale
+    notes = size_notes(loop)
+    assert len(notes) == (scale == 0.01)
+    for note in notes:
+        assert f"it is {regret.bound:.6g} for 1 round, and" in note
+        assert "even if that round had lost" in note
+
+
+@pytest.mark.parametrize("end", [1.0, 0.0])
+def test_equal_outcomes_and_expected_regret_have_no_such_note(end: float) -> None:
+    recipe = THEOREM_1 if end == 0.0 else RandomizedUpperConfidenceBound.with_options()
+    loop = build(recipe)
+    for x in CHOICES.repeat(2, 1):
+        loop.attach(x, 1e-3 * end * float(x))
+    loop.tell(loop.ask().id, 0.0)
+    assert regret_of(loop).bound is not None
+    assert not size_notes(loop)
+
+
+LIST = BanditGP.with_candidates(candidate_grid([0.2, 0.5], noise_ratios=[0.1]))
+CENSORED = {"minimum": -1.0, "outcome_bound": 2.0, "rkhs_bound": 2.0, "noise_bound": 0.1}
+FAMILY = PriorFamily((0.2, 0.5), scales=(1.0, 1.0), noises=(0.05, 0.2))
+OPTIONS: dict[str, dict[str, Any]] = {
+    "CandidatesDMMUpperConfidenceBound": {"rkhs_bound": 2.0, "noise_bound": 0.1},
+    "CensoredThompsonSampling": CENSORED,
+    "CensoredUpperConfidenceBound": CENSORED,
+    "ChangePointUpperConfidenceBound": {"horizon": 9, "smoothness": 2.5, "dim": 1},
+    "RegionUpperConfidenceBound": {"family": FAMILY},
+    "WidthUpperConfidenceBound": {"rule": ConstantWidth(2.0)},
+}
+CLASSES = [
+    name
+    for name in acquisition.__all__
+    if isinstance(each := getattr(acquisition, name), type)
+    and issubclass(each, acquisition.BanditAcquisition)
+    and each is not acquisition.BanditAcquisition
+]
+RULES = [
+    None,
+    PrimalDual(1, max_multiplier=2.0, divisor=4.0),
+    *(
+        rule(1, 2, surrogate=each)
+        for rule in (AdditiveEpochs, MultiplicativeEpochs)
+        for each in SURROGATES
+    ),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CLASSES)
+def test_no_statement_is_printed_with_an_open_place(name: str) -> None:
+    recipe = getattr(acquisition, name).with_options(**OPTIONS.get(name, {}))
+    model = LIST if name.startswith(("Candidates", "Region")) else MODEL
+    num_played = 0
+    for rule in RULES:
+        try:
+            loop = BanditLoop(Arms(CHOICES), model, recipe, constraints=rule, num_initial=1)
+        except ValueError:
+            continue  # they cannot be combined
+        play(loop, 2)
+        guarantee = loop.guarantee()
+        for text in (str(guarantee), guarantee.statement, guarantee._repr_html_()):
+            assert "{" not in text
+            assert "}" not in text
+        num_played += 1
+    assert num_played
+
+
+@pytest.mark.parametrize("rule", RULES[2:], ids=str)
+def test_a_rule_alone_states_its_probability_in_words(rule: Any) -> None:
+    assert "with probability 1 - delta the cumulative regret" in str(rule.guarantee())

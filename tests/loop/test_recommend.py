@@ -245,7 +245,7 @@ def test_pending_queries_shrink_no_bound() -> None:
     query = finite.ask()
     waiting = finite.recommend()
     assert waiting.certificate is None
-    assert "1 outcomes are pending" in waiting.reasons[0]
+    assert "1 outcome is pending" in waiting.reasons[0]
     finite.tell(query.id, 0.5)
     assert finite.recommend().certificate is not None
 

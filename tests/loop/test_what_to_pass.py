@@ -89,6 +89,17 @@ def test_beta_is_the_square_of_a_width() -> None:
     assert Own(model, 4.0).width == 2.0
 
 
+def test_an_incumbent_is_for_improvements_only() -> None:
+    X = torch.tensor([[0.2], [0.7]], dtype=torch.float64)
+    for cls in (ImprovedUpperConfidenceBound, GPUpperConfidenceBound):  # not "did you mean beta"
+        with pytest.raises(
+            TypeError, match=r"'best_f'\. Leave it out: only the classes of an impro"
+        ):
+            cls(PRIOR(X, X), best_f=0.3)  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match=r"'best_f'; it has .* Leave it out: only"):
+            cls.with_options(best_f=0.3)
+
+
 def test_an_argument_that_is_misspelled_is_named() -> None:
     X = torch.tensor([[0.2], [0.7]], dtype=torch.float64)
     model = PRIOR(X, X)

@@ -17,6 +17,7 @@ from botorch_bandits import (
     BanditGP,
     BanditLoop,
     Box,
+    CandidatesUpperConfidenceBound,
     Censored,
     ExponentialWeights,
     GPUpperConfidenceBound,
@@ -26,7 +27,7 @@ from botorch_bandits import (
     TimeVaryingKernel,
     run,
 )
-from botorch_bandits.models import check_model
+from botorch_bandits.models import candidate_grid, check_model
 from botorch_bandits.plotting import plot_leave_one_out
 
 matplotlib.use("Agg")
@@ -280,3 +281,48 @@ def test_what_cannot_be_checked() -> None:
         check_model(gp(X, Y), X)
     with pytest.raises(TypeError, match="check is"):
         plot_leave_one_out(Y)
+
+
+LOW = torch.tensor([20.0, 4.0, 10.0], dtype=torch.float64)
+SIDES = torch.tensor([60.0, 5.0, 110.0], dtype=torch.float64)
+
+
+def in_raw_units(num_rows: int) -> tuple[Tensor, Tensor]:
+    """Inputs in three units, the first row repeated, and outcomes around 50."""
+    unit = torch.rand(num_rows, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    unit[-1] = unit[0]
+    return LOW + SIDES * unit, 80.0 - 100.0 * (unit - 0.5).square().sum(-1, keepdim=True)
+
+
+@pytest.mark.parametrize("are_raw", [True, False])
+def test_lengthscales_in_other_units_than_the_inputs_are_noticed(are_raw: bool) -> None:
+    X, Y = in_raw_units(16)
+    lengths = [0.2, 0.8] if are_raw else [(SIDES * each).tolist() for each in (0.2, 0.8)]
+    priors = candidate_grid(lengths, scales=[100.0, 900.0], prior_means=[50.0])
+    model = BanditGP.with_candidates(priors)(X, Y)
+    check = check_model(model)
+    kernel = model.member(int(model.evidence.posterior_weights.argmax())).covar_module
+    shown = kernel(X[:-1]).to_dense().detach()
+    dense = sorted(
+        max(float(shown[i, j] / shown[0, 0]) for j in range(15) if j != i) for i in range(15)
+    )
+    assert check.nearest_correlation == pytest.approx(dense[7], rel=1e-8)
+    assert check.is_uncorrelated == are_raw
+    assert ("are the lengthscales in the units of the inputs?" in str(check)) == are_raw
+    notes = CandidatesUpperConfidenceBound(model, num_arms=50).guarantee().notes
+    assert any("candidate_grid takes one for each input" in note for note in notes) == are_raw
+
+
+def test_a_mean_that_no_outcome_can_correct_is_told_with_the_lengthscale() -> None:
+    X, Y = in_raw_units(16)
+    (prior,) = candidate_grid([0.2], scales=[3000.0])
+    check = check_model(prior(X, Y))
+    assert check.finding == "mean off"
+    assert check.verdict.endswith("its prior mean is off, or its lengthscale too short.")
+
+
+def test_few_points_or_one_have_no_correlation_to_judge() -> None:
+    X, Y = in_raw_units(16)
+    (prior,) = candidate_grid([0.2])
+    assert not check_model(prior(X[:7], Y[:7])).is_uncorrelated
+    assert check_model(prior(X[:1].repeat(9, 1), Y[:9])).nearest_correlation is None
