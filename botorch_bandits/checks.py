@@ -101,6 +101,8 @@ def _as_tensor(name: str, value: Any) -> str:
         return f" Pass torch.stack({name}) if each of its entries is one point."
     if is_sequence or isinstance(value, np.ndarray):
         return f" Pass torch.as_tensor({name}, dtype=torch.float64)."
+    if isinstance(value, int | float):
+        return f" Pass torch.tensor([{float(value)}], dtype=torch.float64)."
     return ""
 
 
@@ -283,6 +285,28 @@ def check_reward(name: str, value: Any) -> float:
         is_other = getattr(getattr(value, "dtype", None), "kind", "") in ("c", "m", "M")
         value = value if is_other else value.item()
     return check_number(name, value)
+
+
+def check_told(value: Any) -> float:
+    """Return a reward that is told to a loop, as :func:`check_reward` does.
+
+    Args:
+        value: As for :func:`check_reward`.
+
+    Raises:
+        TypeError: As for :func:`check_reward`.
+        ValueError: As for :func:`check_reward`; for NaN and infinity, the error says what to do
+            with an evaluation that failed.
+    """
+    try:
+        return check_reward("reward", value)
+    except ValueError as error:
+        if "must be finite" not in str(error):
+            raise
+        raise ValueError(
+            f"{error} If the evaluation failed, report it with tell_failed(query_id), or leave out "
+            "the row that you attach."
+        ) from None
 
 
 LONGEST_SHOWN = 160
@@ -502,9 +526,11 @@ def check_context(context_dim: int, context: Any, verb: str = "ask") -> Tensor |
     """
     if context_dim == 0:
         if context is not None:
+            is_number = verb == "ask" and isinstance(context, int) and not isinstance(context, bool)
+            several = " For several points, call ask() once for each." if is_number else ""
             raise ValueError(
                 f"context is {context}, but the loop has context_dim=0. Build it with context_dim= "
-                "set to the number of context features."
+                f"set to the number of context features.{several}"
             )
         return None
     if context is None:
@@ -690,9 +716,9 @@ def check_constraint_values(constraints: Any, num_constraints: int) -> tuple[flo
     if constraints is None:
         raise ValueError(
             "constraints is missing: each outcome has "
-            f"{counted(num_constraints, 'constraint value', 'constraint values')}. Tell "
-            f"{'it' if num_constraints == 1 else 'them'} with constraints=[...]; at most 0 is "
-            "feasible."
+            f"{counted(num_constraints, 'constraint value', 'constraint values')}. Pass "
+            "constraints=[...]; at most 0 is feasible. A reward whose constraint values are not "
+            "known cannot be told."
         )
     return tuple(check_observed("constraints", constraints, num_constraints))
 

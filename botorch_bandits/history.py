@@ -21,8 +21,8 @@ from botorch_bandits.checks import (
     check_integer,
     check_noise_variance,
     check_number,
-    check_reward,
     check_text,
+    check_told,
     check_vector,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -349,7 +349,7 @@ class History(KeptInJournal):
         """
         return Outcome(
             query_id=query_id,
-            reward=check_reward("reward", reward),
+            reward=check_told(reward),
             arrived_at=check_number("arrived_at", arrived_at),
             arrived_round=arrived_round,
             constraints=check_constraint_values(constraints, self.num_constraints),

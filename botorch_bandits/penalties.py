@@ -20,7 +20,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -330,8 +330,14 @@ def check_multipliers(multipliers: Tensor | Sequence[float]) -> Tensor:
     """Return multipliers as a float64 vector of numbers that are at least 0.
 
     Raises:
-        ValueError: If there are none, or one is negative or not finite.
+        ValueError: If there are none, one is negative or not finite, or they are not a vector.
     """
+    shown: Any = multipliers
+    if isinstance(shown, int | float) or getattr(shown, "ndim", 1) == 0:
+        raise ValueError(
+            f"multipliers is {float(shown)}, a single number; give one for each constraint in a "
+            f"list, such as [{float(shown)}]."
+        )
     vector = check_vector("multipliers", multipliers).detach().clone()
     if len(vector) == 0:
         raise ValueError("multipliers is empty; give one for each constraint.")

@@ -50,7 +50,13 @@ LAYOUT = """
   const scrolls = (element) => {
     const box = boxOf(element);
     if (!box || box.scrollWidth <= box.clientWidth + 1) return false;
-    if (element.tagName === "IMG") boxes.push(element.src.split("/").pop());
+    if (element.tagName === "IMG") {
+      const name = element.src.split("/").pop();
+      boxes.push(name);
+      // phones hide the scroll bar
+      const line = parseFloat(getComputedStyle(box, "::after").height);
+      if (!(line > 8)) faults.push(`no line says that ${name.slice(0, 40)} scrolls`);
+    }
     if (box.offsetHeight - box.clientHeight < 4) {
       faults.push(`a scroll bar cannot be seen: ${start(box) || element.src}`);
     }

@@ -43,6 +43,10 @@ FAULTS = {
     "error": ("<script>console.error('no')</script>", "the console says: no"),
     "nameless": (PICTURE(""), "has no alternative text"),
     "lost": ("<img src='lost.png' alt='lost'>", "lost.png is not shown"),
+    "silent": (
+        f"<div style='overflow-x: auto'><p style='width: 3000px'>{PICTURE('a')}</p></div>",
+        "no line says that",
+    ),
     "formula": ("<span class='math'>\\(x^2\\)</span>", "a formula is not rendered"),
     "title": (
         "<span class='sidebar-brand-text' style='display: block; width: 50px'>two words</span>",

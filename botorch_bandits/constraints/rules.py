@@ -371,7 +371,7 @@ class MultiplierRule(ABC):
                 num_constraints`` for ``k``.
             mask: Which outcomes arrived; all if omitted.
         """
-        check_double("constraint values", values)
+        check_double("values", values)
         shape, m = state.batch_shape, self.num_constraints
         one = values.shape == (*shape, m)
         if not one and (

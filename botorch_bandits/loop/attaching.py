@@ -6,11 +6,14 @@ with it, or the point is pending and its outcome is told later.
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, overload
 
-from botorch_bandits.checks import check_context
+import torch
+
+from botorch_bandits.checks import check_context, level_of_users_line
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.history import Outcome, Query
 from botorch_bandits.journal.files import HandlersOnHold
@@ -18,10 +21,31 @@ from botorch_bandits.loop.checking import check_request
 from botorch_bandits.loop.turns import TakesTurns
 
 
+def check_one_point(x: Any) -> None:
+    """Raise an error if several points are given in place of one.
+
+    Args:
+        x: What was passed as the point.
+
+    Raises:
+        ValueError: If it is a matrix, or a list of points.
+    """
+    is_list = isinstance(x, list | tuple) and len(x) > 0
+    first = x[0] if is_list else None
+    has_rows = isinstance(first, list | tuple | Mapping) or getattr(first, "ndim", 0) > 0
+    if has_rows or getattr(x, "ndim", 1) > 1:
+        raise ValueError(
+            f"x has {len(x)} row{'s' * (len(x) > 1)}, but it must be one point, a vector. Attach "
+            "one at a time: for x, reward in zip(X, Y): loop.attach(x, reward)."
+        )
+
+
 class AttachesPoints(TakesTurns):
     """The part of a loop that takes in points that it did not choose."""
 
     _clock: Callable[[], float]
+    _num_at_opening = 0  # queries of the history with which the loop was built or opened
+    _warns_of_repeats = True
 
     @abstractmethod
     def tell(
@@ -122,6 +146,10 @@ class AttachesPoints(TakesTurns):
                 made before with other values. Nothing is recorded then.
             JournalError: If it cannot be written to the journal. Nothing is recorded then.
 
+        Warns:
+            UserWarning: Once, if the same row was attached before the loop was opened, as by a
+                script that runs again. It then counts twice.
+
         Example:
             >>> from botorch_bandits import Arms, BanditLoop, RandomSearch
             >>> loop = BanditLoop(Arms([[0.0], [0.5], [1.0]]), None, RandomSearch())
@@ -139,6 +167,7 @@ class AttachesPoints(TakesTurns):
                         f"{name} is {value!r}, but reward is missing, and both are told together. "
                         f"Pass the reward, or attach the point alone and pass {name}= to tell()."
                     )
+        check_one_point(x)
         named = self.settings.domain.decode(x)  # given values stay exactly as they were given
         x = self.settings.domain.check_point("x", x)
         context = check_context(self.settings.context_dim, context)
@@ -166,6 +195,8 @@ class AttachesPoints(TakesTurns):
                 query.id, reward, now, round_number, constraints, count, noise
             )
             self._check_told(outcome, query, now)
+            if request_id is None:
+                self._warn_of_a_repeat(query, outcome)
             with self._derived_state() as chooser:
                 chooser.begin_round(round_number)
                 chooser.check_outcome(outcome)
@@ -173,6 +204,34 @@ class AttachesPoints(TakesTurns):
                 chooser.add_query(query)
                 chooser.add_outcome(outcome)
             return outcome
+
+    def _warn_of_a_repeat(self, query: Query, outcome: Outcome) -> None:
+        """Warn once if a row was attached before the loop was opened; two such rows look certain.
+
+        Args:
+            query: The query that is about to be attached.
+            outcome: Its outcome.
+        """
+        if not self._warns_of_repeats:
+            return
+        for earlier in self._history.queries[: self._num_at_opening]:
+            told = self._history.outcome(earlier.id)
+            if earlier.origin != "attached" or told is None:
+                continue
+            values = (told.reward, told.constraints) == (outcome.reward, outcome.constraints)
+            contexts = [None if q.context is None else q.context.tolist() for q in (earlier, query)]
+            is_here = torch.equal(earlier.x, query.x) and contexts[0] == contexts[1]
+            if values and is_here:
+                self._warns_of_repeats = False
+                warnings.warn(
+                    f"x={query.x.tolist()} with the reward {outcome.reward!r} was attached before "
+                    f"this loop was opened (query {earlier.id}), and now counts a second time. If "
+                    "the script attaches its data each time it runs, name each row with "
+                    "request_id=, under which it is attached only once.",
+                    UserWarning,
+                    stacklevel=level_of_users_line(),
+                )
+                return
 
 
 fill_in_docstrings(__name__)

@@ -792,6 +792,7 @@ class BanditLoop(AttachesPoints):
 
     def _begin(self) -> None:
         """Derive the state from the history, even if an outcome makes multipliers overflow."""
+        self._num_at_opening = self._history.num_queries
         problem = too_large_in(self._history)
         if problem is None:
             try:

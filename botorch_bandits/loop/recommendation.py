@@ -56,9 +56,11 @@ class Recommendation:
     """The point to deploy, and the certificate that comes with it.
 
     If the bounds hold, the point has the largest lower confidence bound (if a cost is minimized,
-    the smallest upper one), otherwise the largest (smallest) posterior mean. With constraints, only
-    points that meet them according to their upper bounds are considered or, without bounds,
-    according to their posterior means.
+    the smallest upper one), otherwise the largest (smallest) posterior mean. With constraints that
+    have their own models, only points that meet them according to their upper bounds are considered
+    or, without bounds, according to their posterior means; if there is none, it is the point that
+    comes closest. With penalized constraints, the posterior mean is that of the penalized reward,
+    and the point may exceed its limits; ``print`` shows what was observed there.
 
     Attributes:
         x: The point, ``d`` numbers.
@@ -93,6 +95,15 @@ class Recommendation:
             certificate, or if no such number is known.
         may_come: If there is no certificate, whether there may be one later, because it only lacks
             pending outcomes, or a point that is known to meet the constraints.
+        is_penalized: Whether ``mean`` and ``standard_deviation`` are those of the penalized reward.
+        constraint_means: The posterior mean of each constraint at the point; with censored
+            feedback, times the share of outcomes that arrive. Empty without models of the
+            constraints.
+        observed_constraints: For each constraint, the average of the values that were observed at
+            this very point (in this context, since the last reset, within a window); empty if there
+            are none. Single values are noisy, so an average of at most 0 does not show that the
+            point meets the constraint.
+        num_observed: The number of outcomes in these averages.
     """
 
     x: Tensor
@@ -113,6 +124,10 @@ class Recommendation:
     reasons: tuple[str, ...] = ()
     trivial_certificate: float | None = None
     may_come: bool = False
+    is_penalized: bool = False
+    constraint_means: tuple[float, ...] = ()
+    observed_constraints: tuple[float, ...] = ()
+    num_observed: int = 0
 
     @property
     def point(self) -> Any:
@@ -122,10 +137,12 @@ class Recommendation:
     def __str__(self) -> str:
         """Return the recommendation as a few lines of text."""
         arm = "" if self.arm is None else f" (arm {self.arm})"
+        name = "mean of the penalized reward" if self.is_penalized else "mean"
         lines = [
-            f"deploy {self.point}{arm}: mean {self.mean:.6g}, "
+            f"deploy {self.point}{arm}: {name} {self.mean:.6g}, "
             f"standard deviation {self.standard_deviation:.6g}"
         ]
+        lines += [f"  {line}" for line in self._of_constraints()]
         lines.append(f"  {self._claim()}")
         lines += [f"  assumes: {assumption}" for assumption in self.assumptions]
         lines += [f"  because: {reason}" for reason in self.reasons]
@@ -136,14 +153,44 @@ class Recommendation:
         facts = {
             "point": str(self.point),
             "arm": self.arm,
-            "mean": f"{self.mean:.6g}",
+            "mean of the penalized reward" if self.is_penalized else "mean": f"{self.mean:.6g}",
             "standard deviation": f"{self.standard_deviation:.6g}",
             "certificate": self._claim(),
         }
         parts: list[Markup] = []
-        for texts in (self.assumptions, self.reasons):
+        for texts in (self._of_constraints(), self.assumptions, self.reasons):
             parts += [listed(texts)] if texts else []
         return display("Recommendation", facts, *parts)
+
+    @property
+    def exceeded(self) -> tuple[int, ...]:
+        """The numbers, from 1, of the constraints that the point seems to exceed.
+
+        These are the ones whose ``constraint_bounds``, ``constraint_means`` or
+        ``observed_constraints`` are positive. An empty tuple does not show that the point meets
+        the constraints.
+        """
+        known = (self.constraint_bounds, self.constraint_means, self.observed_constraints)
+        return tuple(sorted({j + 1 for each in known for j, g in enumerate(each) if g > 0.0}))
+
+    def _of_constraints(self) -> list[str]:
+        """Return what is known about the constraints at the point, a line for each statement."""
+        lines: list[str] = []
+        if self.constraint_means:
+            lines += _against_limit("posterior mean", self.constraint_means)
+        if self.observed_constraints:
+            many = self.num_observed > 1
+            name = f"mean of {self.num_observed} outcomes here" if many else "observed once here:"
+            lines += _against_limit(name, self.observed_constraints)
+        elif self.is_penalized:
+            lines.append("no constraint value was observed here, so it may exceed its limits")
+        if self.is_penalized:
+            lines.append(
+                "a violation lowers the penalized reward but does not exclude a point; to exclude "
+                "points whose posterior means exceed a limit, recommend from a loop with "
+                "surrogate='separate' and history=loop.history"
+            )
+        return lines
 
     def _claim(self) -> str:
         if self.certificate is None:
@@ -158,6 +205,15 @@ class Recommendation:
             f"certificate: no point is better by more than {self.certificate:.6g}, with "
             f"probability {1.0 - self.delta:.6g}; {self.theorem}"
         )
+
+
+def _against_limit(name: str, values: tuple[float, ...]) -> list[str]:
+    """Return a line for each constraint that compares a number with its limit, which is 0."""
+    return [
+        f"constraint {j}: {name} {value:.4g}, "
+        + ("above its limit of 0" if value > 0.0 else "not above its limit of 0")
+        for j, value in enumerate(values, start=1)
+    ]
 
 
 def recommendation_now(
@@ -216,6 +272,13 @@ def recommendation_now(
                 found["trivial_certificate"] = trivial
             found |= {"delta": guarantee.bands.delta, "theorem": guarantee.theorem}
             found["assumptions"] = (*guarantee.assumptions, *search.assumptions)
+    rule = settings.constraints
+    if known.constraint_mean is not None:
+        found["constraint_means"] = tuple(known.constraint_mean.tolist())
+    observed = _constraints_observed(settings, history, chooser, x, context)
+    if len(observed):
+        found["observed_constraints"] = tuple(observed.mean(0).tolist())
+        found["num_observed"] = len(observed)
     found_here = Recommendation(
         x=x,
         arm=int(settings.domain.index_of(x.unsqueeze(0))[0])
@@ -228,9 +291,31 @@ def recommendation_now(
         among=among,
         reasons=reasons,
         may_come=bool(reasons) and not lasting,
+        is_penalized=rule is not None and rule.surrogate_in_use != "separate",
         **found,
     )
     return found_here if settings.maximize else _turned(found_here)
+
+
+def _constraints_observed(
+    settings: LoopSettings, history: History, chooser: Chooser, x: Tensor, context: Tensor | None
+) -> Tensor:
+    """Return the constraint values that count and were observed at a point, one row each."""
+    if settings.num_constraints == 0:
+        return torch.zeros(0, 0, dtype=x.dtype)
+    assert chooser.segments is not None
+    first = chooser.segments.first_id_of_segment
+    if isinstance(settings.forgetting, SlidingWindow):
+        first = max(first, history.num_queries - settings.forgetting.length)
+    rows = []
+    for outcome in history.outcomes:
+        query = history.query(outcome.query_id)
+        is_here = torch.equal(query.x, x.to(query.x)) and (
+            context is None or (query.context is not None and torch.equal(query.context, context))
+        )
+        if query.id >= first and is_here:
+            rows.append(outcome.constraints)
+    return torch.tensor(rows, dtype=x.dtype).reshape(-1, settings.num_constraints)
 
 
 def _turned(found: Recommendation) -> Recommendation:

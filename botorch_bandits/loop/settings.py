@@ -322,7 +322,11 @@ def check_history(
     Raises:
         ValueError: If it does not.
     """
-    check_instance("history", history, History, "Pass the history of a loop, or leave it out.")
+    remedy = (
+        "Pass the history of a loop, or leave it out. For data that you already have, call "
+        "attach(x, reward) on the loop for each row."
+    )
+    check_instance("history", history, History, remedy)
     found = (history.dim, history.context_dim, history.num_constraints)
     if found != (dim, context_dim, num_constraints):
         raise ValueError(

@@ -299,7 +299,7 @@ def test_bad_values_are_refused():
     good = torch.zeros(3, 2, dtype=torch.float64)
     with pytest.raises(ValueError, match=r"shape \(3, 1\).*\(3, 2\) for one outcome"):
         rule.step(state, good[:, :1])
-    with pytest.raises(TypeError, match=r"constraint values has dtype torch.float32"):
+    with pytest.raises(TypeError, match=r"values has dtype torch.float32"):
         rule.step(state, good.float())
     with pytest.raises(ValueError, match=r"not finite.*Mask"):
         rule.step(state, good.fill_(torch.nan))

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -225,3 +226,37 @@ def test_records_of_a_history_give_it_back() -> None:
     loop.tell(0, 0.2)
     records = loop.history.to_records()
     assert bb.History.from_records(records, 1).to_records() == records
+
+
+def test_a_script_that_attaches_its_data_again_is_warned_once(tmp_path: Path) -> None:
+    rows = [([0.1], 1.0), ([0.4], 2.0), ([0.9], 1.5)]
+    journal = tmp_path / "lab.journal"
+
+    def opened() -> BanditLoop:
+        return BanditLoop.open(journal, Box([(0.0, 1.0)]), None, RandomSearch())
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        with opened() as loop:
+            for x, y in [*rows, rows[0]]:  # a repeated measurement within one script
+                loop.attach(x, y)
+        with opened() as loop:
+            loop.attach([0.1], 1.25)  # a new measurement at an old point
+            loop.attach([0.2], 1.0)
+    with opened() as loop:
+        with pytest.warns(UserWarning, match=r"x=\[0\.4\].*query 1\).*request_id="):
+            loop.attach(*rows[1])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            loop.attach(*rows[2])
+        assert loop.history.num_arrived == 8
+    named = tmp_path / "named.journal"
+    for _ in range(2):
+        with (
+            warnings.catch_warnings(),
+            BanditLoop.open(named, Box([(0.0, 1.0)]), None, RandomSearch()) as loop,
+        ):
+            warnings.simplefilter("error", UserWarning)
+            for i, (x, y) in enumerate(rows):
+                loop.attach(x, y, request_id=f"row {i}")
+            assert loop.history.num_arrived == 3

@@ -488,6 +488,78 @@ def test_fresh_surrogates_fall_back_on_what_was_played() -> None:
     assert loop.recommend().arm in rewards(4, 6)[0]
 
 
+@pytest.mark.parametrize("surrogate", ["relabeled", "fresh"])
+@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
+@pytest.mark.parametrize("sign", [1.0, -1.0], ids=["maximize", "minimize"])
+def test_a_penalized_mean_is_named_with_what_was_observed(
+    domain: Any, surrogate: str, sign: float
+) -> None:
+    rule = AdditiveEpochs(1, 50, surrogate=surrogate)  # its multiplier is still 0
+    loop = make(domain, IGP_UCB, constraints=rule, maximize=sign > 0.0)
+    for x, reward, value in ((0.75, 2.0, 0.5), (0.25, 0.0, -0.25), (0.75, 2.2, 0.1)):
+        loop.attach([x], sign * reward, constraints=[value])
+    found = loop.recommend(among="played")
+    assert found.point == [0.75]
+    assert found.is_penalized
+    assert (found.observed_constraints, found.num_observed) == (pytest.approx((0.3,)), 2)
+    assert (found.constraint_means, found.exceeded) == ((), (1,))
+    for text in (str(found), found._repr_html_()):
+        assert "mean of the penalized reward" in text
+        assert "constraint 1: mean of 2 outcomes here 0.3, above its limit of 0" in text
+        assert "surrogate=" in text
+        assert "history=loop.history" in text
+    # the remedy that the text names: the same history, with models of the constraints
+    other = AdditiveEpochs(1, 50, surrogate="separate")
+    bounds = LagrangianUpperConfidenceBound.with_options(width=2.0)
+    again = make(
+        domain, bounds, constraints=other, history=loop.history, maximize=sign > 0.0
+    ).recommend(among="played")
+    assert again.point == [0.25]
+    assert not again.is_penalized
+    assert again.exceeded == ()
+    assert again.constraint_means[0] < 0.0
+    assert (again.observed_constraints, again.num_observed) == ((-0.25,), 1)
+    assert "constraint 1: observed once here: -0.25, not above its limit of 0" in str(again)
+
+
+def test_a_point_that_only_comes_closest_says_so() -> None:
+    for domain in (ARMS, BOX):
+        bounds = LagrangianUpperConfidenceBound.with_options(width=2.0)  # no theorem
+        loop = make(domain, bounds, constraints=SEPARATE)
+        for arm, reward in zip(*rewards(4, 10), strict=True):
+            loop.attach([GRID[arm]], reward, constraints=[1.0 + GRID[arm]])
+        found = loop.recommend(among="played")
+        assert found.exceeded == (1,)
+        x = np.array([q.x.item() for q in loop.history.queries])
+        mean = dense(x, 1.0 + x, found.x.numpy())[0]
+        assert found.constraint_means == pytest.approx(mean, abs=1e-8)
+        assert f"posterior mean {mean[0]:.4g}, above its limit of 0" in str(found)
+
+
+def test_observed_values_are_those_that_count_here() -> None:
+    rule = AdditiveEpochs(1, 50)
+    windowed = make(ARMS, IGP_UCB, constraints=rule, forgetting=SlidingWindow(2))
+    for reward, value in ((1.0, 0.9), (1.0, -0.1), (1.0, 0.3)):
+        windowed.attach([GRID[2]], reward, constraints=[value])
+    found = windowed.recommend(among="played")
+    assert (found.observed_constraints, found.num_observed) == (pytest.approx((0.1,)), 2)
+    known = make(ARMS, IGP_UCB, constraints=rule, context_dim=1)
+    for place, value in ((0.0, 0.9), (1.0, -0.1)):
+        known.attach([GRID[2]], 1.0, constraints=[value], context=[place])
+    found = known.recommend(context=[1.0], among="played")
+    assert (found.observed_constraints, found.exceeded) == ((-0.1,), ())
+    elsewhere = known.recommend(context=[0.5], among="played")
+    assert (elsewhere.observed_constraints, elsewhere.num_observed) == ((), 0)
+    assert "no constraint value was observed here" in str(elsewhere)
+    reset = make(ARMS, IGP_UCB, constraints=rule, restart=OracleRestart((2,)))
+    for value in (0.9, -0.1):
+        query = reset.ask()
+        reset.tell(query.id, 1.0, constraints=[value])
+    reset.ask()
+    assert reset.resets
+    assert reset.recommend().observed_constraints in ((), (-0.1,))
+
+
 @pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
 def test_a_loop_that_minimizes_recommends_in_the_sign_of_its_costs(domain: Any) -> None:
     loop = make(domain, IGP_UCB, maximize=False)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from botorch.acquisition import LogExpectedImprovement as BoTorchsImprovement
 from botorch.acquisition import PosteriorMean, UpperConfidenceBound
+from botorch.models import ModelListGP
 from gpytorch.kernels import MaternKernel
 
 from botorch_bandits import (
@@ -22,10 +23,13 @@ from botorch_bandits import (
     DMMUpperConfidenceBound,
     EvidenceRestart,
     ExponentialWeights,
+    Float,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
+    LagrangianUpperConfidenceBound,
     RandomizedUpperConfidenceBound,
     SlidingWindow,
+    Space,
     TimeVaryingKernel,
 )
 from botorch_bandits.models import candidate_grid
@@ -145,6 +149,48 @@ def test_one_width_for_a_list_of_priors_names_the_bound_for_lists(cls: Any) -> N
 def test_what_the_default_model_cannot_forget_is_because_it_learns(forgetting: Any) -> None:
     with pytest.raises(ValueError, match=r"FittedSingleTaskGP, the default model, learns"):
         BanditLoop(BOX, forgetting=forgetting)
+
+
+def test_what_a_loop_gets_in_the_wrong_form_names_the_call_that_takes_it() -> None:
+    loop = BanditLoop(BOX)
+    query = loop.ask()
+    X, Y = torch.rand(3, 1, dtype=torch.float64), torch.rand(3, dtype=torch.float64)
+    for bad in (float("nan"), float("inf"), np.float32("nan")):
+        with pytest.raises(ValueError, match=r"reward is (nan|inf).*tell_failed\(query_id\)"):
+            loop.tell(query.id, bad)
+    with pytest.raises(TypeError, match="reward must be one number") as other:
+        loop.tell(query.id, "high")
+    assert "tell_failed" not in str(other.value)
+    with pytest.raises(ValueError, match=r"context is 2, but .*call ask\(\) once for each"):
+        loop.ask(2)
+    with pytest.raises(ValueError, match="context is") as of_a_context:
+        loop.ask([0.5])
+    assert "once for each" not in str(of_a_context.value)
+    with pytest.raises(TypeError, match=r"history is a tuple.*attach\(x, reward\)"):
+        BanditLoop(BOX, history=(X, Y))  # type: ignore[arg-type]
+    for rows in (X, X.numpy(), X.tolist(), tuple(X)):
+        with pytest.raises(ValueError, match=r"x has 3 rows.*one at a time"):
+            loop.attach(rows, Y)
+    space = BanditLoop(Space({"a": Float(0.0, 1.0)}))
+    with pytest.raises(ValueError, match=r"x has 1 row, .*one at a time"):
+        space.attach([{"a": 0.5}], [1.0])
+    assert (loop.history.num_queries, space.history.num_queries) == (1, 0)
+
+
+def test_numbers_of_constraints_come_in_lists() -> None:
+    X = torch.tensor([[0.2], [0.7]], dtype=torch.float64)
+    both = ModelListGP(PRIOR(X, X), PRIOR(X, X))
+    for value in (2, 2.0, torch.tensor(2.0, dtype=torch.float64), np.float64(2.0)):
+        with pytest.raises(ValueError, match=r"a single number; .*list, such as \[2\.0\]"):
+            LagrangianUpperConfidenceBound(both, multipliers=value, width=2.0)  # type: ignore[arg-type]
+    rule = AdditiveEpochs(1, 1)
+    with pytest.raises(TypeError, match=r"values must be .* Pass torch.tensor\(\[0\.3\], dtype="):
+        rule.step(rule.init(), 0.3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"Pass torch.as_tensor\(values, dtype=torch.float64\)"):
+        rule.step(rule.init(), [0.3])  # type: ignore[arg-type]
+    loop = BanditLoop(BOX, constraints=rule)
+    with pytest.raises(ValueError, match=r"has 1 constraint value\. Pass constraints=\[\.\.\.\]"):
+        loop.attach([0.5], 1.0)
 
 
 def test_a_plain_list_is_no_model() -> None:
