@@ -53,17 +53,31 @@ ALIKE = (
 """What the check of a model with exponential weights does not take into account."""
 
 
-def check_of_loop(settings: LoopSettings, model: Model, history: History) -> ModelCheck:
+def check_of_loop(
+    settings: LoopSettings, model: Model, history: History, rounds_before: int = 0
+) -> ModelCheck:
     """Return how the outcomes since the last reset agree with the model of the reward.
 
     Args:
         settings: The settings of the loop.
         model: The loop's model now.
         history: The history since the last reset.
+        rounds_before: The number of rounds before its first one.
 
     Raises:
         RuntimeError: If the model's rows are not outcomes.
     """
+    check, rounds = _check_rows(settings, model, history), history.rounds()
+    if isinstance(settings.forgetting, SlidingWindow):
+        rounds = rounds[settings.forgetting.keeps(rounds, history.num_queries + 1)]
+    # of a list of priors, the first outcomes may be left out; merged rows have no single round
+    rounds = rounds[max(len(rounds) - len(check.one_step), 0) :]
+    if len(rounds) != len(check.one_step):
+        return check
+    return replace(check, rounds=rounds + rounds_before)
+
+
+def _check_rows(settings: LoopSettings, model: Model, history: History) -> ModelCheck:
     if isinstance(settings.feedback, Censored):
         raise RuntimeError(
             "with censored feedback the model has pseudo-values for missing outcomes, and how it "

@@ -9,14 +9,24 @@ outcomes before them. The prediction of row ``i`` from all other rows (leave one
 one-step-ahead residuals sum to ``(y - m)^T A^{-1} (y - m)``; leaving out row ``i`` lowers this by
 the square of its residual from that prediction.
 
+**Over time.** If the model is right up to one scale of all its predicted standard deviations, the
+residuals are exchangeable. The mean square of each block of :data:`FEWEST` outcomes, of twice as
+many, and so on, and of each tail, is divided by that of all outcomes and standardized by the cube
+root of Wilson and Hilferty. The largest of these values is compared with the same for random
+permutations of the residuals, which is an exact test for exchangeable residuals, whatever their
+distribution. Residuals grow after a change of the reward that the model does not account for.
+
 Source: Rasmussen and Williams, *Gaussian processes for machine learning*, MIT Press 2006, section
-5.4.2, equations 5.12; Dawid, *Statistical theory: the prequential approach*, 1984.
+5.4.2, equations 5.12; Dawid, *Statistical theory: the prequential approach*, 1984; Wilson and
+Hilferty, *The distribution of chi-square*, 1931, for the cube root. The search over blocks is our
+own.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from botorch.models.model import Model
@@ -40,7 +50,10 @@ FEWEST = 8
 """With fewer outcomes, nothing is said about the model."""
 
 LEVEL = 0.01
-"""Each of the three tests behind a verdict errs with at most this probability."""
+"""Each of the four tests behind a verdict errs with at most this probability."""
+
+PERMUTATIONS = 999
+"""With so many permutations, a p-value of 1/1000 can be reached."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +69,11 @@ class ModelCheck:
         learned: A description of what may have been learned from the same outcomes; this makes the
             residuals smaller than those in the rounds themselves.
         cautions: A description of other aspects of the model that the check ignores.
+        one_step_deviations: The standard deviations of the one-step-ahead predictions, noise
+            included, in raw outcome units; empty if they are not known.
+        rounds: The rounds of the outcomes, in a loop; None otherwise.
+        has_rate: Whether the model drifts at a stated rate, which a verdict then names as a
+            possible cause.
     """
 
     outcomes: Tensor
@@ -64,6 +82,38 @@ class ModelCheck:
     left_out_deviations: Tensor
     learned: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
+    one_step_deviations: Tensor = field(default_factory=lambda: torch.zeros(0).double())
+    rounds: Tensor | None = None
+    has_rate: bool = False
+
+    @property
+    def log_likelihood(self) -> float:
+        """The logarithm of the density that the model gave to its outcomes, in nats.
+
+        It is the sum over one-step-ahead predictions, in raw outcome units, and equals the log
+        marginal likelihood. Of two models with the same outcomes, the one with the larger value
+        has predicted them better, by so many nats.
+
+        Raises:
+            ValueError: If the deviations of the predictions are not known.
+        """
+        z, deviations = self.one_step, self.one_step_deviations
+        if len(deviations) != len(z):
+            raise ValueError(
+                f"one_step_deviations has {len(deviations)} entries, but there are {len(z)} "
+                "residuals. Pass the deviations of the predictions, or use check_model(...)."
+            )
+        return float(-0.5 * (z @ z) - deviations.log().sum() - 0.5 * len(z) * math.log(2 * math.pi))
+
+    @cached_property
+    def growth(self) -> tuple[int, int] | None:
+        """The outcomes, from the first index up to the second, whose residuals are larger.
+
+        They are the block whose residuals are most clearly larger than all of them together. At
+        least 8 outcomes come before it. None if the test over time does not reject, at level 0.01,
+        that the residuals are exchangeable.
+        """
+        return _growth(self.one_step)
 
     def coverage(self, level: float = 0.95) -> Tensor:
         """Return the share of outcomes, up to each, that were within their predicted intervals.
@@ -88,9 +138,11 @@ class ModelCheck:
     def finding(self) -> str:
         """The verdict in a word or two, for programs.
 
-        It is ``"too few"`` (outcomes), ``"outlier"``, ``"overconfident"``, ``"too cautious"``,
-        ``"mean off"`` or ``"agrees"``. Bounds of an overconfident model, or of one whose mean is
-        off, are too narrow or in the wrong place.
+        It is ``"too few"`` (outcomes), ``"outlier"``, ``"changed"``, ``"overconfident"``, ``"too
+        cautious"``, ``"mean off"`` or ``"agrees"``. ``"changed"`` means that residuals grew with
+        time, as they do after a change of the reward, while the model was not overconfident before
+        (:attr:`growth`). Bounds of an overconfident model, of one whose mean is off, or of one
+        whose reward has changed, are too narrow or in the wrong place.
         """
         return self._judged[0]
 
@@ -112,18 +164,24 @@ class ModelCheck:
                 f"Outcome {k + 1} is {far:.3g} standard deviations from what all others predict, "
                 "while the others are as expected: look at that one first.",
             )
+        if self.growth is not None:
+            told = self._told_of_growth(*self.growth)
+            if told is not None:
+                return "changed", told
         if share > 1.0 - LEVEL / 2.0:
+            rate = ", or its drift rate too small" if self.has_rate else ""
             return (
                 "overconfident",
                 f"The model is overconfident: outcomes vary {ratio:.3g} times as much as it "
                 "predicts. Its noise or its prior variance is too small, or its lengthscale too "
-                "large.",
+                f"large{rate}.",
             )
         if share < LEVEL / 2.0:
+            rate = ", or its drift rate" if self.has_rate else ""
             return (
                 "too cautious",
                 f"The model is too cautious: outcomes vary {ratio:.3g} times as much as it "
-                "predicts. Its noise or its prior variance is too large.",
+                f"predicts. Its noise or its prior variance{rate} is too large.",
             )
         mean = float(z.mean()) * math.sqrt(n)
         if math.erfc(abs(mean) / math.sqrt(2.0)) < LEVEL:
@@ -138,6 +196,24 @@ class ModelCheck:
             "agrees",
             f"Nothing speaks against the model: {covered:.0%} of outcomes were in their 95% "
             "intervals.",
+        )
+
+    def _told_of_growth(self, first: int, end: int) -> str | None:
+        """Return what to say of residuals that grew; None if they were already too large before."""
+        before = self.one_step[:first]
+        square = float(before @ before)
+        if _share_below(square, first) > 1.0 - LEVEL / 2.0:
+            return None
+        grown = float((self.one_step[first:end] ** 2).mean().sqrt())
+        at = f"outcome {first + 1}"
+        if self.rounds is not None:
+            at = f"round {int(self.rounds[first])}"
+        return (
+            f"The reward may have changed about {at}: the {end - first} outcomes from there on "
+            f"vary {grown:.3g} times as much as the model predicts, and those before "
+            f"{math.sqrt(square / first):.3g} times. After a change, the model needs to restart or "
+            "to forget faster, and more noise only hides the change. If there was none, the noise "
+            "grew, or the lengthscale is too large."
         )
 
     def __str__(self) -> str:
@@ -158,6 +234,42 @@ class ModelCheck:
             "caution": "; ".join(self.cautions) or None,
         }
         return display(self.verdict, facts)
+
+
+def _growth(residuals: Tensor) -> tuple[int, int] | None:
+    """Return the block whose residuals are larger; None if they do not grow."""
+    n = len(residuals)
+    if n < 2 * FEWEST:
+        return None
+    squares = residuals.detach().double().cpu() ** 2
+    largest, first, end = _largest_block(squares)
+    generator = torch.Generator().manual_seed(0)
+    num_larger = 0
+    for _ in range(PERMUTATIONS):
+        num_larger += _largest_block(squares[torch.randperm(n, generator=generator)])[0] >= largest
+        if 1 + num_larger > LEVEL * (1 + PERMUTATIONS):
+            return None
+    return first, end
+
+
+def _largest_block(squares: Tensor) -> tuple[float, int, int]:
+    """Return the largest standardized mean square of a block, its first index and its end."""
+    n = len(squares)
+    before = torch.cat([squares.new_zeros(1), squares.cumsum(0)])
+    tails = torch.arange(FEWEST, n - FEWEST + 1)
+    blocks = [(tails, torch.full_like(tails, n))]
+    length = FEWEST
+    while FEWEST + length < n:
+        begins = torch.arange(FEWEST, n - length)
+        blocks.append((begins, begins + length))
+        length *= 2
+    begins, ends = (torch.cat(each) for each in zip(*blocks, strict=True))
+    lengths = (ends - begins).double()
+    ratio = (before[ends] - before[begins]) / lengths / (before[-1] / n)
+    spread = 2.0 / (9.0 * lengths)  # Wilson and Hilferty: the cube root of a mean square is normal
+    scores = (ratio.clamp_min(0.0) ** (1.0 / 3.0) - 1.0 + spread) / spread.sqrt()
+    best = int(scores.argmax())
+    return float(scores[best]), int(begins[best]), int(ends[best])
 
 
 def _share_below(square: float, count: int) -> float:
@@ -217,6 +329,8 @@ def check_model(
             left_out_deviations=check.left_out_deviations[skipped:],
             learned=(*check.learned, which),
             cautions=check.cautions,
+            one_step_deviations=check.one_step_deviations[skipped:],
+            has_rate=check.has_rate,
         )
     refuse_several("check", model)
     (prior,) = read_prior(model)
@@ -249,7 +363,8 @@ def check_model(
             empty = own.new_empty(0)
             return ModelCheck(empty, empty, empty, empty, prior.learned)
         residuals = own - prior_mean_at(model, Z)
-        A = model.covar_module(Z).to_dense() + torch.diag(noise.expand(n))
+        kernel = model.covar_module
+        A = kernel(Z).to_dense() + torch.diag(noise.expand(n))
         L = torch.linalg.cholesky(A)
         one_step = torch.linalg.solve_triangular(L, residuals.unsqueeze(-1), upper=False)
         inverse = torch.cholesky_inverse(L)
@@ -261,6 +376,8 @@ def check_model(
             left_out_means=shift + scale * left_out,
             left_out_deviations=scale * precision.rsqrt(),
             learned=tuple(prior.learned),
+            one_step_deviations=scale * L.diagonal(),
+            has_rate=any(getattr(part, "decay_length", None) for part in kernel.modules()),
         )
 
 
