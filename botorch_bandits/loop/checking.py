@@ -228,10 +228,20 @@ def evidence_of_loop(
         raise ValueError(f"output is {output}, but the model has {len(models)}: 0 is the {name}.")
     model = models[output]
     if not isinstance(model, CandidatesModel):
-        raise RuntimeError(
-            "the loop's model is not a list of priors. Pass BanditGP.with_candidates([...]) as "
-            "model=."
-        )
+        remedy = "Pass BanditGP.with_candidates([...]) as model="
+        forgetting, restart = settings.forgetting, settings.restart
+        if isinstance(forgetting, TimeVaryingKernel):
+            remedy = (
+                f"forgetting=TimeVaryingKernel({forgetting.rate:g}) needs one fixed prior; to "
+                "compare several, give loops the same history= and compare their "
+                "check_model().log_likelihood"
+            )
+        if isinstance(restart, EvidenceRestart) and restart.candidates is not None:
+            remedy += (
+                ". The list of EvidenceRestart(candidates=...) has its posterior weights in "
+                "loop.change_tests[-1].candidate_weights"
+            )
+        raise RuntimeError(f"the loop's model is not a list of priors. {remedy}.")
     level = 0.5 * chooser.delta_now(0.1) / len(models) if level is None else level
     table = model.evidence.table(level)
     return replace(table, outcome_name=f"constraint {output}" if output else name)

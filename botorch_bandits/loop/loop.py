@@ -771,6 +771,8 @@ class BanditLoop(AttachesPoints):
 
         Raises:
             RuntimeError: If the loop's model is not a list of priors, or a user's model lacks data.
+                The weights of a list that only ``EvidenceRestart(candidates=...)`` has are in
+                ``loop.change_tests[-1].candidate_weights``.
         """
         with HandlersOnHold(), self._lock:
             return evidence_of_loop(self.settings, self._chooser, self._clock(), level, output)

@@ -10,16 +10,15 @@ one-step-ahead residuals sum to ``(y - m)^T A^{-1} (y - m)``; leaving out row ``
 the square of its residual from that prediction.
 
 **Over time.** If the model is right up to one scale of all its predicted standard deviations, the
-residuals are exchangeable. The mean square of each block of :data:`FEWEST` outcomes, of twice as
-many, and so on, and of each tail, is divided by that of all outcomes and standardized by the cube
-root of Wilson and Hilferty. The largest of these values is compared with the same for random
+residuals are exchangeable. Each block of :data:`FEWEST` outcomes, of twice as many, and so on, and
+each tail, is compared with the other outcomes by the likelihood ratio of two variances to one,
+where the block has the larger one. The largest of these ratios is compared with the same for random
 permutations of the residuals, which is an exact test for exchangeable residuals, whatever their
 distribution. Residuals grow after a change of the reward that the model does not account for.
 
 Source: Rasmussen and Williams, *Gaussian processes for machine learning*, MIT Press 2006, section
-5.4.2, equations 5.12; Dawid, *Statistical theory: the prequential approach*, 1984; Wilson and
-Hilferty, *The distribution of chi-square*, 1931, for the cube root. The search over blocks is our
-own.
+5.4.2, equations 5.12; Dawid, *Statistical theory: the prequential approach*, 1984. The search over
+blocks is our own.
 """
 
 from __future__ import annotations
@@ -139,9 +138,9 @@ class ModelCheck:
         """The verdict in a word or two, for programs.
 
         It is ``"too few"`` (outcomes), ``"outlier"``, ``"changed"``, ``"overconfident"``, ``"too
-        cautious"``, ``"mean off"`` or ``"agrees"``. ``"changed"`` means that residuals grew with
-        time, as they do after a change of the reward, while the model was not overconfident before
-        (:attr:`growth`). Bounds of an overconfident model, of one whose mean is off, or of one
+        cautious"``, ``"mean off"`` or ``"agrees"``. ``"changed"`` means that residuals grew
+        beyond their prediction, as they do after a change of the reward (:attr:`growth`), and that
+        the model was not overconfident before. Bounds of an overconfident model, of one whose mean is off, or of one
         whose reward has changed, are too narrow or in the wrong place.
         """
         return self._judged[0]
@@ -164,32 +163,36 @@ class ModelCheck:
                 f"Outcome {k + 1} is {far:.3g} standard deviations from what all others predict, "
                 "while the others are as expected: look at that one first.",
             )
+        grew = ""
         if self.growth is not None:
             told = self._told_of_growth(*self.growth)
             if told is not None:
                 return "changed", told
+            at = self._at(self.growth[0])
+            grew = f" They vary more from {at} on, as they do after a change of the reward."
         if share > 1.0 - LEVEL / 2.0:
             rate = ", or its drift rate too small" if self.has_rate else ""
             return (
                 "overconfident",
                 f"The model is overconfident: outcomes vary {ratio:.3g} times as much as it "
                 "predicts. Its noise or its prior variance is too small, or its lengthscale too "
-                f"large{rate}.",
+                f"large{rate}.{grew}",
             )
         if share < LEVEL / 2.0:
             rate = ", or its drift rate" if self.has_rate else ""
             return (
                 "too cautious",
                 f"The model is too cautious: outcomes vary {ratio:.3g} times as much as it "
-                f"predicts. Its noise or its prior variance{rate} is too large.",
+                f"predicts. Its noise or its prior variance{rate} is too large.{grew}",
             )
         mean = float(z.mean()) * math.sqrt(n)
         if math.erfc(abs(mean) / math.sqrt(2.0)) < LEVEL:
             side = "above" if mean > 0.0 else "below"
+            rate = ", or its drift rate too large" if self.has_rate else ""
             return (
                 "mean off",
                 f"Outcomes lie {side} what the model predicts, by {abs(float(z.mean())):.3g} "
-                "predicted standard deviations on average: its prior mean is off.",
+                f"predicted standard deviations on average: its prior mean is off{rate}.",
             )
         covered = float(self.coverage()[-1])
         return (
@@ -199,22 +202,26 @@ class ModelCheck:
         )
 
     def _told_of_growth(self, first: int, end: int) -> str | None:
-        """Return what to say of residuals that grew; None if they were already too large before."""
+        """Return what to say of residuals that grew; None if the model is wrong without that.
+
+        That is the case if they were already too large before, or if they are never too large.
+        """
         before = self.one_step[:first]
         square = float(before @ before)
-        if _share_below(square, first) > 1.0 - LEVEL / 2.0:
-            return None
         grown = float((self.one_step[first:end] ** 2).mean().sqrt())
-        at = f"outcome {first + 1}"
-        if self.rounds is not None:
-            at = f"round {int(self.rounds[first])}"
+        if grown <= 1.0 or _share_below(square, first) > 1.0 - LEVEL / 2.0:
+            return None
         return (
-            f"The reward may have changed about {at}: the {end - first} outcomes from there on "
-            f"vary {grown:.3g} times as much as the model predicts, and those before "
+            f"The reward may have changed about {self._at(first)}: the {end - first} outcomes from "
+            f"there on vary {grown:.3g} times as much as the model predicts, and those before "
             f"{math.sqrt(square / first):.3g} times. After a change, the model needs to restart or "
             "to forget faster, and more noise only hides the change. If there was none, the noise "
             "grew, or the lengthscale is too large."
         )
+
+    def _at(self, index: int) -> str:
+        """Name an outcome by its round, or by its number."""
+        return f"outcome {index + 1}" if self.rounds is None else f"round {int(self.rounds[index])}"
 
     def __str__(self) -> str:
         """Return the verdict and what limits it."""
@@ -253,9 +260,9 @@ def _growth(residuals: Tensor) -> tuple[int, int] | None:
 
 
 def _largest_block(squares: Tensor) -> tuple[float, int, int]:
-    """Return the largest standardized mean square of a block, its first index and its end."""
-    n = len(squares)
-    before = torch.cat([squares.new_zeros(1), squares.cumsum(0)])
+    """Return the largest log likelihood ratio of a block, its first index and its end."""
+    n, least = len(squares), torch.finfo(squares.dtype).tiny
+    sums = torch.cat([squares.new_zeros(1), squares.cumsum(0)])
     tails = torch.arange(FEWEST, n - FEWEST + 1)
     blocks = [(tails, torch.full_like(tails, n))]
     length = FEWEST
@@ -264,12 +271,14 @@ def _largest_block(squares: Tensor) -> tuple[float, int, int]:
         blocks.append((begins, begins + length))
         length *= 2
     begins, ends = (torch.cat(each) for each in zip(*blocks, strict=True))
-    lengths = (ends - begins).double()
-    ratio = (before[ends] - before[begins]) / lengths / (before[-1] / n)
-    spread = 2.0 / (9.0 * lengths)  # Wilson and Hilferty: the cube root of a mean square is normal
-    scores = (ratio.clamp_min(0.0) ** (1.0 / 3.0) - 1.0 + spread) / spread.sqrt()
-    best = int(scores.argmax())
-    return float(scores[best]), int(begins[best]), int(ends[best])
+    lengths, inside = (ends - begins).double(), sums[ends] - sums[begins]
+    inner = (inside / lengths).clamp_min(least)
+    outer = ((sums[-1] - inside) / (n - lengths)).clamp_min(least)
+    one = (sums[-1] / n).clamp_min(least)
+    ratios = n * one.log() - lengths * inner.log() - (n - lengths) * outer.log()
+    ratios = torch.where(inner > outer, ratios, 0.0)
+    best = int(ratios.argmax())
+    return float(ratios[best]), int(begins[best]), int(ends[best])
 
 
 def _share_below(square: float, count: int) -> float:
