@@ -138,10 +138,10 @@ class ModelCheck:
         """The verdict in a word or two, for programs.
 
         It is ``"too few"`` (outcomes), ``"outlier"``, ``"changed"``, ``"overconfident"``, ``"too
-        cautious"``, ``"mean off"`` or ``"agrees"``. ``"changed"`` means that residuals grew
-        beyond their prediction, as they do after a change of the reward (:attr:`growth`), and that
-        the model was not overconfident before. Bounds of an overconfident model, of one whose mean is off, or of one
-        whose reward has changed, are too narrow or in the wrong place.
+        cautious"``, ``"mean off"`` or ``"agrees"``. ``"changed"`` means that residuals grew beyond
+        what the model predicts, as they do after a change of the reward (:attr:`growth`), and that
+        the model was not overconfident before. Bounds are too narrow or in the wrong place if the
+        model is overconfident, its mean is off, or the reward has changed.
         """
         return self._judged[0]
 
