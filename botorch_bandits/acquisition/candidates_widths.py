@@ -243,6 +243,12 @@ def notes_on_list(model: CandidatesModel) -> tuple[str, ...]:
         )
     if check.finding == "overconfident":
         told = f"outcomes vary {float(z.square().mean().sqrt()):.3g} times as much as it predicts"
+    elif check.finding == "changed" and check.growth is not None:
+        grown = float(z[slice(*check.growth)].square().mean().sqrt())
+        told = (
+            f"from outcome {check.growth[0] + 1} on, outcomes vary {grown:.3g} times as much as it "
+            "predicts, as they do after a change of the reward"
+        )
     elif check.finding == "mean off":
         told = (
             f"outcomes lie {abs(float(z.mean())):.3g} predicted standard deviations from its mean "

@@ -564,8 +564,8 @@ def _check_models(
         )
         if model.refit_every is not None or learns_input_scale(model.input_transform):
             raise ValueError(
-                f"models[{i}] learns from the outcomes that are tested, so its predictions are not "
-                "bets made beforehand. Leave out refit_every= and give input transforms their "
+                f"models[{i}] learns from the outcomes that are tested, so its predictions of them "
+                "were not made beforehand. Leave out refit_every= and give input transforms their "
                 "bounds, or pass a list of fixed candidates."
             )
     if len(listed) != detector.num_candidates:

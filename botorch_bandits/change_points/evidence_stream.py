@@ -93,6 +93,8 @@ class EvidenceTest:
         starts: The starts that are kept, by the numbers of their queries.
         log_evidences: ``ln E_j`` of each of them, counted from its own start.
         segment: The number of the segment, from 1.
+        candidate_weights: The posterior weight of each candidate of a list, for the first output,
+            given the outcomes since the reset and those that it has kept; (1.0,) without a list.
     """
 
     num_outcomes: int
@@ -103,6 +105,7 @@ class EvidenceTest:
     starts: tuple[int, ...]
     log_evidences: tuple[float, ...]
     segment: int
+    candidate_weights: tuple[float, ...] = (1.0,)
 
 
 class EvidenceStream:
@@ -187,10 +190,16 @@ class EvidenceStream:
 
         It counts the outcomes since the reset, and those that the reset has kept.
         """
+        return int(np.argmax(self.candidate_weights))
+
+    @property
+    def candidate_weights(self) -> tuple[float, ...]:
+        """The posterior weight of each candidate for the first output; they sum to 1."""
         if self.detector.weights is None:
-            return 0
-        weights = (self._weights + self._fits)[0].reshape(self.detector.num_candidates, -1)
-        return int(log_sum(weights).argmax())
+            return (1.0,)
+        members = (self._weights + self._fits)[0].reshape(self.detector.num_candidates, -1)
+        weights = log_sum(members)
+        return tuple(np.exp(weights - log_sum(weights)).tolist())
 
     def issue(self) -> int:
         """Record that a query is issued, drop starts that are not needed, and open one at it.
@@ -324,6 +333,7 @@ class EvidenceStream:
             starts=self.starts,
             log_evidences=tuple(self._log_evidences.tolist()),
             segment=self._segment,
+            candidate_weights=self.candidate_weights,
         )
 
     def _begin(self, weights: Array) -> None:

@@ -406,10 +406,11 @@ class EvidenceRestart(Restart):
             models = listed
         else:
             raise ValueError(
-                f"model is {listed!r}, whose hyperparameters are learned or unknown, so its "
-                "predictions are not bets made beforehand. Pass EvidenceRestart(candidates="
-                "[BanditGP.with_kernel(...), ...]), a list that was fixed before the data, or "
-                "candidates=DefaultCandidates(bounds), whose scales the first outcomes determine."
+                f"model is {listed!r}, whose hyperparameters are learned or unknown, but the test "
+                "needs predictions that were made before the outcomes. Pass "
+                "EvidenceRestart(candidates=[BanditGP.with_kernel(...), ...]), a list that was "
+                "fixed before the data, or candidates=DefaultCandidates(bounds), whose scales the "
+                "first outcomes determine."
             )
         return self.detector_for(model).on(domain, models, num_outputs, context_dim)
 

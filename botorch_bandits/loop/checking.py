@@ -53,17 +53,31 @@ ALIKE = (
 """What the check of a model with exponential weights does not take into account."""
 
 
-def check_of_loop(settings: LoopSettings, model: Model, history: History) -> ModelCheck:
+def check_of_loop(
+    settings: LoopSettings, model: Model, history: History, rounds_before: int = 0
+) -> ModelCheck:
     """Return how the outcomes since the last reset agree with the model of the reward.
 
     Args:
         settings: The settings of the loop.
         model: The loop's model now.
         history: The history since the last reset.
+        rounds_before: The number of rounds before its first one.
 
     Raises:
         RuntimeError: If the model's rows are not outcomes.
     """
+    check, rounds = _check_rows(settings, model, history), history.rounds()
+    if isinstance(settings.forgetting, SlidingWindow):
+        rounds = rounds[settings.forgetting.keeps(rounds, history.num_queries + 1)]
+    # of a list of priors, the first outcomes may be left out; merged rows have no single round
+    rounds = rounds[max(len(rounds) - len(check.one_step), 0) :]
+    if len(rounds) != len(check.one_step):
+        return check
+    return replace(check, rounds=rounds + rounds_before)
+
+
+def _check_rows(settings: LoopSettings, model: Model, history: History) -> ModelCheck:
     if isinstance(settings.feedback, Censored):
         raise RuntimeError(
             "with censored feedback the model has pseudo-values for missing outcomes, and how it "
@@ -214,10 +228,20 @@ def evidence_of_loop(
         raise ValueError(f"output is {output}, but the model has {len(models)}: 0 is the {name}.")
     model = models[output]
     if not isinstance(model, CandidatesModel):
-        raise RuntimeError(
-            "the loop's model is not a list of priors. Pass BanditGP.with_candidates([...]) as "
-            "model=."
-        )
+        remedy = "Pass BanditGP.with_candidates([...]) as model="
+        forgetting, restart = settings.forgetting, settings.restart
+        if isinstance(forgetting, TimeVaryingKernel):
+            remedy = (
+                f"forgetting=TimeVaryingKernel({forgetting.rate:g}) needs one fixed prior; to "
+                "compare several, give loops the same history= and compare their "
+                "check_model().log_likelihood"
+            )
+        if isinstance(restart, EvidenceRestart) and restart.candidates is not None:
+            remedy += (
+                ". The list of EvidenceRestart(candidates=...) has its posterior weights in "
+                "loop.change_tests[-1].candidate_weights"
+            )
+        raise RuntimeError(f"the loop's model is not a list of priors. {remedy}.")
     level = 0.5 * chooser.delta_now(0.1) / len(models) if level is None else level
     table = model.evidence.table(level)
     return replace(table, outcome_name=f"constraint {output}" if output else name)

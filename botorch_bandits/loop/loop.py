@@ -736,7 +736,9 @@ class BanditLoop(AttachesPoints):
         outcomes within their predicted intervals, outcome by outcome, and
         :func:`~botorch_bandits.plotting.plot_leave_one_out` draws each outcome beside its
         prediction from all others. Kernel and noise are those of the current model. Of a list of
-        priors, the likeliest is checked.
+        priors, the likeliest is checked. With constraints, this is about the reward;
+        ``check_model(loop.current_model().models[j])``, from :mod:`botorch_bandits.models`, checks
+        the model of constraint ``j``.
 
         Raises:
             RuntimeError: If the loop has no model or no data, feedback is censored, or rows are
@@ -752,7 +754,10 @@ class BanditLoop(AttachesPoints):
             12
         """
         with HandlersOnHold(), self._lock:
-            check = check_of_loop(self.settings, self.current_model(), self._chooser.current)
+            chooser = self._chooser
+            check = check_of_loop(
+                self.settings, self.current_model(), chooser.current, chooser.rounds_before
+            )
             return check if self.settings.maximize else turned_check(check)
 
     def evidence(self, level: float | None = None, output: int = 0) -> EvidenceTable:
@@ -767,6 +772,8 @@ class BanditLoop(AttachesPoints):
 
         Raises:
             RuntimeError: If the loop's model is not a list of priors, or a user's model lacks data.
+                The weights of a list that only ``EvidenceRestart(candidates=...)`` has are in
+                ``loop.change_tests[-1].candidate_weights``.
         """
         with HandlersOnHold(), self._lock:
             return evidence_of_loop(self.settings, self._chooser, self._clock(), level, output)

@@ -75,6 +75,7 @@ class ChangeTestRecord:
         quantity: The quantity tested: ``"reward"``, or ``"constraint 1"``, ``"constraint 2"``, ...;
             ``"evidence"`` for the evidence, of the reward alone or of reward and constraints.
         change_round: With evidence, the estimated first round after the change, if there was one.
+        candidate_weights: The posterior weights of ``EvidenceRestart(candidates=...)``.
     """
 
     after_round: int
@@ -84,6 +85,7 @@ class ChangeTestRecord:
     detected: bool
     quantity: str = "reward"
     change_round: int | None = None
+    candidate_weights: tuple[float, ...] = ()
 
 
 class PenalizedHistory(History):
@@ -671,6 +673,7 @@ class Segments:
                 test.detected,
                 "evidence",
                 test.change,
+                test.candidate_weights,
             )
         )
         if not test.detected:

@@ -149,7 +149,8 @@ def _reason_of_settings(settings: LoopSettings) -> str | None:
     if isinstance(settings.restart, ChangePointRestart | EvidenceRestart):
         return (
             f"restart={type(settings.restart).__name__}(...) compares outcomes that all have the "
-            "noise of one observation. Tell each outcome by itself, or use OracleRestart"
+            "noise of one observation. If outcomes have about the same noise, leave count= and "
+            "noise= out and give it to the model; otherwise use OracleRestart"
         )
     options = {}
     if isinstance(settings.acquisition, AcquisitionRecipe):

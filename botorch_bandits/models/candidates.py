@@ -40,7 +40,14 @@ from botorch.models.transforms.input import InputTransform
 from botorch.posteriors import GPyTorchPosterior
 from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
 from gpytorch.distributions import MultivariateNormal
-from gpytorch.kernels import Kernel
+from gpytorch.kernels import (
+    AdditiveKernel,
+    Kernel,
+    MaternKernel,
+    ProductKernel,
+    RBFKernel,
+    ScaleKernel,
+)
 from linear_operator.operators import DenseLinearOperator
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from numpy.typing import NDArray
@@ -250,7 +257,11 @@ class CandidatesRecipe:
     def fingerprint(self) -> str:
         """Return a digest that is equal for recipes that build equal models."""
         parts = [_fingerprint(entry) for entry in self.candidates]
-        parts += [repr(self.weights), repr(self.names), repr(self.num_skipped)]
+        names = self.names
+        if names == _distinct([_describe(entry) for entry in self.candidates]):
+            # journals have fingerprints of default names that did not describe the parts
+            names = _distinct([_describe(entry, parts=False) for entry in self.candidates])
+        parts += [repr(self.weights), repr(names), repr(self.num_skipped)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def __eq__(self, other: object) -> bool:
@@ -260,8 +271,8 @@ class CandidatesRecipe:
         return self.fingerprint() == other.fingerprint()
 
     def __hash__(self) -> int:
-        """Hash the weights and names."""
-        return hash((self.weights, self.names, self.num_skipped))
+        """Hash the weights."""
+        return hash((self.weights, self.num_skipped))
 
 
 def _check_entry(index: int, entry: Any, first: Any) -> None:
@@ -304,16 +315,45 @@ def _fingerprint(entry: Any) -> str:
     return "\n".join([*map(repr, parts), _describe_transform(entry)])
 
 
-def _describe(entry: Any) -> str:
+def _describe(entry: Any, parts: bool = True) -> str:
+    """Return the default name of a prior.
+
+    Args:
+        entry: Its recipe.
+        parts: Whether kernels that are neither Matern nor SE are described part by part; otherwise
+            only by the name of their class.
+    """
     kernel, scale = split_scale(entry.kernel)
-    read = StationaryKernel.read(kernel)
-    told = type(kernel).__name__
-    if read is not None:
-        kind = "SE" if read.smoothness == math.inf else f"Matern {read.smoothness:g}"
-        lengths = ", ".join(f"{length:.3g}" for length in read.lengthscale.tolist())
-        told = f"{kind}, lengthscale {lengths}"
+    told = _describe_kernel(kernel, parts)
     told += f", scale {scale:.3g}, noise {entry.noise:.3g}"
     return told + (f", mean {entry.prior_mean:.3g}" if entry.prior_mean else "")
+
+
+def _describe_kernel(kernel: Kernel, parts: bool) -> str:
+    read = StationaryKernel.read(kernel)
+    if read is not None:
+        kind = "SE" if read.smoothness == math.inf else f"Matern {read.smoothness:g}"
+        return f"{kind}, lengthscale {_listed(read.lengthscale)}"
+    told = type(kernel).__name__
+    if not parts:
+        return told
+    if type(kernel) in (ProductKernel, AdditiveKernel):
+        sign = " x " if type(kernel) is ProductKernel else " + "
+        return sign.join(f"({_describe_kernel(part, parts)})" for part in kernel.kernels)
+    if type(kernel) is ScaleKernel:
+        inner = _describe_kernel(kernel.base_kernel, parts)
+        return f"{_listed(kernel.outputscale)} x ({inner})"
+    if type(kernel) in (RBFKernel, MaternKernel):  # on some of the columns
+        told = "SE" if type(kernel) is RBFKernel else f"Matern {kernel.nu:g}"
+    if hasattr(kernel, "period_length"):
+        told += f", period {_listed(kernel.period_length)}"
+    if kernel.has_lengthscale:
+        told += f", lengthscale {_listed(kernel.lengthscale)}"
+    return told
+
+
+def _listed(values: Tensor) -> str:
+    return ", ".join(f"{value:.3g}" for value in values.detach().reshape(-1).tolist())
 
 
 def _distinct(names: list[str]) -> tuple[str, ...]:

@@ -9,14 +9,23 @@ outcomes before them. The prediction of row ``i`` from all other rows (leave one
 one-step-ahead residuals sum to ``(y - m)^T A^{-1} (y - m)``; leaving out row ``i`` lowers this by
 the square of its residual from that prediction.
 
+**Over time.** If the model is right up to one scale of all its predicted standard deviations, the
+residuals are exchangeable. Each block of :data:`FEWEST` outcomes, of twice as many, and so on, and
+each tail, is compared with the other outcomes by the likelihood ratio of two variances to one,
+where the block has the larger one. The largest of these ratios is compared with the same for random
+permutations of the residuals, which is an exact test for exchangeable residuals, whatever their
+distribution. Residuals grow after a change of the reward that the model does not account for.
+
 Source: Rasmussen and Williams, *Gaussian processes for machine learning*, MIT Press 2006, section
-5.4.2, equations 5.12; Dawid, *Statistical theory: the prequential approach*, 1984.
+5.4.2, equations 5.12; Dawid, *Statistical theory: the prequential approach*, 1984. The search over
+blocks is our own.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from botorch.models.model import Model
@@ -43,7 +52,10 @@ LEAST_CORRELATION = 0.01
 """If half of the points are correlated less with all others, outcomes say nothing about these."""
 
 LEVEL = 0.01
-"""Each of the three tests behind a verdict errs with at most this probability."""
+"""Each of the four tests behind a verdict errs with at most this probability."""
+
+PERMUTATIONS = 999
+"""With so many permutations, a p-value of 1/1000 can be reached."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +75,11 @@ class ModelCheck:
             is correlated most, in the median over all different inputs; None if there is only one.
             If it is nearly 0, outcomes say nothing about other points, as happens if lengthscales
             are in other units than the inputs.
+        one_step_deviations: The standard deviations of the one-step-ahead predictions, noise
+            included, in raw outcome units; empty if they are not known.
+        rounds: The rounds of the outcomes, in a loop; None otherwise.
+        has_rate: Whether the model drifts at a stated rate, which a verdict then names as a
+            possible cause.
     """
 
     outcomes: Tensor
@@ -72,6 +89,38 @@ class ModelCheck:
     learned: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
     nearest_correlation: float | None = None
+    one_step_deviations: Tensor = field(default_factory=lambda: torch.zeros(0).double())
+    rounds: Tensor | None = None
+    has_rate: bool = False
+
+    @property
+    def log_likelihood(self) -> float:
+        """The logarithm of the density that the model gave to its outcomes, in nats.
+
+        It is the sum over one-step-ahead predictions, in raw outcome units, and equals the log
+        marginal likelihood. Of two models with the same outcomes, the one with the larger value
+        has predicted them better, by so many nats.
+
+        Raises:
+            ValueError: If the deviations of the predictions are not known.
+        """
+        z, deviations = self.one_step, self.one_step_deviations
+        if len(deviations) != len(z):
+            raise ValueError(
+                f"one_step_deviations has {len(deviations)} entries, but there are {len(z)} "
+                "residuals. Pass the deviations of the predictions, or use check_model(...)."
+            )
+        return float(-0.5 * (z @ z) - deviations.log().sum() - 0.5 * len(z) * math.log(2 * math.pi))
+
+    @cached_property
+    def growth(self) -> tuple[int, int] | None:
+        """The outcomes, from the first index up to the second, whose residuals are larger.
+
+        They are the block whose residuals are most clearly larger than all of them together. At
+        least 8 outcomes come before it. None if the test over time does not reject, at level 0.01,
+        that the residuals are exchangeable.
+        """
+        return _growth(self.one_step)
 
     def coverage(self, level: float = 0.95) -> Tensor:
         """Return the share of outcomes, up to each, that were within their predicted intervals.
@@ -96,9 +145,11 @@ class ModelCheck:
     def finding(self) -> str:
         """The verdict in a word or two, for programs.
 
-        It is ``"too few"`` (outcomes), ``"outlier"``, ``"overconfident"``, ``"too cautious"``,
-        ``"mean off"`` or ``"agrees"``. Bounds of an overconfident model, or of one whose mean is
-        off, are too narrow or in the wrong place.
+        It is ``"too few"`` (outcomes), ``"outlier"``, ``"changed"``, ``"overconfident"``, ``"too
+        cautious"``, ``"mean off"`` or ``"agrees"``. ``"changed"`` means that residuals grew beyond
+        what the model predicts, as they do after a change of the reward (:attr:`growth`), and that
+        the model was not overconfident before. Bounds are too narrow or in the wrong place if the
+        model is overconfident, its mean is off, or the reward has changed.
         """
         return self._judged[0]
 
@@ -126,26 +177,36 @@ class ModelCheck:
                 f"Outcome {k + 1} is {far:.3g} standard deviations from what all others predict, "
                 "while the others are as expected: look at that one first.",
             )
+        grew = ""
+        if self.growth is not None:
+            told = self._told_of_growth(*self.growth)
+            if told is not None:
+                return "changed", told
+            at = self._at(self.growth[0])
+            grew = f" They vary more from {at} on, as they do after a change of the reward."
         if share > 1.0 - LEVEL / 2.0:
+            rate = ", or its drift rate too small" if self.has_rate else ""
             return (
                 "overconfident",
                 f"The model is overconfident: outcomes vary {ratio:.3g} times as much as it "
                 "predicts. Its noise or its prior variance is too small, or its lengthscale too "
-                "large.",
+                f"large{rate}.{grew}",
             )
         if share < LEVEL / 2.0:
+            rate = ", or its drift rate" if self.has_rate else ""
             return (
                 "too cautious",
                 f"The model is too cautious: outcomes vary {ratio:.3g} times as much as it "
-                "predicts. Its noise or its prior variance is too large.",
+                f"predicts. Its noise or its prior variance{rate} is too large.{grew}",
             )
         mean = float(z.mean()) * math.sqrt(n)
         if math.erfc(abs(mean) / math.sqrt(2.0)) < LEVEL:
             side = "above" if mean > 0.0 else "below"
+            rate = ", or its drift rate too large" if self.has_rate else ""
             return (
                 "mean off",
                 f"Outcomes lie {side} what the model predicts, by {abs(float(z.mean())):.3g} "
-                "predicted standard deviations on average: its prior mean is off"
+                f"predicted standard deviations on average: its prior mean is off{rate}"
                 + (", or its lengthscale too short." if self.is_uncorrelated else "."),
             )
         covered = float(self.coverage()[-1])
@@ -154,6 +215,28 @@ class ModelCheck:
             f"Nothing speaks against the model: {covered:.0%} of outcomes were in their 95% "
             "intervals.",
         )
+
+    def _told_of_growth(self, first: int, end: int) -> str | None:
+        """Return what to say of residuals that grew; None if the model is wrong without that.
+
+        That is the case if they were already too large before, or if they are never too large.
+        """
+        before = self.one_step[:first]
+        square = float(before @ before)
+        grown = float((self.one_step[first:end] ** 2).mean().sqrt())
+        if grown <= 1.0 or _share_below(square, first) > 1.0 - LEVEL / 2.0:
+            return None
+        return (
+            f"The reward may have changed about {self._at(first)}: the {end - first} outcomes from "
+            f"there on vary {grown:.3g} times as much as the model predicts, and those before "
+            f"{math.sqrt(square / first):.3g} times. After a change, the model needs to restart or "
+            "to forget faster, and more noise only hides the change. If there was none, the noise "
+            "grew, or the lengthscale is too large."
+        )
+
+    def _at(self, index: int) -> str:
+        """Name an outcome by its round, or by its number."""
+        return f"outcome {index + 1}" if self.rounds is None else f"round {int(self.rounds[index])}"
 
     def __str__(self) -> str:
         """Return the verdict and what limits it."""
@@ -180,6 +263,44 @@ class ModelCheck:
             "caution": "; ".join(self.cautions) or None,
         }
         return display(self.verdict, facts)
+
+
+def _growth(residuals: Tensor) -> tuple[int, int] | None:
+    """Return the block whose residuals are larger; None if they do not grow."""
+    n = len(residuals)
+    if n < 2 * FEWEST:
+        return None
+    squares = residuals.detach().double().cpu() ** 2
+    largest, first, end = _largest_block(squares)
+    generator = torch.Generator().manual_seed(0)
+    num_larger = 0
+    for _ in range(PERMUTATIONS):
+        num_larger += _largest_block(squares[torch.randperm(n, generator=generator)])[0] >= largest
+        if 1 + num_larger > LEVEL * (1 + PERMUTATIONS):
+            return None
+    return first, end
+
+
+def _largest_block(squares: Tensor) -> tuple[float, int, int]:
+    """Return the largest log likelihood ratio of a block, its first index and its end."""
+    n, least = len(squares), torch.finfo(squares.dtype).tiny
+    sums = torch.cat([squares.new_zeros(1), squares.cumsum(0)])
+    tails = torch.arange(FEWEST, n - FEWEST + 1)
+    blocks = [(tails, torch.full_like(tails, n))]
+    length = FEWEST
+    while FEWEST + length < n:
+        begins = torch.arange(FEWEST, n - length)
+        blocks.append((begins, begins + length))
+        length *= 2
+    begins, ends = (torch.cat(each) for each in zip(*blocks, strict=True))
+    lengths, inside = (ends - begins).double(), sums[ends] - sums[begins]
+    inner = (inside / lengths).clamp_min(least)
+    outer = ((sums[-1] - inside) / (n - lengths)).clamp_min(least)
+    one = (sums[-1] / n).clamp_min(least)
+    ratios = n * one.log() - lengths * inner.log() - (n - lengths) * outer.log()
+    ratios = torch.where(inner > outer, ratios, 0.0)
+    best = int(ratios.argmax())
+    return float(ratios[best]), int(begins[best]), int(ends[best])
 
 
 def _share_below(square: float, count: int) -> float:
@@ -240,6 +361,8 @@ def check_model(
             learned=(*check.learned, which),
             cautions=check.cautions,
             nearest_correlation=check.nearest_correlation,
+            one_step_deviations=check.one_step_deviations[skipped:],
+            has_rate=check.has_rate,
         )
     refuse_several("check", model)
     (prior,) = read_prior(model)
@@ -272,7 +395,8 @@ def check_model(
             empty = own.new_empty(0)
             return ModelCheck(empty, empty, empty, empty, prior.learned)
         residuals = own - prior_mean_at(model, Z)
-        K = model.covar_module(Z).to_dense()
+        kernel = model.covar_module
+        K = kernel(Z).to_dense()
         A = K + torch.diag(noise.expand(n))
         L = torch.linalg.cholesky(A)
         one_step = torch.linalg.solve_triangular(L, residuals.unsqueeze(-1), upper=False)
@@ -286,6 +410,8 @@ def check_model(
             left_out_deviations=scale * precision.rsqrt(),
             learned=tuple(prior.learned),
             nearest_correlation=_nearest_correlation(Z, K),
+            one_step_deviations=scale * L.diagonal(),
+            has_rate=any(getattr(part, "decay_length", None) for part in kernel.modules()),
         )
 
 

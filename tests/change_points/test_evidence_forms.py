@@ -195,6 +195,9 @@ def test_robust_lists_go_on_with_the_weights_that_the_kept_rows_give():
             own[c] += density(MEMBERS[best[c]], y[i - 1], *at, 0.02 * scale)
     stream.reset(keep_from=6)
     assert stream.bets.likeliest_candidate == int((np.log(WEIGHTS) + own).argmax())
+    posterior = np.log(WEIGHTS) + own
+    posterior = np.exp(posterior - dense.log_sum(posterior))
+    assert stream.bets.candidate_weights == pytest.approx(posterior, abs=1e-9)
     test = stream.observe(POINTS[3], 0.7)
     X = np.concatenate([POINTS.numpy()[PLAYED[5:8]], POINTS.numpy()[[3]]])
     fits = np.empty((3, len(MEMBERS)))
@@ -203,6 +206,11 @@ def test_robust_lists_go_on_with_the_weights_that_the_kept_rows_give():
         fits[c] = [density(member, 0.7, *at, 0.02 * scale) for member in MEMBERS]
     weights = np.log(WEIGHTS) + own
     weights = weights[:, None] - dense.log_sum(weights) - math.log(len(MEMBERS))
+    posterior = [
+        math.exp(dense.log_sum(each) - dense.log_sum((weights + fits).reshape(-1)))
+        for each in weights + fits
+    ]
+    assert test.candidate_weights == pytest.approx(posterior, abs=1e-9)
     expected = dense.log_sum((weights + fits).reshape(-1)) - fits.max()
     assert test.statistic == pytest.approx(expected, abs=1e-9)
 

@@ -23,7 +23,9 @@ from botorch_bandits import (
     GPUpperConfidenceBound,
     Ignored,
     LagrangianUpperConfidenceBound,
+    TimeVaryingKernel,
 )
+from botorch_bandits.models import check_model
 from botorch_bandits.problems import switching_gp_draws
 from botorch_bandits.simulation import Policy, simulate
 from botorch_bandits.stopping import rounds_without_gain
@@ -205,6 +207,24 @@ def test_candidates_stand_for_hyperparameters_that_are_learned():
     loop = BanditLoop(GRID, learned, UCB, restart=restart, seed=0)
     play(loop, 24, change=12)
     assert 13 <= loop.resets[0].after_round <= 16
+    # the first segment's weights are those of the marginal likelihoods of its outcomes
+    X, Y = (rows[:13] for rows in loop.history.arrived())
+    fits = torch.tensor([check_model(prior(X, Y)).log_likelihood for prior in candidates])
+    expected = torch.softmax(fits, 0).tolist()
+    assert loop.change_tests[12].candidate_weights == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_error_of_evidence_says_where_the_tested_list_is():
+    restart = EvidenceRestart(candidates=[PRIOR, PRIOR], drift_rate=0.01)
+    loop = loop_with(restart, forgetting=TimeVaryingKernel(0.01))
+    play(loop, 3)
+    with pytest.raises(RuntimeError, match=r"needs one fixed prior; .*candidate_weights"):
+        loop.evidence()
+    assert loop.change_tests[-1].candidate_weights == pytest.approx((0.5, 0.5), abs=1e-12)
+    with pytest.raises(
+        RuntimeError, match=r"Pass BanditGP\.with_candidates\(\[...\]\) as model=\.$"
+    ):
+        loop_with(None).evidence()
 
 
 def test_outcomes_that_chose_the_list_are_not_tested():

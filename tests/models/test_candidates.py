@@ -20,7 +20,7 @@ from botorch.acquisition import (
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from botorch.optim import optimize_acqf
-from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel
+from gpytorch.kernels import LinearKernel, MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
 from torch import Tensor
@@ -710,3 +710,28 @@ def test_a_list_is_shown_in_one_line() -> None:
     assert repr(recipe) == f"CandidatesRecipe(12 priors: {first!r}, {second!r}, ..., {last!r})"
     three = BanditGP.with_candidates(recipe.candidates[:3], names=["a", "b", "c"], num_skipped=8)
     assert repr(three) == "CandidatesRecipe(3 priors: 'a', 'b', 'c', num_skipped=8)"
+
+
+def test_default_names_describe_the_parts_of_a_kernel() -> None:
+    """The fingerprint remains the one of the names by which journals know such a list."""
+
+    def recipe(length: float) -> Any:
+        hours = PeriodicKernel(active_dims=(0,)).double()
+        hours.period_length, hours.lengthscale = double(24.0), double(2.0)
+        place = MaternKernel(nu=2.5, active_dims=(1, 2)).double()
+        place.lengthscale = double(length)
+        return BanditGP.with_kernel(hours * ScaleKernel(place), noise=0.3)
+
+    priors = [recipe(length) for length in (0.3, 0.6)]
+    listed = BanditGP.with_candidates(priors)
+    hours = "(PeriodicKernel, period 24, lengthscale 2)"
+    assert listed.names == tuple(
+        f"{hours} x (0.693 x (Matern 2.5, lengthscale {length})), scale 1, noise 0.3"
+        for length in (0.3, 0.6)
+    )
+    known = [f"{i}: ProductKernel, scale 1, noise 0.3" for i in range(2)]
+    assert listed.fingerprint() == BanditGP.with_candidates(priors, names=known).fingerprint()
+    assert listed != BanditGP.with_candidates(priors, names=["short", "long"])
+    summed = BanditGP.with_kernel(RBFKernel() + LinearKernel(), noise=0.1, lengthscale=None)
+    (name,) = BanditGP.with_candidates([summed]).names
+    assert name == "(SE, lengthscale 0.693) + (LinearKernel), scale 1, noise 0.1"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import matplotlib
 import pytest
 import torch
@@ -10,6 +13,7 @@ from botorch.models.transforms import Normalize, Standardize
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from reading_html import Reader
 from torch import Tensor
+from torch.distributions import Normal
 
 from botorch_bandits import (
     AdditiveEpochs,
@@ -22,13 +26,15 @@ from botorch_bandits import (
     ExponentialWeights,
     GPUpperConfidenceBound,
     LagrangianUpperConfidenceBound,
+    OracleRestart,
     RandomSearch,
     SlidingWindow,
     TimeVaryingKernel,
     run,
 )
-from botorch_bandits.models import candidate_grid, check_model
+from botorch_bandits.models import ModelCheck, candidate_grid, check_model
 from botorch_bandits.plotting import plot_leave_one_out
+from botorch_bandits.problems import DriftingGP
 
 matplotlib.use("Agg")
 DTYPE = torch.float64
@@ -105,7 +111,7 @@ def test_botorch_models_with_transforms_and_given_variances(has_levels: bool) ->
 def test_verdicts() -> None:
     """Of draws from the model, few are spoken against; of others, the verdict names the fault."""
     fine = sum("Nothing" in check_model(gp(*draw(seed))).verdict for seed in range(60))
-    assert fine >= 56
+    assert fine >= 54
     X, Y = draw(3, n=40)
     assert "overconfident" in check_model(gp(X, 5.0 * Y)).verdict
     assert "too cautious" in check_model(gp(X, 0.1 * Y)).verdict
@@ -116,6 +122,128 @@ def test_verdicts() -> None:
     assert "0 outcomes" in check_model(gp(X[:0], Y[:0])).verdict
     page = Reader(check_model(gp(X, Y))._repr_html_())
     assert "in their 95%" in page.text
+
+
+def residuals(z: Tensor) -> ModelCheck:
+    """Return a check of independent outcomes with these residuals."""
+    return ModelCheck(z, z, torch.zeros_like(z), torch.ones_like(z))
+
+
+def test_residuals_that_are_exchangeable_rarely_seem_to_grow() -> None:
+    """Of 300 sequences, 3 are expected at level 0.01; more than 10 have a probability of 3e-4."""
+    generator = torch.Generator().manual_seed(5)
+    draws = torch.randn(300, 60, generator=generator, dtype=DTYPE)
+    heavy = draws / torch.randn(300, 60, generator=generator, dtype=DTYPE)  # without a variance
+    assert sum(residuals(z).growth is not None for z in draws) <= 10
+    assert sum(residuals(z).growth is not None for z in heavy) <= 10
+
+
+def test_the_block_that_grew_is_the_one_found_by_trying_all() -> None:
+    generator = torch.Generator().manual_seed(1)
+    z = torch.randn(70, generator=generator, dtype=DTYPE)
+    z[41:57] *= 3.0
+    found = {}
+    for i in range(8, 63):
+        for j in {i + 8, i + 16, i + 32, 70} & set(range(i + 8, 71)):
+            inside, others = z[i:j], torch.cat([z[:i], z[j:]])
+            two, one = (Normal(0.0, (each**2).mean().sqrt()) for each in (inside, others))
+            both = float(two.log_prob(inside).sum() + one.log_prob(others).sum())
+            found[i, j] = both if bool(two.scale > one.scale) else -math.inf
+    assert residuals(z).growth == max(found, key=lambda block: found[block]) == (41, 57)
+
+
+def test_a_change_of_the_reward_is_named_with_its_round() -> None:
+    """The outcomes of a loop that never restarts are the model's until round 41, then others."""
+    arms = Arms(torch.linspace(0.0, 1.0, 9, dtype=DTYPE).unsqueeze(-1))
+    recipe = BanditGP.with_kernel(RBFKernel(), noise=0.04, lengthscale=0.3)
+    loop = BanditLoop(arms, recipe, UCB, seed=0)
+    stream = torch.Generator().manual_seed(0)
+    for t in range(1, 81):
+        query = loop.ask()
+        x, noise = float(query.x), 0.2 * float(torch.randn(1, generator=stream, dtype=DTYPE))
+        loop.tell(query.id, noise + (3.0 * x if t <= 40 else 3.0 - 4.0 * x))
+        if t == 40:
+            assert loop.check_model().finding == "agrees"
+    check = loop.check_model()
+    assert check.finding == "changed"
+    assert check.verdict.startswith("The reward may have changed about round 4")
+    assert check.growth is not None
+    assert abs(check.growth[0] - 40) <= 2
+    assert check.rounds is not None
+    assert check.rounds.tolist() == list(range(1, 81))
+    told_of_rows = check_model(gp(*loop.history.arrived())).verdict
+    assert told_of_rows.startswith("The reward may have changed about outcome 4")
+    windowed = BanditLoop(arms, recipe, UCB, forgetting=SlidingWindow(30), history=loop.history)
+    assert windowed.check_model().rounds.tolist() == list(range(51, 81))
+
+
+def test_a_model_that_was_overconfident_before_is_not_said_to_have_changed() -> None:
+    quantiles = torch.special.ndtri((torch.arange(40, dtype=DTYPE) + 0.5) / 40)
+    z = quantiles[torch.randperm(40, generator=torch.Generator().manual_seed(1))]
+    z = torch.cat([z, 3.0 * z])
+    assert residuals(z).finding == "changed"
+    louder = residuals(2.0 * z)
+    assert louder.growth is not None
+    assert louder.finding == "overconfident"
+    assert "They vary more from outcome 4" in louder.verdict
+    assert residuals(0.5 * z).finding == "changed"  # although it is too cautious before
+    quieter = residuals(0.2 * z)  # everything is as expected of a model that is too cautious
+    assert quieter.finding == "too cautious"
+    assert "They vary more from outcome 4" in quieter.verdict
+
+
+def test_rounds_after_a_reset_are_those_of_the_whole_run() -> None:
+    arms = Arms([[0.0], [0.5], [1.0]])
+    recipe = BanditGP.with_kernel(RBFKernel(), noise=0.04, lengthscale=0.3)
+    restart = OracleRestart(change_points=(12,), exploration=None)
+    loop = BanditLoop(arms, recipe, UCB, restart=restart)
+    run(loop, lambda x: float(x), 20, progress=False)
+    assert loop.check_model().rounds.tolist() == list(range(13, 21))
+
+
+def test_the_log_likelihood_is_the_marginal_likelihood() -> None:
+    X, Y = draw(2)
+    kernel = RBFKernel().double()
+    kernel.lengthscale = torch.tensor(0.3, dtype=DTYPE)
+    model = BanditGP(X, 30.0 * Y + 2.0, kernel=ScaleKernel(kernel), noise=9.0, prior_mean=2.0)
+    with torch.no_grad():
+        K = model.covar_module(X).to_dense() + 9.0 * torch.eye(20, dtype=DTYPE)
+    law = torch.distributions.MultivariateNormal(torch.full((20,), 2.0, dtype=DTYPE), K)
+    expected = float(law.log_prob(30.0 * Y.squeeze(-1) + 2.0))
+    assert check_model(model).log_likelihood == pytest.approx(expected, abs=1e-8)
+    standardized = SingleTaskGP(X, 30.0 * Y, outcome_transform=Standardize(1)).eval()
+    with torch.no_grad():
+        A = standardized.covar_module(X).to_dense()
+        A = A + standardized.likelihood.noise * torch.eye(20, dtype=DTYPE)
+    scale, mean = 30.0 * Y.std(), float(standardized.mean_module(X)[0].detach())
+    shift = 30.0 * Y.mean() + scale * mean
+    law = torch.distributions.MultivariateNormal(shift.expand(20), scale**2 * A)
+    found = check_model(standardized).log_likelihood
+    assert found == pytest.approx(float(law.log_prob(30.0 * Y.squeeze(-1))), abs=1e-6)
+    with pytest.raises(ValueError, match="one_step_deviations has 0 entries"):
+        _ = residuals(torch.ones(3, dtype=DTYPE)).log_likelihood
+
+
+def test_a_drift_rate_is_named_and_rates_can_be_compared() -> None:
+    """A reward that drifts at the rate 0.05 is most likely under that rate of three."""
+    arms = Arms(torch.linspace(0.0, 1.0, 12, dtype=DTYPE).unsqueeze(-1))
+    recipe = BanditGP.with_kernel(RBFKernel(), noise=0.04, lengthscale=0.3)
+    drift = DriftingGP(recipe.kernel, arms, rate=0.05, seed=0, noise_std=0.2)
+    loop = BanditLoop(arms, recipe, UCB, forgetting=TimeVaryingKernel(0.05), seed=0)
+    run(loop, drift, 120, progress=False)
+    checks = {
+        rate: BanditLoop(
+            arms, recipe, UCB, forgetting=TimeVaryingKernel(rate), history=loop.history
+        ).check_model()
+        for rate in (0.0005, 0.05, 0.8)
+    }
+    assert max(checks, key=lambda rate: checks[rate].log_likelihood) == 0.05
+    assert checks[0.05].finding == "agrees"
+    assert all(check.has_rate for check in checks.values())
+    z = torch.tensor([3.0, -3.0], dtype=DTYPE).repeat(60)
+    assert "drift rate too small" in replace(checks[0.05], one_step=z).verdict
+    assert "or its drift rate too large" in checks[0.8].verdict  # the policy prefers large rewards
+    assert "or its drift rate is too large" in replace(checks[0.8], one_step=0.1 * z).verdict
 
 
 def test_an_offset_is_named() -> None:
