@@ -409,10 +409,10 @@ def test_a_space_prints_as_it_is_typed_and_survives_a_process() -> None:
 @pytest.mark.parametrize(
     ("other", "line"),
     [
-        ({"n": Integer(1, 9), "x": Float(0.0, 1.0)}, "domain.names[0]: was 'x', is 'n'"),
+        ({"n": Integer(1, 9), "x": Float(0.0, 1.0)}, "domain.names: was ['x', 'n'], is ['n', 'x']"),
         ({"x": Float(0.0, 2.0), "n": Integer(1, 9)}, "domain.parameters.x.high: was 1.0, is 2.0"),
         ({"x": Float(0.0, 1.0), "n": Integer(1, 9, log=True)}, "domain.parameters.n.log: was"),
-        ({"x": Float(0.0, 1.0), "m": Integer(1, 9)}, "domain.names[1]: was 'n', is 'm'"),
+        ({"x": Float(0.0, 1.0), "m": Integer(1, 9)}, "domain.names: was ['x', 'n'], is ['x', 'm']"),
     ],
 )
 def test_fingerprints_tell_spaces_apart(other: dict[str, Parameter], line: str) -> None:
