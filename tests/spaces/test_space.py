@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 import pickle
@@ -428,3 +429,11 @@ def test_values_of_another_kind_make_another_space() -> None:
     one, two = (Space({"k": Categorical(v), "x": Float(0.0, 1.0)}) for v in ([0, 1], [False, True]))
     assert one != two
     assert not are_equal(one, two)
+
+
+def test_an_unknown_argument_of_a_parameter_is_explained() -> None:
+    with pytest.raises(TypeError, match=r"^Float has no argument 'logg'. Did you mean 'log'\?"):
+        Float(1.0, 2.0, logg=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^Integer has no argument 'step'. Write values with a"):
+        Integer(1, 9, step=2)  # type: ignore[call-arg]
+    assert str(inspect.signature(Float)).startswith("(low: 'float', high: 'float', log")
