@@ -41,6 +41,7 @@ from botorch_bandits.checks import (
     check_one_of,
     check_positive,
     check_reward,
+    explains_arguments,
     shown_value,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -175,6 +176,23 @@ class TaskReport:
     num_tries: int
     reasons: tuple[str, ...]
 
+    @property
+    def is_retried(self) -> bool:
+        """Whether it was told after a try that failed through no fault of another query."""
+        return self.state == "told" and any(map(_is_own, self.reasons))
+
+
+BESIDE = "a worker died beside it"
+"""Why a try that did not fail by itself was ended."""
+
+DROPPED = "a second result was dropped: "
+"""How a note begins on a result that arrived when another caller had told the query."""
+
+
+def _is_own(reason: str) -> bool:
+    """Whether a reason says that a try failed by itself."""
+    return reason != BESIDE and not reason.startswith(DROPPED)
+
 
 @dataclass(frozen=True, eq=False)
 class AsyncResult:
@@ -198,8 +216,15 @@ class AsyncResult:
         """Show counts, because a run may have thousands of tasks."""
         shown = [state for state in STATES if state != "retracted" or self.count(state)]
         counts = ", ".join(f"{self.count(state)} {state}" for state in shown)
+        if self.num_retried:
+            counts += f", {self.num_retried} told after another try"
         stopped = "" if self.stopped is None else f", stopped: {self.stopped}"
         return f"AsyncResult({counts}, workers replaced {self.num_replaced} times{stopped})"
+
+    @property
+    def num_retried(self) -> int:
+        """The number of queries that were told after a failed try; see :attr:`tasks`."""
+        return sum(task.is_retried for task in self.tasks)
 
     def count(self, state: str) -> int:
         """Return how many queries are ``"told"``, ``"failed"``, ``"pending"`` or ``"retracted"``.
@@ -211,6 +236,11 @@ class AsyncResult:
         return Counter(task.state for task in self.tasks)[state]
 
 
+@explains_arguments(
+    n_jobs="Pass an executor and max_pending=.",
+    retries="Pass on_error='retry:N'.",
+    workers="Pass an executor and max_pending=.",
+)
 def run_async(
     loop: BanditLoop,
     function: Callable[[Any], Any] | ByRound,
@@ -222,6 +252,7 @@ def run_async(
     restriction: Restrictions | None = None,
     timeout: float | None = None,
     on_error: str = "retry:1",
+    avoid_failed: bool = True,
     stop_after_no_gain: int | None = None,
     stop_below: float | None = None,
     progress: bool = True,
@@ -274,6 +305,8 @@ def run_async(
         on_error: ``"raise"``, ``"skip"`` or ``"retry:N"``; see :func:`run`. If failures are
             recorded, ``2 * max_pending`` of them in a row, and at least ten, end the run. Before an
             error ends it, the evaluations that are running finish, and are told or recorded.
+        avoid_failed: Whether the acquisition function avoids the point of a failed query; see
+            :func:`run`.
         stop_after_no_gain: Ask no further query while the last ``stop_after_no_gain`` rounds have
             brought no better reward; see :func:`run`. The run first waits for the queries in
             flight, which may change that.
@@ -286,14 +319,16 @@ def run_async(
         shown: What the progress bar shows in addition to the number of pending queries.
 
     Warns:
-        EvaluationFailedWarning: If a query failed and the run continues. A query also fails if the
+        EvaluationFailedWarning: If a query failed and the run continues, and at the end of the run
+            if evaluations worked only when they were tried again. A query also fails if the
             loop rejects what the function returned (no constraint values, or an outcome below the
             minimum of ``Censored``).
 
     Raises:
         RuntimeError: If the executor breaks and cannot be replaced. The queries in flight stay
             pending.
-        EvaluationError: If too many evaluations in a row failed.
+        EvaluationError: If too many evaluations in a row failed, or the run ends with three
+            failures or more and no outcome in the whole history.
         Exception: The error that the function raised, if ``on_error`` is ``"raise"``.
         TypeError: If an argument has the wrong type, or the function cannot be sent to the
             processes of the executor. In this case, nothing is asked.
@@ -339,7 +374,8 @@ def run_async(
     endings = Endings(loop, stop_after_no_gain, stop_below)
     left = loop.history.pending()
     most_in_a_row = max(MOST_FAILURES_IN_A_ROW, 2 * max_pending)
-    keeper = FailureKeeper(loop, policy, left, most_in_a_row)
+    check_instance("avoid_failed", avoid_failed, bool, "Pass True or False.")
+    keeper = FailureKeeper(loop, policy, left, most_in_a_row, avoid_failed)
     bar = ProgressBar(num_asked + num_rounds, "rounds", progress, num_asked - len(left))
     with bar:
         workers = Workers(executor)
@@ -505,8 +541,11 @@ class _Run:
                     break
                 wait(self.running, self._patience(), FIRST_COMPLETED)
                 self._give_up_overdue()
+            self.keeper.warn_of_retries()
             if self.error is not None:  # all that was in flight has been told or recorded
                 raise self.error
+            if self.stopped is None:
+                self.keeper.check_any()
         except BaseException:
             self._tell_all_done()
             raise
@@ -587,7 +626,7 @@ class _Run:
                 died = EvaluationError("its worker died")
                 self._fail_try(task, died, "its worker died", self.suspects)
             else:
-                task.reasons.append("a worker died beside it")
+                task.reasons.append(BESIDE)
                 self.suspects.append(task)
         elif future.cancelled():
             self._fail_try(
@@ -614,13 +653,16 @@ class _Run:
                 reason = f"the loop refused the result: {error}{hint}"
                 self._fail(task, reason, NotARewardError(reason) if is_other else None)
             else:  # another caller has told it, or told that it failed
-                task.reasons.append(f"a second result was dropped: {error}")
+                task.reasons.append(f"{DROPPED}{error}")
                 self.bar.advance(1, **self._shown())
         else:
+            own = [reason for reason in task.reasons if _is_own(reason)]
+            if own:
+                self.keeper.note_retry(task.query, own[-1])
             self._note(task, outcome)
 
     def _fail_try(self, task: _Task, error: Exception, reason: str, queue: deque[_Task]) -> None:
-        num_failed = 1 + sum(reason != "a worker died beside it" for reason in task.reasons)
+        num_failed = 1 + sum(map(_is_own, task.reasons))
         if num_failed > self.keeper.policy.num_retries:
             self._fail(task, reason, error)
         else:

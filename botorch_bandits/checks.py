@@ -8,12 +8,13 @@ before anything is recorded.
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 import math
 import operator
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -38,6 +39,7 @@ __all__ = [
     "check_probability",
     "check_reward",
     "check_vector",
+    "explains_arguments",
     "store_checked",
 ]
 
@@ -387,6 +389,44 @@ def counted(count: int, one: str, many: str) -> str:
         '1 point is pending'
     """
     return f"{count} {one if count == 1 else many}"
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def explains_arguments(name: str = "", **remedies: str) -> Callable[[_Function], _Function]:
+    """Return a decorator for a function whose error about an unknown argument says what to do.
+
+    Args:
+        name: The name of the function in the error; its own name if empty.
+        **remedies: What to do instead of passing an argument that users expect, in a sentence.
+
+    Example:
+        >>> @explains_arguments(minimize="Pass maximize=False.")
+        ... def search(maximize=True): ...
+        >>> search(minimize=True)
+        Traceback (most recent call last):
+            ...
+        TypeError: search has no argument 'minimize'. Pass maximize=False.
+    """
+
+    def decorate(function: _Function) -> _Function:
+        parameters = inspect.signature(function).parameters.values()
+        by_place = inspect.Parameter.POSITIONAL_ONLY
+        known = [one.name for one in parameters if one.kind is not by_place and one.name != "self"]
+
+        @functools.wraps(function)
+        def explained(*args: Any, **given: Any) -> Any:
+            for each in given:
+                if each not in known:
+                    told = f" {remedies[each]}" if each in remedies else remedy_of_name(each, known)
+                    told = told or f" It has {', '.join(known)}."
+                    raise TypeError(f"{name or function.__name__} has no argument {each!r}.{told}")
+            return function(*args, **given)
+
+        return cast(_Function, explained)
+
+    return decorate
 
 
 def shown_value(value: Any) -> str:

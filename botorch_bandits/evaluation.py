@@ -24,6 +24,7 @@ from botorch_bandits.checks import (
     check_integer,
     check_matrix,
     check_one_of,
+    explains_arguments,
     shown_value,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -470,6 +471,14 @@ class RunResult:
         return best[count]
 
 
+SEVERAL = (
+    "run evaluates one query at a time; run_async(loop, function, executor, max_pending, "
+    "num_rounds) evaluates several."
+)
+"""What to call instead of :func:`run` with workers."""
+
+
+@explains_arguments(executor=SEVERAL, max_pending=SEVERAL, n_jobs=SEVERAL, workers=SEVERAL)
 def run(
     loop: BanditLoop,
     problem: Problem,
@@ -479,6 +488,7 @@ def run(
     restriction: Restrictions | None = None,
     delays: Delays | None = None,
     on_error: str = "raise",
+    avoid_failed: bool = True,
     stop_after_no_gain: int | None = None,
     stop_below: float | None = None,
     progress: bool = True,
@@ -493,7 +503,8 @@ def run(
 
     An evaluation fails if the function raises, or returns something other than a finite real
     number. ``on_error`` sets what happens then. A failed query is recorded with the reason, and the
-    acquisition function avoids its point (see :meth:`.BanditLoop.tell_failed`).
+    acquisition function avoids its point (see :meth:`.BanditLoop.tell_failed`), unless
+    ``avoid_failed`` is False.
     ``KeyboardInterrupt`` and ``SystemExit`` always end the run. If the loop has a journal and
     ``on_error`` is ``"skip"`` or ``"retry:N"``, a query during whose evaluation two processes ended
     (by ``SystemExit``, a segmentation fault or a lack of memory) also counts as failed, and the
@@ -529,6 +540,9 @@ def run(
             failures in a row end the run. ``"retry:N"`` does the same after N more tries. As long
             as no outcome has arrived, something of another type than a number ends the run in any
             case, because the function itself is then at fault.
+        avoid_failed: Whether the acquisition function avoids the point of a failed query from then
+            on. Pass False if failures are not the point's fault, as when a machine broke: the point
+            may then be asked for again, and no confidence bound becomes void.
         stop_after_no_gain: Ask no further query once this number of rounds has brought no better
             reward; see :func:`.rounds_without_gain`. The count follows from the history, so a call
             with a larger number continues the run.
@@ -553,7 +567,8 @@ def run(
             ``stop_below`` is given and the loop cannot have a certificate (with a model of your
             own, this is known after the first outcome).
         EvaluationError: If the function returned no usable reward and ``on_error`` is ``"raise"``,
-            or ten evaluations in a row failed.
+            ten evaluations in a row failed, or a run ends with three failures or more and no
+            outcome in the whole history.
         BelowMinimumError: If a reward is below the minimum of ``Censored`` feedback, regardless of
             ``on_error``; its query stays pending.
         TypeError: If the loop has constraints, and a function does not return a pair.
@@ -597,7 +612,8 @@ def run(
         check_callable("on_round", on_round, "Pass a function (query, event), or leave it out.")
     endings = Endings(loop, stop_after_no_gain, stop_below)
     left = loop.history.pending()
-    keeper = FailureKeeper(loop, ErrorPolicy.read(on_error), left)
+    check_instance("avoid_failed", avoid_failed, bool, "Pass True or False.")
+    keeper = FailureKeeper(loop, ErrorPolicy.read(on_error), left, avoids=avoid_failed)
     mark = mark_of(loop, keeper.policy)
     num_asked = loop.history.num_queries
     bar = ProgressBar(num_asked + num_rounds, "rounds", progress, num_asked - len(left))
@@ -652,6 +668,9 @@ class _Run:
         self._deliver(history.num_queries + 1)
         note_stop(self.loop, self.stopped)
         self.bar.show(**self._shown())
+        self.keeper.warn_of_retries()
+        if self.stopped is None:
+            self.keeper.check_any()
         return self._result()
 
     def _start(self, query: Query) -> None:
@@ -671,6 +690,7 @@ class _Run:
             self.keeper.check(query, EvaluationError(DEADLY))
             self.mark.forget(query.round_number)
             return DEADLY
+        failed: Exception | None = None  # the last try
         for num_left in range(self.keeper.policy.num_retries, -1, -1):
             try:
                 with self._marked(query):
@@ -682,8 +702,11 @@ class _Run:
                 if num_left == 0:
                     self.keeper.check(query, error)
                     return reason_of(error)
+                failed = error
             else:
                 self.keeper.note_success()
+                if failed is not None:
+                    self.keeper.note_retry(query, reason_of(failed))
                 return told
         raise AssertionError
 

@@ -344,7 +344,8 @@ def are_equal(one: Any, other: Any) -> bool:
 def _difference(path: str, old: Any, new: Any) -> list[str]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         return _difference_of_mappings(path, old, new)
-    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+    is_text = isinstance(old, list) and all(isinstance(part, str) for part in old)  # shown whole
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new) and not is_text:
         return [
             line
             for i, parts in enumerate(zip(old, new, strict=True))

@@ -51,8 +51,10 @@ class BanditSearchCV(BaseSearchCV):
     ``n_splits_``, ``scorer_``, ``refit_time_`` and ``multimetric_``. As in scikit-learn,
     ``best_params_`` has the largest mean score, part of which is luck on these folds; there is no
     recommendation of the model and no guarantee. The folds are the same for all candidates. A
-    candidate all of whose fits fail is recorded with ``error_score``, and the search avoids it; the
-    search ends with the error if ten candidates in a row fail, or all of them.
+    candidate whose mean score is not finite, because a fit or the scorer failed in at least one
+    fold and ``error_score`` is NaN, counts as failed: the search avoids it and does not try it
+    again. The search ends with the error if all fits fail for ten candidates in a row, and if no
+    candidate has a finite score.
 
     Args:
         estimator: The estimator to tune; it is cloned.
@@ -69,7 +71,7 @@ class BanditSearchCV(BaseSearchCV):
         verbose: As in ``RandomizedSearchCV``.
         pre_dispatch: As in ``RandomizedSearchCV``.
         random_state: The seed of everything that is drawn at random.
-        error_score: The score of a fit that fails; ``"raise"`` raises its error.
+        error_score: The score of a fold whose fit or scorer fails; ``"raise"`` raises its error.
         return_train_score: Whether ``cv_results_`` has scores on the training folds.
         num_initial: The number of candidates that are drawn uniformly at first; see
             :class:`~botorch_bandits.BanditLoop`.
@@ -175,13 +177,14 @@ class BanditSearchCV(BaseSearchCV):
 
         Raises:
             ValueError: If an argument is out of range, the journal belongs to another search, or
-                every candidate failed.
+                no candidate has a finite score.
         """
         self._scores = _Scores(self, X, y, params)
         try:
-            super().fit(X, y, **params)
+            super().fit(X, y, **params)  # an error of the fit to all data says more than NaN
         finally:
             del self._scores
+        self._check_told()
         return self
 
     def _run_search(self, evaluate_candidates: Callable[..., Mapping[str, Any]]) -> None:
@@ -197,7 +200,7 @@ class BanditSearchCV(BaseSearchCV):
                 if query.id in scores.kept:  # the process ended before it was told
                     self._tell(loop, query)
             waiting = list(history.pending())
-            error: ValueError | None = None
+            error: ValueError | None = None  # the last one
             while True:
                 room = min(self.batch_size - len(waiting), self.n_iter - history.num_queries)
                 waiting += [loop.ask() for _ in range(room)]
@@ -208,9 +211,12 @@ class BanditSearchCV(BaseSearchCV):
                 error = failure or error
                 for query in batch:
                     self._tell(loop, query, failure)
-                if history.avoided_in_a_row() >= MOST_FAILURES_IN_A_ROW and error is not None:
-                    raise error
-            self._check_told(loop, error)
+                if history.avoided_in_a_row() >= MOST_FAILURES_IN_A_ROW:
+                    if error is not None:
+                        raise error
+                    self._check_told()
+            if error is not None and not history.num_arrived:
+                raise error
             self._add_last_failures()
             if not scores.ids:  # scikit-learn learns the kinds of scores from an evaluation
                 best = loop.history.best()
@@ -283,10 +289,18 @@ class BanditSearchCV(BaseSearchCV):
         else:
             loop.tell(query.id, float(score))
 
-    def _check_told(self, loop: BanditLoop, error: ValueError | None) -> None:
+    def _check_told(self) -> None:
         """Raise an error if no candidate has a score."""
-        if error is not None and not any(self._scores.row(q.id) for q in loop.history.queries):
-            raise error
+        history = self.history_
+        if history.num_arrived:
+            return
+        last = history.queries[-1]
+        raise ValueError(
+            f"none of {history.num_queries} candidates has a finite score; the last one was "
+            f"{last.parameters}. A scorer returned no finite number, or a fit failed in each of "
+            "them. Call the scorer on one fit; error_score='raise' shows the error of a fit, and a "
+            "number as error_score= counts for the folds whose fits or scores fail."
+        )
 
     def _format_results(
         self, candidate_params: Any, n_splits: int, out: Any, more_results: Any = None

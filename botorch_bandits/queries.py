@@ -414,13 +414,21 @@ def flatten_records(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
         >>> flatten_records([record])
         [{'id': 0, 'C': 0.1, 'parameter_id': 'a', 'reward': 2.0}]
     """
-    own = [{k: v for k, v in r.items() if k not in ("x", "parameters")} for r in records]
-    taken = {column for record in own for column in _flatten(record)}
+    taken = _taken_by_others(records)
     return [_flatten(record, taken) for record in records]
+
+
+def _taken_by_others(records: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the names of the columns that are not parameters."""
+    own = [{k: v for k, v in r.items() if k not in ("x", "parameters")} for r in records]
+    return {column for record in own for column in _flatten(record)}
 
 
 def frame_of_records(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Return the rows of :func:`flatten_records` as a pandas DataFrame.
+
+    A parameter with the category None has a column of objects, in which this category is None and
+    not NaN.
 
     Args:
         records: One per row.
@@ -435,7 +443,12 @@ def frame_of_records(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
             "History.to_dataframe needs pandas: pip install 'botorch_bandits[dataframe]'. "
             "History.to_records gives the same as plain dictionaries."
         ) from error
-    return pd.DataFrame(flatten_records(records))
+    rows, taken = flatten_records(records), _taken_by_others(records)
+    frame = pd.DataFrame(rows)
+    for name in {n for r in records for n, v in (r.get("parameters") or {}).items() if v is None}:
+        column = f"parameter_{name}" if name in taken else name
+        frame[column] = pd.Series([row.get(column) for row in rows], dtype=object)
+    return frame
 
 
 def _flatten(record: Mapping[str, Any], taken: Set[str] = frozenset()) -> dict[str, Any]:

@@ -70,11 +70,17 @@ class NotARewardError(EvaluationError):
 
 
 class EvaluationFailedWarning(RuntimeWarning):
-    """An evaluation failed; the failure is recorded, and the run continues."""
+    """An evaluation failed, and the run continues: the failure is recorded, or a retry worked."""
 
 
 MOST_FAILURES_IN_A_ROW = 10
 """The number of consecutive failed evaluations that ends a run."""
+
+FEWEST_FAILURES = 3
+"""At least this many failures, and no outcome at all, make a run end with an error."""
+
+SHOWN_RETRIES = 3
+"""The number of retried queries whose reasons a warning shows."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +127,7 @@ class FailureKeeper:
         left: Queries that an earlier run left pending; a failure of one of these does not end the
             run.
         most_in_a_row: The number of consecutive failures that ends a run that skips them.
+        avoids: Whether the acquisition function avoids the point of a query that failed.
     """
 
     def __init__(
@@ -129,14 +136,60 @@ class FailureKeeper:
         policy: ErrorPolicy,
         left: Iterable[Query],
         most_in_a_row: int = MOST_FAILURES_IN_A_ROW,
+        avoids: bool = True,
     ) -> None:
         self._loop, self.policy, self._most = loop, policy, most_in_a_row
+        self._avoids = avoids
         self._left = {query.id for query in left}
         self._in_a_row = 0
+        self._last: tuple[Query, str] | None = None  # the last failure on record
+        self._num_failed = 0
+        self._retried: dict[int, str] = {}  # by query, why the last try but one failed
 
     def note_success(self) -> None:
         """Restart the count."""
         self._in_a_row = 0
+
+    def note_retry(self, query: Query, reason: str) -> None:
+        """Note that a query was evaluated successfully after a try that failed.
+
+        Args:
+            query: The query.
+            reason: Why the last of the tries that failed did so.
+        """
+        self._retried[query.id] = reason
+
+    def warn_of_retries(self) -> None:
+        """Issue a warning about queries that needed another try, which nothing else mentions."""
+        if not self._retried:
+            return
+        shown = [f"query {i}: {one_line(r)}" for i, r in self._retried.items()][:SHOWN_RETRIES]
+        more = ", ..." * (len(self._retried) > len(shown))
+        warnings.warn(
+            f"evaluations that worked only when they were tried again: {len(self._retried)} "
+            f"({', '.join(shown)}{more}). Their outcomes count like all others.",
+            EvaluationFailedWarning,
+            stacklevel=level_of_users_line(),
+        )
+
+    def check_any(self) -> None:
+        """Raise an error at the end of a run if every evaluation of the loop failed.
+
+        Raises:
+            EvaluationError: If this run recorded several failures, and the history has no outcome
+                and nothing pending.
+        """
+        history = self._loop.history
+        if history.num_arrived or history.num_pending or self._num_failed < FEWEST_FAILURES:
+            return
+        assert self._last is not None
+        query, reason = self._last
+        raise EvaluationError(
+            f"all {self._num_failed} evaluations of this run failed, and the history has no "
+            f"outcome; the last was query {query.id} at {shown_point(query)}: "
+            f"{one_line(reason)}. They are on record as failed. Repair the function and run again, "
+            "which goes on with other points."
+        )
 
     def check(self, query: Query, error: Exception) -> None:
         """Record the failure and return if the run continues; otherwise raise an error.
@@ -165,7 +218,7 @@ class FailureKeeper:
             "(--on-error skip) a run records failures and goes on at once, with 'retry:2' after "
             "two more tries."
         )
-        if is_program and self.policy.skips:
+        if is_program:
             note = (
                 f"Query {query.id} at {shown_point(query)} stays pending, and is not recorded as "
                 "failed: no outcome has arrived yet, so the function itself is at fault. Correct "
@@ -190,7 +243,9 @@ class FailureKeeper:
         Raises:
             EvaluationError: If too many failed in a row; this failure is then on record.
         """
-        failure = self._loop.tell_failed(query.id, reason, avoid=True)
+        avoid = self._avoids or reason == DEADLY  # another process would die there
+        failure = self._loop.tell_failed(query.id, reason, avoid=avoid)
+        self._num_failed, self._last = self._num_failed + 1, (query, reason)
         again = "again" if query.id in self._left and not self.policy.skips else ""
         told = f"query {query.id} at {shown_point(query)} failed {again}".rstrip()
         if self._in_a_row >= self._most:

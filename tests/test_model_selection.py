@@ -158,6 +158,48 @@ def test_a_search_in_which_everything_fails_ends_with_the_error() -> None:
         fragile(error_score="raise").fit(X, y)
 
 
+def without_value(estimator: Any, X: Any, y: Any) -> float:
+    return float("nan")
+
+
+@pytest.mark.filterwarnings("ignore:One or more of the test scores")
+@pytest.mark.parametrize("n_iter", [3, 30])
+def test_a_search_whose_scores_are_all_nan_ends_with_an_error(n_iter: int, tmp_path: Path) -> None:
+    """It used to end as if it had found something."""
+    options = {"scoring": without_value, "n_iter": n_iter, "journal": tmp_path / "search.journal"}
+    search, played = fragile("never", **options), min(n_iter, 10)
+    for _ in range(2 if n_iter == 3 else 1):  # also if it is opened again
+        with pytest.raises(ValueError, match=f"none of {played} candidates has a finite score"):
+            search.fit(X, y)
+        assert search.history_.num_failed == played
+    numbered = fragile("never", scoring=without_value, n_iter=3)
+    with pytest.raises(ValueError, match=r"the last one was \{'level': 0"):
+        numbered.fit(X, y)
+
+
+class FailsOnce(Fragile):
+    """Fails in the first of its fits."""
+
+    def fit(self, X: Any, y: Any) -> FailsOnce:
+        super().fit(X, y)
+        if Fragile.fits == 1:
+            raise ValueError("a flaky fold")
+        return self
+
+
+@pytest.mark.filterwarnings("ignore:.*fits failed|One or more of the test scores")
+@pytest.mark.parametrize("error_score", [np.nan, 0.0])
+def test_a_fold_that_fails_costs_its_candidate_unless_it_has_a_score(error_score: float) -> None:
+    Fragile.fits = 0
+    space, options = {"level": Float(0.0, 1.0)}, {"n_iter": 3, "cv": 2, "random_state": 0}
+    search = BanditSearchCV(FailsOnce(), space, error_score=error_score, **options).fit(X, y)
+    history = search.history_
+    assert history.num_failed == (1 if np.isnan(error_score) else 0)
+    if not history.num_failed:
+        level = history.queries[0].parameters["level"]  # type: ignore[index]
+        assert history.outcomes[0].reward == pytest.approx(level / 2)
+
+
 @pytest.mark.filterwarnings("ignore:.*fits failed")
 @pytest.mark.parametrize("batch_size", [1, 3])
 def test_a_search_with_a_journal_goes_on(tmp_path: Path, batch_size: int) -> None:

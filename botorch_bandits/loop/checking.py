@@ -38,7 +38,7 @@ from botorch_bandits.forgetting import (
     TimeVaryingKernel,
 )
 from botorch_bandits.history import History, Query
-from botorch_bandits.loop.settings import LoopSettings
+from botorch_bandits.loop.settings import ATTACH_INSTEAD, LoopSettings
 from botorch_bandits.loop.weighted import noise_of_one
 from botorch_bandits.models import CandidatesModel, FittedSingleTaskGP, ModelCheck, check_model
 from botorch_bandits.spaces import Space
@@ -118,15 +118,26 @@ def _check_rows(settings: LoopSettings, model: Model, history: History) -> Model
 
 def check_given(domain: Domain, query: Query) -> None:
     """Raise an error unless a query of a given history, and its names, belong to the domain."""
-    x = domain.check_point(f"x of query {query.id} in history", query.x)
-    if query.parameters is None or not isinstance(domain, Space):
-        return
-    at = domain.check_point(f"parameters of query {query.id} in history", query.parameters)
-    if not torch.allclose(at, x, rtol=1e-9, atol=1e-9):
-        raise ValueError(
-            f"query {query.id} in history has the parameters {query.parameters}, but its x is "
-            f"{domain.decode(x)} on this domain; pass the history of a loop on the same Space."
-        )
+    if query.parameters is not None and isinstance(domain, Space):
+        try:
+            at = domain.check_point("x", query.parameters)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"query {query.id} in history does not belong to this space: {error} "
+                f"{ATTACH_INSTEAD}"
+            ) from error
+        if not torch.allclose(at.cpu(), query.x.cpu(), rtol=1e-9, atol=1e-9):
+            raise ValueError(
+                f"query {query.id} in history has the parameters {query.parameters}, but its x is "
+                f"{rounded(query.x)}, where this space has {rounded(at)}: the order, a scale or "
+                f"the categories differ. {ATTACH_INSTEAD}"
+            )
+    domain.check_point(f"x of query {query.id} in history", query.x)
+
+
+def rounded(x: Tensor) -> list[float]:
+    """Return coordinates with the digits that an error message needs."""
+    return [float(f"{value:.6g}") for value in x.tolist()]
 
 
 def too_large_in(history: History) -> str | None:

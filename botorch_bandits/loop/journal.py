@@ -35,7 +35,8 @@ from botorch_bandits.journal import (
     Snapshot,
     SnapshotWarning,
 )
-from botorch_bandits.loop.settings import LoopSettings
+from botorch_bandits.loop.checking import check_given
+from botorch_bandits.loop.settings import ATTACH_INSTEAD, LoopSettings, check_history
 from botorch_bandits.spaces import Space
 
 
@@ -195,18 +196,36 @@ class DifferentSettingsError(ValueError):
         differences: One line for each difference.
     """
 
-    def __init__(self, path: Path, differences: list[str]) -> None:
+    def __init__(self, path: Path, differences: list[str], remedy: str) -> None:
         """Put the differences into the message.
+
+        If the domain differs, the lines on how the model encodes its points are only counted,
+        because they usually follow from the domain.
 
         Args:
             path: The path of the journal.
             differences: One line for each difference.
+            remedy: What else can be done than to open it with its own settings, in a clause.
         """
         self.differences = differences
+        shown = differences
+        if any(line.startswith("domain.") for line in differences):
+            shown = [line for line in differences if not line.startswith(_OF_ENCODING)]
+            num_hidden = len(differences) - len(shown)
+            if num_hidden:
+                shown = [
+                    *shown,
+                    f"model: encodes the points of that domain (further differences: {num_hidden}; "
+                    "the attribute differences of this error lists them all)",
+                ]
+        text = "\n  ".join(shown)
         super().__init__(
-            f"{path} was begun with other settings:\n  " + "\n  ".join(differences) + "\nOpen it "
-            "with those, or begin another journal and pass history= to continue from this one."
+            f"{path} was begun with other settings:\n  {text}\nOpen it with those, or {remedy}"
         )
+
+
+_OF_ENCODING = ("model.bounds", "model.encode.", "model.input_transform.")
+"""How the lines begin that say how a model encodes the points of its domain."""
 
 
 class LoopJournal:
@@ -399,7 +418,7 @@ class LoopJournal:
         wanted = _without_names(known, header["settings"], self._domain)
         differences = difference(known, wanted)
         if differences:
-            raise DifferentSettingsError(path, differences)
+            raise DifferentSettingsError(path, differences, self._remedy())
         lines = environment_warnings(recorded["environment"], header["environment"])
         if lines:
             warnings.warn(
@@ -407,6 +426,24 @@ class LoopJournal:
                 EnvironmentWarning,
                 stacklevel=level_of_users_line(),
             )
+
+    def _remedy(self) -> str:
+        """Return how a loop with the settings of this one can use the history on record."""
+        begin = "begin another journal"
+        try:
+            history = read_history(self._journal)
+            if history.num_queries == 0:
+                return f"{begin}; this one has no query yet."
+            check_history(history, *self._sizes)
+            for query in history.queries:
+                check_given(self._domain, query)
+        except (JournalError, TypeError, ValueError) as error:
+            reason = str(error).removesuffix(ATTACH_INSTEAD).strip()
+            return (
+                f"{begin} and attach the outcomes of this one to its loop, each with its values "
+                f"under the new settings. They cannot be passed as history=: {reason}"
+            )
+        return f"{begin} and pass history= to continue from this one."
 
     def _check_fit(self, fit: Fit) -> None:
         """Compare the first fit after opening with the recorded one."""

@@ -24,6 +24,7 @@ from botorch_bandits.checks import (
     check_all_carried,
     check_context,
     check_positive,
+    explains_arguments,
     level_of_users_line,
 )
 from botorch_bandits.confidence import EvidenceTable, Guarantee
@@ -156,6 +157,12 @@ class BanditLoop(AttachesPoints):
         History(3 queries, 3 arrived)
     """
 
+    @explains_arguments(
+        "BanditLoop",
+        minimize="To minimize, pass maximize=False.",
+        direction="To minimize, pass maximize=False.",
+        random_state="Pass seed=, an integer.",
+    )
     def __init__(
         self,
         domain: Domain,

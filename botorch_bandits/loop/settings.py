@@ -314,6 +314,12 @@ def _check_probing(restart: Restart | None, feedback: Feedback, constraints: Any
         )
 
 
+ATTACH_INSTEAD = (
+    "Attach its outcomes to a new loop instead, each with its values under the new settings."
+)
+"""What to do with a history that does not fit a loop."""
+
+
 def check_history(
     history: History, dim: int, context_dim: int, num_constraints: int, maximize: bool
 ) -> History:
@@ -331,7 +337,8 @@ def check_history(
     if found != (dim, context_dim, num_constraints):
         raise ValueError(
             f"history is for {found[0]} dimensions, {found[1]} context dimensions and {found[2]} "
-            f"constraints; the domain has {dim}, and the loop {context_dim} and {num_constraints}."
+            f"constraints; the domain has {dim}, and the loop {context_dim} and {num_constraints}. "
+            f"{ATTACH_INSTEAD}"
         )
     if history.maximize is not maximize:
         raise ValueError(

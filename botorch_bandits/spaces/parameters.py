@@ -13,7 +13,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from botorch_bandits.checks import check_instance, check_integer, check_number, store_checked
+from botorch_bandits.checks import (
+    check_instance,
+    check_integer,
+    check_number,
+    explains_arguments,
+    store_checked,
+)
 from botorch_bandits.docstrings import fill_in_docstrings
 
 Plain: TypeAlias = str | int | float | bool | None
@@ -410,5 +416,11 @@ def check_plain(name: str, value: Any) -> Plain:
         "so that a journal can hold them. Give each object a name, and look it up in the function."
     )
 
+
+for _kind in (Float, Integer, Categorical, Fixed):
+    _kind.__init__ = explains_arguments(  # type: ignore[method-assign]
+        _kind.__name__,
+        step="Write values with a step as Categorical([...], ordered=True).",
+    )(_kind.__init__)
 
 fill_in_docstrings(__name__)

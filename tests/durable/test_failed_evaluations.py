@@ -233,6 +233,71 @@ def test_a_failure_is_retried_at_the_same_point(way: str) -> None:
 
 
 @both
+def test_a_retry_that_worked_is_mentioned_once_at_the_end(way: str) -> None:
+    loop = random_loop()
+    with pytest.warns(EvaluationFailedWarning) as caught:
+        result = play(loop, Flaky(2, 4, 6, 8, 10), 6, way, on_error="retry:1")
+    assert loop.history.num_arrived == 6
+    (text,) = [str(w.message) for w in caught if w.category is EvaluationFailedWarning]
+    assert text == (
+        "evaluations that worked only when they were tried again: 5 (query 1: OSError: no such "
+        "machine, query 2: OSError: no such machine, query 3: OSError: no such machine, ...). "
+        "Their outcomes count like all others."
+    )
+    if way == "run_async":
+        assert result.num_retried == 5
+        assert [task.is_retried for task in result.tasks] == [False, *[True] * 5]
+        assert "6 told, 0 failed, 0 pending, 5 told after another try, workers" in repr(result)
+
+
+@both
+@FAILED
+def test_a_run_of_nothing_but_failures_ends_with_an_error(way: str) -> None:
+    loop = random_loop()
+    message = "all 4 evaluations of this run failed, and the history has no outcome; .* query 3 at"
+    with pytest.raises(EvaluationError, match=message):
+        play(loop, lambda x: math.nan, 4, way, on_error="skip")
+    assert (loop.history.num_failed, loop.history.num_pending) == (4, 0)
+    play(loop, lambda x: math.nan, 2, way, on_error="skip")  # too few to tell
+    play(loop, value, 1, way)
+    play(loop, lambda x: math.nan, 4, way, on_error="skip")
+    assert (loop.history.num_arrived, loop.history.num_failed) == (1, 10)
+
+
+@both
+@FAILED
+def test_failures_that_are_not_the_points_fault_need_not_be_avoided(way: str) -> None:
+    loop, function = arms_loop(), Flaky(3)
+    play(loop, function, 4, way, on_error="skip", avoid_failed=False)
+    (failure,) = loop.history.failures
+    assert not failure.avoided
+    assert function.points[3] == function.points[2]  # nothing has been learned
+    with pytest.raises(TypeError, match="avoid_failed"):
+        play(loop, function, 1, way, avoid_failed="no")
+
+
+@both
+def test_an_argument_that_does_not_exist_is_explained(way: str) -> None:
+    with pytest.raises(TypeError, match=r"has no argument 'on_eror'. Did you mean 'on_error'\?"):
+        play(random_loop(), value, 1, way, on_eror="skip")
+    other = "run_async" if way == "run" else "Pass an executor and max_pending="
+    with pytest.raises(TypeError, match=f"^{way} has no argument 'workers'. .*{other}"):
+        play(random_loop(), value, 1, way, workers=2)
+
+
+@both
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_before_the_first_outcome_another_type_is_not_to_be_skipped(
+    way: str, on_error: str
+) -> None:
+    loop = random_loop()
+    with pytest.raises(EvaluationError, match="Correct what it returns and run again") as caught:
+        play(loop, lambda x: "0.9", 2, way, on_error=on_error)
+    assert "on-error" not in str(caught.value)
+    assert (loop.history.num_failed, loop.history.num_pending) == (0, 1)
+
+
+@both
 def test_another_type_is_a_failure_only_after_an_outcome(way: str) -> None:
     loop = random_loop()
     with pytest.raises(EvaluationError, match=r"returned \(0.9, 0.01\).* itself is at fault"):

@@ -439,3 +439,18 @@ def test_a_function_of_the_users_sees_the_negatives() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert loop.history.arrived()[1].tolist() == [[2.5]]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"minimize": True}, "'minimize'. To minimize, pass maximize=False."),
+        ({"direction": "minimize"}, "'direction'. To minimize, pass maximize=False."),
+        ({"maximise": False}, r"'maximise'. Did you mean 'maximize'\?"),
+        ({"sed": 1}, r"'sed'. Did you mean 'seed'\?"),
+        ({"zzz": 1}, "'zzz'. It has domain, model, "),
+    ],
+)
+def test_an_unknown_argument_of_a_loop_is_explained(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(TypeError, match=f"^BanditLoop has no argument {told}"):
+        bb.BanditLoop(bb.Box([(0.0, 1.0)]), **given)

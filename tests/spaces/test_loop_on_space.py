@@ -188,7 +188,9 @@ def test_a_history_of_another_space_is_refused() -> None:
     loop = make_loop()
     loop.attach({**GIVEN, "kernel": "poly"}, 1.5)
     turned = Space({**SPACE.parameters, "kernel": Categorical(["poly", "rbf", None])}, 2, 16)
-    with pytest.raises(ValueError, match=r"query 0 in history has .*'poly'.* but its x is .*'rbf'"):
+    with pytest.raises(
+        ValueError, match=r"query 0 in history has .*'poly'.* its x is .* 1\.0\], .* 0\.0"
+    ):
         BanditLoop(turned, None, RandomSearch(), history=loop.history)
     fewer = Space({**SPACE.parameters, "kernel": Categorical(["rbf", "linear", None])}, 2, 16)
     with pytest.raises(ValueError, match=r"parameter 'kernel' is 'poly'; it must be one of"):
@@ -206,6 +208,20 @@ def test_tables_have_a_column_a_parameter() -> None:
         "data",
     ]
     assert table["depth"].tolist() == [q.parameters["depth"] for q in loop.history.queries]
+
+
+def test_a_category_that_is_none_stays_none_in_a_table() -> None:
+    space = Space({"weight": Categorical([None, "balanced"]), "state": Categorical([None, 1])})
+    loop = BanditLoop(space, None, RandomSearch())
+    points = [
+        {"weight": weight, "state": state} for weight in (None, "balanced") for state in (None, 1)
+    ]
+    for point in points:
+        loop.attach(point, 0.0)
+    table = loop.history.to_dataframe()
+    assert table["weight"].tolist() == [point["weight"] for point in points]
+    assert table["parameter_state"].tolist() == [point["state"] for point in points]
+    assert table["state"].tolist() == ["told"] * 4
 
 
 def test_a_parameter_that_is_called_as_another_column_has_one_of_its_own() -> None:
@@ -262,6 +278,65 @@ def test_a_journal_is_refused_under_another_space(tmp_path: Path) -> None:
         space = Space(parameters, SPACE.num_restarts, SPACE.raw_samples)
         with pytest.raises(DifferentSettingsError, match=what):
             BanditLoop(space, None, RandomSearch(), journal=path)
+
+
+NAMED = {"C": Float(0.01, 100.0, log=True), "leaves": Integer(2, 64)}
+
+
+@pytest.mark.usefixtures("quick_disk")
+@pytest.mark.parametrize(
+    ("parameters", "why"),
+    [
+        ({**NAMED, "C": Float(0.001, 100.0, log=True)}, None),
+        ({**NAMED, "data": Fixed("digits")}, None),
+        ({"cost": NAMED["C"], "leaves": NAMED["leaves"]}, "parameter 'C' is not known"),
+        ({**NAMED, "rate": Float(0.0, 1.0)}, "history is for 2 dimensions"),
+        (dict(reversed(NAMED.items())), "the order, a scale or the categories differ"),
+        ({**NAMED, "C": Float(0.01, 100.0)}, "the order, a scale or the categories differ"),
+        ({**NAMED, "C": Float(1.0, 2.0, log=True)}, "parameter 'C' is "),
+    ],
+)
+def test_a_refused_journal_is_suggested_as_a_history_only_where_that_works(
+    parameters: dict[str, Any], why: str | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.journal"
+    with BanditLoop(Space(NAMED), seed=0, journal=path) as old:
+        for outcome in range(3):
+            old.tell(old.ask().id, float(outcome))
+    with pytest.raises(DifferentSettingsError) as refused:
+        BanditLoop(Space(parameters), seed=0, journal=path)
+    text = str(refused.value)
+    assert ("pass history= to continue from this one" in text) == (why is None)
+    if why is None:
+        assert BanditLoop(Space(parameters), history=old.history).history.num_arrived == 3
+        return
+    assert "attach the outcomes" in text
+    assert why in text
+    with pytest.raises(ValueError, match=f"{why}.* Attach its outcomes"):
+        BanditLoop(Space(parameters), history=old.history)
+
+
+@pytest.mark.usefixtures("quick_disk")
+def test_a_refused_journal_lists_the_domain_and_counts_what_follows_from_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "run.journal"
+    space = Space({**NAMED, "kernel": Categorical(["rbf", "poly"])})
+    with BanditLoop(space, seed=0, journal=path) as loop:
+        loop.attach({"C": 1.0, "leaves": 4, "kernel": "rbf"}, 1.0)
+    wider = Space({**space.parameters, "C": Float(0.001, 100.0, log=True)})
+    with pytest.raises(DifferentSettingsError) as refused:
+        BanditLoop(wider, seed=0, maximize=False, journal=path)
+    hidden = [line for line in refused.value.differences if line.startswith("model.")]
+    assert any("_coefficient" in line for line in hidden)
+    _, *lines, remedy = str(refused.value).splitlines()
+    assert sorted(lines) == [
+        "  domain.parameters.C.low: was 0.01, is 0.001",
+        "  maximize: was not set, is False",
+        f"  model: encodes the points of that domain (further differences: {len(hidden)}; the "
+        "attribute differences of this error lists them all)",
+    ]
+    assert "history has maximize=True" in remedy
 
 
 @pytest.mark.usefixtures("quick_disk")

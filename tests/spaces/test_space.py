@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 import pickle
@@ -411,10 +412,10 @@ def test_a_space_prints_as_it_is_typed_and_survives_a_process() -> None:
 @pytest.mark.parametrize(
     ("other", "line"),
     [
-        ({"n": Integer(1, 9), "x": Float(0.0, 1.0)}, "domain.names[0]: was 'x', is 'n'"),
+        ({"n": Integer(1, 9), "x": Float(0.0, 1.0)}, "domain.names: was ['x', 'n'], is ['n', 'x']"),
         ({"x": Float(0.0, 2.0), "n": Integer(1, 9)}, "domain.parameters.x.high: was 1.0, is 2.0"),
         ({"x": Float(0.0, 1.0), "n": Integer(1, 9, log=True)}, "domain.parameters.n.log: was"),
-        ({"x": Float(0.0, 1.0), "m": Integer(1, 9)}, "domain.names[1]: was 'n', is 'm'"),
+        ({"x": Float(0.0, 1.0), "m": Integer(1, 9)}, "domain.names: was ['x', 'n'], is ['x', 'm']"),
     ],
 )
 def test_fingerprints_tell_spaces_apart(other: dict[str, Parameter], line: str) -> None:
@@ -430,3 +431,11 @@ def test_values_of_another_kind_make_another_space() -> None:
     one, two = (Space({"k": Categorical(v), "x": Float(0.0, 1.0)}) for v in ([0, 1], [False, True]))
     assert one != two
     assert not are_equal(one, two)
+
+
+def test_an_unknown_argument_of_a_parameter_is_explained() -> None:
+    with pytest.raises(TypeError, match=r"^Float has no argument 'logg'. Did you mean 'log'\?"):
+        Float(1.0, 2.0, logg=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^Integer has no argument 'step'. Write values with a"):
+        Integer(1, 9, step=2)  # type: ignore[call-arg]
+    assert str(inspect.signature(Float)).startswith("(low: 'float', high: 'float', log")
