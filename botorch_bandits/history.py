@@ -252,22 +252,25 @@ class History(KeptInJournal):
         """Return what :meth:`add_outcome` would record, as given, checked; see there."""
         query = self.query(query_id)
         told = self._outcomes.get(query.id)
+        attach = "loop.attach(query.x, reward"
+        attach += ", context=query.context" if self.context_dim else ""
+        attach += ", constraints=[...])" if self.num_constraints else ")"
         if told is not None:
+            also = f" and constraints {list(told.constraints)}" if told.constraints else ""
             raise ValueError(
-                f"query_id {query.id} already has the reward {told.reward}; the history is "
+                f"query_id {query.id} already has the reward {told.reward}{also}; the history is "
                 "append-only. Ask again to evaluate the point a second time; if the reward on "
                 "record is wrong, withdraw it: loop.retract(query_id, reason)."
             )
         if query.id in self._failures:
             raise ValueError(
                 f"query_id {query.id} failed ({self._failures[query.id].reason}), and a failure is "
-                "final. Attach the point with its reward: loop.attach(query.x, reward)."
+                f"final. Attach the point with its reward: {attach}."
             )
         if query.id in self._retractions:
             raise ValueError(
                 f"query_id {query.id} was retracted ({self._retractions[query.id].reason}), and a "
-                "retraction is final. Attach the point with the right reward: "
-                "loop.attach(query.x, reward)."
+                f"retraction is final. Attach the point with the right reward: {attach}."
             )
         return self.outcome_of(
             query.id, reward, arrived_at, len(self._queries), constraints, **given

@@ -464,7 +464,9 @@ class ConstraintWatch:
         warnings.warn(
             f"no point seems to meet constraint {told}{now}: its smallest lower confidence bound "
             "is positive and its multiplier keeps growing. Relax the constraint, or widen the "
-            "domain; loop.feasibility() says what is known.",
+            "domain; loop.feasibility() says what is known. The bound is only as good as the model "
+            "of the constraint, which has the kernel and the noise of the reward unless model= "
+            "learns them apart: if you know points that meet it, mend the model.",
             InfeasibleConstraintsWarning,
             stacklevel=level_of_users_line(),
         )
