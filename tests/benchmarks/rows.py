@@ -129,7 +129,7 @@ SECONDS_OF_A_ROUND = 0.05
 
 def rounds_without_end(scale: Scale) -> list[Measurement]:
     """Rounds that play points again: their cost in each decade, and what the loop keeps."""
-    last = scale.of(100_000, 200)
+    last = scale.of(100_000, 400)
     sizes = (last // 100, last // 10, last)
     model = BanditGP.with_kernel(standard_kernel(), noise=NOISE)
     rule = ImprovedUpperConfidenceBound.with_options(
