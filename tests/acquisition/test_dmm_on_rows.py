@@ -85,22 +85,25 @@ def assert_follows_the_models(
     num_rounds: int = 33,
     **options: Any,
 ) -> None:
-    """Each point that models choose is given to both, with what is known of it."""
-    loop = build(*given, **options)
-    go_on(loop, num_rounds, delayed)
-    assert isinstance(loop._chooser._stream, RowsStream)
+    """Each point that models choose is chosen, whether or not eigenvectors are kept."""
     with monkeypatch.context() as patch:
         patch.setattr(Chooser, "_new_rows_stream", lambda self, played: None)
         known = build(*given, **options)
         go_on(known, num_rounds, delayed)
         assert known._chooser._stream is None
-    for ours, theirs in zip(loop.history.queries, known.history.queries, strict=True):
-        assert torch.equal(ours.x, theirs.x)
-        for name, value in theirs.diagnostics.items():
-            assert ours.diagnostics[name] == pytest.approx(value, rel=1e-7, abs=1e-8), name
+    for is_kept in (False, True):
+        with monkeypatch.context() as patch:
+            if is_kept:
+                keep_eigenvectors(patch)
+            loop = build(*given, **options)
+            go_on(loop, num_rounds, delayed)
+        assert isinstance(loop._chooser._stream, RowsStream)
+        for ours, theirs in zip(loop.history.queries, known.history.queries, strict=True):
+            assert torch.equal(ours.x, theirs.x)
+            for name, value in theirs.diagnostics.items():
+                assert ours.diagnostics[name] == pytest.approx(value, rel=1e-7, abs=1e-8), name
 
 
-@pytest.mark.parametrize("is_kept", [False, True])
 @pytest.mark.parametrize("delayed", [False, True])
 @pytest.mark.parametrize("num_contexts", [0, 1])
 @pytest.mark.parametrize("forgetting", FORGETTING)
@@ -108,13 +111,10 @@ def test_bounds_are_those_of_the_models(
     forgetting: str,
     num_contexts: int,
     delayed: bool,
-    is_kept: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if forgetting == "all is kept" and num_contexts == 0:
         return
-    if is_kept:
-        keep_eigenvectors(monkeypatch)
     for kernel in (None, PRODUCT)[: 1 + num_contexts]:
         assert_follows_the_models(monkeypatch, delayed, forgetting, num_contexts, kernel)
 
@@ -137,11 +137,7 @@ SETTINGS: dict[str, tuple[str, int, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", SETTINGS)
 def test_settings_combine(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     forgetting, num_contexts, options = SETTINGS[name]
-    for is_kept in (False, True):
-        with monkeypatch.context() as patch:
-            if is_kept:
-                keep_eigenvectors(patch)
-            assert_follows_the_models(patch, False, forgetting, num_contexts, **options)
+    assert_follows_the_models(monkeypatch, False, forgetting, num_contexts, **options)
 
 
 def test_refuted_assumptions_are_reported() -> None:

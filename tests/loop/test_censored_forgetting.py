@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ CHOICES = torch.linspace(0, 1, 9, dtype=torch.float64).unsqueeze(-1)
 DOMAINS: dict[str, Any] = {
     "arms": Arms(CHOICES),
     "box": Box([[0.0], [1.0]], num_restarts=8, raw_samples=512),
+    "small box": Box([[0.0], [1.0]], num_restarts=2, raw_samples=16),
 }
 FORGETTING: dict[str, Any] = {
     "window": SlidingWindow(WINDOW),
@@ -108,7 +110,7 @@ class Dense:
 
 @pytest.mark.parametrize("minimum", ["known", "unknown"])
 @pytest.mark.parametrize("forgetting", FORGETTING)
-@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("domain", ["arms", "box"])
 def test_the_dense_rule_is_played(domain: str, forgetting: str, minimum: str) -> None:
     loop = build(domain, forgetting, feedback=KNOWN if minimum == "known" else UNKNOWN)
     lost = []
@@ -177,9 +179,19 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("forgetting", FORGETTING)
-@pytest.mark.parametrize("domain", DOMAINS)
-@pytest.mark.parametrize("name", OTHERS)
+def in_turns() -> list[Any]:
+    """Every pair of settings, domain and forgetting; what repeats pairs is marked as slow."""
+    runs = []
+    for (i, name), (j, domain), (k, forgetting) in product(
+        enumerate(OTHERS), enumerate(("arms", "small box")), enumerate(FORGETTING)
+    ):
+        marks = [] if (i + j + k) % 2 == 0 else pytest.mark.slow
+        label = f"{name}-{domain}-{forgetting}"
+        runs.append(pytest.param(name, domain, forgetting, id=label, marks=marks))
+    return runs
+
+
+@pytest.mark.parametrize(("name", "domain", "forgetting"), in_turns())
 def test_reopened_loops_go_on(name: str, domain: str, forgetting: str, tmp_path: Path) -> None:
     path = tmp_path / "run.journal"
     whole = build(domain, forgetting, **OTHERS[name])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -188,15 +189,24 @@ def _one_constraint(**options: Any) -> Censored:
     return Censored(MINIMUM, BOUND, constraint_bounds=((-1.5, 1.5),), **options)
 
 
-@pytest.mark.parametrize("acquisition", [UCB, THOMPSON], ids=["ucb", "thompson"])
-@pytest.mark.parametrize("domain", DOMAINS)
-@pytest.mark.parametrize("forgetting", FORGETTING)
+def in_turns() -> list[Any]:
+    """Every pair of forgetting, domain and acquisition; what repeats pairs is marked as slow."""
+    runs = []
+    for i, j, k in product(range(len(FORGETTING)), range(2), range(2)):
+        values = (list(FORGETTING)[i], list(DOMAINS)[j], ("ucb", "thompson")[k])
+        marks = [] if (i + j + k) % 2 == 0 else pytest.mark.slow
+        runs.append(pytest.param(*values, id="-".join(values), marks=marks))
+    return runs
+
+
+@pytest.mark.parametrize(("forgetting", "domain", "acquisition"), in_turns())
 @pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.OptimizationWarning")
 def test_a_journal_brings_it_back(
-    forgetting: str, domain: str, acquisition: Any, tmp_path: Path
+    forgetting: str, domain: str, acquisition: str, tmp_path: Path
 ) -> None:
     name = "epochs" if domain == "arms" else "rounds"
-    given = {"acquisition": acquisition, "forgetting": FORGETTING[forgetting]}
+    drawn = acquisition == "thompson"
+    given = {"acquisition": THOMPSON if drawn else UCB, "forgetting": FORGETTING[forgetting]}
     path = tmp_path / "run.journal"
     other = build(RULES[name], DOMAINS[domain], **given)
     play(other, 12)

@@ -235,7 +235,8 @@ def test_large_constraint_values(rule, recipe, domain):
     model = PRIORS if recipe in CANDIDATES_LAGRANGIAN else KERNEL
     loop = build(domain, model, recipe, constraints=rule)
     refuse_and_go_on(loop, constraints=[-0.5])
-    for exponent in (308, 200, 100, 51, 50, 40, 24, 16, 12, 8, 5, 3, 2, 1):
+    exponents = (308, 200, 100, 51, 50, 40, 24, 16, 12, 8, 5, 3, 2, 1)
+    for exponent in exponents if domain is ARMS else exponents[1::2]:  # a box is searched each time
         loop.settings.domain.check_point("x", loop.ask().x)
         query, known = loop.history.pending()[0], loop.history.num_arrived
         refused = ""

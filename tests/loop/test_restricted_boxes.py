@@ -201,8 +201,15 @@ def test_uniform_draws_have_given_coordinates(case: str) -> None:
 AVOIDING = [each for each in DOMAINS if each not in ("long sides", "nothing is left", "all finite")]
 
 
-@pytest.mark.parametrize("num_contexts", [0, 1])
-@pytest.mark.parametrize("case", AVOIDING)
+# Contexts are columns in front whatever the domain is: every third domain shows that.
+@pytest.mark.parametrize(
+    ("case", "num_contexts"),
+    [
+        pytest.param(case, n, marks=pytest.mark.slow if n and i % 3 else [])
+        for i, case in enumerate(AVOIDING)
+        for n in (0, 1)
+    ],
+)
 def test_the_choice_has_the_largest_bound_of_the_points_that_are_not_avoided(
     case: str, num_contexts: int
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -131,11 +132,20 @@ def test_the_dense_rule_is_played(domain: str, forgetting: str) -> None:
     assert multiplied  # some round weighs constraints
 
 
-@pytest.mark.parametrize("forgetting", FORGETTING)
-@pytest.mark.parametrize("domain", DOMAINS)
-@pytest.mark.parametrize(
-    "name", ["bounds", "every round", "draws", "contexts", "restarts", "pending"]
-)
+def in_turns() -> list[Any]:
+    """Every pair of settings, domain and forgetting; what repeats pairs is marked as slow."""
+    names = ("bounds", "every round", "draws", "contexts", "restarts", "pending")
+    runs = []
+    for (i, name), (j, domain), (k, forgetting) in product(
+        enumerate(names), enumerate(DOMAINS), enumerate(FORGETTING)
+    ):
+        marks = [] if (i + j + k) % 2 == 0 else pytest.mark.slow
+        label = f"{name}-{domain}-{forgetting}"
+        runs.append(pytest.param(name, domain, forgetting, id=label, marks=marks))
+    return runs
+
+
+@pytest.mark.parametrize(("name", "domain", "forgetting"), in_turns())
 def test_reopened_loops_go_on(name: str, domain: str, forgetting: str, tmp_path: Path) -> None:
     options: dict[str, Any] = {
         "bounds": {},

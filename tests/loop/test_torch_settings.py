@@ -47,7 +47,8 @@ from botorch_bandits.models.fitted import default_kernel, default_likelihood
 from botorch_bandits.problems import ArmsProblem, BraninReward
 from botorch_bandits.random_streams import seeded_globally, usual_dtype
 
-SQUARE = Box([[0.0, 0.0], [1.0, 1.0]])
+EFFORT: dict[str, Any] = {"num_restarts": 2, "raw_samples": 16}
+SQUARE = Box([[0.0, 0.0], [1.0, 1.0]], **EFFORT)
 POINTS = torch.rand(30, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 KNOWN: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": 0.1}
 WIDTH = GPUpperConfidenceBound.with_options(width=2.0)
@@ -153,12 +154,13 @@ ON_BOTH: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 DOMAINS: dict[str, Callable[[], Any]] = {
-    "whole numbers": lambda: Box([[0.0, 0.0], [1.0, 5.0]], integer_dims=[1]),
+    "whole numbers": lambda: Box([[0.0, 0.0], [1.0, 5.0]], integer_dims=[1], **EFFORT),
     "part of a box": lambda: Box(
-        SQUARE.bounds, inequality_constraints=[([0, 1], [-1.0, -1.0], -1.2)]
+        SQUARE.bounds, inequality_constraints=[([0, 1], [-1.0, -1.0], -1.2)], **EFFORT
     ),
     "space": lambda: Space(
-        {"a": Float(0.1, 1.0, log=True), "b": Integer(1, 9), "c": Categorical(["x", "y", "z"])}
+        {"a": Float(0.1, 1.0, log=True), "b": Integer(1, 9), "c": Categorical(["x", "y", "z"])},
+        **EFFORT,
     ),
 }
 
@@ -211,30 +213,41 @@ def usual(case: str) -> list[Any]:
     return _usual[case]
 
 
+FEW = ("default on a box", "list on a box", "default on arms", "IGP-UCB on arms", *DOMAINS)
+
+
+def with_one_for_few(most: Any, few: Any, names: tuple[str, str]) -> pytest.MarkDecorator:
+    """Every case with one setting; another one, which adds little, is slow but for a few cases."""
+    runs = []
+    for case in CASES:
+        runs.append(pytest.param(case, most, id=f"{case}-{names[0]}"))
+        marks = [] if case in FEW else pytest.mark.slow
+        runs.append(pytest.param(case, few, id=f"{case}-{names[1]}", marks=marks))
+    return pytest.mark.parametrize(("case", "given"), runs)
+
+
+# What float64 rounds otherwise than float32 does, float16 rounds otherwise, too.
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float16], ids=["float64", "float16"])
-@pytest.mark.parametrize("case", CASES)
+@with_one_for_few(torch.float16, torch.float64, ("float16", "float64"))
 def test_the_default_dtype_changes_nothing(
-    default_dtype: Callable[[torch.dtype], None], case: str, dtype: torch.dtype
+    default_dtype: Callable[[torch.dtype], None], case: str, given: torch.dtype
 ) -> None:
     """Priors, bounds of noise and first points of Sobol sequences were rounded otherwise."""
     expected = usual(case)
-    default_dtype(dtype)
+    default_dtype(given)
     assert play(a_loop(case)) == expected
-    assert torch.get_default_dtype() == dtype
+    assert torch.get_default_dtype() == given
 
 
+# In inference mode there are no gradients either, and tensors of it are refused by more.
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    "off", [torch.no_grad, torch.inference_mode], ids=["no_grad", "inference_mode"]
-)
-@pytest.mark.parametrize("case", CASES)
+@with_one_for_few(torch.inference_mode, torch.no_grad, ("inference_mode", "no_grad"))
 def test_gradients_are_there_where_they_are_needed(
-    case: str, off: Callable[[], AbstractContextManager[Any]]
+    case: str, given: Callable[[], AbstractContextManager[Any]]
 ) -> None:
     """Searches on boxes had nothing to follow."""
     expected, loop = usual(case), a_loop(case)
-    with off():
+    with given():
         assert play(loop) == expected
         assert not torch.is_grad_enabled()
 

@@ -73,7 +73,7 @@ def play(loop: BanditLoop, space: Space) -> None:
     """Play some rounds; each outcome arrives when the next query is under way."""
     settings = loop.settings
     pending = None
-    num_rounds = 8 if space is FEW else 5
+    num_rounds = 8 if space is FEW else 4  # searches of a mixed space take the time
     for i in range(num_rounds):
         query = loop.ask(context=[i / 8.0]) if settings.context_dim else loop.ask()
         values = query.parameters
