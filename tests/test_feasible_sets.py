@@ -231,7 +231,7 @@ def reward(x: Any) -> float:
     ("name", "acquisition"),
     [
         *((name, "igp") for name in SETS),
-        *(("triangle", kind) for kind in ACQUISITIONS),
+        *(("triangle", kind) for kind in ACQUISITIONS if kind != "igp"),
         ("disk", "draws"),
         ("line", "ei"),
     ],
@@ -244,7 +244,7 @@ def test_loops_stay_inside_and_go_on_from_journals(
     played = ACQUISITIONS[acquisition]
     has_name = acquisition != "function"
     whole = bb.BanditLoop(box, MODEL, played, **given)
-    bb.run(whole, reward, 5, progress=False)
+    bb.run(whole, reward, 4, progress=False)
     assert_inside(box, torch.stack([query.x for query in whole.history.queries]))
     if not has_name:
         return
@@ -252,7 +252,7 @@ def test_loops_stay_inside_and_go_on_from_journals(
     with bb.BanditLoop(box, MODEL, played, journal=path, **given) as loop:
         bb.run(loop, reward, 3, progress=False)
     with bb.BanditLoop(box, MODEL, played, journal=path, **given) as loop:
-        bb.run(loop, reward, 2, progress=False)
+        bb.run(loop, reward, 1, progress=False)
         for one, other in zip(loop.history.queries, whole.history.queries, strict=True):
             assert torch.equal(one.x, other.x)
         text = str(loop.guarantee())

@@ -214,7 +214,7 @@ def test_the_sum_of_all_starts_grows_by_one_a_query_on_average():
     """``R_n - (n - 1)`` is a martingale, dropped starts and all; with little signal it shows."""
     detector = EvidenceDetector(robust=False, statistic="shiryaev_roberts")
     model = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=9.0, lengthscale=1.0)
-    runs = calm_streams(detector.on(ARMS, model), 1.0, 9.0, 300, 24, seed=0)
+    runs = calm_streams(detector.on(ARMS, model), 1.0, 9.0, 150, 24, seed=0)
     values = np.exp([[test.statistic for test in tests] for tests in runs])
     assert values[:, 0].max() == 0.0
     errors = values.std(0, ddof=1) / math.sqrt(len(values))
@@ -226,8 +226,8 @@ def test_the_sum_of_all_starts_grows_by_one_a_query_on_average():
 @pytest.mark.parametrize("form", ["plain", "robust list"])
 @pytest.mark.parametrize("num_runs", [30, pytest.param(100, marks=pytest.mark.slow)])
 def test_segments_without_a_change_last_as_long_as_stated(name, form, num_runs):
-    """Run lengths are cut at 90 queries, which makes their mean smaller only."""
-    alpha, cut = 1.0 / 15.0, 90
+    """Run lengths are cut at 45 queries, which makes their mean smaller only."""
+    alpha, cut = 1.0 / 15.0, 45
     plain = form == "plain"
     detector = EvidenceDetector(
         alpha=alpha, robust=not plain, weights=None if plain else (1, 1, 1), statistic=name

@@ -168,7 +168,7 @@ def test_a_change_where_nobody_looks_is_found_more_often_and_probing_costs_less_
         "uniform": EvidenceRestart(exploration=2.0),
         "probing": EvidenceRestart(exploration=2.0, probing=True),
     }.items():
-        result = simulate(problems, Policy(PRIOR, UCB, restart=restart), 260, progress=False)
+        result = simulate(problems, Policy(PRIOR, UCB, restart=restart), 200, progress=False)
         seen[name] = sum(bool(resets) for resets in result.resets)
         spent[name] = float(result.regret[:, :100].sum(-1).mean())
     assert seen["never"] <= 1
