@@ -237,12 +237,6 @@ def notes_on_list(model: CandidatesModel) -> tuple[str, ...]:
             f"from outcome {check.growth[0] + 1} on, outcomes vary {grown:.3g} times as much as it "
             "predicts, as they do after a change of the reward"
         )
-    elif check.finding == "changed" and check.growth is not None:
-        grown = float(z[slice(*check.growth)].square().mean().sqrt())
-        told = (
-            f"from outcome {check.growth[0] + 1} on, outcomes vary {grown:.3g} times as much as it "
-            "predicts, as they do after a change of the reward"
-        )
     elif check.finding == "mean off":
         told = (
             f"outcomes lie {abs(float(z.mean())):.3g} predicted standard deviations from its mean "
