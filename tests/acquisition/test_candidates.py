@@ -246,6 +246,21 @@ def test_regret_is_bounded_on_the_arms_of_the_width_only() -> None:
         acqf.regret_bound(points[3], points[:20].float())
 
 
+def test_outcomes_that_changed_are_noted() -> None:
+    x = torch.linspace(0.0, 1.0, 20, dtype=torch.float64).repeat(2).unsqueeze(-1)
+    noise = 0.2 * torch.randn(40, 1, generator=torch.Generator().manual_seed(0)).double()
+    y = noise + (4.0 * x).sin()
+    y[20:] -= 1.2
+    priors = [BanditGP.with_kernel(RBFKernel(), noise=0.04, lengthscale=s) for s in (0.3, 0.6)]
+    model = BanditGP.with_candidates(priors)(x, y)
+    check = check_model(model)
+    assert check.finding == "changed"
+    assert check.growth is not None
+    assert abs(check.growth[0] - 20) <= 1
+    (note,) = CandidatesUpperConfidenceBound(model, num_arms=20).guarantee().notes
+    assert f"from outcome {check.growth[0] + 1} on, outcomes vary" in note
+
+
 @pytest.mark.parametrize("shift", [0.0, 40.0])
 def test_a_list_in_the_wrong_units_is_noted(shift: float) -> None:
     X, y = rows(12)
