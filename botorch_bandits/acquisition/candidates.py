@@ -62,6 +62,7 @@ from botorch_bandits.checks import (
     check_double,
     check_integer,
     check_one_of,
+    counted,
 )
 from botorch_bandits.confidence.guarantee import (
     Guarantee,
@@ -420,8 +421,9 @@ class CandidatesUpperConfidenceBound(BoundOfList):
             self._check_choice(x, choices)
         elif self.X_pending is not None:
             raise ValueError(
-                f"{len(self.X_pending)} points are pending, so x need not maximize the upper bound "
-                "of the outcomes that have arrived. Pass the arms as choices=."
+                f"{counted(len(self.X_pending), 'point is', 'points are')} pending, so x need not "
+                "maximize the upper bound of the outcomes that have arrived. Pass the arms as "
+                "choices=."
             )
         with torch.no_grad():
             lower, upper = self.bounds(x)

@@ -268,11 +268,18 @@ class Statement:
         if self.num_rounds is not None and self.holds:
             all_rounds = self.num_rounds + self.num_others
             value = "" if self.bound is None else f"{self._bounds} {self.bound:.6g}"
-            told.append(f"    so far it covers {self.num_rounds} of {all_rounds} rounds{value}")
+            rounds = counted(all_rounds, "round", "rounds")
+            told.append(f"    so far it covers {self.num_rounds} of {rounds}{value}")
             if self.num_others:
+                is_or_adds = ("is", "adds") if self.num_others == 1 else ("are", "add")
                 others = self.bound_of_others
-                value = "are not bounded" if others is None else f"add at most {others:.6g}"
-                told.append(f"    the {self.num_others} other rounds {value}")
+                value = (
+                    f"{is_or_adds[0]} not bounded"
+                    if others is None
+                    else f"{is_or_adds[1]} at most {others:.6g}"
+                )
+                rounds = counted(self.num_others, "other round", "other rounds")
+                told.append(f"    the {rounds} {value}")
         return told
 
 

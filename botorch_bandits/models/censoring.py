@@ -38,6 +38,7 @@ from botorch_bandits.checks import (
     check_finite,
     check_nonnegative,
     check_one_of,
+    counted,
     level_of_users_line,
     store_checked,
 )
@@ -437,8 +438,8 @@ class DropInCensoring(Censoring):
             sign = 1.0 if maximize else -1.0
             where = f"with fill={self.fill!r}" if self.fills_in else f"at {sign * rise.minimum:.4g}"
             warnings.warn(
-                f"filling {len(X_pending)} pending queries in {where} moved "
-                f"the posterior's best mean from {sign * rise.before:.4g} to "
+                f"filling {counted(len(X_pending), 'pending query', 'pending queries')} in {where} "
+                f"moved the posterior's best mean from {sign * rise.before:.4g} to "
                 f"{sign * rise.after:.4g}: the model has so little noise that it rings. Use "
                 "hallucination (ImprovedUpperConfidenceBound with X_pending), or "
                 'pseudo_noise=1.0 with units="prior" (outside the theorem); see '

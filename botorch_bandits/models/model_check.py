@@ -31,7 +31,7 @@ import torch
 from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_bandits.checks import check_matrix, check_probability
+from botorch_bandits.checks import check_matrix, check_probability, counted
 from botorch_bandits.confidence.kernel_reading import prior_mean_at, refuse_several
 from botorch_bandits.confidence.width_rules import (
     UnreadablePriorError,
@@ -164,7 +164,8 @@ class ModelCheck:
         """Return the finding, and the sentence that explains it."""
         n, z = len(self.one_step), self.one_step
         if n < FEWEST:
-            return "too few", f"{n} outcomes are too few to say anything about the model."
+            few = counted(n, "outcome is", "outcomes are")
+            return "too few", f"{few} too few to say anything about the model."
         square = float(z @ z)
         share, ratio = _share_below(square, n), math.sqrt(square / n)
         left_out = (self.outcomes - self.left_out_means) / self.left_out_deviations

@@ -237,10 +237,10 @@ def test_it_says_everything_in_words() -> None:
     assert told.endswith(
         "  regret, guaranteed: small\n"
         "    so far it covers 3 of 4 rounds: at most 12.5\n"
-        "    the 1 other rounds add at most 4"
+        "    the 1 other round adds at most 4"
     )
     unbounded = replace(counted, bound_of_others=None)
-    assert "are not bounded" in str(Guarantee("m", "t", regret=unbounded))
+    assert "the 1 other round is not bounded" in str(Guarantee("m", "t", regret=unbounded))
 
 
 def test_statements_hold_one_by_one() -> None:
