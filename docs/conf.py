@@ -62,6 +62,7 @@ autodoc_default_options = {
 }
 autosummary_generate = False  # tables only: a page has a small family of classes
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_class_signature = "mixed"

@@ -744,7 +744,7 @@ class BanditLoop(AttachesPoints):
         :func:`~botorch_bandits.plotting.plot_leave_one_out` draws each outcome beside its
         prediction from all others. Kernel and noise are those of the current model. Of a list of
         priors, the likeliest is checked. With constraints, this is about the reward;
-        ``check_model(loop.current_model().models[j])``, from :mod:`botorch_bandits.models`, checks
+        ``check_model(loop.current_model().models[j])``, from ``botorch_bandits.models``, checks
         the model of constraint ``j``.
 
         Raises:
