@@ -185,7 +185,7 @@ def in_turns() -> list[Any]:
     for (i, name), (j, domain), (k, forgetting) in product(
         enumerate(OTHERS), enumerate(("arms", "small box")), enumerate(FORGETTING)
     ):
-        marks = [] if (i + j + k) % 2 == 0 else pytest.mark.slow
+        marks: Any = [] if (i + j + k) % 2 == 0 else pytest.mark.slow
         label = f"{name}-{domain}-{forgetting}"
         runs.append(pytest.param(name, domain, forgetting, id=label, marks=marks))
     return runs

@@ -194,7 +194,7 @@ def in_turns() -> list[Any]:
     runs = []
     for i, j, k in product(range(len(FORGETTING)), range(2), range(2)):
         values = (list(FORGETTING)[i], list(DOMAINS)[j], ("ucb", "thompson")[k])
-        marks = [] if (i + j + k) % 2 == 0 else pytest.mark.slow
+        marks: Any = [] if (i + j + k) % 2 == 0 else pytest.mark.slow
         runs.append(pytest.param(*values, id="-".join(values), marks=marks))
     return runs
 

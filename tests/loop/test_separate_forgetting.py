@@ -139,7 +139,7 @@ def in_turns() -> list[Any]:
     for (i, name), (j, domain), (k, forgetting) in product(
         enumerate(names), enumerate(DOMAINS), enumerate(FORGETTING)
     ):
-        marks = [] if (i + j + k) % 2 == 0 else pytest.mark.slow
+        marks: Any = [] if (i + j + k) % 2 == 0 else pytest.mark.slow
         label = f"{name}-{domain}-{forgetting}"
         runs.append(pytest.param(name, domain, forgetting, id=label, marks=marks))
     return runs

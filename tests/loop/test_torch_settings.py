@@ -221,7 +221,7 @@ def with_one_for_few(most: Any, few: Any, names: tuple[str, str]) -> pytest.Mark
     runs = []
     for case in CASES:
         runs.append(pytest.param(case, most, id=f"{case}-{names[0]}"))
-        marks = [] if case in FEW else pytest.mark.slow
+        marks: Any = [] if case in FEW else pytest.mark.slow
         runs.append(pytest.param(case, few, id=f"{case}-{names[1]}", marks=marks))
     return pytest.mark.parametrize(("case", "given"), runs)
 
