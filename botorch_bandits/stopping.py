@@ -144,7 +144,7 @@ class FailureKeeper:
         self._in_a_row = 0
         self._last: tuple[Query, str] | None = None  # the last failure on record
         self._num_failed = 0
-        self._retried: dict[int, str] = {}  # by query, why the last try but one failed
+        self._retried: dict[int, str] = {}  # by query, why the last try that failed did so
 
     def note_success(self) -> None:
         """Restart the count."""
