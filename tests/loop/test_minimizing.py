@@ -446,7 +446,7 @@ def test_a_function_of_the_users_sees_the_negatives() -> None:
     [
         ({"minimize": True}, "'minimize'. To minimize, pass maximize=False."),
         ({"direction": "minimize"}, "'direction'. To minimize, pass maximize=False."),
-        ({"maximze": False}, r"'maximise'. Did you mean 'maximize'\?"),
+        ({"maximze": False}, r"'maximze'. Did you mean 'maximize'\?"),
         ({"sed": 1}, r"'sed'. Did you mean 'seed'\?"),
         ({"zzz": 1}, "'zzz'. It has domain, model, "),
     ],
