@@ -11,8 +11,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, overload
 
-import torch
-
 from botorch_bandits.checks import check_context, level_of_users_line
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.history import Outcome, Query
@@ -46,6 +44,7 @@ class AttachesPoints(TakesTurns):
     _clock: Callable[[], float]
     _num_at_opening = 0  # queries of the history with which the loop was built or opened
     _warns_of_repeats = True
+    _attached_before: dict[tuple[Any, ...], int] | None = None  # values of rows, and their queries
 
     @abstractmethod
     def tell(
@@ -212,26 +211,33 @@ class AttachesPoints(TakesTurns):
             query: The query that is about to be attached.
             outcome: Its outcome.
         """
-        if not self._warns_of_repeats:
+        if not self._warns_of_repeats or self._num_at_opening == 0:
             return
-        for earlier in self._history.queries[: self._num_at_opening]:
-            told = self._history.outcome(earlier.id)
-            if earlier.origin != "attached" or told is None:
-                continue
-            values = (told.reward, told.constraints) == (outcome.reward, outcome.constraints)
-            contexts = [None if q.context is None else q.context.tolist() for q in (earlier, query)]
-            is_here = torch.equal(earlier.x, query.x) and contexts[0] == contexts[1]
-            if values and is_here:
-                self._warns_of_repeats = False
-                warnings.warn(
-                    f"x={query.x.tolist()} with the reward {outcome.reward!r} was attached before "
-                    f"this loop was opened (query {earlier.id}), and now counts a second time. If "
-                    "the script attaches its data each time it runs, name each row with "
-                    "request_id=, under which it is attached only once.",
-                    UserWarning,
-                    stacklevel=level_of_users_line(),
-                )
-                return
+        if self._attached_before is None:
+            told = [(q, self._history.outcome(q.id)) for q in self._queries_at_opening()]
+            self._attached_before = {_values(q, o): q.id for q, o in told if o is not None}
+        earlier = self._attached_before.get(_values(query, outcome))
+        if earlier is None:
+            return
+        self._warns_of_repeats, self._attached_before = False, None
+        warnings.warn(
+            f"x={query.x.tolist()} with the reward {outcome.reward!r} was attached before this "
+            f"loop was opened (query {earlier}), and now counts a second time. If the script "
+            "attaches its data each time it runs, name each row with request_id=, under which it "
+            "is attached only once.",
+            UserWarning,
+            stacklevel=level_of_users_line(),
+        )
+
+    def _queries_at_opening(self) -> list[Query]:
+        queries = self._history.queries[: self._num_at_opening]
+        return [query for query in queries if query.origin == "attached"]
+
+
+def _values(query: Query, outcome: Outcome) -> tuple[Any, ...]:
+    """Return everything that two rows that are told twice have in common."""
+    context = None if query.context is None else tuple(query.context.tolist())
+    return tuple(query.x.tolist()), context, outcome.reward, outcome.constraints
 
 
 fill_in_docstrings(__name__)
