@@ -61,6 +61,10 @@ class EvaluationError(ValueError):
     """The function returned no usable reward, or too many evaluations in a row failed."""
 
 
+class NoOutcomeError(EvaluationError):
+    """A run ended, and all of its evaluations failed; the history has no outcome."""
+
+
 class NotARewardError(EvaluationError):
     """The function returned something of another type than the loop expects.
 
@@ -176,7 +180,7 @@ class FailureKeeper:
         """Raise an error at the end of a run if every evaluation of the loop failed.
 
         Raises:
-            EvaluationError: If this run recorded several failures, and the history has no outcome
+            NoOutcomeError: If this run recorded several failures, and the history has no outcome
                 and nothing pending.
         """
         history = self._loop.history
@@ -184,7 +188,7 @@ class FailureKeeper:
             return
         assert self._last is not None
         query, reason = self._last
-        raise EvaluationError(
+        raise NoOutcomeError(
             f"all {self._num_failed} evaluations of this run failed, and the history has no "
             f"outcome; the last was query {query.id} at {shown_point(query)}: "
             f"{one_line(reason)}. They are on record as failed. Repair the function and run again, "

@@ -576,7 +576,7 @@ def test_rows_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> N
         ([[0.0, NAN]], ValueError, r"choices\[0, 1\] is nan"),
         ([[INF, 0.0]], ValueError, r"choices\[0, 0\] is inf"),
         (torch.empty(0, 2, dtype=torch.float64), ValueError, r"\(0, 2\); at least one arm"),
-        (torch.empty(3, 0, dtype=torch.float64), ValueError, r"\(3, 0\); at least one arm"),
+        (torch.empty(3, 0, dtype=torch.float64), ValueError, r"\(3, 0\); at least one column"),
         ([0.0, 1.0], ValueError, "choices must be a matrix"),
         (torch.zeros(2, 2), TypeError, r"float32.*choices\.double\(\)"),
     ],

@@ -70,6 +70,7 @@ from botorch_bandits.stopping import (
     EvaluationError,
     EvaluationFailedWarning,
     EvaluationMark,
+    NoOutcomeError,
     mark_of,
     shown_point,
     stop_on_record,
@@ -551,6 +552,9 @@ class Session:
                 "and --overwrite.",
                 file=sys.stderr,
             )
+            exit_code = BAD_REWARD
+        except NoOutcomeError:
+            self._has_only_failures()
             exit_code = BAD_REWARD
         except EvaluationError as error:
             print(f"error: {error}", file=sys.stderr)

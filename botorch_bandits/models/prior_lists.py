@@ -235,7 +235,7 @@ class DefaultCandidates:
             bounds=bounds,
             num_draws=check_integer("num_draws", self.num_draws, minimum=0),
             noise_ratios=tuple(check_positive("noise_ratios", each) for each in self.noise_ratios),
-            smoothness=check_one_of("smoothness", self.smoothness, SMOOTHNESS),
+            smoothness=float(check_one_of("smoothness", self.smoothness, SMOOTHNESS)),
             prior_mean=check_number("prior_mean", self.prior_mean),
             num_first=check_integer("num_first", self.num_first, minimum=2),
             seed=check_integer("seed", self.seed, minimum=0),

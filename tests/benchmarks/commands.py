@@ -5,7 +5,8 @@ tests/benchmarks faults`` kills loops and cuts their journals off, and counts wh
 ``python tests/benchmarks claims`` tries to refute what ``guarantee()`` says; ``python
 tests/benchmarks league`` plays our default and what a user would pick instead; ``python
 tests/benchmarks without-bounds`` measures what those get who know no bounds; ``python
-tests/benchmarks combinations`` goes over every combination of settings.
+tests/benchmarks weak-signals`` plays jumps in noisy rewards; ``python tests/benchmarks
+combinations`` goes over every combination of settings.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from benchmarks import (
     Scale,
     combinations_command,
     league_command,
+    weak_signals,
     without_bounds,
 )
 from benchmarks.devices import against_botorch, against_cpu
@@ -55,6 +57,9 @@ COMBINATIONS = "combinations"
 
 WITHOUT_BOUNDS = "without-bounds"
 """The first word of a command that starts the studies of users who know no bounds."""
+
+WEAK_SIGNALS = "weak-signals"
+"""The first word of a command that starts the studies of jumps in noisy rewards."""
 
 PROGRAM = "python tests/benchmarks"
 
@@ -94,6 +99,8 @@ def parser_for(arguments: Sequence[str]) -> tuple[argparse.ArgumentParser, list[
         return parser, list(arguments[1:])
     if arguments[:1] == [WITHOUT_BOUNDS]:
         return without_bounds.build_parser(f"{PROGRAM} {WITHOUT_BOUNDS}"), list(arguments[1:])
+    if arguments[:1] == [WEAK_SIGNALS]:
+        return weak_signals.build_parser(f"{PROGRAM} {WEAK_SIGNALS}"), list(arguments[1:])
     return build_bench_parser(), list(arguments)
 
 

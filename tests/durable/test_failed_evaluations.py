@@ -485,7 +485,7 @@ def test_guarantees_know_points_that_are_avoided() -> None:
     after = loop.guarantee()
     assert after.regret is not None
     assert after.bands is not None
-    assert "1 failed points enter at the posterior mean" in after.bands.gaps
+    assert "1 failed point enters at the posterior mean" in after.bands.gaps
     assert (after.regret.num_rounds, after.regret.num_others) == (4, 2)
 
 

@@ -95,7 +95,10 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
         "fixed hyperparameters",
         {"model": LEARNED, "forgetting": SlidingWindow(9)},
     ),
-    "learned, evidence": ("not bets", {"model": LEARNED, "restart": EvidenceRestart()}),
+    "learned, evidence": (
+        "made before the outcomes",
+        {"model": LEARNED, "restart": EvidenceRestart()},
+    ),
     "constraints, run lengths of a robust null": (
         "known for one null only",
         {"constraints": RULE, "restart": EvidenceRestart(statistic="cusum")},
