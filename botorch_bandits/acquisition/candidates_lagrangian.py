@@ -297,7 +297,7 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
             gap if len(who) == len(each) else f"{', '.join(who)}: {gap}"
             for gap, who in gaps.items()
         )
-        method = "upper confidence bound of a penalized reward, from lists of priors"
+        method = "the upper confidence bound of the penalized reward (from lists of priors)"
         combined = Guarantee(method=method, constants={"delta": self.delta}, gaps=told)
         if all(guarantee.theorem is not None for guarantee in each):
             combined = self._of_theorems(combined, each)

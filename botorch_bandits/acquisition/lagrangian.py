@@ -466,8 +466,10 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers the bounds with this model, or why none does."""
-        form = "of a weighted sum of outputs" if self.is_scalarized else "from bounds of each"
-        guarantee = self._base_guarantee(f"upper confidence bound of a penalized reward, {form}")
+        form = "as one weighted sum of outputs" if self.is_scalarized else "output by output"
+        guarantee = self._base_guarantee(
+            f"the upper confidence bound of the penalized reward ({form})"
+        )
         if self.reward_bound is not None or self.constraint_bound is not None:
             clipped = "reward and constraints lie within the limits at which bounds are clipped"
             guarantee = guarantee.with_assumptions(clipped)

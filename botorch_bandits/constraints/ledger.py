@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from botorch_bandits.checks import check_double, check_integer, check_nonnegative
+from botorch_bandits.checks import check_double, check_integer, check_nonnegative, counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,13 +86,23 @@ class Ledger:
     def __repr__(self) -> str:
         """Return sizes and, without a batch, the averages."""
         counts = self.num_rows
-        sizes = f"{self.num_constraints} constraints, {self.num_epochs} epochs"
+        constraints = counted(self.num_constraints, "constraint", "constraints")
+        sizes = f"{constraints}, {counted(self.num_epochs, 'epoch', 'epochs')}"
         if counts.ndim:
             return f"Ledger({sizes}, batch_shape={tuple(counts.shape)})"
         sizes = f"{int(counts)} outcomes, {sizes}"
-        signed = [round(value, 6) for value in self.average_signed_violation.tolist()]
-        rectified = [round(value, 6) for value in self.average_rectified_violation.tolist()]
-        return f"Ledger({sizes}, average violation signed {signed}, rectified {rectified})"
+        average, signed, rectified = (
+            [round(value, 6) for value in each.tolist()]
+            for each in (
+                self.average,
+                self.average_signed_violation,
+                self.average_rectified_violation,
+            )
+        )
+        return (
+            f"Ledger({sizes}, average value {average}, average violation signed {signed}, "
+            f"rectified {rectified} (slack offsets nothing))"
+        )
 
     @property
     def num_constraints(self) -> int:

@@ -135,7 +135,7 @@ def test_it_prints_averages_and_not_its_rows():
         torch.ones(2, 1, dtype=torch.float64),
         torch.tensor([True, True, True, False]),
     )
-    sizes = "1 constraints, 2 epochs"
-    averages = "average violation signed [0.0], rectified [0.5]"
+    sizes = "1 constraint, 2 epochs, average value [-0.166667]"
+    averages = "average violation signed [0.0], rectified [0.5] (slack offsets nothing)"
     assert repr(ledger) == f"Ledger(3 outcomes, {sizes}, {averages})"
     assert repr(make((2, 3), False)[0]) == "Ledger(2 constraints, 4 epochs, batch_shape=(2, 3))"
