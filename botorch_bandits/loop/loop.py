@@ -337,6 +337,10 @@ class BanditLoop(AttachesPoints):
         vars(self).update(state)
         self._begin_turns()
 
+    @explains_arguments(
+        q="Each call chooses one point: call ask() once for each; it knows the pending ones.",
+        n="Each call chooses one point: call ask() once for each; it knows the pending ones.",
+    )
     def ask(
         self,
         context: Any = None,
@@ -469,6 +473,10 @@ class BanditLoop(AttachesPoints):
                 chooser.add_outcome(outcome)
             return outcome
 
+    @explains_arguments(
+        constraints="No constraint values can be told without a reward, so keep an account of what "
+        "failed and lost queries cost, and tell the loop limits that are tighter by as much."
+    )
     def tell_failed(self, query_id: int, reason: str | None = None, avoid: bool = False) -> Failure:
         """Record that no outcome of a query will come.
 
