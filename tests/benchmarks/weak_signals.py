@@ -37,8 +37,7 @@ from botorch_bandits import (
 )
 from botorch_bandits.checks import check_integer
 from botorch_bandits.cli import CommandParser
-from botorch_bandits.models import BanditGPRecipe, check_model
-from botorch_bandits.models.forgetting import TimeDecayKernel
+from botorch_bandits.models import BanditGPRecipe
 
 RATE = 0.002
 """After a round, the function is ``sqrt(1 - RATE)`` times itself, plus a draw of variance RATE."""
@@ -246,15 +245,12 @@ def play_check(noise_variance: str, setting: str, seed: int, num_rounds: int = 0
         num_rounds: Ignored; a run has its own length.
     """
     points, queries, outcomes = played(setting, float(noise_variance), seed)
-    rounds = torch.arange(1, len(queries) + 1, dtype=torch.float64).unsqueeze(-1)
-    check = check_model(
-        BanditGP(
-            torch.cat([rounds, points[torch.tensor(queries)]], dim=-1),
-            torch.tensor(outcomes, dtype=torch.float64).unsqueeze(-1),
-            kernel=TimeDecayKernel(matern(0.2), RATE),
-            noise=float(noise_variance),
-        )
+    loop = BanditLoop(
+        Arms(points), prior(float(noise_variance)), forgetting=TimeVaryingKernel(RATE)
     )
+    for arm, outcome in zip(queries, outcomes, strict=True):
+        loop.attach(points[arm], outcome)
+    check = loop.check_model()
     first = check.growth[0] + 1 if check.finding == "changed" and check.growth else 0
     return CheckRow(noise_variance, setting, seed, check.finding, first)
 
