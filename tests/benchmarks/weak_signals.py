@@ -15,7 +15,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
@@ -23,7 +22,7 @@ import numpy as np
 import torch
 from gpytorch.kernels import Kernel, MaternKernel, PeriodicKernel
 
-from benchmarks.without_bounds import RESULTS, Study, play_study
+from benchmarks.without_bounds import Study, start_study
 from botorch_bandits import (
     Arms,
     BanditGP,
@@ -35,7 +34,6 @@ from botorch_bandits import (
     SlidingWindow,
     TimeVaryingKernel,
 )
-from botorch_bandits.checks import check_integer
 from botorch_bandits.cli import CommandParser
 from botorch_bandits.models import BanditGPRecipe
 
@@ -428,10 +426,5 @@ def start(options: argparse.Namespace) -> int:
     Returns:
         The exit code: 0.
     """
-    study = STUDIES[options.study]
-    path = RESULTS / study.table if options.out is None else Path(options.out)
-    num_seeds = check_integer("--seeds", options.seeds, minimum=1)
     num_rounds = NUM_ROUNDS if options.study == "regret" else 0
-    rows = play_study(study, path, num_seeds, num_rounds, progress=not options.quiet)
-    print("\n".join(study.summarize(rows)))
-    return 0
+    return start_study(STUDIES[options.study], options, num_rounds)

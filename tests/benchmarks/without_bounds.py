@@ -460,14 +460,23 @@ def start(options: argparse.Namespace) -> int:
     Returns:
         The exit code: 0.
     """
-    study = STUDIES[options.study]
+    num_rounds = check_integer("--rounds", options.rounds, minimum=16)
+    return start_study(STUDIES[options.study], options, num_rounds)
+
+
+def start_study(study: Study, options: argparse.Namespace, num_rounds: int) -> int:
+    """Play what the options ask for and print the table of the page.
+
+    Args:
+        study: What is played.
+        options: Its ``seeds``, ``out`` and ``quiet``.
+        num_rounds: The rounds of a run.
+
+    Returns:
+        The exit code: 0.
+    """
     path = RESULTS / study.table if options.out is None else Path(options.out)
-    rows = play_study(
-        study,
-        path,
-        check_integer("--seeds", options.seeds, minimum=1),
-        check_integer("--rounds", options.rounds, minimum=16),
-        progress=not options.quiet,
-    )
+    num_seeds = check_integer("--seeds", options.seeds, minimum=1)
+    rows = play_study(study, path, num_seeds, num_rounds, progress=not options.quiet)
     print("\n".join(study.summarize(rows)))
     return 0
