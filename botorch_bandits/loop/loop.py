@@ -337,10 +337,6 @@ class BanditLoop(AttachesPoints):
         vars(self).update(state)
         self._begin_turns()
 
-    @explains_arguments(
-        q="Each call chooses one point: call ask() once for each; it knows the pending ones.",
-        n="Each call chooses one point: call ask() once for each; it knows the pending ones.",
-    )
     def ask(
         self,
         context: Any = None,

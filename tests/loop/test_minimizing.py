@@ -456,10 +456,8 @@ def test_an_unknown_argument_of_a_loop_is_explained(given: dict[str, Any], told:
         bb.BanditLoop(bb.Box([(0.0, 1.0)]), **given)
 
 
-def test_unknown_arguments_of_calls_are_explained() -> None:
+def test_an_unknown_argument_of_tell_failed_is_explained() -> None:
     loop = bb.BanditLoop(bb.Arms([[0.0], [1.0]]))
-    with pytest.raises(TypeError, match=r"^ask has no argument 'q'\. Each call chooses one point"):
-        loop.ask(q=2)  # type: ignore[call-arg]
     query = loop.ask()
     message = r"^tell_failed has no argument 'constraints'\. No constraint values can be told"
     with pytest.raises(TypeError, match=message):
