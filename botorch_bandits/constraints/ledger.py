@@ -101,7 +101,7 @@ class Ledger:
         )
         return (
             f"Ledger({sizes}, average value {average}, average violation signed {signed}, "
-            f"rectified {rectified} (slack offsets nothing))"
+            f"rectified {rectified} (ignoring slack))"
         )
 
     @property

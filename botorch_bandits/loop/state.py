@@ -75,7 +75,8 @@ class ChangeTestRecord:
         quantity: The quantity tested: ``"reward"``, or ``"constraint 1"``, ``"constraint 2"``, ...;
             ``"evidence"`` for the evidence, of the reward alone or of reward and constraints.
         change_round: With evidence, the estimated first round after the change, if there was one.
-        candidate_weights: The posterior weights of ``EvidenceRestart(candidates=...)``.
+        candidate_weights: The posterior weights of ``EvidenceRestart(candidates=...)``, which only
+            the latest test keeps; empty in the others.
     """
 
     after_round: int
@@ -664,6 +665,8 @@ class Segments:
         test = stream.tell(outcome.query_id + 1, [outcome.reward, *values])
         if test is None:
             return None
+        if self.change_tests:  # a list may have hundreds of priors
+            self.change_tests[-1] = replace(self.change_tests[-1], candidate_weights=())
         self.change_tests.append(
             ChangeTestRecord(
                 self._num_rounds,

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from gpytorch.kernels import Kernel, MaternKernel, PeriodicKernel
 
-from benchmarks.without_bounds import Study, start_study
+from benchmarks.without_bounds import Study, parser_of_studies, start_study
 from botorch_bandits import (
     Arms,
     BanditGP,
@@ -34,7 +34,6 @@ from botorch_bandits import (
     SlidingWindow,
     TimeVaryingKernel,
 )
-from botorch_bandits.cli import CommandParser
 from botorch_bandits.models import BanditGPRecipe
 
 RATE = 0.002
@@ -407,15 +406,13 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     Args:
         program: How it is started.
     """
-    parser = CommandParser(
-        prog=program,
-        description="Jumps in noisy, slowly drifting rewards: how soon the plain and the robust "
-        "form of the evidence find them, and what loops lose that forget or restart.",
+    parser = parser_of_studies(
+        program,
+        STUDIES,
+        "Jumps in noisy, slowly drifting rewards: how soon the plain and the robust form of the "
+        "evidence find them, and what loops lose that forget or restart.",
+        num_seeds=20,
     )
-    parser.add_argument("study", choices=list(STUDIES), help="what is measured")
-    parser.add_argument("--seeds", type=int, default=20, help="runs of each setting (default 20)")
-    parser.add_argument("--out", metavar="FILE", help="the table (default: that of the docs)")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
     parser.set_defaults(start=start)
     return parser
 

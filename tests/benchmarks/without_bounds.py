@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import csv
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -440,17 +440,35 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     Args:
         program: How it is started.
     """
-    parser = CommandParser(
-        prog=program,
-        description="What users get who know no bounds, on fitted models: which widths are too "
-        "large, and which feedback pays where outcomes are late or lost.",
+    parser = parser_of_studies(
+        program,
+        STUDIES,
+        "What users get who know no bounds, on fitted models: which widths are too large, and "
+        "which feedback pays where outcomes are late or lost.",
+        num_seeds=3,
     )
-    parser.add_argument("study", choices=list(STUDIES), help="what is measured")
-    parser.add_argument("--seeds", type=int, default=3, help="runs of each setting (default 3)")
     parser.add_argument("--rounds", type=int, default=NUM_ROUNDS, help=f"default {NUM_ROUNDS}")
+    parser.set_defaults(start=start)
+    return parser
+
+
+def parser_of_studies(
+    program: str, studies: Iterable[str], description: str, num_seeds: int
+) -> argparse.ArgumentParser:
+    """Return a parser with the options that :func:`start_study` needs.
+
+    Args:
+        program: How the command is started.
+        studies: The names of its studies.
+        description: What they are about.
+        num_seeds: The default number of runs of each setting.
+    """
+    parser = CommandParser(prog=program, description=description)
+    parser.add_argument("study", choices=list(studies), help="what is measured")
+    runs = f"runs of each setting (default {num_seeds})"
+    parser.add_argument("--seeds", type=int, default=num_seeds, help=runs)
     parser.add_argument("--out", metavar="FILE", help="the table (default: that of the docs)")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
-    parser.set_defaults(start=start)
     return parser
 
 

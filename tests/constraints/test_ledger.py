@@ -136,6 +136,6 @@ def test_it_prints_averages_and_not_its_rows():
         torch.tensor([True, True, True, False]),
     )
     sizes = "1 constraint, 2 epochs, average value [-0.166667]"
-    averages = "average violation signed [0.0], rectified [0.5] (slack offsets nothing)"
+    averages = "average violation signed [0.0], rectified [0.5] (ignoring slack)"
     assert repr(ledger) == f"Ledger(3 outcomes, {sizes}, {averages})"
     assert repr(make((2, 3), False)[0]) == "Ledger(2 constraints, 4 epochs, batch_shape=(2, 3))"
