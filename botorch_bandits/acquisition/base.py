@@ -62,7 +62,7 @@ from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.fingerprints import are_equal
 from botorch_bandits.models.condition import hallucinate, moving_models
 from botorch_bandits.models.moments import check_model as check_model
-from botorch_bandits.models.moments import count_columns, submodels
+from botorch_bandits.models.moments import count_columns
 from botorch_bandits.models.pending import OneByOneModel
 
 _T = TypeVar("_T")
@@ -466,12 +466,7 @@ def of_acquisition(acquisition: BanditAcquisition, guarantee: Guarantee) -> Guar
             "whose guarantee this is; give it its own guarantee",
             of="regret",
         )
-    approximations = {
-        each.approximation
-        for each in submodels(getattr(acquisition, "base_model", acquisition.model))
-        if hasattr(each, "approximation")
-    }
-    return guarantee.with_gaps(*sorted(approximations)).of_rows()
+    return guarantee.of_rows()
 
 
 def check_pending(X_pending: Tensor | None, model: Model) -> Tensor | None:

@@ -52,7 +52,6 @@ from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, MINIMUM_VAR
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.condition import observed_inputs, observed_outcomes
-from botorch_bandits.models.local_gp import LocalGP
 from botorch_bandits.models.moments import check_outcomes
 from botorch_bandits.models.pending import OneByOneModel, shape_of_batch
 from botorch_bandits.optim import gen_candidates_batched
@@ -584,7 +583,7 @@ def _rows_of(model: Model, incumbent: str) -> Tensor | None:
     if len(model.batch_shape or ()) and not is_ensemble(model):
         return None  # each model of a batch has its own incumbent
     if incumbent == "posterior_mean":
-        return model.promising_rows() if isinstance(model, LocalGP) else observed_inputs(model)
+        return observed_inputs(model)
     outcomes = observed_outcomes(model)
     if outcomes is None or len({len(column) for column in outcomes}) != 1:
         return None

@@ -35,9 +35,6 @@ NAMES = (
 INNER = {"model": ("kernel",), "restart": ("detector", "constraint_detectors")}
 """The settings that have rows of their own."""
 
-APPROXIMATE = {"LocalGPRecipe": "LocalGP"}
-"""Settings that a reader must know to be approximate, by their names in journals."""
-
 _CLASS_NAMES = ("acquisition_class", "model_class", "class")
 
 
@@ -137,8 +134,6 @@ def describe_setting(setting: Any) -> str:
     values = {k: v for k, v in setting.items() if k not in (*_CLASS_NAMES, "options")}
     values |= setting.get("options") or {}
     shown = [f"{k}={describe_setting(v)}" for k, v in values.items() if v not in (None, [], {})]
-    if name in APPROXIMATE:
-        name, shown = APPROXIMATE[name], ["approximate", *shown]
     return f"{name}({', '.join(shown)})" if shown or not name else name
 
 

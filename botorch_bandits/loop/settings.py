@@ -68,14 +68,12 @@ from botorch_bandits.forgetting import (
 )
 from botorch_bandits.history import History
 from botorch_bandits.loop.acquisitions import check_acquisition
-from botorch_bandits.loop.many_rows import check_local_model
 from botorch_bandits.loop.repeats import check_repeats
 from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,
     EpochModels,
     FittedSingleTaskGP,
-    LocalGPRecipe,
 )
 from botorch_bandits.models.forgetting import ForgettingModels
 from botorch_bandits.models.kernels import check_kernel_columns
@@ -666,7 +664,6 @@ OWNED = (
     BanditGPRecipe,
     CandidatesRecipe,
     EpochModels,
-    LocalGPRecipe,
     Feedback,
     Restart,
     MultiplierRule,
@@ -751,7 +748,6 @@ class LoopSettings:
                 _warn_if_not_encoded(domain, prior)
         _check_probing(check_restart(self.restart), self.feedback, self.constraints)
         check_constraints(self.constraints, acquisition, self.feedback, self.restart)
-        check_local_model(model, acquisition, self.constraints)
         check_list_of_priors(model, acquisition, self.feedback, self.constraints)
         if not check_instance("maximize", self.maximize, bool, "Pass True or False."):
             check_minimizing(model, acquisition, self.restart, self.constraints, self.feedback)
@@ -839,14 +835,14 @@ class LoopSettings:
         return self.domain.dim, self.context_dim, self.num_constraints, self.maximize
 
 
-def _priors_of(model: Any) -> tuple[BanditGPRecipe | LocalGPRecipe, ...]:
+def _priors_of(model: Any) -> tuple[BanditGPRecipe, ...]:
     """Return the priors of a model that is made of recipes; none for a user's function."""
     if isinstance(model, CandidatesRecipe):
         return model.candidates
-    return (model,) if isinstance(model, BanditGPRecipe | LocalGPRecipe) else ()
+    return (model,) if isinstance(model, BanditGPRecipe) else ()
 
 
-def _check_columns(prior: BanditGPRecipe | LocalGPRecipe, domain: Domain, context_dim: int) -> None:
+def _check_columns(prior: BanditGPRecipe, domain: Domain, context_dim: int) -> None:
     """Raise an error unless a recipe's kernel fits the columns of contexts and points."""
     num_columns, transform = context_dim + domain.dim, prior.input_transform
     if transform is not None:
@@ -863,7 +859,7 @@ def _check_columns(prior: BanditGPRecipe | LocalGPRecipe, domain: Domain, contex
     check_kernel_columns(prior.kernel, num_columns)
 
 
-def _warn_if_not_encoded(space: Space, model: BanditGPRecipe | LocalGPRecipe) -> None:
+def _warn_if_not_encoded(space: Space, model: BanditGPRecipe) -> None:
     """Warn if a model treats a category's position in the list as a number."""
     unordered = [space.names[i] for i in space.unordered_dims]
     if unordered and model.input_transform is None:

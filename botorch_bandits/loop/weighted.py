@@ -22,7 +22,6 @@ from botorch_bandits.models import (
     CandidatesRecipe,
     EpochModels,
     FittedSingleTaskGP,
-    LocalGPRecipe,
 )
 from botorch_bandits.models.noise_floor import SMALLEST_RATIO, output_scale_of
 
@@ -184,11 +183,6 @@ def _reason_of_model(model: Any) -> str | None:
             "model=EpochModels(...) has a different noise variance in each epoch, so the weight of "
             "the outcome in later ones is not known yet. Pass one BanditGP.with_kernel(...) for "
             "all, or tell each outcome by itself"
-        )
-    if isinstance(model, LocalGPRecipe):
-        return (
-            "the model is a LocalGP, which treats each outcome as one observation. Pass "
-            "BanditGP.with_kernel(...), or tell each outcome by itself"
         )
     return (
         f"the model is {type(model).__name__}, a function of inputs and outcomes that sees no "

@@ -21,7 +21,6 @@ from botorch_bandits.models.fitted import (
 )
 from botorch_bandits.models.hyperparameter_region import HyperparameterRegion, refitted_scores
 from botorch_bandits.models.kernels import StationaryKernel, double_kernel, fingerprint_kernel
-from botorch_bandits.models.local_gp import LocalGP, LocalGPRecipe
 from botorch_bandits.models.marginal_likelihood import fit_ordinarily
 from botorch_bandits.models.model_check import ModelCheck, check_model
 from botorch_bandits.models.prior_family import PriorFamily
@@ -47,8 +46,6 @@ __all__ = [
     "FittedSingleTaskGP",
     "HyperparameterRegion",
     "LearnedGP",
-    "LocalGP",
-    "LocalGPRecipe",
     "ModelCheck",
     "PriorFamily",
     "RefitWarning",

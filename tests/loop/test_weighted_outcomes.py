@@ -44,7 +44,6 @@ from botorch_bandits.cli import main
 from botorch_bandits.confidence import WaterFillingGain
 from botorch_bandits.history import flatten_records
 from botorch_bandits.loop.arms_stream import ArmsStream
-from botorch_bandits.models import LocalGP
 from tests.models.textbook import posterior, squared_exponential, uniform
 
 LAM = 0.04
@@ -383,13 +382,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "list": (
         {"model": LIST, "acquisition": GPUpperConfidenceBound.with_options(width=2.0)},
         "list",
-    ),
-    "local": (
-        {
-            "model": LocalGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=0.3),
-            "acquisition": GPUpperConfidenceBound.with_options(width=2.0),
-        },
-        "LocalGP",
     ),
 }
 
