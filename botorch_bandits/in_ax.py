@@ -32,7 +32,6 @@ from botorch_bandits.acquisition import (
     CandidatesLagrangianUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
-    RegionUpperConfidenceBound,
     TopTwoThompsonSampling,
 )
 from botorch_bandits.acquisition.base import (
@@ -68,7 +67,6 @@ SAID_BY_AX = {
 ON_LISTS = (
     CandidatesUpperConfidenceBound,
     CandidatesDMMUpperConfidenceBound,
-    RegionUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesLagrangianUpperConfidenceBound,
 )

@@ -43,7 +43,7 @@ import botorch_bandits.acquisition
 from botorch_bandits import BanditGP, FittedSingleTaskGP, TopTwoThompsonSampling
 from botorch_bandits.acquisition import BanditAcquisition
 from botorch_bandits.confidence import ConstantWidth
-from botorch_bandits.models import LearnedGP, PriorFamily
+from botorch_bandits.models import LearnedGP
 
 TABLE = Path(__file__).parent / "results" / "botorch-harness.md"
 HARNESS = Path("test", "acquisition", "harness")
@@ -68,7 +68,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "LogProbabilityOfImprovement": {"best_f": 0.0},
     "MeanOnly": {},
     "RandomizedUpperConfidenceBound": {"num_arms": 50, "seed": 0},
-    "RegionUpperConfidenceBound": {"family": PriorFamily((0.1, 2.0), (0.1, 9.0), (0.01, 1.0))},
     "VarianceOnly": {},
     "WidthUpperConfidenceBound": {"rule": ConstantWidth(2.0)},
 }

@@ -63,7 +63,6 @@ from botorch_bandits import (
 from botorch_bandits.acquisition import (
     CandidatesDMMUpperConfidenceBound,
     GrowingDiscretization,
-    RegionUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.base import FLOAT_OPTIONS, GIVEN_BY_THE_LOOP, INTEGER_OPTIONS
 from botorch_bandits.acquisition.candidates import BoundOfList
@@ -82,7 +81,6 @@ from botorch_bandits.confidence import (
     WaterFillingGain,
 )
 from botorch_bandits.fingerprints import difference, fingerprint
-from botorch_bandits.models import PriorFamily
 from botorch_bandits.penalties import CustomPenalty, Polynomial
 from botorch_bandits.problems import (
     Budget,
@@ -115,7 +113,6 @@ X = CHOICES[:3]
 MODEL = BanditGP(X, X.sin(), kernel=KERNEL, noise=0.25)
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.3}
 CENSORED = {**BOUNDS, "minimum": 0.0, "outcome_bound": 1.5}
-FAMILY = PriorFamily((0.1, 2.0), (0.1, 4.0), (0.01, 1.0))
 
 RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
     (ImprovedUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "scale": 0.7, "variation": 0.1}),
@@ -138,8 +135,6 @@ RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
     ),
     (CandidatesUpperConfidenceBound, {"width": 2.0}),
     (CandidatesDMMUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "num_ridges": 7}),
-    (RegionUpperConfidenceBound, {"family": FAMILY, "num_arms": 5, "delta": 0.2}),
-    (RegionUpperConfidenceBound, {"family": FAMILY, "width": 2.0}),
     (RandomizedUpperConfidenceBound, {"num_arms": 5}),
     (
         ChangePointUpperConfidenceBound,

@@ -24,7 +24,6 @@ from botorch_bandits.acquisition.candidates_engine import (
 from botorch_bandits.acquisition.candidates_lagrangian import (
     CandidatesLagrangianUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.candidates_region import RegionUpperConfidenceBound
 from botorch_bandits.acquisition.censored import (
     CensoredThompsonSampling,
     CensoredUpperConfidenceBound,
@@ -78,7 +77,6 @@ register_all(
         MeanOnly,
         LogProbabilityOfImprovement,
         RandomizedUpperConfidenceBound,
-        RegionUpperConfidenceBound,
         TopTwoThompsonSampling,
         VarianceOnly,
         WidthUpperConfidenceBound,
@@ -115,7 +113,6 @@ __all__ = [
     "MinimumLoweredWarning",
     "RandomSearch",
     "RandomizedUpperConfidenceBound",
-    "RegionUpperConfidenceBound",
     "RingingWarning",
     "TopTwoThompsonSampling",
     "VarianceOnly",

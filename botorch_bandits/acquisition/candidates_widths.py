@@ -265,7 +265,7 @@ def notes_on_list(model: CandidatesModel) -> tuple[str, ...]:
 
 
 def with_pending(guarantee: Guarantee, X_pending: Tensor | None, remedy: str = "") -> Guarantee:
-    """Return what remains of the guarantee of a list or a region while points are pending.
+    """Return what remains of the guarantee of a list while points are pending.
 
     Pending points choose the next point, but they do not enter ``bounds(X)``, which remain valid
     for whatever point is chosen.

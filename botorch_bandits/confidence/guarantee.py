@@ -77,12 +77,7 @@ DRAWN_FROM_LIST = FunctionAssumption(
 )
 """The assumption if it is unknown from which of several priors the function is drawn."""
 
-DRAWN_FROM_FAMILY = FunctionAssumption(
-    "", " is a draw from one of the Gaussian-process priors of the family"
-)
-"""The assumption if the hyperparameters of the prior lie in a continuum."""
-
-DRAWS = (DRAWN_FROM_PRIOR, DRAWN_FROM_LIST, DRAWN_FROM_FAMILY)
+DRAWS = (DRAWN_FROM_PRIOR, DRAWN_FROM_LIST)
 """Under one of these, the reward function is random, and statements about it concern a draw."""
 
 FIXED_LIST = (

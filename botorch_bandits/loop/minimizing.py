@@ -28,7 +28,6 @@ from botorch_bandits.models import (
     CandidatesRecipe,
     DefaultCandidates,
     ModelCheck,
-    PriorFamily,
 )
 
 _Entry = TypeVar("_Entry", bound=Query | Event)
@@ -129,9 +128,6 @@ def _turned_acquisition(acquisition: Any) -> Any:
     changed: dict[str, Any] = {}
     if given.get("best_f") is not None:
         changed["best_f"] = turned(given["best_f"])
-    family = given.get("family")
-    if isinstance(family, PriorFamily) and family.prior_mean:
-        changed["family"] = replace(family, prior_mean=turned(family.prior_mean))
     if not changed:
         return acquisition
     return AcquisitionRecipe(acquisition.acquisition_class, {**given, **changed})

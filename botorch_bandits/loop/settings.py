@@ -34,7 +34,6 @@ from botorch_bandits.acquisition import (
     LogExpectedImprovement,
     RandomizedUpperConfidenceBound,
     RandomSearch,
-    RegionUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.base import ONE_A_PRIOR, constructor_parameters, evaluated_as
 from botorch_bandits.acquisition.output_widths import output_rules
@@ -191,7 +190,6 @@ CENSORABLE_WITH_CONSTRAINTS = (LagrangianUpperConfidenceBound, LagrangianThompso
 OF_LISTS = (
     CandidatesUpperConfidenceBound,
     CandidatesDMMUpperConfidenceBound,
-    RegionUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesLagrangianUpperConfidenceBound,
 )

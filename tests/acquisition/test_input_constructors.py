@@ -51,7 +51,6 @@ from botorch_bandits import (
 from botorch_bandits.acquisition import (
     CandidatesDMMUpperConfidenceBound,
     CandidatesLagrangianUpperConfidenceBound,
-    RegionUpperConfidenceBound,
     register_input_constructor,
 )
 from botorch_bandits.models import candidate_grid
@@ -85,7 +84,6 @@ ON_FINITE_SETS = (TopTwoThompsonSampling,)
 ONLY_IN_ITS_ROOM = (  # not exported by the package itself
     CandidatesDMMUpperConfidenceBound,
     CandidatesLagrangianUpperConfidenceBound,
-    RegionUpperConfidenceBound,
 )
 LAGRANGIAN = (LagrangianUpperConfidenceBound, LagrangianThompsonSampling)
 ONE_REWARD = [cls for cls in OPTIONS if cls not in LAGRANGIAN]

@@ -92,7 +92,6 @@ OF_OTHERS = {
     "CandidatesLagrangianUpperConfidenceBound",
     "CandidatesThompsonSampling",
     "CandidatesUpperConfidenceBound",
-    "RegionUpperConfidenceBound",
     "WidthUpperConfidenceBound",  # its rule is an argument; GPUpperConfidenceBound stands for it
 }
 WORKS = {

@@ -55,12 +55,10 @@ from botorch_bandits.acquisition import (
     CandidatesLagrangianUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
-    RegionUpperConfidenceBound,
 )
 from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.checks import LARGEST_OUTCOME
 from botorch_bandits.confidence import ConstantWidth
-from botorch_bandits.models import PriorFamily
 from botorch_bandits.penalties import Polynomial
 
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1}
@@ -98,9 +96,6 @@ CANDIDATES = [
     CandidatesUpperConfidenceBound.with_options(form="mixture"),
     CandidatesThompsonSampling.with_options(),
     CandidatesDMMUpperConfidenceBound.with_options(rkhs_bound=2.0, noise_bound=0.1),
-    RegionUpperConfidenceBound.with_options(
-        family=PriorFamily((0.05, 1.0), scales=(0.1, 10.0), noises=(0.001, 0.1))
-    ),
 ]
 CANDIDATES_LAGRANGIAN = [
     CandidatesLagrangianUpperConfidenceBound.with_options(form=form)
