@@ -28,8 +28,6 @@ from botorch_bandits import confidence as rooms_confidence
 from botorch_bandits import penalties as rooms_penalties
 from botorch_bandits.acquisition import (
     BanditAcquisition,
-    CandidatesDMMUpperConfidenceBound,
-    CandidatesLagrangianUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
     TopTwoThompsonSampling,
@@ -66,9 +64,7 @@ SAID_BY_AX = {
 
 ON_LISTS = (
     CandidatesUpperConfidenceBound,
-    CandidatesDMMUpperConfidenceBound,
     CandidatesThompsonSampling,
-    CandidatesLagrangianUpperConfidenceBound,
 )
 """The acquisitions whose model must be a list of priors."""
 

@@ -51,8 +51,6 @@ MODEL_TESTS = Path("test", "models", "test_gp_regression.py")
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "AMMUpperConfidenceBound": {},
-    "CandidatesDMMUpperConfidenceBound": {"rkhs_bound": 9.0, "noise_bound": 0.5},
-    "CandidatesLagrangianUpperConfidenceBound": {"multipliers": (1.0,)},
     "CandidatesThompsonSampling": {"seed": 0},
     "CandidatesUpperConfidenceBound": {},
     "CensoredThompsonSampling": {"minimum_proxy": 2.0, "outcome_bound": 5.0, "seed": 0},

@@ -61,7 +61,6 @@ from botorch_bandits import (
     TopTwoThompsonSampling,
 )
 from botorch_bandits.acquisition import (
-    CandidatesDMMUpperConfidenceBound,
     GrowingDiscretization,
 )
 from botorch_bandits.acquisition.base import FLOAT_OPTIONS, GIVEN_BY_THE_LOOP, INTEGER_OPTIONS
@@ -134,7 +133,6 @@ RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
         {"smoothness_a": 2.0, "smoothness_b": 1.3, "dim": 1, "side_length": 2.0},
     ),
     (CandidatesUpperConfidenceBound, {"width": 2.0}),
-    (CandidatesDMMUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "num_ridges": 7}),
     (RandomizedUpperConfidenceBound, {"num_arms": 5}),
     (
         ChangePointUpperConfidenceBound,

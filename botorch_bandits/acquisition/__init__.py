@@ -16,13 +16,9 @@ from botorch_bandits.acquisition.candidates import (
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.candidates_dmm import CandidatesDMMUpperConfidenceBound
 from botorch_bandits.acquisition.candidates_engine import (
     CandidatesEngine,
     build_candidates_engine,
-)
-from botorch_bandits.acquisition.candidates_lagrangian import (
-    CandidatesLagrangianUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.censored import (
     CensoredThompsonSampling,
@@ -60,8 +56,6 @@ from botorch_bandits.optim import gen_candidates_batched, gen_starting_points
 register_all(
     (
         AMMUpperConfidenceBound,
-        CandidatesDMMUpperConfidenceBound,
-        CandidatesLagrangianUpperConfidenceBound,
         CandidatesThompsonSampling,
         CandidatesUpperConfidenceBound,
         CensoredThompsonSampling,
@@ -92,9 +86,7 @@ __all__ = [
     "BanditAcquisition",
     "BelowMinimumWarning",
     "BoxEngine",
-    "CandidatesDMMUpperConfidenceBound",
     "CandidatesEngine",
-    "CandidatesLagrangianUpperConfidenceBound",
     "CandidatesThompsonSampling",
     "CandidatesUpperConfidenceBound",
     "CensoredThompsonSampling",

@@ -100,7 +100,7 @@ FLOAT_OPTIONS = frozenset(
 INTEGER_OPTIONS = frozenset({"dim", "horizon", "max_delay", "max_draws", "num_arms", "num_ridges"})
 """Options that are a whole number."""
 
-ONE_A_PRIOR = ("rkhs_bound", "smoothness_a", "smoothness_b")
+ONE_A_PRIOR = ("smoothness_a", "smoothness_b")
 """Options that may be sequences of one number per prior on a list."""
 
 

@@ -20,9 +20,6 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.candidates import BoundOfList
 from botorch_bandits.acquisition.candidates_engine import CandidatesEngine
-from botorch_bandits.acquisition.candidates_lagrangian import (
-    CandidatesLagrangianUpperConfidenceBound,
-)
 from botorch_bandits.acquisition.dmm import DMMUpperConfidenceBound
 from botorch_bandits.acquisition.engines import ArmsEngine
 from botorch_bandits.acquisition.lagrangian import LagrangianAcquisition
@@ -91,12 +88,6 @@ def bounds_at(acquisition: AcquisitionFunction, model: Model, X: Tensor) -> Boun
     Raises:
         UnsupportedError: If the model has no posterior mean and variance.
     """
-    if isinstance(acquisition, CandidatesLagrangianUpperConfidenceBound):
-        lower, upper = acquisition.bounds(X)
-        each = [part.base_model.mixture(X) for part in acquisition.parts]
-        means = torch.stack([mean for mean, _ in each], dim=-1)
-        deviations = torch.stack([v.clamp_min(0.0).sqrt() for _, v in each], dim=-1)
-        return _of_outputs(means, deviations, lower, upper)
     if isinstance(acquisition, BoundOfList):
         mean, variance = acquisition.base_model.mixture(X)
         return Bounds(mean, variance.clamp_min(0.0).sqrt(), *acquisition.bounds(X))

@@ -771,15 +771,12 @@ class BanditLoop(AttachesPoints):
             )
             return check if self.settings.maximize else turned_check(check)
 
-    def evidence(self, level: float | None = None, output: int = 0) -> EvidenceTable:
+    def evidence(self, level: float | None = None) -> EvidenceTable:
         """Return the evidence of the outcomes since the last reset for each prior on the list.
 
         Args:
             level: The true prior is ever rejected with at most this probability. If omitted, it is
-                half of the ``delta`` that the acquisition has now, or 0.05 if it has none. With
-                constraints, the level is shared among the outputs.
-            output: With constraints, the output whose list is meant: 0 is the reward, ``j`` is
-                constraint ``j``.
+                half of the ``delta`` that the acquisition has now, or 0.05 if it has none.
 
         Raises:
             RuntimeError: If the loop's model is not a list of priors, or a user's model lacks data.
@@ -787,7 +784,7 @@ class BanditLoop(AttachesPoints):
                 ``loop.change_tests[-1].candidate_weights``.
         """
         with HandlersOnHold(), self._lock:
-            return evidence_of_loop(self.settings, self._chooser, self._clock(), level, output)
+            return evidence_of_loop(self.settings, self._chooser, self._clock(), level)
 
     def current_model(self) -> Model:
         """Return the model of the outcomes since the last reset; it is shared, so do not change it.

@@ -20,8 +20,6 @@ from torch import Tensor
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     AMMUpperConfidenceBound,
-    CandidatesDMMUpperConfidenceBound,
-    CandidatesLagrangianUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
     CensoredThompsonSampling,
@@ -189,9 +187,7 @@ CENSORABLE_WITH_CONSTRAINTS = (LagrangianUpperConfidenceBound, LagrangianThompso
 
 OF_LISTS = (
     CandidatesUpperConfidenceBound,
-    CandidatesDMMUpperConfidenceBound,
     CandidatesThompsonSampling,
-    CandidatesLagrangianUpperConfidenceBound,
 )
 """Acquisitions that use the evidence for the priors of a list."""
 
@@ -401,7 +397,6 @@ def check_minimizing(
 LAGRANGIAN = (
     LagrangianUpperConfidenceBound,
     LagrangianThompsonSampling,
-    CandidatesLagrangianUpperConfidenceBound,
 )
 """Acquisitions that weigh constraints themselves, with separate models of them."""
 
@@ -488,8 +483,6 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
             "LagrangianUpperConfidenceBound.with_options(...) or "
             "LagrangianThompsonSampling.with_options(...), or surrogate='relabeled'"
         )
-        if issubclass(getattr(acquisition, "acquisition_class", type(None)), OF_LISTS):
-            remedy = "acquisition.CandidatesLagrangianUpperConfidenceBound.with_options(...)"
         raise ValueError(
             f"constraints={type(rule).__name__}(...) models reward and constraints separately, so "
             f"the acquisition must weigh them: use {remedy}."
@@ -621,7 +614,6 @@ def check_list_of_priors(
             prior have a different length.
     """
     played = getattr(acquisition, "acquisition_class", type(None))
-    is_lagrangian = issubclass(played, CandidatesLagrangianUpperConfidenceBound)
     needs_list = issubclass(played, OF_LISTS)
     if needs_list and isinstance(model, BanditGPRecipe | FittedSingleTaskGP):
         raise TypeError(
@@ -642,18 +634,11 @@ def check_list_of_priors(
             "feedback=Censored(...) does not go with BanditGP.with_candidates(...): "
             f"{NO_EVIDENCE}. Use Hallucinated() or Ignored()."
         )
-    if constraints is not None and not is_lagrangian:
+    if constraints is not None:
         raise ValueError(
-            "constraints= goes with BanditGP.with_candidates(...) only where reward and "
-            "constraints have lists of their own: penalized outcomes change with the multipliers, "
-            "and with them what they say about the priors. Use surrogate='separate' with "
-            "acquisition.CandidatesLagrangianUpperConfidenceBound, or BanditGP.with_kernel(...)."
-        )
-    clips = [n for n in ("reward_bound", "constraint_bound") if getattr(constraints, n, None)]
-    if is_lagrangian and clips:
-        raise ValueError(
-            f"constraints= has {' and '.join(clips)}, at which "
-            "CandidatesLagrangianUpperConfidenceBound does not clip its bounds. Leave them out."
+            f"constraints={type(constraints).__name__}(...) does not go with "
+            "BanditGP.with_candidates(...): penalized outcomes change with the multipliers, and "
+            "with them what they say about the priors. Use BanditGP.with_kernel(...)."
         )
 
 
@@ -745,8 +730,8 @@ class LoopSettings:
             for prior in _priors_of(model)[:1]:  # priors on a list have the same input transform
                 _warn_if_not_encoded(domain, prior)
         _check_probing(check_restart(self.restart), self.feedback, self.constraints)
-        check_constraints(self.constraints, acquisition, self.feedback, self.restart)
         check_list_of_priors(model, acquisition, self.feedback, self.constraints)
+        check_constraints(self.constraints, acquisition, self.feedback, self.restart)
         if not check_instance("maximize", self.maximize, bool, "Pass True or False."):
             check_minimizing(model, acquisition, self.restart, self.constraints, self.feedback)
         check_forgetting(self.forgetting, model)

@@ -41,8 +41,6 @@ from .cases import rows, uniform
 X, Y = rows(8)
 CENSORED = {"minimum_proxy": 2.0, "outcome_bound": 9.0}
 OPTIONS: dict[str, dict[str, Any]] = {
-    "CandidatesDMMUpperConfidenceBound": {"rkhs_bound": 9.0, "noise_bound": 0.5},
-    "CandidatesLagrangianUpperConfidenceBound": {"multipliers": (1.0,)},
     "CensoredThompsonSampling": CENSORED,
     "CensoredUpperConfidenceBound": CENSORED,
     "ChangePointUpperConfidenceBound": {"horizon": 100, "smoothness": 2.5, "dim": 2},

@@ -749,7 +749,6 @@ def test_equal_outcomes_and_expected_regret_have_no_such_note(end: float) -> Non
 LIST = BanditGP.with_candidates(candidate_grid([0.2, 0.5], noise_ratios=[0.1]))
 CENSORED = {"minimum": -1.0, "outcome_bound": 2.0, "rkhs_bound": 2.0, "noise_bound": 0.1}
 OPTIONS: dict[str, dict[str, Any]] = {
-    "CandidatesDMMUpperConfidenceBound": {"rkhs_bound": 2.0, "noise_bound": 0.1},
     "CensoredThompsonSampling": CENSORED,
     "CensoredUpperConfidenceBound": CENSORED,
     "ChangePointUpperConfidenceBound": {"horizon": 9, "smoothness": 2.5, "dim": 1},

@@ -160,13 +160,6 @@ FURTHER: dict[str, dict[str, Any]] = {
         "model": LISTED,
         "acquisition": bb.CandidatesThompsonSampling.with_options(),
     },
-    "lists, constraints": {
-        "model": bb.BanditGP.with_candidates(
-            [replace(c, prior_mean=0.0) for c in LISTED.candidates]
-        ),
-        "acquisition": bb.acquisition.CandidatesLagrangianUpperConfidenceBound.with_options(),
-        "constraints": bb.AdditiveEpochs(1, 3, surrogate="separate"),
-    },
     "evidence": {
         "model": replace(MODEL, prior_mean=0.2),
         "acquisition": bb.GPUpperConfidenceBound.with_options(width=2.0),
@@ -421,8 +414,6 @@ def test_the_evidence_of_a_list_of_priors_speaks_of_costs() -> None:
         assert f"the list is refuted: the {name} is a draw from none" in str(table)
         other = "cost" if maximize else "reward"
         assert other not in str(table)
-        with pytest.raises(ValueError, match=f"output is 3, but the model has 1: 0 is the {name}"):
-            loop.evidence(output=3)
 
 
 def test_a_function_of_the_users_sees_the_negatives() -> None:

@@ -33,7 +33,6 @@ from botorch_bandits import (
     run,
     simulate,
 )
-from botorch_bandits.acquisition import CandidatesLagrangianUpperConfidenceBound
 from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.constraints import Ledger
 from botorch_bandits.problems import (
@@ -75,7 +74,6 @@ def constrained(count: int) -> list[ConstrainedArmsProblem]:
 
 SWITCHING = switching_gp_draws(MaternKernel(nu=2.5), ARMS, [9], seed=0, noise_std=0.1)
 SEPARATE = LagrangianUpperConfidenceBound.with_options(width=1.0)
-OF_LISTS = CandidatesLagrangianUpperConfidenceBound.with_options()
 RESTARTS: dict[str, Any] = {
     "never": NeverRestart(),
     "oracle": OracleRestart((7,)),
@@ -106,13 +104,6 @@ CONSTRAINED: dict[str, Policy] = {
         MODEL,
         DMMUpperConfidenceBound.with_options(rkhs_bound=20.0, noise_bound=0.2),
         constraints=AdditiveEpochs(2, S),
-    ),
-    "a list": Policy(LIST, OF_LISTS, constraints=AdditiveEpochs(2, S, surrogate="separate")),
-    "a list with restarts": Policy(
-        LIST,
-        OF_LISTS,
-        constraints=AdditiveEpochs(2, S, surrogate="separate"),
-        restart=RESTARTS["oracle"],
     ),
     **{
         f"relabeled with {name}": Policy(
