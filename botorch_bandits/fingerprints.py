@@ -54,7 +54,6 @@ from torch import Tensor
 from torch.nn import Module
 
 from botorch_bandits.checks import DTYPE
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.version import __version__
 
@@ -625,6 +624,3 @@ def _options_of(name: Any, options: Mapping[str, Mapping[str, str]]) -> Mapping[
 
 def _rename_keys(settings: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     return {names.get(key, key): value for key, value in settings.items()}
-
-
-fill_in_docstrings(__name__)

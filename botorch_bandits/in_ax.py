@@ -40,7 +40,6 @@ from botorch_bandits.acquisition.base import (
 from botorch_bandits.acquisition.input_constructors import options_from_plain
 from botorch_bandits.checks import check_instance, check_integer
 from botorch_bandits.confidence import WidthRule
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.penalties import Penalty
 from botorch_bandits.random_streams import derive_seed
 
@@ -428,6 +427,3 @@ def _is_same(new: Any, old: Any, parameters: Mapping[str, Any]) -> bool:
         elif here != there:
             return False
     return True
-
-
-fill_in_docstrings(__name__)

@@ -57,7 +57,6 @@ from botorch_bandits.confidence import (
 )
 from botorch_bandits.confidence.igp_ucb import complete_bounds
 from botorch_bandits.confidence.width_rules import check_assume
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.fingerprints import are_equal
 from botorch_bandits.models.condition import hallucinate, moving_models
@@ -886,6 +885,3 @@ def copy_pending(X_pending: Tensor | None, model: Model) -> Tensor | None:
             stacklevel=level_of_users_line(),
         )
     return points.detach().to(next(model.parameters(), points).device, copy=True)
-
-
-fill_in_docstrings(__name__)

@@ -38,7 +38,6 @@ from botorch_bandits.acquisition.upper_confidence_bound import (
     WidthUpperConfidenceBound,
 )
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ValueScale, value_scale_of
 from botorch_bandits.models import CandidatesModel
 from botorch_bandits.models.moments import variance_of, variances_of_outputs
@@ -311,6 +310,3 @@ def _side_of(known: Bounds, side: str, sign: float) -> Tensor:
     end = known.upper if (side == "upper") == (sign > 0.0) else known.lower
     assert end is not None
     return sign * end
-
-
-fill_in_docstrings(__name__)

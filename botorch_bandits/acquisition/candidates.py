@@ -68,7 +68,6 @@ from botorch_bandits.confidence.guarantee import (
     Guarantee,
 )
 from botorch_bandits.confidence.width_rules import check_assume
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.models.candidates import CandidatesModel
 from botorch_bandits.optim import gen_candidates_batched
@@ -313,7 +312,6 @@ class CandidatesUpperConfidenceBound(BoundOfList):
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any], domain: Domain | None) -> None:
-        """See the base class."""
         complete = cls.complete_options(options, domain)
         form = check_one_of("form", complete["form"], FORMS)
         check_one_of("maximize", complete["maximize"], (True, False))
@@ -326,7 +324,6 @@ class CandidatesUpperConfidenceBound(BoundOfList):
 
     @property
     def is_optimistic(self) -> bool:
-        """See the base class."""
         return self.form == "survivors" and self.widths.width is None and not self.widths.on_box
 
     @property
@@ -636,6 +633,3 @@ class CandidatesThompsonSampling(BanditAcquisition):
         """
         check_points(self, x.unsqueeze(0))
         return {**self.draw.describe(x), "candidate": float(self.entry)}
-
-
-fill_in_docstrings(__name__)

@@ -27,7 +27,6 @@ from botorch_bandits.confidence.guarantee import (
     Statement,
     at_posterior_mean,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.candidate_groups import one_each
 from botorch_bandits.models.candidates import CandidatesModel, OwnModel
 from botorch_bandits.models.model_check import check_model
@@ -330,6 +329,3 @@ def reasons_learned(entry: Any, assume: tuple[str, ...]) -> list[str]:
         for each in entry.learned
         if not (each == "frozen parameters" and "fixed prior" in assume)
     ]
-
-
-fill_in_docstrings(__name__)

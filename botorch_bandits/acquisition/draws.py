@@ -32,7 +32,6 @@ from botorch_bandits.acquisition.joint import view_of
 from botorch_bandits.acquisition.pathwise import draw_prior_paths, update_paths
 from botorch_bandits.acquisition.pathwise_outputs import draw_joint_paths
 from botorch_bandits.checks import DTYPE, check_integer
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.models import BanditGP
 from botorch_bandits.models.closed_form import ModuleStamp, version
@@ -562,6 +561,3 @@ class ModelStamp:
         return [
             tensor for part in exact for tensor in (*(part.train_inputs or ()), part.train_targets)
         ]
-
-
-fill_in_docstrings(__name__)

@@ -16,7 +16,6 @@ import torch
 from botorch_bandits.change_points.evidence import EvidenceEngine, EvidenceModelStream
 from botorch_bandits.change_points.evidence_stream import EvidenceTest
 from botorch_bandits.checks import DTYPE
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.models.bandit_gp import BanditGPRecipe
 from botorch_bandits.models.candidates import CandidatesRecipe
@@ -125,6 +124,3 @@ class LateEvidenceStream:
             self._waiting.append(act)
         else:
             act(self._stream)
-
-
-fill_in_docstrings(__name__)

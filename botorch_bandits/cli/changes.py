@@ -32,7 +32,6 @@ from botorch_bandits.change_points.thresholds import rate_exponent
 from botorch_bandits.checks import DTYPE, check_integer, check_positive, check_probability
 from botorch_bandits.cli.arguments import DETECTOR_DEFAULTS, EXPLORATION
 from botorch_bandits.cli.options import parameters_of, show_value
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box
 from botorch_bandits.history import Outcome, Query
 from botorch_bandits.loop import BanditLoop
@@ -400,6 +399,3 @@ def plain_record(record: Any) -> dict[str, Any]:
         else value
         for name, value in dataclasses.asdict(record).items()
     }
-
-
-fill_in_docstrings(__name__)

@@ -36,7 +36,6 @@ from botorch_bandits.constraints import (
     MultiplierRule,
     PrimalDual,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, Ignored
 from botorch_bandits.history import History, Query
@@ -535,6 +534,3 @@ def read_waiting(
     check_feedback(feedback, acquisition, box)
     used = {key: value for key, value in fills.items() if value is not None}
     return Waiting(delays, feedback, workers, {**given, **used, "feedback": name})
-
-
-fill_in_docstrings(__name__)

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.processes import (
     end_with_parent,
     interrupts_on_hold,
@@ -228,6 +227,3 @@ def evaluate_known(argument: Any, round_number: int) -> Any:
         round_number: The round in which the query was asked.
     """
     return _known[-1](argument, round_number)
-
-
-fill_in_docstrings(__name__)

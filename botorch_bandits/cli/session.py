@@ -55,7 +55,6 @@ from botorch_bandits.cli.summary import (
     recommended_by,
 )
 from botorch_bandits.constraints import InfeasibleConstraintsWarning
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.evaluation import ByRound, RunResult, run
 from botorch_bandits.feedback import BelowMinimumError, Censored, LateOutcomeWarning
 from botorch_bandits.history import History, flatten_records
@@ -765,6 +764,3 @@ def _one_line_each(show: Callable[..., None]) -> Callable[..., None]:
             show(message, category, *rest)
 
     return show_one_line
-
-
-fill_in_docstrings(__name__)

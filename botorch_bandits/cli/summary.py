@@ -17,7 +17,6 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch_bandits.cli.arguments import DEFAULT_ROUNDS
 from botorch_bandits.cli.options import parameters_of, show_value
 from botorch_bandits.confidence import Guarantee
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.history import History, Query
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.random_baseline import RandomBaseline
@@ -450,6 +449,3 @@ def table_of_commands(rows: Rows, size: int = 0) -> list[str]:
     """
     size = max([size, *(len(name) + 2 for name, _ in rows)])
     return ["next", *(f"{'  ' + name:<{size}}  {command}" for name, command in rows)]
-
-
-fill_in_docstrings(__name__)

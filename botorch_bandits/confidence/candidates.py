@@ -69,7 +69,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_bandits.checks import check_integer, check_positive, check_probability
-from botorch_bandits.docstrings import fill_in_docstrings
 
 FIRST_CAPACITY = 64
 """The initial capacity for outcomes, which is doubled when it is used up."""
@@ -495,6 +494,3 @@ def check_num_skipped(num_skipped: int) -> int:
         ValueError: If it is negative.
     """
     return check_integer("num_skipped", num_skipped, minimum=0)
-
-
-fill_in_docstrings(__name__)

@@ -38,7 +38,6 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence import Guarantee, RegretStatement, Statement
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.fingerprints import added_field
 from botorch_bandits.penalties import (
     CustomPenalty,
@@ -493,12 +492,10 @@ class EpochRule(MultiplierRule):
 
     @property
     def rounds_per_update(self) -> int:
-        """See :class:`MultiplierRule`."""
         return self.epoch_length
 
     @property
     def surrogate_in_use(self) -> str:
-        """See :class:`MultiplierRule`."""
         return self.surrogate
 
     def _guarantee(
@@ -586,7 +583,6 @@ class MultiplicativeEpochs(EpochRule):
 
     @property
     def penalty_in_use(self) -> Penalty:
-        """See :class:`MultiplierRule`."""
         return self.penalty
 
     def update(self, levels: Tensor, mean: Tensor) -> Tensor:
@@ -597,7 +593,6 @@ class MultiplicativeEpochs(EpochRule):
         return levels.clamp_max(math.log(self.max_multiplier))
 
     def multipliers(self, state: MultiplierState) -> Tensor:
-        """See :class:`MultiplierRule`."""
         multipliers = state.levels.exp()
         if not bool(torch.isfinite(multipliers).all()):
             raise MultiplierOverflowError(
@@ -680,7 +675,6 @@ class AdditiveEpochs(EpochRule):
 
     @property
     def penalty_in_use(self) -> Penalty:
-        """See :class:`MultiplierRule`."""
         return Linear()
 
     def update(self, levels: Tensor, mean: Tensor) -> Tensor:
@@ -688,7 +682,6 @@ class AdditiveEpochs(EpochRule):
         return (levels + self.step_size * mean).clamp_min(0.0)
 
     def multipliers(self, state: MultiplierState) -> Tensor:
-        """See :class:`MultiplierRule`."""
         return state.levels
 
     def noise_factor(self, multipliers: Tensor) -> Tensor:
@@ -797,12 +790,10 @@ class PrimalDual(MultiplierRule):
 
     @property
     def rounds_per_update(self) -> int:
-        """See :class:`MultiplierRule`."""
         return 1
 
     @property
     def penalty_in_use(self) -> Penalty:
-        """See :class:`MultiplierRule`."""
         return Linear()
 
     @property
@@ -817,7 +808,6 @@ class PrimalDual(MultiplierRule):
         return (levels + mean / self.divisor).clamp(0.0, self.max_multiplier)
 
     def multipliers(self, state: MultiplierState) -> Tensor:
-        """See :class:`MultiplierRule`."""
         return state.levels
 
     def guarantee(self) -> Guarantee:
@@ -827,6 +817,3 @@ class PrimalDual(MultiplierRule):
             constants={"max_multiplier": self.max_multiplier, "divisor": self.divisor},
             gaps=("form and constants are from memory of Zhou and Ji 2022, not checked",),
         )
-
-
-fill_in_docstrings(__name__)

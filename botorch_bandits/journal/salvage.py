@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.journal.files import (
     Snapshot,
     check_place,
@@ -124,6 +123,3 @@ def _snapshot_beside(path: Path, header_checksum: str) -> tuple[Snapshot | None,
     if snapshot.header_checksum not in (None, header_checksum):
         return None, f"{snapshot_path(path)} belongs to another journal"
     return snapshot, None
-
-
-fill_in_docstrings(__name__)

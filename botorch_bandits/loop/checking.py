@@ -27,7 +27,6 @@ from botorch_bandits.checks import (
     shown_value,
 )
 from botorch_bandits.confidence import EvidenceTable
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored
 from botorch_bandits.forgetting import (
@@ -277,6 +276,3 @@ def warn_of_drift_rate(forgetting: Forgetting | None, restart: Restart | None) -
         UserWarning,
         stacklevel=level_of_users_line(),
     )
-
-
-fill_in_docstrings(__name__)

@@ -30,7 +30,6 @@ from botorch_bandits.acquisition.engines import build_arms_engine
 from botorch_bandits.acquisition.lagrangian_on_arms import Weights, build_lagrangian_engine
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.feedback import (
     Censored,
@@ -777,7 +776,6 @@ class ForgettingBuilder(AcquisitionBuilder):
         return len(self._arrived(next_round)[0]) == 0
 
     def model(self, round_number: int, now: float) -> Model:
-        """See :meth:`AcquisitionBuilder.model`."""
         if isinstance(self._feedback, Censored):
             return super().model(round_number, now)
         key = (self._history.num_arrived, round_number, self._history.version)
@@ -803,7 +801,6 @@ class ForgettingBuilder(AcquisitionBuilder):
         now: float,
         with_pending: bool = True,
     ) -> AcquisitionFunction:
-        """See :meth:`AcquisitionBuilder.build`."""
         if isinstance(self._feedback, Censored):
             return super().build(acquisition, round_number, domain, now)
         model = self.model(round_number, now)
@@ -902,6 +899,3 @@ class ForgettingBuilder(AcquisitionBuilder):
 
 def _rounds(queries: list[Query] | tuple[Query, ...]) -> Tensor:
     return torch.tensor([query.round_number for query in queries], dtype=torch.long)
-
-
-fill_in_docstrings(__name__)

@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.feasible_sets import CONSTRAINTS
 from botorch_bandits.fingerprints import PARAMETERS, PROBES, UnnamedSettingError, fingerprint
 from botorch_bandits.loop.settings import LoopSettings
@@ -164,6 +163,3 @@ def _describe_module(flat: Mapping[str, Any], prefix: str = "") -> str:
 def _is_side(name: str) -> bool:
     """Return whether a part of a module is uninteresting: a constraint or prior of a parameter."""
     return any(part.endswith(("_constraint", "_prior")) for part in name.split("."))
-
-
-fill_in_docstrings(__name__)

@@ -33,7 +33,6 @@ from botorch_bandits.constraints import (
     recognize_infeasibility,
     warn_if_noisy,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
 from botorch_bandits.history import History, Outcome, Query
@@ -455,6 +454,3 @@ class ConstraintWatch:
                 stacklevel=1 + level_of_users_line(),
             )
             return
-
-
-fill_in_docstrings(__name__)

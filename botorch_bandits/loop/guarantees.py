@@ -47,7 +47,6 @@ from botorch_bandits.constraints import (
     MultiplicativeEpochs,
     MultiplierRule,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.feedback import Censored, Hallucinated, Ignored
 from botorch_bandits.history import Failure, History, Query
@@ -820,6 +819,3 @@ def with_retractions(guarantee: Guarantee, history: History) -> Guarantee:
             else f"round {first}, which was chosen with what was retracted later",
         )
     return guarantee.with_assumptions(told)
-
-
-fill_in_docstrings(__name__)

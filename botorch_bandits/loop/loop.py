@@ -29,7 +29,6 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence import EvidenceTable, Guarantee
 from botorch_bandits.constraints import Ledger, MultiplierOverflowError, MultiplierRule
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, CensoredView, Feedback, Hallucinated
 from botorch_bandits.forgetting import Forgetting
@@ -840,6 +839,3 @@ class BanditLoop(AttachesPoints):
                 "horizon and history=loop.history to go on."
             )
         return round_number
-
-
-fill_in_docstrings(__name__)

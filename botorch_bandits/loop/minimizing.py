@@ -19,7 +19,6 @@ from botorch_bandits.change_points import ChangePointRestart, EvidenceRestart, R
 from botorch_bandits.checks import store_checked
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.confidence.guarantee import FunctionAssumption
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.feedback import Censored, CensoredView
 from botorch_bandits.history import Event, History, Outcome, Query, Retraction
 from botorch_bandits.loop.settings import LoopSettings
@@ -247,6 +246,3 @@ def guarantee_of_costs(guarantee: Guarantee) -> Guarantee:
         constants=constants,
         **statements,
     )
-
-
-fill_in_docstrings(__name__)

@@ -24,7 +24,6 @@ from torch import Tensor
 
 from botorch_bandits.acquisition import GPUpperConfidenceBound
 from botorch_bandits.checks import DTYPE
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Feedback, Ignored
 from botorch_bandits.forgetting import TimeVaryingKernel
@@ -104,6 +103,3 @@ def probe(
 
 def _rounds(queries: Sequence[Query]) -> Tensor:
     return torch.tensor([query.round_number for query in queries], dtype=torch.long)
-
-
-fill_in_docstrings(__name__)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.history import History, Query, Retraction
 from botorch_bandits.journal import Journal, JournalError
 from botorch_bandits.journal.salvage import Remains
@@ -199,6 +198,3 @@ def _has_ended(history: History, query_id: int) -> bool:
 
 def _is_retracted(history: History, query_id: int) -> bool:
     return query_id < history.num_queries and history.retraction(query_id) is not None
-
-
-fill_in_docstrings(__name__)

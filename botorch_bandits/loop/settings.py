@@ -55,7 +55,6 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.confidence.width_rules import learns_input_scale
 from botorch_bandits.constraints import MultiplierOverflowError, MultiplierRule
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, OutcomeScale
 from botorch_bandits.fingerprints import added_field
@@ -871,6 +870,3 @@ def _own(name: str, setting: Any) -> Any:
             f"{name} is {setting!r}, which cannot be copied ({error}), but a loop keeps a copy of "
             "its own. Build it from plain values, detached tensors and functions."
         ) from error
-
-
-fill_in_docstrings(__name__)

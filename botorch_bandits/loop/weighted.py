@@ -13,7 +13,6 @@ from typing import Any
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.change_points import ChangePointRestart, EvidenceRestart
 from botorch_bandits.confidence import GainBound
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.feedback import Censored
 from botorch_bandits.history import History, Outcome
 from botorch_bandits.loop.settings import LoopSettings
@@ -188,6 +187,3 @@ def _reason_of_model(model: Any) -> str | None:
         f"the model is {type(model).__name__}, a function of inputs and outcomes that sees no "
         "weights. Pass BanditGP.with_kernel(...), or tell each outcome by itself"
     )
-
-
-fill_in_docstrings(__name__)

@@ -70,7 +70,6 @@ from botorch_bandits.confidence.width_rules import (
     learns_input_scale,
     read_prior,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.candidate_groups import (
     CandidateGroups,
     bounds_of_groups,
@@ -827,6 +826,3 @@ def _check_rows(X: Tensor, Y: Tensor, num_columns: int | None = None) -> tuple[T
             "and n x 1. A vector y becomes train_Y with y.unsqueeze(-1)."
         )
     return X.detach().clone(), Y.detach().clone()
-
-
-fill_in_docstrings(__name__)

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from botorch_bandits.checks import check_integer, store_checked
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.bandit_gp import BanditGPRecipe
 
 ModelOfEpoch = Callable[[int, tuple[float, ...]], BanditGPRecipe]
@@ -97,6 +96,3 @@ def _check_recipe(name: str, recipe: BanditGPRecipe) -> BanditGPRecipe:
     if not isinstance(recipe, BanditGPRecipe):
         raise TypeError(f"{name} is {recipe!r}, which is not a recipe. {_REMEDY}")
     return recipe
-
-
-fill_in_docstrings(__name__)

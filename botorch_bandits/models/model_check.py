@@ -40,7 +40,6 @@ from botorch_bandits.confidence.width_rules import (
     outcome_units,
     read_prior,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.markup import display
 from botorch_bandits.models.candidates import CandidatesModel
 from botorch_bandits.models.likelihoods import check_weights
@@ -427,6 +426,3 @@ def _nearest_correlation(Z: Tensor, K: Tensor) -> float | None:
     deviations = unlike.diagonal().clamp_min(torch.finfo(K.dtype).tiny).sqrt()
     unlike = (unlike / (deviations.unsqueeze(-1) * deviations)).fill_diagonal_(0.0)
     return float(unlike.amax(-1).median())
-
-
-fill_in_docstrings(__name__)

@@ -24,7 +24,6 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from botorch_bandits.checks import check_double, check_finite, check_nonnegative, check_vector
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box
 
 # A Gram matrix of a valid kernel has eigenvalues >= 0 up to rounding. One this
@@ -188,6 +187,8 @@ class ArmsProblem(RewardProblem):
     without any tolerance. A point that is not an arm is refused.
 
     ``bounds`` is the smallest box that holds all arms.
+
+    See :class:`RewardProblem` for the other arguments.
 
     Args:
         choices: The arms, ``num_arms x d``, float64, no row twice.
@@ -492,6 +493,3 @@ def _separated_best(unit: Tensor, values: Tensor) -> list[int]:
         chosen.append(best)
         is_open &= (unit - unit[best]).norm(dim=-1) > radius
     return chosen
-
-
-fill_in_docstrings(__name__)

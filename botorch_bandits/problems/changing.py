@@ -42,7 +42,6 @@ from botorch_bandits.checks import (
     check_positive,
     check_probability,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box
 from botorch_bandits.problems.base import (
     ArmsProblem,
@@ -229,11 +228,9 @@ class SwitchingProblem(ChangingProblem):
         return bisect_left(self.change_points, round_number)
 
     def at(self, round_number: int) -> BaseTestProblem:
-        """See :meth:`ChangingProblem.at`."""
         return self.problems[self.period(round_number)]
 
     def optimal_value(self, round_number: int) -> float:
-        """See :meth:`ChangingProblem.optimal_value`."""
         known = self._largest[self.period(round_number)]
         return super().optimal_value(round_number) if known is None else known
 
@@ -354,12 +351,10 @@ class _Gradual(ChangingProblem):
         like: BaseTestProblem,
         constraints: Sequence[BaseTestProblem | ChangingProblem],
     ) -> None:
-        """See the base class."""
         super().__init__(like, constraints)
         self._last: tuple[int, BaseTestProblem] | None = None
 
     def at(self, round_number: int) -> BaseTestProblem:
-        """See :meth:`ChangingProblem.at`."""
         round_number = check_integer("round_number", round_number, minimum=1)
         if self._last is None or self._last[0] != round_number:
             if self.choices is None:
@@ -415,7 +410,6 @@ class DriftingProblem(_Gradual):
         self.rounds_per_turn = check_positive("rounds_per_turn", rounds_per_turn)
 
     def arm_values(self, round_number: int) -> Tensor:
-        """See :meth:`ChangingProblem.arm_values`."""
         if not isinstance(self.first, ArmsProblem) or not isinstance(self.second, ArmsProblem):
             return super().arm_values(round_number)
         cosine, sine = self._weights(round_number)
@@ -499,7 +493,6 @@ class DriftingGP(_Gradual):
         self._steps = RandomBlocks([blocks_seed], "drift", start.shape, device=start.device)
 
     def arm_values(self, round_number: int) -> Tensor:
-        """See :meth:`ChangingProblem.arm_values`."""
         if self.choices is None:
             return super().arm_values(round_number)
         return self._root @ self._coordinates(round_number)
@@ -863,6 +856,3 @@ def _check_arms(domain: Arms | Box) -> Arms:
     if not isinstance(domain, Arms):
         raise TypeError(f"domain must be Arms or a Box, got {type(domain).__name__}.")
     return domain
-
-
-fill_in_docstrings(__name__)

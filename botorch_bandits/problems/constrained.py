@@ -21,7 +21,6 @@ from botorch_bandits.checks import (
     check_one_of,
     check_vector,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.problems.base import ArmsProblem, RewardProblem
 
 NOISE_DISTRIBUTIONS = ("normal", "uniform")
@@ -36,6 +35,8 @@ class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
 
     Regret is measured against ``optimal_value``, the reward of the best feasible fixed point.
     Regret is negative if violating a constraint gains reward.
+
+    See :class:`RewardProblem` for the other arguments.
 
     Attributes:
         num_constraints: The number of constraints.
@@ -192,6 +193,8 @@ class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
 class ConstrainedArmsProblem(ConstrainedProblem, ArmsProblem):
     """Rewards and constraints known on a finite set of arms.
 
+    See :class:`ArmsProblem` for the other arguments.
+
     Args:
         choices: The arms, ``num_arms x d``, float64, no row twice.
         values: The reward of each arm, ``(num_arms,)``, float64.
@@ -307,6 +310,8 @@ class GardnerProblem(ConstrainedProblem):
     Source: Gardner et al. 2014 (they minimize ``-f``); Shi and Eryilmaz 2022, appendix E.1, where
     the noise variance is 0.01 for the reward and, in E.1.2, for the constraint.
 
+    See :class:`RewardProblem` for the other arguments.
+
     Args:
         noise_std: Standard deviation of the Gaussian noise on rewards; 0.1 in the paper. None
             means no noise.
@@ -364,6 +369,8 @@ class RatesProblem(ConstrainedProblem):
     Mazumdar and Shroff 2005, which was not available. With the constants here, ``U_i(0) = 0`` and
     ``U_i(2) = 1``, so the reward lies in [0, 4]; values are not comparable with the paper's. There
     are four local optima under the constraint.
+
+    See :class:`RewardProblem` for the other arguments.
 
     Args:
         noise_std: Standard deviation of the Gaussian noise on rewards; 0.1 in the paper. None
@@ -444,6 +451,3 @@ def _set_optimizer(problem: Any, point: list[float]) -> None:
     """Store the location of the optimum."""
     problem._optimizers = [tuple(point)]
     problem.register_buffer("optimizers", check_vector("point", point).unsqueeze(0))
-
-
-fill_in_docstrings(__name__)

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.checks import check_integer, check_nonnegative, check_positive, store_checked
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.random_streams import generator
 
 NEVER = math.inf
@@ -61,7 +60,6 @@ class ConstantDelay(Delays):
         store_checked(self, delay=check_integer("delay", self.delay, minimum=0))
 
     def draw(self, x: Tensor, stream: torch.Generator) -> float:
-        """See :meth:`Delays.draw`."""
         return float(self.delay)
 
 
@@ -80,7 +78,6 @@ class PoissonDelay(Delays):
         store_checked(self, mean=check_nonnegative("mean", self.mean))
 
     def draw(self, x: Tensor, stream: torch.Generator) -> float:
-        """See :meth:`Delays.draw`."""
         rate = torch.tensor(self.mean, dtype=torch.float64)
         return float(torch.poisson(rate, generator=stream))
 
@@ -100,7 +97,6 @@ class GeometricDelay(Delays):
         store_checked(self, mean=check_nonnegative("mean", self.mean))
 
     def draw(self, x: Tensor, stream: torch.Generator) -> float:
-        """See :meth:`Delays.draw`."""
         stay = self.mean / (1.0 + self.mean)
         uniform = float(torch.rand((), dtype=torch.float64, generator=stream))
         return 0.0 if stay == 0.0 else float(math.floor(math.log1p(-uniform) / math.log(stay)))
@@ -126,7 +122,6 @@ class HeavyTailedDelay(Delays):
         store_checked(self, index=check_positive("index", self.index))
 
     def draw(self, x: Tensor, stream: torch.Generator) -> float:
-        """See :meth:`Delays.draw`."""
         uniform = float(torch.rand((), dtype=torch.float64, generator=stream))
         delay = self.scale * math.expm1(-math.log1p(-uniform) / self.index)
         return NEVER if math.isinf(delay) else float(math.floor(delay))
@@ -143,7 +138,6 @@ class InputDependentDelay(Delays):
     delays_at: Callable[[Tensor], Delays]
 
     def draw(self, x: Tensor, stream: torch.Generator) -> float:
-        """See :meth:`Delays.draw`."""
         return self.delays_at(x).draw(x, stream)
 
 
@@ -183,6 +177,3 @@ def _whole(delay: float) -> int:
     if delay != int(delay):
         raise ValueError(f"{delay} is not a whole number of rounds")
     return int(delay)
-
-
-fill_in_docstrings(__name__)

@@ -17,7 +17,6 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bandits.checks import check_integer, check_one_of, check_positive
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.problems.base import (
     ArmsProblem,
@@ -35,6 +34,8 @@ class BraninReward(RewardProblem, Branin):
 
     The largest reward is ``-5 / (4 pi)``, about -0.397887, at three points. It is stored
     in full precision, so that no point has negative regret beyond rounding.
+
+    See :class:`RewardProblem` for the other arguments.
 
     Args:
         noise_std: Standard deviation of the Gaussian observation noise, in units of
@@ -70,6 +71,8 @@ class Hartmann3Reward(RewardProblem, Hartmann):
     (BoTorch rounds them to the default dtype), and the optimum is that of the function
     as BoTorch defines it, in full precision: 3.86277979 (the published 3.86278 is
     rounded up and reached nowhere, which would leave every point with some regret).
+
+    See :class:`RewardProblem` for the other arguments.
 
     Args:
         noise_std: Standard deviation of the Gaussian observation noise, in units of
@@ -109,6 +112,8 @@ class RosenbrockReward(RewardProblem, Rosenbrock):
     """The Rosenbrock function with its sign changed, on ``[-5, 10]^dim``.
 
     The largest reward is 0, at ``(1, ..., 1)``.
+
+    See :class:`RewardProblem` for the other arguments.
 
     Args:
         dim: The number of inputs, at least 2.
@@ -263,6 +268,8 @@ class GPDraw(BoxProblem):
     that of the kernel; a single path has only ``num_features`` degrees of freedom. For an
     exact draw, or a kernel without features, use ``gp_draw_on_arms``.
 
+    See :class:`RewardProblem` for the other arguments.
+
     Args:
         kernel: A kernel that BoTorch has features for: RBF or Matern, alone or in a
             ScaleKernel. It is copied to float64.
@@ -363,6 +370,8 @@ class RKHSFunction(BoxProblem):
         in the bandit setting: no regret and experimental design. ICML 2010.
 
         S. R. Chowdhury and A. Gopalan. On kernelized multi-armed bandits. ICML 2017.
+
+    See :class:`RewardProblem` for the other arguments.
 
     Args:
         kernel: Any GPyTorch kernel with one output and no batch shape. A float64 copy
@@ -492,6 +501,3 @@ def _draw_weights(gram: Tensor, rkhs_norm: float, generator: torch.Generator) ->
             "zero on the domain, or another seed."
         )
     return weights * (rkhs_norm / math.sqrt(squared_norm))
-
-
-fill_in_docstrings(__name__)

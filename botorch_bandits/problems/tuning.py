@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from botorch_bandits.checks import check_integer, check_number, store_checked
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.journal.files import read_bounded
 from botorch_bandits.spaces import Float, Integer, Space
 
@@ -670,6 +669,3 @@ def shift_problem(
     """
     first, column = split_by_feature(problem.inputs, problem.labels, problem.num_folds, feature)
     return problem.on_rows(first), problem.on_rows(~first), column
-
-
-fill_in_docstrings(__name__)

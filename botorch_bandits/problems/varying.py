@@ -23,7 +23,6 @@ from botorch_bandits.checks import (
     check_one_of,
     check_positive,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.problems.base import ArmsProblem
 from botorch_bandits.problems.changing import (
     BoxSnapshot,
@@ -115,7 +114,6 @@ class VaryingProblem(ChangingProblem):
         return 1.0 if float(self._shocks.at(round_number)) < 0.5 else -1.0
 
     def arm_values(self, round_number: int) -> Tensor:
-        """See :meth:`ChangingProblem.arm_values`."""
         if not isinstance(self.mean, ArmsProblem):
             return super().arm_values(round_number)
         added = self.amplitude * self.coefficient(round_number)
@@ -125,7 +123,6 @@ class VaryingProblem(ChangingProblem):
         return self.mean.values + added * self.shape.values
 
     def at(self, round_number: int) -> BaseTestProblem:
-        """See :meth:`ChangingProblem.at`."""
         if self.choices is not None:
             return ArmsProblem(self.choices, self.arm_values(round_number), self.noise_std)
         added = self.amplitude * self.coefficient(round_number)
@@ -240,6 +237,3 @@ def _tables(environment: ChangingProblem, num_rounds: int) -> tuple[Tensor, list
 def _variation(table: Tensor) -> tuple[float, float]:
     path = float(table.diff(dim=0).abs().amax(-1).sum())
     return path, float((table - table.mean(0)).abs().max())
-
-
-fill_in_docstrings(__name__)

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.engines import ArmsEngine
 from botorch_bandits.checks import check_finite
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.random_streams import RandomBlocks
 from botorch_bandits.simulation.problems import ArmRewards, SimulationResult
 from botorch_bandits.simulation.restarts import ReplicateSegments
@@ -162,6 +161,3 @@ def _columns(rounds: Sequence[Tensor | int | float], empty: Tensor) -> Tensor:
     if rounds and isinstance(rounds[0], Tensor):
         return torch.stack(rounds, -1)  # type: ignore[arg-type]
     return torch.tensor([rounds], dtype=empty.dtype) if rounds else empty
-
-
-fill_in_docstrings(__name__)

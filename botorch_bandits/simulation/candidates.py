@@ -19,7 +19,6 @@ from botorch_bandits.acquisition.candidates_engine import (
     CandidatesRound,
     build_candidates_engine,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.models import CandidatesRecipe
 from botorch_bandits.random_streams import RandomBlocks
@@ -150,6 +149,3 @@ class CandidatesReplicates:
         outcomes = outcome.tolist() if isinstance(outcome, Tensor) else [outcome]
         for engine, played, heard in zip(self.engines, arms, outcomes, strict=True):
             engine.arms.observe(played, heard)
-
-
-fill_in_docstrings(__name__)

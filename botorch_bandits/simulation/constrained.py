@@ -23,7 +23,6 @@ from botorch_bandits.acquisition.scores import ArmsRule, ThompsonArmsRule, Width
 from botorch_bandits.checks import DTYPE, check_finite
 from botorch_bandits.confidence import Guarantee, PriorSummary, WidthRule
 from botorch_bandits.constraints import MultiplierRule, NoisyConstraintsWarning
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.feedback import Hallucinated
 from botorch_bandits.loop.settings import check_constraints
@@ -241,7 +240,6 @@ class ReplicateWidth(WidthRule):
         self._rules = tuple(rules)
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        """See :meth:`WidthRule.width`."""
         different = {id(rule): rule for rule in self._rules}
         known = {key: rule.width(summary, round_number) for key, rule in different.items()}
         widths = [known[id(rule)] for rule in self._rules]
@@ -252,7 +250,6 @@ class ReplicateWidth(WidthRule):
         return self._rules[0].guarantee(summary, round_number)
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
-        """See :meth:`WidthRule.information_gain`."""
         return self._rules[0].information_gain(summary)
 
 
@@ -270,6 +267,3 @@ def _constraint_noise(
                 stream = generator(seed, t + 1, "constraint noise")
                 noise[b, t] = problem.constraint_noise(like, stream)[0]
     return noise
-
-
-fill_in_docstrings(__name__)

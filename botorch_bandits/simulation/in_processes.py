@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.processes import (
     end_with_parent,
     interrupts_on_hold,
@@ -223,6 +222,3 @@ def _play_part(
         except Exception:  # sending it back would fail and break the pool of processes
             raise RuntimeError(f"{type(error).__name__}: {error}") from None
         raise
-
-
-fill_in_docstrings(__name__)

@@ -30,7 +30,6 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.constraints import Ledger, MultiplierRule
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.loop import BanditLoop
@@ -357,7 +356,6 @@ class PeriodRewards(ArmRewards):
         self._now: tuple[int, Tensor] | None = None
 
     def at(self, round_number: int) -> Tensor:
-        """See :meth:`ArmRewards.at`."""
         known = self._now
         if known is not None and (
             round_number == known[0]
@@ -394,7 +392,6 @@ class EnvironmentRewards(ArmRewards):
         self._stacked = torch.empty(0)
 
     def at(self, round_number: int) -> Tensor:
-        """See :meth:`ArmRewards.at`."""
         sources = [
             e.arm_values(round_number) if isinstance(e, ChangingProblem) else e.values
             for e in self._environments
@@ -437,6 +434,3 @@ def rewards_of(
         points = [p.change_points for p in switching]
         return PeriodRewards(values, points * (num_replicates // len(points)))
     return EnvironmentRewards(problems, num_replicates, device)
-
-
-fill_in_docstrings(__name__)

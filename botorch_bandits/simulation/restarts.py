@@ -32,7 +32,6 @@ from botorch_bandits.change_points import (
 )
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee, PriorSummary, WidthRule
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.loop.probing import probing_point
 
@@ -76,7 +75,6 @@ class SegmentWidth(WidthRule):
         return self._rule(0).guarantee(summary, round_number)
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
-        """See :meth:`WidthRule.information_gain`."""
         return self._rule(0).information_gain(summary)
 
     def _rule(self, number: int) -> WidthRule:
@@ -108,11 +106,9 @@ class SegmentArmsRule(ArmsRule):
         return {number: replace(seen, rule=self._rules[number]) for number in numbers}
 
     def scores(self, seen: ArmsRound) -> Tensor:
-        """See the base class."""
         return self._gather({number: part.scores for number, part in seen.prepared.items()})
 
     def bounds(self, seen: ArmsRound) -> tuple[Tensor, Tensor] | None:
-        """See the base class."""
         bounds = {}
         for number, part in seen.prepared.items():
             ends = part.rule.bounds(part)
@@ -450,6 +446,3 @@ class ReplicateSegments:
         self.num_history[b] = float(num_kept)
         self.num_uniform[b] = float(sum(self._is_uniform[b]))
         self.numbers[b] += 1
-
-
-fill_in_docstrings(__name__)

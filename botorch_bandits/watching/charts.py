@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.markup import Markup, element
 
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 12.0, 10.0, 38.0  # around the axes, in pixels
@@ -256,6 +255,3 @@ class Chart:
 def _short(text: str) -> str:
     """Return the part of a text that fits beside an axis."""
     return text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…"
-
-
-fill_in_docstrings(__name__)

@@ -16,7 +16,6 @@ from typing import Any, Self
 from botorch_bandits.acquisition import RandomSearch
 from botorch_bandits.checks import check_instance, check_integer, check_positive, check_text
 from botorch_bandits.confidence import Guarantee
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.feedback import Censored
 from botorch_bandits.history import Event, Outcome, Query
 from botorch_bandits.journal.files import write_whole
@@ -187,6 +186,3 @@ def _guarantee(loop: BanditLoop) -> Guarantee | str:
         return loop.guarantee()
     except Exception as error:  # an error of a user's model must not end the run
         return f"The guarantee could not be computed: {type(error).__name__}: {error}"
-
-
-fill_in_docstrings(__name__)

@@ -14,7 +14,6 @@ from itertools import combinations
 from typing import Any
 
 from botorch_bandits.confidence import Guarantee
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.markup import Markup, element, table
@@ -554,6 +553,3 @@ def _last_rounds(facts: PageFacts) -> Markup:
 
 def _settings(facts: PageFacts) -> Markup:
     return _section("Settings", table((), facts.settings)) if facts.settings else Markup("")
-
-
-fill_in_docstrings(__name__)
