@@ -18,7 +18,7 @@ from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
-from botorch_bandits.acquisition.candidates import BoundOfList
+from botorch_bandits.acquisition.candidates import CandidatesUpperConfidenceBound
 from botorch_bandits.acquisition.candidates_engine import CandidatesEngine
 from botorch_bandits.acquisition.dmm import DMMUpperConfidenceBound
 from botorch_bandits.acquisition.engines import ArmsEngine
@@ -87,7 +87,7 @@ def bounds_at(acquisition: AcquisitionFunction, model: Model, X: Tensor) -> Boun
     Raises:
         UnsupportedError: If the model has no posterior mean and variance.
     """
-    if isinstance(acquisition, BoundOfList):
+    if isinstance(acquisition, CandidatesUpperConfidenceBound):
         mean, variance = acquisition.base_model.mixture(X)
         return Bounds(mean, variance.clamp_min(0.0).sqrt(), *acquisition.bounds(X))
     if isinstance(acquisition, LagrangianAcquisition):

@@ -280,11 +280,6 @@ class CandidateEvidence:
         return torch.from_numpy(self._weights.copy())
 
     @property
-    def log_likelihoods(self) -> Tensor:
-        """``ln p_th(D_t)`` of each prior, in nats."""
-        return torch.from_numpy(self._log_likelihoods.copy())
-
-    @property
     def log_marginal_likelihood(self) -> float:
         """``ln Z_t`` of the whole list, in nats."""
         return self._log_marginal

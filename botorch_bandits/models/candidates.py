@@ -494,20 +494,6 @@ class CandidatesModel(Model):
             _, variances = self.group_moments(x)
         return self.recipe.groups.least_noise_ratio(variances.cpu().numpy(), in_force)
 
-    def group_covariances(self, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the covariances of points under the prior of each group.
-
-        Args:
-            X: ``r x d`` raw points.
-            Z: ``n x d`` raw points.
-
-        Returns:
-            Those of ``X`` with ``Z``, ``G x r x n``, and the variances at ``X``, ``G x r``, both at
-            output scale 1.
-        """
-        points, kernels = self._transformed(X), self._rows.kernels
-        return kernels(points, self._transformed(Z)), kernels.diagonal(points)
-
     def closed_forms_of_groups(self) -> list[ClosedForm | TransformedClosedForm] | None:
         """Return the posterior of each group, at output scale 1, as functions of raw inputs.
 

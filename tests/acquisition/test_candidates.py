@@ -481,8 +481,10 @@ def test_loops_refuse_at_once_what_does_not_go_with_a_list() -> None:
         BanditLoop(**{**options, "domain": Box([(0.0, 1.0)]), "acquisition": two})
     with pytest.raises(ValueError, match="the model is a list of priors"):
         BanditLoop(**options, forgetting=ExponentialWeights(0.9))
-    with pytest.raises(ValueError, match="lists of their own: penalized outcomes"):
-        BanditLoop(**options, constraints=AdditiveEpochs(1, 4, 0.5))
+    for surrogate in ("relabeled", "separate"):
+        rule = AdditiveEpochs(1, 4, 0.5, surrogate=surrogate)
+        with pytest.raises(ValueError, match=r"constraints=AdditiveEpochs.*with_candidates"):
+            BanditLoop(**options, constraints=rule)
     loud = BanditGP.with_candidates(candidate_grid([0.1], scales=[1.0, 1e300]))
     with pytest.raises(ValueError, match="output scale is 1e\\+300"):
         BanditLoop(**{**options, "domain": Box([(0.0, 1.0)]), "model": loud})
