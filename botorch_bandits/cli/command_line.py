@@ -36,7 +36,7 @@ METHODS = {
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser whose errors are one line, and that takes no abbreviations of options."""
+    """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
         """Print the message on one line and exit with :data:`BAD_ARGUMENTS`.

@@ -491,7 +491,7 @@ def power_cuts(durability: str = "record") -> KindCount:
     return count
 
 
-SHARES = {"journal": 0.2, "snapshot": 0.12, "results folder": 0.43, "csv": 0.25}
+SHARES = {"journal": 0.35, "snapshot": 0.2, "csv": 0.45}
 """Of the mutated files."""
 
 

@@ -32,7 +32,7 @@ from botorch_bandits.journal.salvage import read_remains
 from botorch_bandits.loop.salvage import check_remains, write_salvage
 from botorch_bandits.problems.tuning import load_csv
 
-KINDS = ("journal", "snapshot", "results folder", "csv")
+KINDS = ("journal", "snapshot", "csv")
 CLEAR = (JournalError, OSError, ValueError, TypeError)
 """What a refusal may be; the command line prints it in place of a traceback."""
 LONGEST_SECONDS = 30
