@@ -465,11 +465,6 @@ def reward(x: Tensor, query_id: int) -> float:
     return value if query_id < CHANGE else -value
 
 
-def reward_of_list(point: list[float]) -> float:
-    """Return a reward for the command line."""
-    return math.sin(9.0 * point[0]) - 0.5 * sum((x - 0.4) ** 2 for x in point)
-
-
 def constraints(loop: bb.BanditLoop, x: Tensor) -> list[float] | None:
     """Return constraint values, if the loop has constraints."""
     if loop.settings.constraints is None:
