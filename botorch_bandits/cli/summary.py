@@ -335,7 +335,8 @@ def _describe(reader: JournalReader) -> str:
     shown = [_table(heading), _table(_round_rows(history))]
     for failure in history.failures:
         number = history.query(failure.query_id).round_number
-        shown.append(f"round {number} failed: {' '.join(failure.reason.split())}")
+        reason = " ".join((failure.reason or "no reason given").split())
+        shown.append(f"round {number} failed: {reason}")
     for retraction in history.retractions:
         number = history.query(retraction.query_id).round_number
         shown.append(f"round {number} was retracted: {' '.join(retraction.reason.split())}")
