@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import commands as benchmarks_commands
-from botorch_bandits.cli import main as command_line
-from botorch_bandits.cli.arguments import build_parser, join_bounds
+from botorch_bandits.cli.command_line import build_parser
 from papers import commands as papers_commands
 
 ROOT = Path(__file__).parents[1]
@@ -28,7 +27,7 @@ ANCHOR = re.compile(r"\]\(([^)#:\s]*)#([^)\s]+)\)")
 PATTERN = re.compile(r"\[|\.\.\.|\b[A-Z]{4,}\b")
 BARE = {
     "python tutorials/papers experiment",
-    *(f"botorch-bandits {name}" for name in ("optimize", "resume", "show")),
+    *(f"botorch-bandits {name}" for name in ("tune", "optimize", "show")),
 }
 RESULTS = ROOT / "docs" / "results"
 
@@ -67,7 +66,7 @@ def test_commands_are_understood(page, call):
     program = next(program for program in PROGRAMS if call.startswith(program))
     arguments = shlex.split(call.removeprefix(program))
     if program == "botorch-bandits":
-        build_parser().parse_args(join_bounds(arguments))
+        build_parser().parse_args(arguments)
     elif program == "python tutorials/papers":
         papers_commands.build_parser().parse_args(arguments)
     else:
@@ -83,30 +82,6 @@ def test_commands_that_moved_are_named_as_they_are_now():
     # but for the table in the changelog that says what became of them
     old = re.compile(r"(?<!^\| `)botorch-bandits (experiment|reproduce|bench|faults)", re.MULTILINE)
     assert [name for name, text in texts.items() if old.search(text)] == []
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        "",
-        "--delay poisson:10",
-        "--delay poisson:10 --feedback censored --max-delay 15",
-        "--budget 'support_vectors<=100'",
-        "--journal tune.journal",
-    ],
-)
-def test_commands_of_the_tuning_page_run(options, tmp_path, monkeypatch, capsys):
-    """What docs/tuning.md shows runs, on the smallest data and for few rounds."""
-    pytest.importorskip("sklearn")
-    assert f"botorch-bandits tune {options}".strip() in (ROOT / "docs/tuning.md").read_text()
-    monkeypatch.chdir(tmp_path)
-    short = "--dataset iris --folds 2 --rounds 3 --initial 2 --quiet --out runs/short"
-    assert command_line(["tune", *shlex.split(options), *short.split()]) == 0
-    assert "guarantee" in capsys.readouterr().out
-    assert (tmp_path / "runs/short/result.json").exists()
-    if "journal" in options:
-        assert command_line(["show", "tune.journal"]) == 0
-        assert command_line(["resume", "tune.journal", "--trust"]) == 0
 
 
 def table_after(page: str, header: str, with_header: bool = False) -> list[list[str]]:

@@ -581,8 +581,9 @@ class Journal(JournalReader):
                 f"{self.path} has {self.num_records} whole records, but its snapshot "
                 f"{snapshot_path(self.path)} covers {ahead.num_records}: the journal was cut off, "
                 "or replaced by an earlier copy. Nothing is changed. Restore the journal from a "
-                "backup, or write what both have to a new one: botorch-bandits salvage "
-                f"{self.path} --out NEW. If the snapshot belongs to another journal, move it away."
+                "backup, or write what both have to a new one with "
+                "botorch_bandits.loop.salvage.write_salvage(read_remains(journal), new). If the "
+                "snapshot belongs to another journal, move it away."
             )
 
     def _settle_durability(self, wanted: str | None) -> str:

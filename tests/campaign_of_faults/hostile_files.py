@@ -25,17 +25,14 @@ from typing import Any
 
 from benchmarks.fault_cases import SETTING_NAMES, build, play
 from botorch_bandits.cli.command_line import printable
-from botorch_bandits.cli.session import HISTORY_FILE, JOURNAL_FILE, MARK_FILE, OutputFolder
-from botorch_bandits.cli.show import describe
+from botorch_bandits.cli.summary import describe
 from botorch_bandits.journal import Journal, JournalError
 from botorch_bandits.journal.lines import _checksum, first_checksum, format_line
 from botorch_bandits.journal.salvage import read_remains
-from botorch_bandits.loop.journal import read_history
 from botorch_bandits.loop.salvage import check_remains, write_salvage
 from botorch_bandits.problems.tuning import load_csv
-from botorch_bandits.stopping import EvaluationMark
 
-KINDS = ("journal", "snapshot", "results folder", "csv")
+KINDS = ("journal", "snapshot", "csv")
 CLEAR = (JournalError, OSError, ValueError, TypeError)
 """What a refusal may be; the command line prints it in place of a traceback."""
 LONGEST_SECONDS = 30
@@ -164,13 +161,6 @@ def _samples(kind: str, folder: Path, seed: int) -> list[_Sample]:
             samples.append(_Sample(name, content, snapshot if seed % 2 else None))
         elif kind == "snapshot":
             samples.append(_Sample(name, snapshot, content))
-        elif name in ("arms, ucb", "arms, refits", "box, ucb"):
-            known = {"settings": {"seed": 3, "rounds": None}, "queries": _plain(records)}
-            samples.append(_Sample(HISTORY_FILE, json.dumps(known).encode()))
-    if kind == "results folder":
-        marks = {"1": {"argument": [0.5], "times": 2}}
-        samples += [_Sample(MARK_FILE, json.dumps(marks).encode())] * 3
-        samples += [_Sample(JOURNAL_FILE, b"/nowhere/run.journal\n")] * 3
     return samples
 
 
@@ -288,16 +278,11 @@ def _open(kind: str, folder: Path, sample: _Sample, chance: random.Random) -> No
     if kind == "csv":
         load_csv(folder / "data.csv", "label")
         return
-    if kind == "results folder":
-        EvaluationMark(folder / MARK_FILE)
-        output = OutputFolder(folder, {"seed": 3, "rounds": None})
-        output.load_history(1)
-        return
     path = folder / "run.journal"
     lot = chance.random()
     if lot < 0.75:  # as show does
         reader = Journal.read(path)
-        printable(describe(reader, read_history(reader), 0.0, None, with_epochs=True))
+        printable(describe(reader))
     elif lot < 0.93:  # as check and salvage do
         remains = read_remains(path)
         check_remains(remains)

@@ -375,53 +375,8 @@ def _calibrated() -> bb.change_points.CalibratedThreshold:
     )
 
 
-COMMANDS = {
-    "optimize, igp-ucb": ["--bounds", "0:1,-1:2", "--initial", "3"],
-    "optimize, gp-ts, ignored": [
-        *["--bounds", "0:1", "--method", "gp-ts", "--initial", "3"],
-        *["--feedback", "ignored", "--delay", "constant:2"],
-    ],
-    "optimize, gp-ucb, censored, whole numbers": [
-        *["--bounds", "0:1,0:2", "--integer", "1", "--method", "gp-ucb", "--initial", "3"],
-        *["--feedback", "censored", "--minimum", "-3", "--outcome-bound", "6"],
-        *["--max-delay", "3", "--delay", "poisson:2", "--width", "1.5"],
-    ],
-    "optimize, ei, oracle": [
-        *["--bounds", "0:1", "--method", "ei", "--initial", "2"],
-        *["--restart", "oracle", "--change-points", "5"],
-    ],
-    "optimize, gp-ucb, cpd": [
-        *["--bounds", "0:1", "--method", "gp-ucb", "--initial", "2", "--restart", "cpd"],
-        *["--threshold-scale", "0.01", "--reward-mean", "0", "--reward-scale", "1"],
-        *["--exploration", "3"],
-    ],
-    "optimize, random": ["--bounds", "0:1", "--method", "random"],
-    "tune, budget": [
-        *["--dataset", "iris", "--folds", "3", "--initial", "3"],
-        *["--budget", "support_vectors<=40", "--epoch-length", "3"],
-    ],
-    "tune, budget, primal-dual": [
-        *["--dataset", "iris", "--folds", "3", "--initial", "3"],
-        *["--budget", "support_vectors<=40", "--multiplier-rule", "primal-dual"],
-    ],
-    "tune, shift": [
-        *["--dataset", "iris", "--folds", "2", "--initial", "3", "--shift", "--shift-round", "5"],
-        *["--restart", "oracle", "--feedback", "censored", "--delay", "constant:1"],
-    ],
-}
-"""Options of the command line by the name of the journal; the first word is the command."""
-
-COMMAND_ROUNDS = 8
 FURTHER = 3
 """How many suggestions are compared behind the end of a journal."""
-
-
-def command_line(name: str, journal: Path, folder: Path, num_rounds: int) -> list[str]:
-    """Return the arguments of a command of ``COMMANDS``."""
-    command = name.partition(",")[0]
-    function = [f"{__name__}:reward_of_list"] if command == "optimize" else []
-    where = ["--journal", str(journal), "--out", str(folder), "--quiet"]
-    return [command, *function, *COMMANDS[name], "--rounds", str(num_rounds), *where]
 
 
 # --- the script -------------------------------------------------------------------------------
@@ -508,11 +463,6 @@ def reward(x: Tensor, query_id: int) -> float:
     """Return a reward that tells points apart; the function changes once."""
     value = math.sin(9.0 * float(x[0])) - 0.5 * float(x.sum())
     return value if query_id < CHANGE else -value
-
-
-def reward_of_list(point: list[float]) -> float:
-    """Return a reward for the command line."""
-    return math.sin(9.0 * point[0]) - 0.5 * sum((x - 0.4) ** 2 for x in point)
 
 
 def constraints(loop: bb.BanditLoop, x: Tensor) -> list[float] | None:

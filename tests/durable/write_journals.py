@@ -8,10 +8,7 @@ the project, with the package of that version and ``tests`` in ``PYTHONPATH``::
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
-import os
 import shutil
 import sys
 import tempfile
@@ -22,7 +19,6 @@ from typing import Any
 
 import torch
 
-from botorch_bandits.cli import main
 from botorch_bandits.loop import journal as loop_journal
 
 from . import journal_settings as cases
@@ -44,27 +40,6 @@ def write(name: str, folder: Path) -> dict[str, Any]:
             return cases.go_on(loop)
 
 
-def write_command(name: str, folder: Path) -> dict[str, Any]:
-    """Run a command line, keep its journal and return what it suggests next."""
-    path = folder / cases.file_name(name)
-    with tempfile.TemporaryDirectory() as elsewhere, contextlib.chdir("/"):  # it is on record
-        out, longer = Path(elsewhere), Path(elsewhere) / path.name
-        first = cases.command_line(name, Path(path.name), out / "out", cases.COMMAND_ROUNDS)
-        first[first.index("--out") + 1] = path.stem
-        first[first.index("--journal") + 1] = str(path)
-        with contextlib.chdir(out), contextlib.redirect_stdout(io.StringIO()):
-            # the folder that is on record says nothing of this machine
-            getcwd, os.getcwd = os.getcwd, lambda: "/"
-            try:
-                assert main(first) == 0
-            finally:
-                os.getcwd = getcwd
-            shutil.copy(path, longer)
-            rounds = cases.COMMAND_ROUNDS + cases.FURTHER
-            assert main(cases.command_line(name, longer, out / "out", rounds)) == 0
-        return {"suggestions": cases.suggestions_of(longer, cases.FURTHER)}
-
-
 def write_all(folder: Path, wanted: list[str]) -> None:
     """Write every journal, or those whose names have one of some words in them."""
     torch.set_num_threads(1)
@@ -73,13 +48,13 @@ def write_all(folder: Path, wanted: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     expected = folder / "expected.json"
     known = json.loads(expected.read_text()) if wanted and expected.exists() else {}
-    for name in [*cases.settings(), *cases.COMMANDS]:
+    for name in cases.settings():
         if wanted and not any(word in name for word in wanted):
             continue
         for part in folder.glob(cases.file_name(name) + "*"):
             part.unlink()
         started = time.process_time()
-        known[name] = (write_command if name in cases.COMMANDS else write)(name, folder)
+        known[name] = write(name, folder)
         print(f"{time.process_time() - started:6.2f} s {name}  {known[name].get('resets', '')}")
     for lock in folder.glob("*.lock"):
         lock.unlink()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import torch
 from gpytorch.kernels import MaternKernel
 
 import botorch_bandits as bb
-from botorch_bandits.cli import main
 from botorch_bandits.plotting import plot_posterior, plot_rewards, plot_run
 from botorch_bandits.random_baseline import RandomBaseline
 from botorch_bandits.watching import LivePage
@@ -146,59 +144,3 @@ def test_optuna_gets_a_study_to_be_minimized() -> None:
     study = to_optuna(low)
     assert study.direction.name == "MINIMIZE"
     assert study.best_value == low.best()[1].reward
-
-
-@pytest.mark.parametrize("journal", [False, True])
-def test_optimize_minimizes(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    journal: bool,
-) -> None:
-    (tmp_path / "mine.py").write_text(
-        "def cost(p):\n    return 5.0 + (p['x'] - 0.3) ** 2\n\n\n"
-        "def reward(p):\n    return -cost(p)\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    shared = ["--param", "x=float:0:1", "--rounds", "7", "--initial", "3", "--quiet"]
-    shared += ["--method", "gp-ucb"]
-    typed = ["optimize", "mine:cost", "--minimize", *shared, "--out", "low"]
-    typed += ["--journal", "low.journal"] if journal else []
-    assert main(typed) == 0
-    text = capsys.readouterr().out
-    assert re.search(r"best cost +5\.", text)
-    assert "best reward" not in text
-    assert main(["optimize", "mine:reward", *shared, "--out", "high"]) == 0
-    low, high = (json.loads(Path(f"{name}/result.json").read_text()) for name in ("low", "high"))
-    assert low["best_reward"] == -high["best_reward"]
-    assert low["best_parameters"] == high["best_parameters"]
-    assert low["expected_at_best"]["mean"] == pytest.approx(-high["expected_at_best"]["mean"])
-    assert low["start"]["best_reward"] == -high["start"]["best_reward"]
-    capsys.readouterr()
-    # it is continued as what it is
-    assert main([*typed, "--rounds", "8"]) == 0
-    plain = [word for word in typed if word != "--minimize"]
-    assert main(plain) == 2
-    assert "minimize" in capsys.readouterr().err
-    if journal:
-        assert main(["resume", "low.journal", "--rounds", "9", "--quiet", "--trust"]) == 0
-        capsys.readouterr()
-        assert main(["show", "low.journal", "--html", "page.html", "--plot", "low.png"]) == 0
-        text = capsys.readouterr().out
-        assert re.search(r"best cost +5\.", text)
-        assert re.search(r"maximize +False", text)
-        assert "reward" not in text.replace("mine:reward", "")
-        assert "<h2>Costs</h2>" in Path("page.html").read_text(encoding="utf-8")
-
-
-def test_the_minimum_of_a_command_is_the_largest_cost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "mine.py").write_text("def cost(p):\n    return 5.0 + 3.0 * p['x']\n")
-    monkeypatch.chdir(tmp_path)
-    typed = ["optimize", "mine:cost", "--minimize", "--param", "x=float:0:1", "--rounds", "6"]
-    typed += ["--quiet", "--feedback", "censored", "--delay", "constant:2", "--method", "gp-ucb"]
-    assert main([*typed, "--minimum", "8", "--outcome-bound", "3", "--out", "one"]) == 0
-    capsys.readouterr()
-    assert main([*typed, "--minimum", "2", "--outcome-bound", "3", "--out", "two"]) == 1
-    assert "above --minimum 2" in capsys.readouterr().err
