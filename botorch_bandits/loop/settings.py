@@ -301,19 +301,6 @@ def check_restart(restart: Any) -> Restart | None:
     )
 
 
-def _check_probing(restart: Restart | None, feedback: Feedback, constraints: Any) -> None:
-    """Raise if a restart probes but outcomes do not come from one function that drifts."""
-    if not getattr(restart, "probing", False):
-        return
-    if isinstance(feedback, Censored) or constraints is not None:
-        given = "constraints=" if constraints is not None else "feedback=Censored(...)"
-        raise ValueError(
-            f"restart has probing=True, which does not go with {given}: the function that drifts "
-            "is that of one outcome, told as it is. Leave probing= out; exploration rounds are "
-            "uniform then."
-        )
-
-
 ATTACH_INSTEAD = (
     "Attach its outcomes to a new loop instead, each with its values under the new settings."
 )
@@ -749,7 +736,7 @@ class LoopSettings:
         if isinstance(domain, Space):
             for prior in _priors_of(model)[:1]:  # priors on a list have the same input transform
                 _warn_if_not_encoded(domain, prior)
-        _check_probing(check_restart(self.restart), self.feedback, self.constraints)
+        check_restart(self.restart)
         check_constraints(self.constraints, acquisition, self.feedback, self.restart)
         check_local_model(model, acquisition, self.constraints)
         check_list_of_priors(model, acquisition, self.feedback, self.constraints)

@@ -99,18 +99,6 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
         "made before the outcomes",
         {"model": LEARNED, "restart": EvidenceRestart()},
     ),
-    "constraints, run lengths of a robust null": (
-        "known for one null only",
-        {"constraints": RULE, "restart": EvidenceRestart(statistic="cusum")},
-    ),
-    "probing, censored": (
-        "told as it is",
-        {"restart": EvidenceRestart(probing=True, exploration=1.0), "feedback": CENSORED},
-    ),
-    "probing, constraints": (
-        "told as it is",
-        {"restart": EvidenceRestart(probing=True, exploration=1.0), "constraints": RULE},
-    ),
     "censored, variation": (
         "for one reward function",
         {
@@ -186,8 +174,6 @@ def test_the_table_names_them() -> None:
         "ExponentialWeights",
         "TimeVaryingKernel",
         "refit_every=",
-        'statistic="cusum"',
-        "probing=True",
         "EpochModels",
         "variation=",
         "TopTwoThompsonSampling",
