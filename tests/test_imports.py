@@ -106,7 +106,7 @@ def test_the_loop_loads_nothing_that_only_other_rooms_need():
 ENTRY = "import sys; from botorch_bandits.cli import main; sys.exit(main())"
 COMMAND_LINES = {
     "--version": (0, f"^{re.escape(botorch_bandits.__version__)}$"),
-    "--help": (0, "{tune,optimize,compare,resume,check,salvage,show}"),
+    "--help": (0, "{tune,optimize,compare,resume,show}"),
     "tune --help": (0, "--shift-round ROUND"),
     "optimize --help": (0, "--bounds BOUNDS"),
     "compare --help": (0, "--seeds SEEDS"),

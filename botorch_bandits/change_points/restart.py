@@ -37,7 +37,6 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
-from botorch_bandits.fingerprints import added_field
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
 from botorch_bandits.models.candidates import CandidatesRecipe
 from botorch_bandits.models.kernels import kernel_of_output
@@ -195,7 +194,7 @@ class ChangePointRestart(Restart):
 
     detector: ChangePointDetector
     constraint_detectors: tuple[ChangePointDetector, ...] = ()
-    smallest_change: float | None = added_field(None)
+    smallest_change: float | None = None
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -288,10 +287,10 @@ class EvidenceRestart(Restart):
     exploration: float | None = None
     candidates: Any = None
     strict: bool = False
-    rkhs_bound: float | None = added_field(None)
-    noise_bound: float | None = added_field(None)
-    drift_rate: float | None = added_field(None)
-    outputs: Literal["all", "reward"] = added_field("all")
+    rkhs_bound: float | None = None
+    noise_bound: float | None = None
+    drift_rate: float | None = None
+    outputs: Literal["all", "reward"] = "all"
 
     def __post_init__(self) -> None:
         """Check the settings."""

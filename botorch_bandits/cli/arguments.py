@@ -438,33 +438,6 @@ def add_resume_parser(commands: Any) -> None:
     parser.set_defaults(start=_late("commands", "start_resume"))
 
 
-def add_repair_parsers(commands: Any) -> None:
-    """Add the commands ``check`` and ``salvage``.
-
-    Args:
-        commands: The object that ``argparse`` returned for the commands.
-    """
-    check = commands.add_parser(
-        "check",
-        help="verify everything in a journal",
-        description="Read each record of a journal, check it, replay it, and compare the "
-        "snapshot with the result. Nothing is changed. The exit code is 1 if something is "
-        "damaged or missing.",
-    )
-    check.add_argument("file", metavar="FILE", help="a journal")
-    check.set_defaults(start=_late("salvage", "run_check"))
-    salvage = commands.add_parser(
-        "salvage",
-        help="write what is left of a damaged journal to a new one",
-        description="Write to a new journal the records before the first damaged line, the records "
-        "that only the snapshot has, and the records that follow the snapshot. The damaged files "
-        "are left as they are.",
-    )
-    salvage.add_argument("file", metavar="FILE", help="a damaged journal")
-    salvage.add_argument("--out", required=True, metavar="NEW", help="the new journal")
-    salvage.set_defaults(start=_late("salvage", "run_salvage"))
-
-
 def add_show_parser(commands: Any) -> None:
     """Add the command ``show``.
 
@@ -579,7 +552,6 @@ def build_parser() -> argparse.ArgumentParser:
     against.set_defaults(start=_late("commands", "start_compare"))
 
     add_resume_parser(commands)
-    add_repair_parsers(commands)
     add_show_parser(commands)
     return parser
 

@@ -43,7 +43,6 @@ from botorch_bandits.journal.files import read_bounded
 from botorch_bandits.loop.descriptions import describe_setting, setting_rows
 from botorch_bandits.loop.journal import (
     read_history,
-    settings_of,
     stop_in,
 )
 from botorch_bandits.loop.state import Segments
@@ -204,7 +203,7 @@ def run_show(options: argparse.Namespace) -> int:
     num_rounds = None if options.all else NUM_ROUNDS
     print(printable(describe(reader, history, time.time(), num_rounds, options.epochs)))
     if options.plot:
-        domain = rebuild_domain(settings_of(reader.header))
+        domain = rebuild_domain(reader.header["settings"])
         _plot(history, Path(options.file).name, options.plot, domain)
     print(printable("\n" + "\n".join(table_of_commands(_next_steps(reader, history, options)))))
     if options.html:
@@ -220,7 +219,7 @@ def page_facts(reader: JournalReader) -> PageFacts:
     Args:
         reader: The reader of the journal.
     """
-    history, settings, now = read_history(reader), settings_of(reader.header), time.time()
+    history, settings, now = read_history(reader), reader.header["settings"], time.time()
     censored, reason = censored_feedback(settings), reset_reason(settings)
     resets = [(after, reason) for after in resets_on_record(history)]
     since = resets[-1][0] if resets else 0
@@ -376,7 +375,7 @@ def _describe(
     num_rounds: int | None,
     with_epochs: bool,
 ) -> str:
-    settings = settings_of(reader.header)
+    settings = reader.header["settings"]
     censored = censored_feedback(settings)
     parts = [_heading(reader, history, censored), _rounds(history, censored, num_rounds)]
     parts += [_pending(history, censored, now), _failures(history), _retractions(history)]
@@ -388,7 +387,7 @@ def _describe(
 
 def _heading(reader: JournalReader, history: History, censored: Censored | None) -> str:
     header = reader.header
-    settings, environment = settings_of(header), header["environment"]
+    settings, environment = header["settings"], header["environment"]
     rows: list[list[Any]] = [["journal", str(reader.path)], ["records", reader.num_records]]
     command = header.get("command")
     if command is not None:

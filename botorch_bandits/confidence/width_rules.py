@@ -86,7 +86,6 @@ from botorch_bandits.confidence.kernel_reading import (
     UnreadablePriorError as UnreadablePriorError,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.fingerprints import added_field
 
 
 def _no_gain() -> None:
@@ -730,7 +729,7 @@ class ConstantWidth(WidthRule):
     """
 
     value: float
-    is_default: bool = added_field(False)
+    is_default: bool = False
 
     def __post_init__(self) -> None:
         """Check the value."""

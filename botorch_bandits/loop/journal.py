@@ -24,7 +24,6 @@ from botorch_bandits.fingerprints import (
     environment,
     environment_warnings,
     fingerprint,
-    translate_settings,
 )
 from botorch_bandits.history import Event, Failure, History, Outcome, Query, Retraction, fill
 from botorch_bandits.journal import (
@@ -176,7 +175,7 @@ def _told(outcome: Outcome) -> dict[str, Any]:
     return record
 
 
-CONTENT, VERSION = "a loop of botorch_bandits", 1
+CONTENT, VERSION = "a loop of botorch_bandits", 2
 SNAPSHOT_EVERY = 1000
 """The number of records between snapshots, unless half of those in the last one are more."""
 
@@ -414,7 +413,7 @@ class LoopJournal:
     def _check_header(self, header: Mapping[str, Any]) -> None:
         path, recorded = self._journal.path, self._journal.header
         check_content(self._journal)
-        known = settings_of(recorded)
+        known = recorded["settings"]
         wanted = _without_names(known, header["settings"], self._domain)
         differences = difference(known, wanted)
         if differences:
@@ -450,7 +449,6 @@ class LoopJournal:
         recorded, is_checked, self._is_checked = self._recorded_fit, self._is_checked, True
         if is_checked or recorded is None:
             return
-        # an older version recorded no digest
         is_same = all(recorded[name] == fit[name] for name in ("kernel", "noise"))
         is_of_these = all(recorded[name] == fit[name] for name in ("num_rows", "segment", "epoch"))
         if is_of_these and not is_same:
@@ -475,23 +473,10 @@ def header_of(settings: LoopSettings) -> dict[str, Any]:
         "content": CONTENT,
         "version": VERSION,
         "settings": fingerprint(
-            {
-                field.name: getattr(settings, field.name)
-                for field in dataclasses.fields(settings)
-                if "added" not in field.metadata or getattr(settings, field.name) != field.default
-            }
+            {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
         ),
         "environment": environment(points.device),
     }
-
-
-def settings_of(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings in a journal's header, under the names that they have today.
-
-    Args:
-        header: The header of a loop's journal, which an older version may have written.
-    """
-    return translate_settings(header["settings"])
 
 
 def _without_names(
@@ -527,7 +512,8 @@ def check_content(journal: JournalReader) -> None:
             f"{journal.path} is not a loop's journal that this version can read: its header has "
             f"{header.get('content')!r:.80}, version {header.get('version')!r:.80}; expected "
             f"{CONTENT!r}, "
-            f"version {VERSION}."
+            f"version {VERSION}. Begin another journal, or continue this one with the version of "
+            "botorch_bandits that wrote it."
         )
 
 
@@ -600,8 +586,6 @@ def first_difference(one: History, other: History) -> str | None:
     for record, known in zip(records, wanted, strict=True):
         for name in {**record, **known}:
             if record.get(name) != known.get(name):
-                if name == "parameters" and None in (record.get(name), known.get(name)):
-                    continue  # an earlier version did not write names
                 values = f"{record.get(name)!r} and {known.get(name)!r}"
                 return f"query {known['id']} has {name} {values}"
     return None
@@ -653,7 +637,7 @@ def _sizes_of(
 ) -> tuple[int, int, int, bool]:
     """Return the sizes of a history, as given by header and records."""
     try:
-        settings = settings_of(header)
+        settings = header["settings"]
         context_dim, maximize = settings["context_dim"], settings.get("maximize", True)
         if type(context_dim) is not int or not 0 <= context_dim <= MAX_CONTEXT_DIM:
             raise ValueError(f"context_dim is {context_dim!r}.")

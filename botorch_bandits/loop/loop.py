@@ -65,7 +65,7 @@ from botorch_bandits.loop.settings import (
 from botorch_bandits.loop.state import ChangeTestRecord
 from botorch_bandits.loop.weighted import check_weighted, check_weighted_history
 from botorch_bandits.markup import Markup, display
-from botorch_bandits.models import BanditGPRecipe, EpochModels, ModelCheck
+from botorch_bandits.models import BanditGPRecipe, ModelCheck
 
 
 class BanditLoop(AttachesPoints):
@@ -84,8 +84,8 @@ class BanditLoop(AttachesPoints):
         domain: The domain of the points: :class:`~botorch_bandits.Space` (named parameters),
             :class:`~botorch_bandits.Box`, :class:`~botorch_bandits.Arms`, or a
             :class:`~botorch_bandits.Domain` of your own.
-        model: A recipe such as ``BanditGP.with_kernel(...)``; one per epoch of multipliers
-            (:class:`.EpochModels`); or any callable from inputs ``n x d`` and rewards ``n x 1``
+        model: A recipe such as ``BanditGP.with_kernel(...)`` (for one per epoch of multipliers,
+            see ``models=`` of :class:`.AdditiveEpochs`); or any callable from inputs ``n x d`` and rewards ``n x 1``
             that arrived to a BoTorch model (called once a change of the data, with ``n > 0``). If
             omitted, a :class:`~botorch_bandits.FittedSingleTaskGP`, which learns from the data.
         acquisition: A recipe such as ``ImprovedUpperConfidenceBound.with_options(...)``,
@@ -166,7 +166,7 @@ class BanditLoop(AttachesPoints):
     def __init__(
         self,
         domain: Domain,
-        model: BanditGPRecipe | EpochModels | ModelFactory | None = None,
+        model: BanditGPRecipe | ModelFactory | None = None,
         acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory | None = None,
         *,
         objective: str | None = None,
@@ -245,7 +245,7 @@ class BanditLoop(AttachesPoints):
         cls,
         path: str | Path,
         domain: Domain,
-        model: BanditGPRecipe | EpochModels | ModelFactory | None = None,
+        model: BanditGPRecipe | ModelFactory | None = None,
         acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory | None = None,
         **settings: Any,
     ) -> Self:
