@@ -227,7 +227,7 @@ class MultiplierRule(ABC):
 
     @property
     def models_in_use(self) -> tuple[BanditGPRecipe, ...]:
-        """The recipes of epochs 1, 2, ..., the last one for all further epochs; () for one model."""
+        """The recipes of epochs 1, 2, ... and all further ones; empty if one model serves all."""
         return ()
 
     @abstractmethod

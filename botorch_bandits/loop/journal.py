@@ -31,7 +31,6 @@ from botorch_bandits.journal import (
     JournalError,
     JournalFormatError,
     JournalReader,
-    Snapshot,
     SnapshotWarning,
 )
 from botorch_bandits.loop.checking import check_given
@@ -179,7 +178,6 @@ CONTENT, VERSION = "a loop of botorch_bandits", 2
 SNAPSHOT_EVERY = 1000
 """The number of records between snapshots, unless half of those in the last one are more."""
 
-VERIFY = ("tail", "all")
 LOOP_DURABILITY = ("record", "round", "batch")
 """What is on disk when a call returns: everything, up to the last outcome, or after ``sync``."""
 MAX_CONTEXT_DIM = 10_000  # in a journal that is read without its loop
@@ -234,8 +232,6 @@ class LoopJournal:
         path: The path of the journal; a new one is begun if the file does not exist.
         settings: The loop's settings.
         given: The history with which a new journal begins.
-        verify: With ``"tail"``, records that the snapshot covers are not read. With ``"all"``, each
-            record is read, and the content of the snapshot is compared with them.
         durability: ``"record"``, ``"round"`` or ``"batch"``; that of the journal if omitted.
 
     Attributes:
@@ -254,14 +250,12 @@ class LoopJournal:
         path: str | Path,
         settings: LoopSettings,
         given: History | None,
-        verify: str = "tail",
         durability: str | None = None,
     ) -> None:
         """See the class."""
-        check_one_of("verify", verify, VERIFY)
         if durability is not None:
             check_one_of("durability", durability, LOOP_DURABILITY)
-        self._verify, self._syncs_rounds = verify, durability == "round"
+        self._syncs_rounds = durability == "round"
         self._domain = settings.domain
         self._sizes = settings.history_sizes
         self.num_given = 0
@@ -281,7 +275,7 @@ class LoopJournal:
         self._journal = (
             Journal.create(path, header, grouping or "record")
             if is_new
-            else Journal.open(path, verify, grouping)
+            else Journal.open(path, grouping)
         )
         try:
             if is_new and given is not None and given.num_queries:
@@ -317,13 +311,11 @@ class LoopJournal:
         snapshot = self._journal.read_snapshot()
         self._covered, self.stopped = 0, None
         self.num_given, self._recorded_fit = 0, None
-        if snapshot is not None and self._verify == "tail":
+        if snapshot is not None:
             self._covered = snapshot.num_records
             self.num_given, self._recorded_fit = read_state(snapshot.state, history)
-        num_read = self._covered
         for record in self._journal.records(after=self._covered):
             self.stopped = stop_in(record)
-            num_read += 1
             if record.get("kind") == "given":
                 self.num_given = replay_given(record, history)
             else:
@@ -331,10 +323,6 @@ class LoopJournal:
                 if record.get("kind") == "retracted":
                     self._recorded_fit = None  # it may use a row that no longer counts
                 replay(record, history)
-            if snapshot is not None and num_read == snapshot.num_records:
-                check_snapshot(snapshot, history, self._journal.path)
-                self._covered = num_read
-        self._verify = "tail"  # once verified, the tail is enough
         self._is_checked = False
         return history
 
@@ -554,41 +542,6 @@ def replay_given(record: Mapping[str, Any], history: History) -> int:
             "written by a later version of the package, or by another program?"
         ) from error
     return history.num_queries
-
-
-def check_snapshot(snapshot: Snapshot, history: History, path: Path) -> None:
-    """Raise an error unless a snapshot agrees with the records that it covers.
-
-    Args:
-        snapshot: The snapshot of the journal.
-        history: The history in the records.
-        path: The path of the journal, for the message.
-
-    Raises:
-        JournalError: If they differ.
-    """
-    sizes = history.dim, history.context_dim, history.num_constraints, history.maximize
-    known = History(*sizes)
-    read_state(snapshot.state, known)
-    difference_at = first_difference(known, history)
-    if difference_at is not None:
-        raise JournalError(
-            f"the snapshot of {path} and the {snapshot.num_records} records that it covers differ: "
-            f"{difference_at}. Move the snapshot away; the journal itself has everything."
-        )
-
-
-def first_difference(one: History, other: History) -> str | None:
-    """Return where two histories differ, in words; None if they do not."""
-    records, wanted = _encode(one), _encode(other)
-    if len(records) != len(wanted):
-        return f"{len(records)} queries and {len(wanted)}"
-    for record, known in zip(records, wanted, strict=True):
-        for name in {**record, **known}:
-            if record.get(name) != known.get(name):
-                values = f"{record.get(name)!r} and {known.get(name)!r}"
-                return f"query {known['id']} has {name} {values}"
-    return None
 
 
 def read_history(reader: JournalReader, with_snapshot: bool = True) -> History:

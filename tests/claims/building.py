@@ -392,6 +392,9 @@ class Plan:
             return None
         if kind == "primal-dual":
             return PrimalDual(1, max_multiplier=2.0, divisor=4.0)
+        if self.setting.models == "of epochs":
+            models = [self._model_of_epoch(*each) for each in FACTORS_OF_EPOCHS]
+            known = {**known, "models": models}
         if kind.startswith("multiplicative"):
             return MultiplicativeEpochs(1, EPOCH_LENGTH, surrogate="fresh", **known)
         return AdditiveEpochs(1, EPOCH_LENGTH, STEP_SIZE, surrogate=kind.split(", ")[1], **known)

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -136,16 +136,14 @@ def epochs_of(setting: Setting, number: int) -> dict[Changed, ConstrainedMethod]
     return made
 
 
-def _of_epochs(
-    setting: Setting, name: str, rule: Rule, model: Any = None, num_first: int = 0
-) -> ConstrainedMethod:
+def _of_epochs(setting: Setting, name: str, rule: Rule, num_first: int) -> ConstrainedMethod:
     known, grid = Constants(), setting.grid
     arms = Arms(grid.choices)
 
     def build(seed: int) -> PlayedLoop:
         loop = BanditLoop(
             arms,
-            known.model if model is None else model(known),
+            known.model,
             ImprovedUpperConfidenceBound.with_options(**known.widths),
             constraints=rule,
             horizon=setting.num_rounds,
@@ -153,8 +151,6 @@ def _of_epochs(
             seed=seed,
             clock=lambda: 0.0,
         )
-        if not num_first:
-            return PlayedLoop(loop)
         return FirstOfEpochs(loop, arms, rule.rounds_per_update, num_first, seed)
 
     return ConstrainedMethod(name, grid, build)
