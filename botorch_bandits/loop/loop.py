@@ -87,7 +87,8 @@ class BanditLoop(AttachesPoints):
         model: A recipe such as ``BanditGP.with_kernel(...)`` (for one per epoch of multipliers,
             see ``models=`` of :class:`.AdditiveEpochs`); or any callable from inputs ``n x d`` and
             rewards ``n x 1`` that arrived to a BoTorch model (called once a change of the data,
-            with ``n > 0``). If omitted, a :class:`~botorch_bandits.FittedSingleTaskGP`, which learns from the data.
+            with ``n > 0``). If omitted, a :class:`~botorch_bandits.FittedSingleTaskGP`, which
+            learns from the data.
         acquisition: A recipe such as ``ImprovedUpperConfidenceBound.with_options(...)``,
             ``RandomSearch()``, or any callable that takes a model and pending points (``n x d``
             or None) and returns a BoTorch acquisition function. If omitted, ``objective`` chooses.
