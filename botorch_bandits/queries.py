@@ -32,7 +32,7 @@ class Query:
             that works in place cannot change the history.
         round_number: The round in which it was asked, from 1.
         origin: ``"acquisition"``, ``"initial"`` (a uniform initial round), ``"exploration"`` (a
-            uniform or probing round of a policy that restarts), ``"random"`` (a method that does
+            uniform round of a policy that restarts), ``"random"`` (a method that does
             does not use outcomes) or ``"attached"`` (a point that is evaluated elsewhere).
         asked_at: Clock time in seconds.
         context: The context that was given in this round, if any; a copy like ``x``.

@@ -391,7 +391,6 @@ def hard() -> Rows:
         "evidence, plain",
         "evidence, robust",
         "evidence, robust, explores",
-        "evidence, robust, probes",
         "half-samples",
         "window",
         "time kernel 0.01",

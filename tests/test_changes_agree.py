@@ -14,7 +14,6 @@ PAGES = {
     for page in ("experiments/beyond-changes", "change-points")
 }
 PLAIN, ROBUST, EXPLORES = "evidence, plain", "evidence, robust", "evidence, robust, explores"
-PROBES = "evidence, robust, probes"
 TOLD, HALVES = "told of the changes", "half-samples"
 
 
@@ -131,9 +130,6 @@ SENTENCES: dict[str, dict[str, Callable[[], list[float]]]] = {
         "in any of the {} runs**": lambda: hard("hidden", PLAIN, "missed"),
         "saw all of them, {} ({}) rounds later": lambda: delay("hidden", EXPLORES),
         "That takes {} rounds of each run": lambda: hard("hidden", EXPLORES, "explored_per_run"),
-        "Probing missed {} of them": lambda: hard("hidden", PROBES, "missed"),
-        "saw the others after {} ({}) rounds": lambda: delay("hidden", PROBES),
-        "within the error, {} ({}) more": lambda: less(*HIDDEN, PROBES, EXPLORES, "regret"),
         "has a median of {} and a mean of {}": lambda: [
             median("hidden", TOLD),
             mean("hidden", TOLD),
@@ -157,7 +153,6 @@ SENTENCES: dict[str, dict[str, Callable[[], list[float]]]] = {
         ),
         "missed all of {} such changes": lambda: hard("hidden", ROBUST, "missed"),
         "it saw all of them, but {} rounds later": lambda: delay("hidden", EXPLORES)[:1],
-        "it missed {}.": lambda: hard("hidden", PROBES, "missed"),
         "sequence of restarts, {} in {} rounds": lambda: hard(
             "drift", ROBUST, "false_alarms_per_run", "rounds"
         ),

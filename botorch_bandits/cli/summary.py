@@ -25,7 +25,7 @@ from botorch_bandits.history import History, Query, flatten_records
 from botorch_bandits.journal import Journal, JournalError, JournalReader
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.loop.descriptions import setting_rows
-from botorch_bandits.loop.journal import read_history, settings_of
+from botorch_bandits.loop.journal import read_history
 from botorch_bandits.random_baseline import RandomBaseline
 from botorch_bandits.version import __version__
 
@@ -324,7 +324,7 @@ def describe(reader: JournalReader) -> str:
 
 def _describe(reader: JournalReader) -> str:
     history = read_history(reader)
-    heading = [["journal", str(reader.path)], *setting_rows(settings_of(reader.header))]
+    heading = [["journal", str(reader.path)], *setting_rows(reader.header["settings"])]
     counts = f"{history.num_arrived} told, {history.num_pending} pending, "
     counts += f"{history.num_failed} failed, {history.num_retracted} retracted"
     heading.append(["rounds", f"{history.num_queries}: {counts}"])

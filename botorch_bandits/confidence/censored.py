@@ -74,7 +74,6 @@ from botorch_bandits.confidence.width_rules import (
     no_ingredient,
     pick_bound,
 )
-from botorch_bandits.fingerprints import added_field
 
 NEEDED = "rkhs_bound=, noise_bound= and outcome_bound="
 """The bounds that the theorems need."""
@@ -135,8 +134,8 @@ class Censoring(Filling):
     on_lower: str = "error"
     minimum_proxy: float | None = None
     predictive: bool = False
-    tolerance: float | None = added_field(None)
-    sum_form: str = added_field("theorem")
+    tolerance: float | None = None
+    sum_form: str = "theorem"
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -522,9 +521,9 @@ class CensoredWidth(WidthRule):
     units: str = "outcome"
     constant: float | None = None
     unit: str = "rounds"
-    not_given: tuple[str, ...] = added_field(())
-    fill: str = added_field("minimum")
-    sum_form: str = added_field("theorem")
+    not_given: tuple[str, ...] = ()
+    fill: str = "minimum"
+    sum_form: str = "theorem"
 
     def __post_init__(self) -> None:
         """Check the ingredients."""

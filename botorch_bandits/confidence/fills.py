@@ -43,7 +43,6 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.checks import check_number, check_one_of, store_checked
-from botorch_bandits.fingerprints import added_field
 
 FILLS = ("minimum", "middle", "soft", "lower_bound")
 """At the minimum; half-way to the largest outcome; at the posterior mean of the outcomes that
@@ -90,8 +89,8 @@ class Filling:
             from the delays and ages of the queries so far (Kaplan and Meier 1958).
     """
 
-    fill: str = added_field("minimum")
-    delay_distribution: DelayDistribution | None = added_field(None)  # noqa: RUF009
+    fill: str = "minimum"
+    delay_distribution: DelayDistribution | None = None
 
     @property
     def fills_in(self) -> bool:

@@ -81,7 +81,6 @@ from botorch_bandits.confidence.width_rules import (
     combine_outputs,
     pick_bound,
 )
-from botorch_bandits.fingerprints import added_field
 
 
 def igp_ucb_width(
@@ -507,7 +506,7 @@ class KernelizedWidth(WidthRule):
     any_lambda: bool = False
     explicit_gain: float | GainBound | None = None
     units: str = "outcome"
-    not_given: tuple[str, ...] = added_field(())
+    not_given: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
@@ -799,8 +798,8 @@ class AMMWidth(WidthRule):
     rkhs_bound: Bound
     noise_bound: NoiseBound
     delta: float
-    units: str = added_field("outcome")
-    not_given: tuple[str, ...] = added_field(())
+    units: str = "outcome"
+    not_given: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the ingredients."""

@@ -85,7 +85,6 @@ from botorch_bandits.confidence.kernel_reading import (
 from botorch_bandits.confidence.kernel_reading import (
     UnreadablePriorError as UnreadablePriorError,
 )
-from botorch_bandits.fingerprints import added_field
 
 
 def _no_gain() -> None:
@@ -728,7 +727,7 @@ class ConstantWidth(WidthRule):
     """
 
     value: float
-    is_default: bool = added_field(False)
+    is_default: bool = False
 
     def __post_init__(self) -> None:
         """Check the value."""

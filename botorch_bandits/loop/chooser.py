@@ -63,7 +63,6 @@ from botorch_bandits.loop.minimizing import (
     turned_entry,
     turned_history,
 )
-from botorch_bandits.loop.probing import probe
 from botorch_bandits.loop.repeats import next_play, noise_ratio_of, with_plays, with_repeats
 from botorch_bandits.loop.restrictions import Restriction
 from botorch_bandits.loop.rows_stream import OutputsRowsStream, RowsStream, rows_stream_of
@@ -377,12 +376,7 @@ class Chooser:
         if local_round <= settings.num_initial:
             return self._sample(round_number, limits), "initial", {}
         if self.segments is not None and self.segments.explores():
-            prior, current = self.segments.prior_to_probe, self.current
-            if prior is None:
-                return self._sample(round_number, limits), "exploration", {}
-            seed = derive_seed(settings.seed, round_number, "probe")
-            there = settings.domain if limits is None else limits.domain
-            return probe(prior, there, current, settings.feedback, context, seed), "exploration", {}
+            return self._sample(round_number, limits), "exploration", {}
         if isinstance(settings.acquisition, RandomSearch):
             return self._sample(round_number, limits), "random", {}
         if self.has_no_data():

@@ -39,7 +39,7 @@ from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop.settings import LAGRANGIAN, LoopSettings
 from botorch_bandits.loop.state import Multipliers, Segments
 from botorch_bandits.loop.weighted import noise_of_one
-from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe, EpochModels
+from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe
 from botorch_bandits.models.forgetting import ForgettingModels
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
@@ -258,7 +258,6 @@ def _model_of(
         kept = forgetting.keeps(rounds, round_number).to(X.device)
         X, Y = X[kept], Y[kept]
     assert model is not None
-    assert not isinstance(model, EpochModels), "these are the settings of one epoch"
     with seeded_globally(derive_seed(settings.seed, len(X), "model")):
         return model(X, Y)
 

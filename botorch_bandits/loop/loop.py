@@ -64,7 +64,7 @@ from botorch_bandits.loop.settings import (
 from botorch_bandits.loop.state import ChangeTestRecord
 from botorch_bandits.loop.weighted import check_weighted, check_weighted_history
 from botorch_bandits.markup import Markup, display
-from botorch_bandits.models import BanditGPRecipe, EpochModels, ModelCheck
+from botorch_bandits.models import BanditGPRecipe, ModelCheck
 
 
 class BanditLoop(AttachesPoints):
@@ -83,10 +83,11 @@ class BanditLoop(AttachesPoints):
         domain: The domain of the points: :class:`~botorch_bandits.Space` (named parameters),
             :class:`~botorch_bandits.Box`, :class:`~botorch_bandits.Arms`, or a
             :class:`~botorch_bandits.Domain` of your own.
-        model: A recipe such as ``BanditGP.with_kernel(...)``; one per epoch of multipliers
-            (:class:`.EpochModels`); or any callable from inputs ``n x d`` and rewards ``n x 1``
-            that arrived to a BoTorch model (called once a change of the data, with ``n > 0``). If
-            omitted, a :class:`~botorch_bandits.FittedSingleTaskGP`, which learns from the data.
+        model: A recipe such as ``BanditGP.with_kernel(...)`` (for one per epoch of multipliers,
+            see ``models=`` of :class:`.AdditiveEpochs`); or any callable from inputs ``n x d`` and
+            rewards ``n x 1`` that arrived to a BoTorch model (called once a change of the data,
+            with ``n > 0``). If omitted, a :class:`~botorch_bandits.FittedSingleTaskGP`, which
+            learns from the data.
         acquisition: A recipe such as ``ImprovedUpperConfidenceBound.with_options(...)``,
             ``RandomSearch()``, or any callable that takes a model and pending points (``n x d``
             or None) and returns a BoTorch acquisition function. If omitted, ``objective`` chooses.
@@ -124,8 +125,6 @@ class BanditLoop(AttachesPoints):
         history: Continue from this history; it is used, not copied.
         journal: The path of a file in which everything is recorded. If the file exists, the loop
             continues from it.
-        verify: With a journal: ``"all"`` reads and checks each record and compares the snapshot
-            with them, ``"tail"`` reads only the records after the snapshot.
         durability: With a journal, what is on disk if the machine stops: with ``"record"`` (the
             default), everything; with ``"round"``, everything up to the last outcome or failure;
             with ``"batch"``, everything up to the last :meth:`sync`. If only the process dies,
@@ -165,7 +164,7 @@ class BanditLoop(AttachesPoints):
     def __init__(
         self,
         domain: Domain,
-        model: BanditGPRecipe | EpochModels | ModelFactory | None = None,
+        model: BanditGPRecipe | ModelFactory | None = None,
         acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory | None = None,
         *,
         objective: str | None = None,
@@ -182,7 +181,6 @@ class BanditLoop(AttachesPoints):
         clock: Callable[[], float] = time.time,
         history: History | None = None,
         journal: str | Path | None = None,
-        verify: str = "tail",
         durability: str | None = None,
     ) -> None:
         """See the class."""
@@ -226,11 +224,13 @@ class BanditLoop(AttachesPoints):
         self._history.name_points(settings.domain.decode)
         self._num_given = self._history.num_queries
         if journal is None:
-            if (verify, durability) != ("tail", None):
-                raise ValueError("verify and durability go with journal=. Leave them out.")
+            if durability is not None:
+                raise ValueError(
+                    f"durability is {durability!r}, but there is no journal=. Leave it out."
+                )
             self._begin()
             return
-        self._journal = LoopJournal(journal, settings, history, verify, durability)
+        self._journal = LoopJournal(journal, settings, history, durability)
         try:
             self._read_journal()
             self._num_given = self._journal.num_given
@@ -244,7 +244,7 @@ class BanditLoop(AttachesPoints):
         cls,
         path: str | Path,
         domain: Domain,
-        model: BanditGPRecipe | EpochModels | ModelFactory | None = None,
+        model: BanditGPRecipe | ModelFactory | None = None,
         acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory | None = None,
         **settings: Any,
     ) -> Self:

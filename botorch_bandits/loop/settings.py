@@ -57,7 +57,6 @@ from botorch_bandits.confidence.width_rules import learns_input_scale
 from botorch_bandits.constraints import MultiplierOverflowError, MultiplierRule
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, OutcomeScale
-from botorch_bandits.fingerprints import added_field
 from botorch_bandits.forgetting import (
     Forgetting,
     SlidingWindow,
@@ -68,7 +67,6 @@ from botorch_bandits.loop.repeats import check_repeats
 from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,
-    EpochModels,
     FittedSingleTaskGP,
 )
 from botorch_bandits.models.forgetting import ForgettingModels
@@ -290,19 +288,6 @@ def check_restart(restart: Any) -> Restart | None:
         f"restart is {restart!r}; pass EvidenceRestart(...), ChangePointRestart(...), "
         "OracleRestart(...) or NeverRestart(...)."
     )
-
-
-def _check_probing(restart: Restart | None, feedback: Feedback, constraints: Any) -> None:
-    """Raise if a restart probes but outcomes do not come from one function that drifts."""
-    if not getattr(restart, "probing", False):
-        return
-    if isinstance(feedback, Censored) or constraints is not None:
-        given = "constraints=" if constraints is not None else "feedback=Censored(...)"
-        raise ValueError(
-            f"restart has probing=True, which does not go with {given}: the function that drifts "
-            "is that of one outcome, told as it is. Leave probing= out; exploration rounds are "
-            "uniform then."
-        )
 
 
 ATTACH_INSTEAD = (
@@ -645,7 +630,6 @@ OWNED = (
     AcquisitionRecipe,
     BanditGPRecipe,
     CandidatesRecipe,
-    EpochModels,
     Feedback,
     Restart,
     MultiplierRule,
@@ -685,7 +669,7 @@ class LoopSettings:
     """
 
     domain: Domain
-    model: BanditGPRecipe | EpochModels | ModelFactory | None
+    model: BanditGPRecipe | ModelFactory | None
     acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory
     horizon: int | None = None
     feedback: Feedback = field(default_factory=Hallucinated)
@@ -695,13 +679,13 @@ class LoopSettings:
     num_initial: int = 0
     context_dim: int = 0
     seed: int = 0
-    maximize: bool = added_field(True)
-    repeats: float | None = added_field(None)
+    maximize: bool = True
+    repeats: float | None = None
 
     def __post_init__(self) -> None:
         """Check the settings one by one, then together, and take copies."""
-        if isinstance(self.model, EpochModels):
-            self._check_epochs(self.model)
+        if self.models_of_epochs:
+            self._check_epochs(self.models_of_epochs)
             return
         domain, acquisition = self.domain, self.acquisition
         if not isinstance(domain, Domain):
@@ -728,7 +712,7 @@ class LoopSettings:
         if isinstance(domain, Space):
             for prior in _priors_of(model)[:1]:  # priors on a list have the same input transform
                 _warn_if_not_encoded(domain, prior)
-        _check_probing(check_restart(self.restart), self.feedback, self.constraints)
+        check_restart(self.restart)
         check_list_of_priors(model, acquisition, self.feedback, self.constraints)
         check_constraints(self.constraints, acquisition, self.feedback, self.restart)
         if not check_instance("maximize", self.maximize, bool, "Pass True or False."):
@@ -746,41 +730,40 @@ class LoopSettings:
         )
         store_checked(self, **{f.name: _own(f.name, getattr(self, f.name)) for f in fields(self)})
 
-    def _check_epochs(self, models: EpochModels) -> None:
-        """Check the settings of each epoch whose model is known, and take copies."""
+    @property
+    def models_of_epochs(self) -> tuple[BanditGPRecipe, ...]:
+        """The recipes of the epochs; empty if one model serves all of them."""
         rule = self.constraints
-        if getattr(rule, "surrogate_in_use", None) != "fresh":
+        return rule.models_in_use if isinstance(rule, MultiplierRule) else ()
+
+    def _check_epochs(self, models: Sequence[BanditGPRecipe]) -> None:
+        """Check the settings of each epoch, and take copies."""
+        if self.model is not None and self.model != models[0]:
             raise ValueError(
-                f"model is {models!r}, but constraints is {rule!r}: only epochs that begin without "
-                "data have models of their own. Pass MultiplicativeEpochs or AdditiveEpochs with "
-                "surrogate='fresh', or one BanditGP.with_kernel(...)."
+                f"model is {self.model!r:.200}, but constraints has models=, a model for each "
+                "epoch. Leave out one of the two."
             )
         if isinstance(self.restart, EvidenceRestart):
             raise ValueError(
                 "restart=EvidenceRestart(...) weighs outcomes of several epochs under one model, "
-                "but model=EpochModels(...) has several. Use ChangePointRestart(...), or "
+                "but constraints has models=, several of them. Use ChangePointRestart(...), or "
                 "one BanditGP.with_kernel(...)."
             )
-        first = self.in_epoch()
-        for recipe in (models.recipes or ())[1:]:
-            replace(self, model=recipe)
-        checked = {f.name: getattr(first, f.name) for f in fields(self) if f.name != "model"}
-        store_checked(self, model=_own("model", models), **checked)
+        first, *_ = [self.in_epoch(epoch) for epoch in range(1, len(models) + 1)]
+        own = {f.name: getattr(first, f.name) for f in fields(self) if f.name != "constraints"}
+        store_checked(self, **own, constraints=_own("constraints", self.constraints))
 
-    def in_epoch(self, epoch: int = 1, multipliers: Sequence[float] | None = None) -> LoopSettings:
+    def in_epoch(self, epoch: int = 1) -> LoopSettings:
         """Return the settings with the model of an epoch; unchanged if one model serves all epochs.
 
         Args:
             epoch: The number of the epoch in its segment, from 1.
-            multipliers: The multipliers in force in the epoch; the initial ones if omitted.
         """
-        if not isinstance(self.model, EpochModels):
+        models, rule = self.models_of_epochs, self.constraints
+        if not models:
             return self
-        rule = self.constraints
-        assert rule is not None
-        if multipliers is None:
-            multipliers = rule.multipliers(rule.init()).tolist()
-        return replace(self, model=self.model.in_epoch(epoch, multipliers))
+        model = models[min(epoch, len(models)) - 1]
+        return replace(self, model=model, constraints=replace(rule, models=()))
 
     @property
     def model_in_use(self) -> BanditGPRecipe | ModelFactory | None:
@@ -789,7 +772,6 @@ class LoopSettings:
         This is ``model``. However, if the default model serves the default search for the best
         point, and only one function is to be learned, it sees rewards whose low tail is raised.
         """
-        assert not isinstance(self.model, EpochModels), "the settings of one epoch have one model"
         is_search = self.acquisition == default_acquisition("best")
         others = (self.restart, self.constraints, self.forgetting)
         is_plain = not self.context_dim and all(other is None for other in others)

@@ -52,7 +52,6 @@ from botorch_bandits.constraints.rules import WAY_ON
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated
 from botorch_bandits.history import Event, Failure, History, Outcome, Query
-from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.random_streams import generator
 
 
@@ -389,7 +388,7 @@ class Multipliers:
 
 
 UNIFORM_ORIGINS = ("exploration", "initial")
-"""Origins of queries that were drawn uniformly at random, or to probe for a change."""
+"""Origins of queries that were drawn uniformly at random."""
 
 
 class Segments:
@@ -468,12 +467,6 @@ class Segments:
     def first_id_of_segment(self) -> int:
         """The id of the segment's first query; an epoch with fresh data may begin later."""
         return self._first_id_of_segment
-
-    @property
-    def prior_to_probe(self) -> BanditGPRecipe | None:
-        """The prior whose drifting copy an exploration round uses; None for a uniform draw."""
-        probes = isinstance(self._restart, EvidenceRestart) and self._restart.probing
-        return self._evidence.likeliest_model if probes and self._evidence is not None else None
 
     def describe(self) -> dict[str, float]:
         """Return what is in force now, for a query's diagnostics."""

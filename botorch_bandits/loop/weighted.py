@@ -19,7 +19,6 @@ from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,
-    EpochModels,
     FittedSingleTaskGP,
 )
 from botorch_bandits.models.noise_floor import SMALLEST_RATIO, output_scale_of
@@ -150,6 +149,12 @@ def _reason_of_settings(settings: LoopSettings) -> str | None:
             "noise of one observation. If outcomes have about the same noise, leave count= and "
             "noise= out and give it to the model; otherwise use OracleRestart"
         )
+    if settings.models_of_epochs:
+        return (
+            "constraints has models=, with a different noise variance in each epoch, so the weight "
+            "of the outcome in later ones is not known yet. Pass one BanditGP.with_kernel(...) for "
+            "all, or tell each outcome by itself"
+        )
     options = {}
     if isinstance(settings.acquisition, AcquisitionRecipe):
         options = dict(settings.acquisition.options)
@@ -176,12 +181,6 @@ def _reason_of_model(model: Any) -> str | None:
         return (
             "the model is a list of priors, whose evidence treats each outcome as one observation. "
             "Pass BanditGP.with_kernel(...), or tell each outcome by itself"
-        )
-    if isinstance(model, EpochModels):
-        return (
-            "model=EpochModels(...) has a different noise variance in each epoch, so the weight of "
-            "the outcome in later ones is not known yet. Pass one BanditGP.with_kernel(...) for "
-            "all, or tell each outcome by itself"
         )
     return (
         f"the model is {type(model).__name__}, a function of inputs and outcomes that sees no "

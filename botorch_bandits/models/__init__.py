@@ -11,7 +11,6 @@ from botorch_bandits.models.candidates import CandidatesModel, CandidatesRecipe
 from botorch_bandits.models.censoring import DEFAULT_TOLERANCE as RINGING_TOLERANCE
 from botorch_bandits.models.censoring import posterior_rise, probe_points
 from botorch_bandits.models.condition import condition, hallucinate
-from botorch_bandits.models.epochs import EpochModels
 from botorch_bandits.models.fitted import (
     FittedSingleTaskGP,
     LearnedGP,
@@ -40,7 +39,6 @@ __all__ = [
     "CandidatesModel",
     "CandidatesRecipe",
     "DefaultCandidates",
-    "EpochModels",
     "FittedSingleTaskGP",
     "LearnedGP",
     "ModelCheck",

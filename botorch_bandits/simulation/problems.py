@@ -38,7 +38,6 @@ from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,
     DefaultCandidates,
-    EpochModels,
 )
 from botorch_bandits.problems import ArmsProblem, ChangingProblem, SwitchingProblem
 
@@ -49,8 +48,8 @@ class Policy:
 
     Attributes:
         model: Kernel and noise, such as ``BanditGP.with_kernel(...)``; or a list of priors,
-            ``BanditGP.with_candidates([...])`` or ``DefaultCandidates(bounds)``; or one model per
-            epoch, :class:`~botorch_bandits.models.EpochModels`.
+            ``BanditGP.with_candidates([...])`` or ``DefaultCandidates(bounds)``. If
+            ``constraints`` has ``models=``, the first of them.
         acquisition: A recipe such as ``ImprovedUpperConfidenceBound.with_options(...)``.
         num_initial: Rounds at the start, and after each reset, that choose uniformly at random.
         forgetting: How old outcomes are treated; None keeps all of them.
@@ -60,7 +59,7 @@ class Policy:
             ``AdditiveEpochs(...)``; None without constraints.
     """
 
-    model: BanditGPRecipe | CandidatesRecipe | DefaultCandidates | EpochModels
+    model: BanditGPRecipe | CandidatesRecipe | DefaultCandidates
     acquisition: AcquisitionRecipe | RandomSearch
     num_initial: int = 0
     forgetting: Forgetting | None = None

@@ -26,7 +26,6 @@ from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,
     DefaultCandidates,
-    EpochModels,
 )
 from botorch_bandits.problems import ArmsProblem, ChangingProblem, ConstrainedArmsProblem
 from botorch_bandits.progress import ProgressBar
@@ -242,7 +241,8 @@ def _play(
     on_arms = [p for p in problems if is_on_arms(p)]
     played = None
     given = policy.model, getattr(policy.restart, "candidates", None)
-    is_many = any(isinstance(each, DefaultCandidates | EpochModels) for each in given)
+    is_many = any(isinstance(each, DefaultCandidates) for each in given)
+    is_many = is_many or (policy.constraints is not None and bool(policy.constraints.models_in_use))
     if policy.forgetting is not None or is_many:
         pass  # engines of replicates have no forgetting, model changes, or separate lists
     elif on_arms:

@@ -33,7 +33,6 @@ from botorch_bandits.change_points import (
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee, PriorSummary, WidthRule
 from botorch_bandits.domains import Arms
-from botorch_bandits.loop.probing import probing_point
 
 
 class SegmentWidth(WidthRule):
@@ -232,30 +231,6 @@ class ReplicateSegments:
         explores = self._restart.explores(self.num_uniform, self.num_history)
         assert isinstance(explores, Tensor)
         return explores | (self.num_history < self._num_initial)
-
-    def arms_explored(self, uniform: Tensor) -> Tensor:
-        """Return the arms of replicates that explore, ``num_replicates``.
-
-        Args:
-            uniform: A uniformly random arm for each; replicates that probe get another arm.
-        """
-        if not (isinstance(self._restart, EvidenceRestart) and self._restart.probing):
-            return uniform
-        probes = self._restart.explores(self.num_uniform, self.num_history)
-        assert isinstance(probes, Tensor)
-        probes = probes & (self.num_history >= self._num_initial)
-        arms = uniform.clone()
-        for b in torch.nonzero(probes).squeeze(-1).tolist():
-            samples, domain = self._samples[b], Arms(self._choices)
-            observed = (
-                self._choices[samples.arms],
-                torch.tensor(samples.outcomes, dtype=DTYPE).unsqueeze(-1),
-                torch.tensor(samples.rounds, dtype=torch.long),
-            )
-            prior, next_round = self._evidence[b].likeliest_model, len(self._explored) + 1
-            x = probing_point(prior, domain, observed, next_round)
-            arms[b] = int(domain.index_of(x.unsqueeze(0)))
-        return arms
 
     def observe(
         self,

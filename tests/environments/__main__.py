@@ -50,7 +50,6 @@ SUBSET = (
     "tests/confidence",
     "tests/constraints",
     "tests/durable/test_failed_evaluations.py",
-    "tests/durable/test_old_journals.py",
     "tests/durable/test_states.py",
     "tests/fingerprints",
     "tests/journal/test_records.py",

@@ -30,7 +30,7 @@ def check(folder: Path, promised: list[Any], name: str = "run.journal") -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", TornTailWarning)
-        with Journal.open(folder / name, verify="all") as journal:
+        with Journal.open(folder / name) as journal:
             found = list(journal.records())
             snapshot = journal.read_snapshot()
             assert found == [record(i) for i in range(len(found))]

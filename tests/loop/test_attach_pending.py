@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 import torch
+from botorch_bandits.journal.salvage import read_remains
+from botorch_bandits.loop.salvage import write_salvage
 from gpytorch.kernels import RBFKernel
 
 import botorch_bandits as bb
@@ -29,9 +31,7 @@ from botorch_bandits import (
     Ignored,
     RandomSearch,
 )
-from botorch_bandits.journal.salvage import read_remains
 from botorch_bandits.loop import journal as loop_journal
-from botorch_bandits.loop.salvage import write_salvage
 
 CHOICES = torch.linspace(0, 1, 15, dtype=torch.float64).unsqueeze(-1)
 FEEDBACKS = {

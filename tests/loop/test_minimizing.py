@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import torch
 from botorch.test_functions import Branin
-from durable.journal_settings import settings
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 import botorch_bandits as bb
@@ -23,6 +22,8 @@ from botorch_bandits.acquisition import BelowMinimumWarning
 from botorch_bandits.loop.journal import header_of
 from botorch_bandits.loop.minimizing import in_costs, turned_diagnostics
 from botorch_bandits.problems import gp_draw_on_arms
+
+from .many_settings import settings
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -1,16 +1,8 @@
-"""Loops of many settings, by name, and a script that plays them.
-
-``write_journals.py`` wrote the journals of ``journals_0_1`` with these settings, and
-``test_old_journals.py`` opens them with these settings again. Where a setting is renamed, this file
-is the one place to follow it; what the settings mean, and the names of the loops, must stay.
-"""
+"""Settings of loops of many kinds, by name."""
 
 from __future__ import annotations
 
-import math
-import random
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,11 +15,8 @@ from torch import Tensor
 import botorch_bandits as bb
 from botorch_bandits import confidence
 from botorch_bandits.acquisition import GrowingDiscretization
-from botorch_bandits.journal import Journal
 
 SEED = 5
-CHANGE = 12
-"""The reward function changes after so many queries."""
 
 
 def build_model(X: Tensor, Y: Tensor) -> SingleTaskGP:
@@ -373,142 +362,3 @@ def _calibrated() -> bb.change_points.CalibratedThreshold:
         seed=0,
         source="numbers of a test",
     )
-
-
-FURTHER = 3
-"""How many suggestions are compared behind the end of a journal."""
-
-
-# --- the script -------------------------------------------------------------------------------
-
-
-class HistoryClock:
-    """Time passes with what happens, and stands still otherwise."""
-
-    loop: bb.BanditLoop | None = None
-
-    def __call__(self) -> float:
-        return 0.0 if self.loop is None else 7.0 * num_steps(self.loop.history)
-
-
-def build(name: str, journal: Path, is_new: bool = False) -> bb.BanditLoop:
-    """Open the journal of these settings, or begin it."""
-    script = ("given", "length", "snapshots")
-    options = {key: value for key, value in settings()[name].items() if key not in script}
-    if is_new and settings()[name].get("given"):
-        options["history"] = given_history()
-    clock = HistoryClock()
-    loop = bb.BanditLoop(**options, clock=clock, journal=journal)
-    clock.loop = loop
-    return loop
-
-
-def given_history() -> bb.History:
-    """Return a history from elsewhere."""
-    domain = settings()["box, gp"]["domain"]
-    loop = bb.BanditLoop(domain, None, bb.RandomSearch(), seed=1, clock=lambda: 0.0)
-    for i in range(3):
-        loop.tell(loop.ask().id, float(i))
-    # a point of the arms too
-    records = loop.history.to_records()
-    for record, x in zip(records, (0.0, 1.0, 0.0), strict=True):
-        record["x"] = [x]
-    return bb.History.from_records(records, dim=1)
-
-
-def length(name: str) -> int:
-    """Return how many records the journal has."""
-    options = settings()[name]
-    return int(options.get("length", 24 if name.startswith("arms") else 14))
-
-
-def num_steps(history: bb.History) -> int:
-    """Return how many records the journal of a history has, those that were given included."""
-    attached = sum(query.origin == "attached" for query in history.queries)
-    return history.num_queries + len(history.events) - attached
-
-
-def play(loop: bb.BanditLoop, total: int) -> None:
-    """Ask, tell, fail and attach until there are so many records."""
-    while num_steps(loop.history) < total:
-        step(loop)
-
-
-def step(loop: bb.BanditLoop) -> None:
-    """Do what comes next, which depends on the history alone."""
-    history = loop.history
-    number = num_steps(history)
-    chance = random.Random(number)
-    context = context_of(loop)
-    waiting = [query.id for query in history.pending()]
-    lot = chance.random()
-    if lot < 0.05:
-        x = loop.settings.domain.sample(1, torch.Generator().manual_seed(number))[0]
-        loop.attach(x, reward(x, history.num_queries), constraints(loop, x), context)
-    elif not waiting or (lot < 0.45 and len(waiting) < 4):
-        loop.ask(context, request_id=f"request {number}" if lot < 0.3 else None)
-    elif lot < 0.52:
-        loop.tell_failed(chance.choice(waiting), reason=f"at step {number}")
-    else:
-        query = history.query(chance.choice(waiting))
-        loop.tell(query.id, reward(query.x, query.id), constraints(loop, query.x))
-
-
-def context_of(loop: bb.BanditLoop) -> list[float] | None:
-    """Return the next round's context, if the loop has contexts."""
-    return [math.sin(float(loop.history.num_queries))] if loop.settings.context_dim else None
-
-
-def reward(x: Tensor, query_id: int) -> float:
-    """Return a reward that tells points apart; the function changes once."""
-    value = math.sin(9.0 * float(x[0])) - 0.5 * float(x.sum())
-    return value if query_id < CHANGE else -value
-
-
-def constraints(loop: bb.BanditLoop, x: Tensor) -> list[float] | None:
-    """Return constraint values, if the loop has constraints."""
-    if loop.settings.constraints is None:
-        return None
-    return [0.6 + 0.5 * float(x[0]), 0.4 - float(x[0])]
-
-
-def readings(query: bb.Query) -> dict[str, Any]:
-    """Return a suggestion as plain values that JSON holds exactly."""
-    width = query.diagnostics.get("width")
-    return {
-        "x": [value.hex() for value in query.x.tolist()],
-        "origin": query.origin,
-        "width": None if width is None or not math.isfinite(width) else float(width).hex(),
-    }
-
-
-def go_on(loop: bb.BanditLoop) -> dict[str, Any]:
-    """Return what a loop suggests next, and what it has derived from its history by then."""
-    suggestions = []
-    for _ in range(FURTHER):
-        query = loop.ask(context_of(loop))
-        suggestions.append(readings(query))
-        if len(suggestions) < FURTHER:
-            loop.tell(query.id, reward(query.x, query.id), constraints(loop, query.x))
-    return {
-        "suggestions": suggestions,
-        "resets": [reset.after_round for reset in loop.resets],
-        "multipliers": None
-        if loop.settings.constraints is None
-        else [float(value).hex() for value in loop.multipliers],
-    }
-
-
-def suggestions_of(path: Path, number: int) -> list[dict[str, Any]]:
-    """Return the last queries of a journal."""
-    asked = [record for record in Journal.read(path).records() if "x" in record]
-    return [
-        {"x": [float(x).hex() for x in record["x"]], "origin": record["origin"]}
-        for record in asked[-number:]
-    ]
-
-
-def file_name(name: str) -> str:
-    """Return the name of a journal's file."""
-    words = "".join(c if c.isalnum() else " " for c in name.replace("'", ""))
-    return "-".join(words.split()) + ".journal"
