@@ -33,7 +33,7 @@ from botorch_bandits import (
 )
 from botorch_bandits.cli import main as command_line
 from botorch_bandits.plotting import LINE_STYLES, label_lines, new_figure, plot_posterior, plot_run
-from botorch_bandits.problems import RKHSFunction, restrict_to_arms
+from botorch_bandits.problems import ArmsProblem, RKHSFunction
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from benchmarks.league import TABLE, Rows
