@@ -60,6 +60,7 @@ class ConstantDelay(Delays):
         store_checked(self, delay=check_integer("delay", self.delay, minimum=0))
 
     def draw(self, x: Tensor, stream: torch.Generator) -> float:
+        """See :meth:`Delays.draw`."""
         return float(self.delay)
 
 
@@ -78,6 +79,7 @@ class PoissonDelay(Delays):
         store_checked(self, mean=check_nonnegative("mean", self.mean))
 
     def draw(self, x: Tensor, stream: torch.Generator) -> float:
+        """See :meth:`Delays.draw`."""
         rate = torch.tensor(self.mean, dtype=torch.float64)
         return float(torch.poisson(rate, generator=stream))
 
@@ -97,6 +99,7 @@ class GeometricDelay(Delays):
         store_checked(self, mean=check_nonnegative("mean", self.mean))
 
     def draw(self, x: Tensor, stream: torch.Generator) -> float:
+        """See :meth:`Delays.draw`."""
         stay = self.mean / (1.0 + self.mean)
         uniform = float(torch.rand((), dtype=torch.float64, generator=stream))
         return 0.0 if stay == 0.0 else float(math.floor(math.log1p(-uniform) / math.log(stay)))
@@ -122,6 +125,7 @@ class HeavyTailedDelay(Delays):
         store_checked(self, index=check_positive("index", self.index))
 
     def draw(self, x: Tensor, stream: torch.Generator) -> float:
+        """See :meth:`Delays.draw`."""
         uniform = float(torch.rand((), dtype=torch.float64, generator=stream))
         delay = self.scale * math.expm1(-math.log1p(-uniform) / self.index)
         return NEVER if math.isinf(delay) else float(math.floor(delay))
@@ -138,42 +142,5 @@ class InputDependentDelay(Delays):
     delays_at: Callable[[Tensor], Delays]
 
     def draw(self, x: Tensor, stream: torch.Generator) -> float:
+        """See :meth:`Delays.draw`."""
         return self.delays_at(x).draw(x, stream)
-
-
-NAMES: dict[str, Callable[..., Delays]] = {
-    "constant": lambda delay: ConstantDelay(_whole(delay)),
-    "poisson": PoissonDelay,
-    "geometric": GeometricDelay,
-    "heavy-tailed": HeavyTailedDelay,
-}
-
-
-def parse_delays(text: str) -> Delays:
-    """Return the delays that a string such as ``poisson:10`` or ``heavy-tailed:5,1.5`` names.
-
-    Args:
-        text: ``constant:ROUNDS``, ``poisson:MEAN``, ``geometric:MEAN`` or
-            ``heavy-tailed:SCALE[,INDEX]``.
-
-    Raises:
-        ValueError: If it has none of these forms.
-
-    Example:
-        >>> parse_delays("poisson:10")
-        PoissonDelay(mean=10.0)
-    """
-    name, _, numbers = text.partition(":")
-    try:
-        return NAMES[name](*(float(number) for number in numbers.split(",")))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"delay is {text!r}; it must be constant:ROUNDS, poisson:MEAN, geometric:MEAN or "
-            f"heavy-tailed:SCALE[,INDEX], with numbers that are not negative ({error})."
-        ) from error
-
-
-def _whole(delay: float) -> int:
-    if delay != int(delay):
-        raise ValueError(f"{delay} is not a whole number of rounds")
-    return int(delay)
