@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from botorch_bandits.problems.changing import SensorData, load_readings
 from papers import EXPERIMENTS, build_experiments
 from papers.chowdhury import ConstantGain, estimate_norms
 from papers.commands import main
+from papers.environments import SensorData, load_readings
 from papers.pictures import Picture
 from papers.results import tabulate
 from papers.trials import run_arms_experiment

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from botorch_bandits.problems import SensorData
 from papers import chowdhury_factors, srinivas_factors
 from papers.chowdhury_factors import Sensors
+from papers.environments import SensorData
 from papers.factors import Claim, Factor, Kind, check_claim, tabulate_factors
 from papers.registry import build_experiments
 from papers.reproduction.judging import Evidence, ahead, alike, best

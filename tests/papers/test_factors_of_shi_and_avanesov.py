@@ -13,12 +13,13 @@ import pytest
 import torch
 
 from botorch_bandits.change_points import PowerThreshold
-from botorch_bandits.problems import GardnerProblem, RatesProblem, best_fixed_arm
+from botorch_bandits.problems import GardnerProblem
 from papers import EXPERIMENTS, avanesov_factors, build_experiments, shi_varying
 from papers.avanesov import arms_of, detector
 from papers.beyond_varying import KINDS, environment
 from papers.changed_factors import FactorRow, falls_to_zero
 from papers.constrained_study import play_constrained
+from papers.environments import RatesProblem, best_fixed_arm
 from papers.reproduction.judging import Estimate, tends_to_zero
 from papers.running import run_experiment
 from papers.shi import Constants, Setting, averages

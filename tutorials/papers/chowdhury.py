@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from botorch.test_functions import Rosenbrock
 from gpytorch.kernels import MaternKernel, RBFKernel
 from torch import Tensor
 
@@ -26,8 +27,9 @@ from botorch_bandits.acquisition import (
 )
 from botorch_bandits.confidence import GainBound, RateGain
 from botorch_bandits.models import ArmsPrior, double_kernel
-from botorch_bandits.problems import Hartmann3Reward, RosenbrockReward, SensorData, load_readings
+from botorch_bandits.problems import Hartmann3Reward
 from botorch_bandits.random_streams import generator
+from papers.environments import SensorData, load_readings
 from papers.trials import ArmsExperiment, ArmsStudy, Method
 
 DELTA = 0.1
@@ -204,7 +206,10 @@ def functions(num_trials: int = 25, num_rounds: int = 30000, seed: int = 0) -> l
     30000 rounds (section 6).
     """
     experiments = []
-    for name, reward in (("rosenbrock", RosenbrockReward(dim=2)), ("hartmann3", Hartmann3Reward())):
+    for name, reward in (
+        ("rosenbrock", Rosenbrock(dim=2, negate=True)),
+        ("hartmann3", Hartmann3Reward()),
+    ):
         noise_std = 0.1  # R^2 = 1% of a range of 1
         bounds, dim = reward.bounds, reward.dim
         stream = generator(seed, 0, name)

@@ -23,7 +23,6 @@ from botorch_bandits.acquisition import (
     LogProbabilityOfImprovement,
 )
 from botorch_bandits.confidence import GainBound, RateGain, WaterFillingGain
-from botorch_bandits.problems import SensorData
 from papers.chowdhury import (
     DELTA,
     ConstantGain,
@@ -33,6 +32,7 @@ from papers.chowdhury import (
     rkhs,
     sensor_tables,
 )
+from papers.environments import SensorData
 from papers.factors import Claim, Factor, Kind, report_factors
 from papers.trials import ArmsExperiment, ArmsStudy, Method
 

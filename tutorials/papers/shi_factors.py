@@ -25,11 +25,12 @@ from botorch_bandits.domains import Arms
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import BanditGP, BanditGPRecipe, EpochModels
 from botorch_bandits.penalties import Exponential
-from botorch_bandits.problems import ConstrainedProblem, GardnerProblem, RatesProblem
+from botorch_bandits.problems import ConstrainedProblem, GardnerProblem
 from botorch_bandits.random_streams import generator
 from papers.changed_factors import Changed, FactorRow, fall_row, write_factors
 from papers.constrained_methods import BanditSaddlePoint
 from papers.constrained_study import ConstrainedMethod, PlayedLoop
+from papers.environments import RatesProblem
 from papers.results import write_csv
 from papers.shi import (
     EPOCH_LENGTH,
