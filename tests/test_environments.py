@@ -25,12 +25,12 @@ from botorch_bandits.problems import (
     ChangingProblem,
     ConstantDelay,
     DriftingGP,
-    DriftingProblem,
+    RKHSFunction,
     SwitchingProblem,
-    TabulatedProblem,
     switching_gp_draws,
 )
-from botorch_bandits.simulation import PeriodRewards, play_arms
+from botorch_bandits.simulation import play_arms
+from papers.environments import PeriodRewards
 
 CHOICES = torch.linspace(0, 2, 12, dtype=torch.float64).unsqueeze(-1)
 ARMS, BOX = Arms(CHOICES), Box([[0.0], [2.0]], num_restarts=2, raw_samples=16)
@@ -47,12 +47,15 @@ def environments() -> dict[str, ChangingProblem]:
     switching = switching_gp_draws(KERNEL, ARMS, [4, 9], seed=1, noise_std=0.1)
     return {
         "switching": switching,
-        "turning": DriftingProblem(switching.problems[0], switching.problems[1], 12.0),
         "drifting": DriftingGP(KERNEL, ARMS, rate=0.2, seed=2, noise_std=0.1),
-        "table": TabulatedProblem(
-            CHOICES, torch.sin(torch.arange(120.0).double()).reshape(10, 12), 2, noise_std=0.1
-        ),
     }
+
+
+def on_box() -> SwitchingProblem:
+    bounds = BOX.bounds
+    return SwitchingProblem(
+        [RKHSFunction(KERNEL, bounds, seed=seed, noise_std=0.1) for seed in (1, 2)], [3]
+    )
 
 
 def points_of(loop: BanditLoop) -> Tensor:
@@ -101,7 +104,7 @@ def test_run_that_goes_on_or_waits_keeps_the_rounds(name: str) -> None:
 
 
 def test_run_on_a_box() -> None:
-    environment = switching_gp_draws(KERNEL, BOX, [3], seed=1, noise_std=0.1, num_features=64)
+    environment = on_box()
     loop = BanditLoop(BOX, None, RandomSearch(), seed=0)
     result = run(loop, environment, 6, progress=False)
     X = points_of(loop)
@@ -190,10 +193,7 @@ def test_coverage_is_of_the_function_of_the_round() -> None:
 
 
 def test_replicates_on_a_box_have_dynamic_regret() -> None:
-    kinds: list[ChangingProblem] = [
-        switching_gp_draws(KERNEL, BOX, [3], seed=1, noise_std=0.1, num_features=32),
-        DriftingGP(KERNEL, BOX, 0.3, seed=1, noise_std=0.1, num_features=32),
-    ]
+    kinds: list[ChangingProblem] = [on_box(), on_box()]
     played = simulate(kinds, POLICY, 6, seed=2, progress=False)
     assert played.points is not None
     for b, environment in enumerate(kinds):

@@ -83,7 +83,6 @@ def play_arms(
         is_quick = quick is not None and not all_explore
         if all_explore or engine.rule is None:
             arm = engine.choose_uniformly(t + 1)
-            arm = arm if segments is None else segments.arms_explored(arm)
         elif quick is not None:
             number = quick.choose(t + 1)
         else:
@@ -100,9 +99,7 @@ def play_arms(
                 covered = inside if covered is None else covered.logical_and_(inside)
                 widths.append(half.mean())
             if explores is not None:
-                assert segments is not None
-                uniform = engine.choose_uniformly(t + 1)
-                arm = segments.arms_explored(uniform).where(explores, arm)
+                arm = engine.choose_uniformly(t + 1).where(explores, arm)
         if alone is not None:
             number = number if is_quick else int(arm)
             heard = alone[number] + one_level * noise.number_at(t + 1)

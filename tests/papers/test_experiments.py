@@ -198,9 +198,6 @@ def test_empirical_covariance_and_centering() -> None:
     assert data.average_variance() == pytest.approx(float(past.var(0).mean()))
     assert torch.equal(data.rewards(), later - past.mean(0))
     assert torch.equal(data.rewards(center=False, negate=True), -later)
-    problem = data.problem(2, noise_std=0.1)
-    arm = int(problem.optimal_arm)
-    assert problem.optimal_value == pytest.approx(float((later[2] - past.mean(0))[arm]))
 
 
 def test_bad_sensor_files_are_named(tmp_path: Path) -> None:
@@ -209,8 +206,6 @@ def test_bad_sensor_files_are_named(tmp_path: Path) -> None:
         SensorData(past, later[:, :3])
     with pytest.raises(ValueError, match="past has 1 rows"):
         SensorData(past[:1], later)
-    with pytest.raises(ValueError, match="row is 6"):
-        SensorData(past, later).problem(6)
     holed = tmp_path / "holed.csv"
     holed.write_text("time,a,b\n0,1.0,\n1,2.0,3.0\n")
     with pytest.raises(ValueError, match=r"readings in .*holed\.csv\[0, 1\] is nan"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from typing import Any
 
 import pytest
@@ -177,36 +176,6 @@ def test_replicates_under_constraints(name: str) -> None:
         torch.testing.assert_close(played.constraint_values[b], truth)
         violation = truth.sum(0).clamp_min(0.0)
         torch.testing.assert_close(ledger.signed_violation[b], violation)
-
-
-def test_epochs_of_replicates_that_begin_anew_at_other_times(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Epochs are each replicate's own, and processes put them together as one process does."""
-    forking = multiprocessing.get_context("fork")  # which spares each process its imports
-    monkeypatch.setattr(multiprocessing, "get_context", lambda kind: forking)
-    restart = ChangePointRestart(
-        detector=ChangePointDetector(
-            RBFKernel(), lengthscale=0.25, threshold=PowerThreshold(scale=0.02, exponent=-0.5)
-        )
-    )
-    policy = Policy(MODEL, IGP_UCB, constraints=AdditiveEpochs(2, S), restart=restart)
-    together = simulate(constrained(1)[0], policy, 40, 3, seed=1, progress=False)
-    assert together.resets is not None
-    assert together.epochs is not None
-    assert together.multipliers is not None
-    assert len({len(each) for each in together.resets}) > 1
-    for resets, epochs in zip(together.resets, together.epochs, strict=True):
-        for reset in resets:
-            if reset.after_round < 40:  # the reset begins an epoch
-                assert epochs[reset.after_round] > epochs[reset.after_round - 1]
-    parts = simulate(constrained(1)[0], policy, 40, 3, seed=1, num_processes=2, progress=False)
-    assert parts.arms is not None
-    assert parts.multipliers is not None
-    assert parts.epochs is not None
-    assert torch.equal(parts.arms, together.arms)
-    assert torch.equal(parts.epochs, together.epochs)
-    torch.testing.assert_close(parts.multipliers, together.multipliers)
 
 
 BOXES: dict[str, tuple[Any, Policy]] = {

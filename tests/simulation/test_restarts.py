@@ -119,21 +119,6 @@ def test_initial_rounds_come_again(name: str) -> None:
     check_against_loops(Policy(MODEL, ACQUISITIONS[name], num_initial=4, restart=restart))
 
 
-@pytest.mark.parametrize("name", ["igp-ucb", "ts"])
-def test_one_replicate_alone_is_that_of_the_batch(name: str) -> None:
-    """Plain numbers stand in for tensors where there is one replicate; nothing else differs."""
-    policy = Policy(MODEL, ACQUISITIONS[name], restart=RESTARTS["change-point"])
-    environment = environments()[0]
-    both = simulate(environment, policy, 60, 2, seed=5, progress=False)
-    alone = simulate(environment, policy, 60, 1, seed=5, progress=False)
-    assert both.arms is not None
-    assert alone.arms is not None
-    assert both.explored is not None
-    assert alone.explored is not None
-    assert torch.equal(alone.arms, both.arms[:1])
-    assert torch.equal(alone.explored, both.explored[:1])
-
-
 def test_resets_of_one_replicate_do_not_touch_the_others() -> None:
     """Whoever else plays beside it, a replicate does the same."""
     policy = Policy(MODEL, ACQUISITIONS["ucb"], restart=RESTARTS["change-point"])
@@ -171,16 +156,6 @@ def test_both_lists_follow_the_pseudo_code(exploration: float) -> None:
             if t in ends:
                 assert (ends[t].num_dropped, ends[t].num_uniform) == (history, uniform)
                 history = uniform = 0
-
-
-def test_long_runs_meet_equality_in_float64() -> None:
-    """At 3, 12, 27, ... queries both sides are equal, also where float32 lacks the digits."""
-    segments = ReplicateSegments(NeverRestart(), ARMS, 1)
-    for size in range(1, 2000):
-        segments.num_history[0], segments.num_uniform[0] = 3.0 * size**2, 3.0 * size
-        assert bool(segments.explores())
-        segments.num_uniform[0] += 1.0
-        assert not bool(segments.explores())
 
 
 def test_widths_are_those_of_each_replicates_own_round_and_share() -> None:

@@ -41,10 +41,10 @@ from botorch_bandits.problems import evenly_spaced_change_points, gp_draws_of_pe
 from botorch_bandits.random_streams import derive_seed, generator
 from botorch_bandits.simulation import (
     ArmRewards,
-    PeriodRewards,
     ReplicateSegments,
     play_arms,
 )
+from papers.environments import PeriodRewards
 from papers.results import write_csv
 from papers.trials import ArmsExperiment, ArmsStudy, Curves, Method
 

@@ -24,7 +24,7 @@ from botorch_bandits.domains import Arms
 from botorch_bandits.models import ArmsPrior, double_kernel
 from botorch_bandits.problems import DriftingGP, evenly_spaced_change_points, gp_draws_of_periods
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator
-from botorch_bandits.simulation import ArmRewards, PeriodRewards, rewards_of
+from botorch_bandits.simulation import ArmRewards, rewards_of
 from papers.avanesov import (
     LENGTHSCALE,
     NOISE_STD,
@@ -48,6 +48,7 @@ from papers.beyond_changes import (
     ways_to_follow_changes,
 )
 from papers.beyond_forgetting import DRIFT, WIDTH
+from papers.environments import PeriodRewards
 from papers.trials import ArmsExperiment, ArmsStudy, Method
 
 SIDE = 3.0

@@ -30,6 +30,8 @@ from botorch_bandits.acquisition.candidates_engine import (
     build_candidates_engine,
 )
 from botorch_bandits.checks import (
+    check_double,
+    check_finite,
     check_integer,
     check_matrix,
     check_nonnegative,
@@ -39,6 +41,7 @@ from botorch_bandits.checks import (
 from botorch_bandits.models import CandidatesRecipe
 from botorch_bandits.problems import ArmsProblem, ChangingProblem, ConstrainedProblem
 from botorch_bandits.random_streams import RandomBlocks
+from botorch_bandits.simulation import ArmRewards
 
 
 @dataclass(frozen=True, eq=False)
@@ -518,3 +521,70 @@ class CandidatesReplicates:
         outcomes = outcome.tolist() if isinstance(outcome, Tensor) else [outcome]
         for engine, played, heard in zip(self.engines, arms, outcomes, strict=True):
             engine.arms.observe(played, heard)
+
+
+class PeriodRewards(ArmRewards):
+    """Rewards that are constant in each period.
+
+    Args:
+        values: ``num_replicates x num_periods x num_arms``, float64.
+        change_points: The last round of each period but the last one, shared by all replicates; or
+            one such sequence per replicate. Each is increasing; with fewer change points than
+            ``num_periods - 1``, the last periods are left out.
+
+    Raises:
+        TypeError: If ``values`` is not float64.
+        ValueError: If shapes disagree, or change points do not increase.
+
+    Example:
+        >>> values = torch.tensor([[[1.0, 2.0], [4.0, 3.0]]], dtype=torch.float64)
+        >>> rewards = PeriodRewards(values, [10])
+        >>> rewards.at(10).tolist(), rewards.at(11).tolist()
+        ([[1.0, 2.0]], [[4.0, 3.0]])
+    """
+
+    def __init__(
+        self, values: Tensor, change_points: Sequence[int] | Sequence[Sequence[int]]
+    ) -> None:
+        """See the class."""
+        check_finite("values", check_double("values", values))
+        if values.dim() != 3:
+            raise ValueError(
+                f"values has shape {tuple(values.shape)}; it must be num_replicates x num_periods "
+                "x num_arms."
+            )
+        shared = all(isinstance(entry, int) for entry in change_points)
+        lists = [list(change_points)] * len(values) if shared else list(change_points)
+        if len(lists) != len(values):
+            raise ValueError(
+                f"change_points has {len(lists)} sequences for {len(values)} replicates; give one "
+                "per replicate, or one that all share."
+            )
+        self._values = values
+        # row b, column k: the last round of period k of replicate b
+        self._ends = torch.full((len(values), max(values.shape[1] - 1, 0)), torch.inf)
+        for row, points in zip(self._ends, lists, strict=True):
+            ends = torch.tensor(points, dtype=row.dtype)
+            if len(ends) > len(row) or bool((ends[1:] <= ends[:-1]).any() | (ends < 1).any()):
+                raise ValueError(
+                    f"change_points has {points}; they must increase, be at least 1 and at most "
+                    f"{len(row)} for {values.shape[1]} periods."
+                )
+            row[: len(ends)] = ends
+        self._changes = {int(end) + 1 for end in self._ends.flatten().tolist() if end < torch.inf}
+        self._now: tuple[int, Tensor] | None = None
+
+    def at(self, round_number: int) -> Tensor:
+        """See :meth:`ArmRewards.at`."""
+        known = self._now
+        if known is not None and (
+            round_number == known[0]
+            or (round_number == known[0] + 1 and round_number not in self._changes)
+        ):
+            self._now = (round_number, known[1])
+            return known[1]
+        periods = (self._ends < round_number).sum(-1).to(self._values.device)
+        rows = torch.arange(len(periods), device=periods.device)
+        current = self._values[rows, periods]
+        self._now = (round_number, current)
+        return current
