@@ -141,7 +141,7 @@ def play_method(study: ArmsStudy, method: Method) -> dict[str, Any]:
     piece: dict[str, Any] = {"regret": played.regret.numpy()}
     if played.covered is not None and played.mean_width is not None:
         piece["covered"] = played.covered.numpy()
-        piece["mean_width"] = played.mean_width.numpy()
+        piece["mean_width"] = played.mean_width.mean().expand(len(played.regret)).numpy()
     return piece
 
 
