@@ -85,7 +85,6 @@ from botorch_bandits.fingerprints import difference, fingerprint
 from botorch_bandits.models import PriorFamily
 from botorch_bandits.penalties import CustomPenalty, Polynomial
 from botorch_bandits.problems import (
-    Budget,
     ConstantDelay,
     GeometricDelay,
     HeavyTailedDelay,
@@ -197,7 +196,6 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
     (VaryingWidth, {"rule": KernelizedWidth(**BOUNDS, delta=0.2), "variation": 0.1}),
     (RKHSWidth, {"rkhs_bound": 2.0, "gain_bound": GAIN, "delta": 0.2}),
     (AMMWidth, {**BOUNDS, "delta": 0.2}),
-    (Budget, {"cost": "fit_seconds", "limit": 0.5}),
     (Float, {"low": 0.5, "high": 2.0}),
     (Integer, {"low": 2, "high": 7}),
     (CensoredWidth, {**BOUNDS, "outcome_bound": 1.5, "delta": 0.2}),

@@ -261,7 +261,7 @@ def _simulate_arms(
     on_round: Callable[[int], None] | None,
 ) -> SimulationResult | None:
     """Play replicates on arms as one tensor program; return None if no engine can."""
-    arms = Arms(problems[0].choices.to(device))  # type: ignore[union-attr,operator]
+    arms = Arms(problems[0].choices.to(device))  # type: ignore[union-attr]
     rule, segments = None, None
     if (restart := check_restart(policy.restart)) is not None:
         segments = ReplicateSegments(restart, arms, len(seeds), policy.num_initial, policy.model)
@@ -274,7 +274,7 @@ def _simulate_arms(
         return None
     return play_arms(
         engine,
-        rewards_of(problems, len(seeds), device),  # type: ignore[arg-type]
+        rewards_of(problems, len(seeds), device),
         problems[0].noise_std or 0.0,
         num_rounds,
         seeds,

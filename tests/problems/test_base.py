@@ -48,12 +48,6 @@ def test_arms_are_copied() -> None:
     assert torch.equal(problem(original), expected)
 
 
-def test_negative_zero_is_zero() -> None:
-    choices = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
-    problem = ArmsProblem(choices, torch.tensor([4.0, 5.0], dtype=torch.float64))
-    assert problem(torch.tensor([[-0.0]], dtype=torch.float64)).item() == 4.0
-
-
 def test_points_that_are_no_arms_are_refused() -> None:
     choices, values = random_arms(6, 2)
     problem = ArmsProblem(choices, values)

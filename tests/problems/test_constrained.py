@@ -79,17 +79,6 @@ def test_optimal_arms_are_feasible_with_several_constraints() -> None:
     assert torch.equal(problem.constraint_values(choices[[3, 0]]), table[[3, 0]])
 
 
-def test_a_table_without_a_feasible_arm_has_no_optimum() -> None:
-    choices = torch.arange(2, dtype=torch.float64).unsqueeze(-1)
-    one = torch.ones(2, 1, dtype=torch.float64)
-    problem = ConstrainedArmsProblem(choices, one[:, 0], one)
-    assert problem.optimizers.shape == (0, 1)
-    with pytest.raises(ValueError, match="no arm meets all constraints"):
-        problem.optimal_value  # noqa: B018
-    with pytest.raises(ValueError, match="no point of that grid is feasible"):
-        GardnerProblem().on_grid(2)
-
-
 # --- noise ------------------------------------------------------------------------------------
 
 
@@ -124,17 +113,6 @@ def test_observations_belong_to_the_stream_alone() -> None:
     torch.testing.assert_close(
         constraint - quiet.constraint_values(first), drawn[0], rtol=0, atol=1e-14
     )
-
-
-def test_slack_with_noise_is_botorchs_own() -> None:
-    problem = GardnerProblem(constraint_noise_std=0.3)
-    points = points_of(problem, 6)
-    torch.manual_seed(5)
-    noisy = problem.evaluate_slack(points)
-    torch.manual_seed(5)
-    clean = problem.evaluate_slack(points, noise=False)
-    expected = clean + 0.3 * torch.randn(6, 1, dtype=torch.float64)
-    torch.testing.assert_close(noisy, expected, rtol=0, atol=1e-14)
 
 
 def test_observing_an_arm_leaves_the_tables_alone() -> None:

@@ -49,20 +49,6 @@ def points_of(problem: BaseTestProblem, *batch_shape: int) -> Tensor:
 
 
 @all_problems
-def test_building_leaves_global_state_alone_and_is_reproducible(name: str) -> None:
-    torch.manual_seed(17)
-    before = torch.get_rng_state()
-    first = ALL_PROBLEMS[name]()
-    assert torch.equal(torch.get_rng_state(), before)
-    assert torch.get_default_dtype() == torch.float32
-    torch.manual_seed(18)
-    second = ALL_PROBLEMS[name]()
-    points = points_of(first, 7)
-    assert torch.equal(first(points, noise=False), second(points, noise=False))
-    assert first.optimal_value == second.optimal_value
-
-
-@all_problems
 @pytest.mark.parametrize("batch_shape", [(), (1,), (5,), (2, 3)])
 def test_shapes_and_dtype(name: str, batch_shape: tuple[int, ...]) -> None:
     problem = ALL_PROBLEMS[name]()

@@ -90,15 +90,6 @@ def test_rescaling_is_affine_onto_the_unit_interval() -> None:
     assert problem.optimal_value == 1.0
 
 
-def test_bad_rescaling_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match="rescale is 'standardize'; it must be one of None, 'unit_interval'"
-    ):
-        gp_draw_on_arms(RBFKernel(), column(3), rescale="standardize")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"needs rewards that differ.*rescale=None"):
-        gp_draw_on_arms(RBFKernel(), column(1), rescale="unit_interval")
-
-
 class NegativeKernel(Kernel):
     """Not a covariance function."""
 

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from botorch_bandits import Integer, Space
-from botorch_bandits.problems.tuning import TASK_NAMES, TuningProblem, load_csv, load_dataset
+from botorch_bandits.problems.tuning import TuningProblem, load_csv, load_dataset
 
 
 def test_svm_reward_is_the_cross_validated_accuracy() -> None:
@@ -38,14 +38,6 @@ def test_svm_reward_is_the_cross_validated_accuracy() -> None:
     assert problem.default_accuracy() == pytest.approx(default, abs=1e-12)
 
 
-@pytest.mark.parametrize("task", TASK_NAMES)
-def test_every_task_runs_at_the_corners_of_its_box(task: str) -> None:
-    problem = TuningProblem(task, *load_iris(return_X_y=True), num_folds=3)
-    for corner in problem.box.bounds:
-        assert 0.0 <= problem(corner) <= 1.0
-    assert problem.space is problem.box
-
-
 def test_a_space_of_ones_own_is_handed_to_the_classifier() -> None:
     data = load_iris(return_X_y=True)
     known = TuningProblem("svm", *data).space
@@ -63,17 +55,6 @@ def test_a_space_of_ones_own_is_handed_to_the_classifier() -> None:
     assert problem(values) == pytest.approx(expected, abs=1e-12)
     with pytest.raises(ValueError, match=r"parameter 'depth' is not an argument of .* it has C, "):
         TuningProblem("svm", *data, space=Space({"depth": Integer(1, 3)}))
-
-
-@pytest.mark.parametrize(
-    ("task", "text"),
-    [("logistic-regression", "max_iter=int:5:9"), ("gradient-boosting", "max_iter=int:2:4")],
-)
-def test_what_a_task_has_set_can_be_tuned_too(task: str, text: str) -> None:
-    data = load_iris(return_X_y=True)
-    known = TuningProblem(task, *data).space
-    problem = TuningProblem(task, *data, num_folds=2, space=Space.parse([text], known))
-    assert 0.0 <= problem(problem.box.bounds[0]) <= 1.0
 
 
 def test_bad_data_are_named() -> None:

@@ -221,12 +221,6 @@ def test_on_boxes(name: str) -> None:
         assert [[reset.after_round for reset in each] for each in played.resets] == [[3], [3]]
 
 
-def test_no_rounds_and_the_rounds_that_are_reported() -> None:
-    empty = simulate(constrained(2), CONSTRAINED["separate"], 0, progress=False)
-    assert empty.regret.shape == (2, 0)
-    assert empty.ledger().constraints.shape == (2, 0, 2)
-
-
 def test_another_device_is_refused() -> None:
     if not torch.cuda.is_available():
         pytest.skip("needs a GPU")

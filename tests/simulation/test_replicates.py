@@ -133,15 +133,6 @@ def test_rule_on_arms_scores_as_the_acquisition_function_does(name: str) -> None
         assert described[quantity] == pytest.approx(value, abs=1e-8), quantity
 
 
-def test_replicates_do_not_depend_on_each_other() -> None:
-    for name in DRAWS:
-        policy = Policy(MODEL, RECIPES[name])
-        many = simulate(problems(1)[0], policy, 40, 5, seed=3, progress=False)
-        few = simulate(problems(1)[0], policy, 40, 2, seed=3, progress=False)
-        assert torch.equal(many.arms[:2], few.arms)
-        assert len({tuple(row.tolist()) for row in many.arms}) > 1
-
-
 def test_bounds_of_norm_and_noise_per_replicate() -> None:
     bounds = torch.tensor([3.0, 20.0], dtype=torch.float64)
     for cls in (ImprovedUpperConfidenceBound, DMMUpperConfidenceBound, AMMUpperConfidenceBound):

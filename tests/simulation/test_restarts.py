@@ -113,12 +113,6 @@ def test_other_policies_begin_anew_too(name: str) -> None:
     assert check_against_loops(policy, 60) >= 2 or name == "random"
 
 
-@pytest.mark.parametrize("name", ["ucb", "random"])
-def test_initial_rounds_come_again(name: str) -> None:
-    restart = replace(RESTARTS["change-point"], exploration=0.5)
-    check_against_loops(Policy(MODEL, ACQUISITIONS[name], num_initial=4, restart=restart))
-
-
 def test_resets_of_one_replicate_do_not_touch_the_others() -> None:
     """Whoever else plays beside it, a replicate does the same."""
     policy = Policy(MODEL, ACQUISITIONS["ucb"], restart=RESTARTS["change-point"])
@@ -186,9 +180,3 @@ def test_bounds_count_where_something_was_chosen_by_them() -> None:
     result = simulate(calm, sure, 10, 3, seed=5, progress=False)
     assert result.covered is not None
     assert not result.covered.any()
-
-
-def test_a_detector_alone_is_no_restart() -> None:
-    policy = Policy(MODEL, ACQUISITIONS["ucb"], restart=DETECTOR)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="ChangePointRestart"):
-        simulate(environments(), policy, 3, progress=False)
