@@ -44,10 +44,10 @@ from botorch_bandits.problems import evenly_spaced_change_points, gp_draws_of_pe
 from botorch_bandits.random_streams import derive_seed, generator
 from botorch_bandits.simulation import (
     ArmRewards,
-    PeriodRewards,
     ReplicateSegments,
     play_arms,
 )
+from papers.environments import PeriodRewards
 from papers.runner import (
     ArmsExperiment,
     ArmsStudy,

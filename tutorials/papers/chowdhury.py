@@ -37,8 +37,9 @@ from botorch_bandits.checks import DTYPE, check_one_of
 from botorch_bandits.confidence import GainBound, RateGain, WaterFillingGain
 from botorch_bandits.domains import Arms
 from botorch_bandits.models import ArmsPrior, double_kernel
-from botorch_bandits.problems import Hartmann3Reward, SensorData, load_readings
+from botorch_bandits.problems import Hartmann3Reward
 from botorch_bandits.random_streams import derive_seed, generator
+from papers.environments import SensorData, load_readings
 from papers.runner import ArmsExperiment, ArmsStudy, Entry, Method, Row
 
 DELTA = 0.1

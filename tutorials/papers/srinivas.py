@@ -23,8 +23,8 @@ from botorch_bandits.acquisition import (
     VarianceOnly,
 )
 from botorch_bandits.models import double_kernel
-from botorch_bandits.problems import SensorData, load_readings
 from botorch_bandits.random_streams import generator
+from papers.environments import SensorData, load_readings
 from papers.runner import ArmsExperiment, ArmsStudy, Entry, Method
 
 DELTA = 0.1
