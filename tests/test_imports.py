@@ -111,7 +111,7 @@ COMMAND_LINES = {
     "optimize --help": (0, "--bounds BOUNDS"),
     "compare --help": (0, "--seeds SEEDS"),
     "resume --help": (0, "--stop-after-no-gain N"),
-    "show --help": (0, "--every SECONDS"),
+    "show --help": (0, "--epochs"),
     "": (2, "error: the following arguments are required: command"),
     "tune --nonsense": (2, "error: unrecognized arguments: --nonsense"),
     "tune --task nonsense": (2, "argument --task: invalid choice: 'nonsense'"),

@@ -374,36 +374,6 @@ def add_ending_arguments(parser: argparse.ArgumentParser, default: str | None = 
     keep_beginnings(parser, "--stop-after-no-gain", "--sto", "--stop", "--stop-")
 
 
-def add_live_page_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the page of a run.
-
-    Args:
-        parser: The parser of a command that runs.
-    """
-    parser.add_argument(
-        "--html",
-        metavar="FILE.html",
-        help="write a page that shows the progress of the run in a browser",
-    )
-
-
-def add_page_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the page of a journal, and how often it is written.
-
-    Args:
-        parser: The parser of ``show``.
-    """
-    parser.add_argument(
-        "--html", metavar="FILE.html", help="also write a page about the run for a browser"
-    )
-    parser.add_argument(
-        "--every",
-        type=float,
-        metavar="SECONDS",
-        help="with --html: rewrite the page at this interval, until interrupted (Ctrl-C)",
-    )
-
-
 def add_resume_parser(commands: Any) -> None:
     """Add the command ``resume``.
 
@@ -434,7 +404,6 @@ def add_resume_parser(commands: Any) -> None:
     parser.add_argument(
         "--folder", help="with --function: the folder that you expect (default: the current one)"
     )
-    add_live_page_argument(parser)
     parser.set_defaults(start=_late("commands", "start_resume"))
 
 
@@ -490,7 +459,6 @@ def add_show_parser(commands: Any) -> None:
     show.add_argument(
         "--plot", metavar="FILE.png", help="also draw rewards, widths and resets over rounds"
     )
-    add_page_arguments(show)
     show.set_defaults(start=_late("show", "run_show"))
 
 
@@ -517,7 +485,6 @@ def build_parser() -> argparse.ArgumentParser:
     add_budget_arguments(tune)
     add_continue_arguments(tune)
     add_journal_argument(tune)
-    add_live_page_argument(tune)
     keep_beginnings(tune, "--param", "--p")
     tune.set_defaults(start=_late("commands", "start_tune"))
 
@@ -560,7 +527,6 @@ def build_parser() -> argparse.ArgumentParser:
     add_change_arguments(optimize, can_shift=False)
     add_continue_arguments(optimize)
     add_journal_argument(optimize)
-    add_live_page_argument(optimize)
     keep_beginnings(optimize, "--param", "--p")
     optimize.set_defaults(start=_late("commands", "start_optimize"))
 

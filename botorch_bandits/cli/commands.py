@@ -49,7 +49,7 @@ from botorch_bandits.stopping import ErrorPolicy, SmallCertificate
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return the options that determine the run, but not its length, its files or its display."""
     left_out = {"start", "quiet", "rounds", "out", "overwrite", "workers", "journal", "arguments"}
-    left_out |= {"on_error", "stop_after_no_gain", "stop_below", "html"}
+    left_out |= {"on_error", "stop_after_no_gain", "stop_below"}
     left_out.add("objective")  # it was turned into the method
     if not getattr(options, "minimize", False):  # which earlier versions did not have
         left_out.add("minimize")
@@ -221,7 +221,6 @@ def start_tune(options: argparse.Namespace) -> Session:
         on_error=options.on_error,
         stop_after_no_gain=options.stop_after_no_gain,
         stop_below=options.stop_below,
-        html=options.html,
     )
 
 
@@ -261,7 +260,6 @@ def start_optimize(options: argparse.Namespace) -> Session:
         on_error=options.on_error,
         stop_after_no_gain=options.stop_after_no_gain,
         stop_below=options.stop_below,
-        html=options.html,
     )
 
 

@@ -161,8 +161,6 @@ def resume(options: argparse.Namespace, run: Callable[[list[str]], int]) -> int:
     for name in ("rounds", "on_error", "stop_after_no_gain", "stop_below"):
         if getattr(options, name) is not None:
             arguments += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
-    if options.html is not None:
-        arguments += ["--html", str(Path(options.html).resolve())]
     if options.quiet:
         arguments.append("--quiet")
     if not Path(command.folder).is_dir():

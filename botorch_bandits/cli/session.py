@@ -76,7 +76,6 @@ from botorch_bandits.stopping import (
     stop_on_record,
 )
 from botorch_bandits.version import __version__
-from botorch_bandits.watching import LivePage
 
 HISTORY_FILE = "history.json"
 MARK_FILE = "evaluating.json"
@@ -227,9 +226,7 @@ class OutputFolder:
         loop: BanditLoop,
         title: str,
         reference: tuple[str, float] | None,
-        pending: bool = False,
         change_points: Sequence[int] = (),
-        costs: Sequence[str] = (),
         random_search: RandomBaseline | None = None,
     ) -> bool:
         """Draw the run; print a note if matplotlib is not installed.
@@ -238,45 +235,26 @@ class OutputFolder:
             loop: The loop to draw.
             title: A title.
             reference: A reward to compare with and its name, if there is one.
-            pending: Whether to draw pending outcomes as well.
-            change_points: The last round before each known change. These and resets are marked, and
-                drawn with the results of the detector.
-            costs: The names of the constraints, whose ledger is drawn as well.
+            change_points: The last round before each known change.
             random_search: What random search finds, if it is known.
 
         Returns:
             Whether the run was drawn.
         """
         try:
-            import matplotlib
+            import matplotlib.pyplot
         except ImportError:
             print("no picture: pip install 'botorch_bandits[plot]'")
             return False
         matplotlib.use("Agg")
-        from botorch_bandits.plotting import plot_ledger, plot_pending, plot_run, plot_timeline
+        from botorch_bandits.plotting import plot_run
 
-        history = loop.history
-        known: dict[str, Any] = {"random_search": random_search}
-        panels = plot_run(loop, title, reference, loop.resets, change_points, **known)
-        self._save(panels, "run.png")
-        if pending:
-            in_rounds = getattr(loop.settings.feedback, "unit", "") == "rounds"
-            max_delay = getattr(loop.settings.feedback, "max_delay", None) if in_rounds else None
-            self._save(plot_pending(history, title, max_delay), "pending.png")
-        if change_points or loop.resets or loop.change_tests:
-            change_tests = loop.change_tests
-            panels = plot_timeline(history, loop.resets, change_tests, change_points, title)
-            self._save(panels, "timeline.png")
-        if costs:
-            self._save(plot_ledger(loop, costs, title), "ledger.png")
-        return True
-
-    def _save(self, axes: Any, name: str) -> None:
-        import matplotlib.pyplot as plt
-
-        with replaced_at_the_end(self.path / name) as file:
+        known: dict[str, Any] = {"change_points": change_points, "random_search": random_search}
+        axes = plot_run(loop, title, reference, **known)
+        with replaced_at_the_end(self.path / "run.png") as file:
             axes[0].figure.savefig(file, dpi=130, format="png")
-        plt.close(axes[0].figure)
+        matplotlib.pyplot.close(axes[0].figure)
+        return True
 
 
 def folder_error(path: str | Path, error: OSError) -> str:
@@ -475,7 +453,6 @@ class Session:
         on_error: How failed evaluations are treated; see :func:`~botorch_bandits.run`.
         stop_after_no_gain: After how many rounds without a better reward the run ends, if ever.
         stop_below: The certificate of the recommended point at which the run ends, if there is one.
-        html: The file of a page that follows the run, if there is one.
     """
 
     loop: BanditLoop
@@ -496,15 +473,6 @@ class Session:
     on_error: str = "raise"
     stop_after_no_gain: int | None = None
     stop_below: float | None = None
-    html: str | None = None
-
-    def __post_init__(self) -> None:
-        """Begin the page, so that a bad path is reported before anything is run."""
-        self._page = None
-        if self.html is not None:
-            names = [str(budget) for budget in self.budgets.budgets]
-            known: dict[str, Any] = {"num_rounds": self.num_rounds, "constraint_names": names}
-            self._page = LivePage(self.loop, self.html, self.title, **known)
 
     def execute(self) -> int:
         """Run, print the summary, write the files; return the exit code."""
@@ -644,8 +612,6 @@ class Session:
 
     def _write(self) -> None:
         self.output.write_history(self.loop.history)
-        if self._page is not None:
-            self._page.update()
 
     def _count_waiting(self) -> dict[str, int]:
         history = self.loop.history
@@ -700,13 +666,9 @@ class Session:
             self.loop,
             self.title,
             self.reference,
-            pending=self.waiting.has_pending,
             change_points=self.changes.change_points,
-            costs=[str(budget) for budget in self.budgets.budgets],
             random_search=self.random_search,
         )
-        if self._page is not None:
-            self._page.close()
         print(self._closing_lines(result, has_picture))
 
     def _expected_at_best(self) -> dict[str, float] | None:

@@ -20,7 +20,6 @@ from botorch_bandits.change_points import OracleRestart
 from botorch_bandits.cli.arguments import NUM_ROUNDS
 from botorch_bandits.cli.command_line import printable
 from botorch_bandits.cli.options import parameters_of, show_value
-from botorch_bandits.cli.pages import check_page_arguments, follow
 from botorch_bandits.cli.session import JOURNAL_FILE, MOST_MARKER_BYTES
 from botorch_bandits.cli.summary import (
     best_at_the_start,
@@ -48,10 +47,9 @@ from botorch_bandits.loop.journal import (
 )
 from botorch_bandits.loop.state import Segments
 from botorch_bandits.penalties import Exponential, Linear, Polynomial
-from botorch_bandits.plotting.runs import resets_on_record
+from botorch_bandits.plotting.run import resets_on_record
 from botorch_bandits.queries import point_text
 from botorch_bandits.spaces import Categorical, Fixed, Float, Integer, Space
-from botorch_bandits.watching.page import PageFacts
 
 _CLASSES = {
     kind.__name__: kind
@@ -198,7 +196,6 @@ def _build(setting: Any) -> Any:
 
 def run_show(options: argparse.Namespace) -> int:
     """Print the content of a journal; return the exit code."""
-    check_page_arguments(options)
     reader = Journal.read(_check_path(options.file))
     history = read_history(reader)
     num_rounds = None if options.all else NUM_ROUNDS
@@ -207,56 +204,7 @@ def run_show(options: argparse.Namespace) -> int:
         domain = rebuild_domain(settings_of(reader.header))
         _plot(history, Path(options.file).name, options.plot, domain)
     print(printable("\n" + "\n".join(table_of_commands(_next_steps(reader, history, options)))))
-    if options.html:
-        follow(options, lambda: page_facts(Journal.read(options.file)))
     return 0
-
-
-def page_facts(reader: JournalReader) -> PageFacts:
-    """Return what a page says about a journal.
-
-    What is best now is left out if it depends on the model, which is not part of a journal.
-
-    Args:
-        reader: The reader of the journal.
-    """
-    history, settings, now = read_history(reader), settings_of(reader.header), time.time()
-    censored, reason = censored_feedback(settings), reset_reason(settings)
-    resets = [(after, reason) for after in resets_on_record(history)]
-    since = resets[-1][0] if resets else 0
-    lost = [
-        query.id
-        for query in history.pending()
-        if censored is not None and censored.is_lost(query, history.num_queries + 1, now)
-    ]
-    needs_model = settings["context_dim"] or settings.get("forgetting")
-    told = () if needs_model else history.outcomes
-    current = [
-        outcome
-        for outcome in told
-        if history.query(outcome.query_id).round_number > since
-        and all(g <= 0.0 for g in outcome.constraints)
-    ]
-    best = max(current, key=history.rank, default=None)
-    command = reader.header.get("command")
-    return PageFacts(
-        history=history,
-        title=reader.path.name,
-        now=now,
-        settings=setting_rows(settings),
-        domain=rebuild_domain(settings),
-        best=None if best is None else (history.query(best.query_id), best),
-        resets=resets,
-        guarantee="A guarantee needs the model, which is not part of a journal. Print "
-        "loop.guarantee() in Python, or run tune, optimize or resume with --html.",
-        multipliers=_last_multipliers(history),
-        given_up=frozenset(lost),
-        wanted=settings.get("horizon"),
-        further=[
-            *([] if command is None else [("command", " ".join(command["arguments"]))]),
-            *([] if (stop := stop_of(reader)) is None else [("stopped", stop)]),
-        ],
-    )
 
 
 def stop_of(reader: JournalReader) -> str | None:

@@ -84,7 +84,7 @@ def test_the_ledger_is_in_every_file(folder: Path, capsys: pytest.CaptureFixture
     assert entry["of_best"] == pytest.approx(LIMIT * (1.0 + float(best[1]["constraint0"])))
     assert re.search(r"support_vectors=[\d.]+/40 \(multiplier [\d.]+\)", shown.err)
     assert "best within budget" in shown.out
-    with Image.open(run / "ledger.png") as picture:
+    with Image.open(run / "run.png") as picture:
         assert picture.size[0] > 500
 
 

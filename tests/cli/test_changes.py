@@ -101,7 +101,7 @@ def test_the_function_of_a_round_is_that_of_its_population(
     assert best["reward"] == result["best_reward"]
     assert best["reward"] == max(query["reward"] for query in after)
     assert result["reference"]["reward"] == halves[1].default_accuracy()
-    with Image.open(folder / "run" / "timeline.png") as picture:
+    with Image.open(folder / "run" / "run.png") as picture:
         assert picture.size[0] > 500
 
 

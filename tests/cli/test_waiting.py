@@ -121,7 +121,7 @@ def test_delays_are_shown_counted_and_drawn(folder: Path) -> None:
     assert "LateOutcomeWarning" not in shown
     assert result["settings"]["delay"] == "poisson:3"
     assert result["settings"]["feedback"] == "censored"
-    with Image.open(folder / "run" / "pending.png") as picture:
+    with Image.open(folder / "run" / "run.png") as picture:
         assert picture.size[0] > 500
 
 
@@ -319,7 +319,7 @@ def test_workers_evaluate_at_once_and_tell_in_order_of_arrival(folder: Path) -> 
             q for q in queries if q["id"] < query["id"] and q["arrived_at"] > query["asked_at"]
         ]
         assert len(others) < 2, "no more than two are pending"
-    assert (folder / "run" / "pending.png").exists()
+    assert (folder / "run" / "run.png").exists()
 
 
 @pytest.mark.usefixtures("forked_workers")  # threads of those that are spawned: see below

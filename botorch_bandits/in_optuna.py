@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from botorch_bandits.checks import check_instance
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.history import Failure, History, Query
 from botorch_bandits.loop import BanditLoop
@@ -193,6 +192,3 @@ def _moment(seconds: float) -> datetime:
         return datetime.fromtimestamp(seconds, UTC).astimezone().replace(tzinfo=None)
     except (OverflowError, OSError, ValueError):
         return datetime.fromtimestamp(0.0)
-
-
-fill_in_docstrings(__name__)
