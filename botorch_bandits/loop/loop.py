@@ -745,9 +745,9 @@ class BanditLoop(AttachesPoints):
 
         ``print`` shows the result in one sentence. :meth:`.ModelCheck.coverage` has the share of
         outcomes within their predicted intervals, outcome by outcome. Kernel and noise are those of
-        the current model. Of a list of priors, the likeliest is checked. With constraints, this is about the reward;
-        ``check_model(loop.current_model().models[j])``, from ``botorch_bandits.models``, checks
-        the model of constraint ``j``.
+        the current model. Of a list of priors, the likeliest is checked. With constraints, this is
+        about the reward; ``check_model(loop.current_model().models[j])``, from
+        ``botorch_bandits.models``, checks the model of constraint ``j``.
 
         Raises:
             RuntimeError: If the loop has no model or no data, feedback is censored, or rows are
