@@ -124,7 +124,7 @@ def plot_posterior(
     if function is not None:
         values = check_vector("function(X)", function(X).reshape(-1), length=len(X)).detach().cpu()
         look = {"marker": "_", "ls": "none"} if is_discrete else {"ls": "--"}
-        ax.plot(x, values.numpy(), color="black", lw=1.0, label=f"{name} function", **look)  # type: ignore[arg-type]
+        ax.plot(x, values.numpy(), color="black", lw=1.0, label=f"{name} function", **look)
     queries.draw_along(ax, i)
     label_axis(ax.xaxis, domain, i, dim)
     ax.set_ylabel(name)

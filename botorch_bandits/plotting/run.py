@@ -61,7 +61,8 @@ def plot_run(
     """Draw what a run found: outcomes by round, constraints, and outcomes by parameter.
 
     The first panel has the rewards by round and the best so far among those that met all
-    constraints; costs are drawn as they were told. With constraints, two panels follow: their
+    constraints; costs are drawn as they were told. The axis leaves out much worse outcomes if they
+    would hide the gain, and the legend says how many. With constraints, two panels follow: their
     averages so far (thick; thin with values below 0 as 0), and the multipliers of each round. At
     the bottom, a panel for each parameter has the values that were tried, their rewards, and what
     the model expects along this parameter, with the others as at the best point. On arms of
@@ -125,9 +126,13 @@ def plot_run(
     _draw_random_search(rounds[0], history, random_search)
     is_steady = settings is None or settings.forgetting is None
     _draw_rewards(rounds[0], history, starts if is_steady else None)
+    levels = []
     if reference is not None:
         name, value = reference if isinstance(reference, tuple) else ("reference", reference)
         rounds[0].axhline(value, color="black", ls="-.", lw=1.1, label=f"{name}: {value:.4g}")
+        levels.append(value)
+    if is_steady and not starts:  # otherwise the worst outcomes may tell of a change
+        _cut_off(rounds[0], history, levels)
     if history.num_constraints:
         _draw_constraints(rounds[1], rounds[2], history)
     for ax in rounds:
@@ -138,7 +143,8 @@ def plot_run(
             ax.legend(fontsize=SMALL, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     for (i, curve), ax in zip(slices.items(), parameters, strict=True):
         if curve is not None:
-            plot_expected(ax, *curve, label)
+            x, mean, half, is_discrete = curve
+            plot_expected(ax, x, mean, half, is_discrete, label)
         queries.draw_along(ax, i)
         if best is not None:
             plot_points(ax, [(float(best[0][i]), best[1].reward)], BEST, label="best point")
@@ -275,6 +281,28 @@ def _draw_rewards(ax: Axes, history: History, starts: Sequence[int] | None) -> N
         )  # fmt: skip
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_ylabel(history.outcome_name)
+
+
+def _cut_off(ax: Axes, history: History, levels: Sequence[float]) -> None:
+    """Cut off the worst outcomes where they would hide the gain, and say how many they are.
+
+    The axis has twice the distance from the best outcome to the median one, if less than half of
+    the distance to the worst. ``levels`` stay inside.
+    """
+    told = sorted((outcome.reward for outcome in history.outcomes), reverse=history.maximize)
+    if not told:
+        return
+    best, middle, worst = told[0], told[len(told) // 2], told[-1]
+    edge = 2.0 * middle - best
+    if middle == best or abs(edge - best) >= 0.5 * abs(worst - best):
+        return
+    low, high = min(edge, best, *levels), max(edge, best, *levels)
+    margin = 0.1 * (high - low)
+    low, high = low - margin, high + margin
+    num_hidden = sum(not low <= reward <= high for reward in told)
+    where = "below" if history.maximize else "above"
+    ax.set_ylim(low, high)
+    ax.plot([], [], ls="none", label=f"{num_hidden} outcomes are {where} this axis")
 
 
 def _draw_constraints(averages: Axes, multipliers: Axes, history: History) -> None:

@@ -171,6 +171,19 @@ def test_a_loop_that_forgets_has_no_best_so_far(forgetting: Any) -> None:
     assert any(label.startswith("what the model expects") for label in lines(points))
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_much_worse_outcomes_are_cut_off_and_counted(sign: float) -> None:
+    values = [sign * y for y in (0.9, 0.8, -100.0, 0.95, 1.0, -50.0, 0.85)]
+    ax = plot_run(told_loop(values, maximize=sign > 0.0), reference=sign * 0.5)[0]
+    low, high = ax.get_ylim()
+    inside = {y for y in values if low < y < high}
+    assert inside == set(values) - {sign * -100.0, sign * -50.0}
+    assert low < sign * 0.5 < high
+    assert f"2 outcomes are {'below' if sign > 0.0 else 'above'} this axis" in lines(ax)
+    whole = plot_run(told_loop([sign * y for y in (0.0, 1.0, 2.0, 3.0)], maximize=sign > 0.0))[0]
+    assert not any("this axis" in label for label in lines(whole))
+
+
 def test_random_search_beside_a_run() -> None:
     baseline = RandomBaseline([0.0, 1.0, 2.0, 3.0])
     rewards = plot_run(told_loop([1.0, 3.0]), random_search=baseline)[0]
