@@ -242,7 +242,7 @@ class OutputFolder:
             Whether the run was drawn.
         """
         try:
-            import matplotlib.pyplot
+            import matplotlib
         except ImportError:
             print("no picture: pip install 'botorch_bandits[plot]'")
             return False
@@ -250,11 +250,15 @@ class OutputFolder:
         from botorch_bandits.plotting import plot_run
 
         known: dict[str, Any] = {"change_points": change_points, "random_search": random_search}
-        axes = plot_run(loop, title, reference, **known)
-        with replaced_at_the_end(self.path / "run.png") as file:
-            axes[0].figure.savefig(file, dpi=130, format="png")
-        matplotlib.pyplot.close(axes[0].figure)
+        self._save(plot_run(loop, title, reference, **known), "run.png")
         return True
+
+    def _save(self, axes: Any, name: str) -> None:
+        import matplotlib.pyplot as plt
+
+        with replaced_at_the_end(self.path / name) as file:
+            axes[0].figure.savefig(file, dpi=130, format="png")
+        plt.close(axes[0].figure)
 
 
 def folder_error(path: str | Path, error: OSError) -> str:

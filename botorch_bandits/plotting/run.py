@@ -149,6 +149,10 @@ def plot_run(
         if best is not None:
             plot_points(ax, [(float(best[0][i]), best[1].reward)], BEST, label="best point")
         label_axis(ax.xaxis, domain, i, history.dim)
+        if isinstance(domain, Box):
+            low, high = domain.bounds[:, i].tolist()
+            margin = 0.05 * (high - low)
+            ax.set_xlim(low - margin, high + margin)
         ax.tick_params(labelsize=SMALL)
     parameters[0].set_ylabel(history.outcome_name)
     figure = rounds[0].figure
