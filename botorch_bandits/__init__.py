@@ -218,6 +218,7 @@ _MODULES = (
     "forgetting",
     "history",
     "in_ax",
+    "in_optuna",
     "journal",
     "loop",
     "model_selection",
@@ -229,7 +230,6 @@ _MODULES = (
     "simulation",
     "spaces",
     "stopping",
-    "watching",
 )
 """Modules that need no import of their own, as in ``botorch_bandits.penalties.Linear``."""
 

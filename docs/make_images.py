@@ -32,7 +32,7 @@ from botorch_bandits import (
     run,
 )
 from botorch_bandits.cli import main as command_line
-from botorch_bandits.plotting import LINE_STYLES, label_lines, new_figure, plot_posterior, plot_run
+from botorch_bandits.plotting import LINE_STYLES, new_figure, plot_posterior, plot_run
 from botorch_bandits.problems import ArmsProblem, RKHSFunction
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -117,7 +117,7 @@ def draw_regret(ax: Axes) -> None:
     ax.set_xlabel("round")
     ax.set_ylabel("cumulative regret")
     ax.margins(x=0.0)
-    label_lines(ax)
+    ax.legend(fontsize=9)
 
 
 LEAGUE_CURVES = {  # color, line, whether the middle half is shaded

@@ -743,12 +743,10 @@ class BanditLoop(AttachesPoints):
         """Return whether the outcomes since the last reset agree with the model.
 
         ``print`` shows the result in one sentence. :meth:`.ModelCheck.coverage` has the share of
-        outcomes within their predicted intervals, outcome by outcome, and
-        :func:`~botorch_bandits.plotting.plot_leave_one_out` draws each outcome beside its
-        prediction from all others. Kernel and noise are those of the current model. Of a list of
-        priors, the likeliest is checked. With constraints, this is about the reward;
-        ``check_model(loop.current_model().models[j])``, from ``botorch_bandits.models``, checks
-        the model of constraint ``j``.
+        outcomes within their predicted intervals, outcome by outcome. Kernel and noise are those of
+        the current model. Of a list of priors, the likeliest is checked. With constraints, this is
+        about the reward; ``check_model(loop.current_model().models[j])``, from
+        ``botorch_bandits.models``, checks the model of constraint ``j``.
 
         Raises:
             RuntimeError: If the loop has no model or no data, feedback is censored, or rows are

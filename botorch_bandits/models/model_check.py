@@ -317,9 +317,7 @@ def check_model(
 ) -> ModelCheck:
     """Compare outcomes with what an exact Gaussian-process model predicted.
 
-    Kernel, noise and mean are the model's current ones. :attr:`ModelCheck.verdict` is a sentence;
-    :func:`~botorch_bandits.plotting.plot_leave_one_out` plots each outcome next to what the others
-    predict for it.
+    Kernel, noise and mean are the model's current ones. :attr:`ModelCheck.verdict` is a sentence.
 
     Args:
         model: A model of one output. It is not changed. Of a list of priors, the one with the

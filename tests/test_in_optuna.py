@@ -22,7 +22,7 @@ from botorch_bandits import (
     Space,
     run,
 )
-from botorch_bandits.watching import to_optuna
+from botorch_bandits.in_optuna import to_optuna
 
 optuna = pytest.importorskip("optuna")
 STATES = optuna.trial.TrialState
