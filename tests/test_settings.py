@@ -98,7 +98,7 @@ FEATURES: dict[str, dict[str, Any]] = {
     "separate": {"constraints": AdditiveEpochs(**EPOCHS, step_size=0.8, surrogate="separate")},
     "minimize": {"maximize": False},
     # what is done in the rounds, see Player
-    **dict.fromkeys(("plain", "pending", "available", "noise", "count", "failures"), {}),
+    **{key: {} for key in ("plain", "pending", "available", "noise", "count", "failures")},
 }
 TABLE = {
     "arms igp": "plain oracle+noise available+count drift+contexts censored+evidence "

@@ -257,12 +257,12 @@ def test_wrong_kernels_drop_out_and_the_bound_profits():
     reference = CandidatesDMMUpperConfidenceBound(alone, rkhs_bound=6.0, noise_bound=0.2)
     gap = (acqf.bounds(GRID)[1] - reference.bounds(GRID)[1]).abs().max()
     assert float(gap) < 0.2  # ln 2 of a radius
-    with pytest.warns(AssumptionRefutedWarning, match="a kernel of the list"):
+    with pytest.warns(AssumptionRefutedWarning, match="a kernel of"):
         none = CandidatesDMMUpperConfidenceBound(model, rkhs_bound=0.1, noise_bound=0.2)
     assert none.is_refuted
     assert "refute every ball" in str(none.guarantee())
     assert bool(torch.isfinite(none(GRID.unsqueeze(-2))).all())
-    with pytest.raises(ValueError, match="Give the list other kernels, or larger bounds"):
+    with pytest.raises(ValueError, match="Give the list other"):
         CandidatesDMMUpperConfidenceBound(
             model, rkhs_bound=0.1, noise_bound=0.2, on_refuted="raise"
         )
@@ -364,9 +364,9 @@ def test_other_mistakes_are_refused():
     with pytest.raises(ValueError, match="rkhs_bound= is missing"):
         CandidatesDMMUpperConfidenceBound.with_options(noise_bound=0.1)
     model = BanditGP.with_candidates(some_list())(GRID[:3], GRID[:3])
-    with pytest.raises(ValueError, match="rkhs_bound has 2 entries, but 4 priors"):
+    with pytest.raises(ValueError, match="rkhs_bound has 2 entries"):
         CandidatesDMMUpperConfidenceBound(model, rkhs_bound=(1.0, 2.0), noise_bound=0.1)
-    with pytest.raises(TypeError, match="a list of priors is needed"):
+    with pytest.raises(TypeError, match="a list of priors"):
         CandidatesDMMUpperConfidenceBound(some_list()[0](GRID[:3], GRID[:3]), **BOUNDS)
     acqf = CandidatesDMMUpperConfidenceBound(model, **BOUNDS)
     with pytest.raises(TypeError, match="float64"):
@@ -374,7 +374,7 @@ def test_other_mistakes_are_refused():
     with pytest.raises(ValueError, match="columns"):
         acqf.bounds(torch.zeros(2, 2, dtype=torch.float64))
     recipe = CandidatesDMMUpperConfidenceBound.with_options(rkhs_bound=[1.0, 2.0], noise_bound=0.1)
-    with pytest.raises(ValueError, match="rkhs_bound has 2 entries, but 4 priors"):
+    with pytest.raises(ValueError, match="rkhs_bound has 2 entries"):
         BanditLoop(Arms(GRID), BanditGP.with_candidates(some_list()), recipe)
-    with pytest.raises(TypeError, match="which needs a list of priors"):
+    with pytest.raises(TypeError, match="which needs a list"):
         BanditLoop(Arms(GRID), some_list()[0], recipe)

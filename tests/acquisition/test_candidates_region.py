@@ -270,13 +270,13 @@ def test_bad_options_are_refused(options, kind, message):
 def test_other_mistakes_are_refused():
     with pytest.raises(TypeError, match="family"):
         RegionUpperConfidenceBound.with_options()
-    with pytest.raises(TypeError, match="a list of priors is needed"):
+    with pytest.raises(TypeError, match="a list of priors"):
         RegionUpperConfidenceBound(LIST[0](GRID[:3], GRID[:3]), family=FAMILY)
     several = PriorFamily((0.1, 1.0), (0.1, 1.0), (0.1, 1.0), num_lengthscales=2)
-    with pytest.raises(ValueError, match="num_lengthscales is 2, but X has 1 column"):
+    with pytest.raises(ValueError, match="num_lengthscales is 2, but"):
         RegionUpperConfidenceBound(some_model(), family=several)
     acqf = RegionUpperConfidenceBound(some_model(), family=FAMILY)
     with pytest.raises(TypeError, match="float64"):
         acqf(GRID.float().unsqueeze(-2))
-    with pytest.raises(TypeError, match="which needs a list of priors"):
+    with pytest.raises(TypeError, match="which needs a list"):
         BanditLoop(Arms(GRID), LIST[0], RegionUpperConfidenceBound.with_options(family=FAMILY))

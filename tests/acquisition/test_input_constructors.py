@@ -258,7 +258,7 @@ def test_lists_of_priors_of_reward_and_constraints_are_put_in_order():
         ([0.0, 1.0, 1.0], [0.0, 0.0, 1.0], 0.0),  # of a sum,
         ([0.0, 0.0, 1.0], [0.0, 0.0, 1.0], 0.0),  # or independent of itself
     ):
-        with pytest.raises(UnsupportedError, match=r"a list of priors for each raw metric"):
+        with pytest.raises(UnsupportedError, match="list of priors for"):
             build(
                 cls,
                 model,
@@ -266,7 +266,7 @@ def test_lists_of_priors_of_reward_and_constraints_are_put_in_order():
                 constraints_tuple=(double([constraint]), double([[bound]])),
                 **given,
             )
-    with pytest.raises(ValueError, match=r"ModelList with a list of priors.*at least 2 metrics"):
+    with pytest.raises(ValueError, match="ModelList with a list"):
         build(
             cls,
             model.models[0],
@@ -489,7 +489,7 @@ def test_incumbent_from_training_data():
     everywhere = torch.cat([X, X[:3] + 0.01])
     direct = LogExpectedImprovement(two, X_observed=everywhere, posterior_transform=weights)
     assert torch.equal(both(x), direct(x))
-    with pytest.raises(ValueError, match=r"at the same points.*Y_observed=, best_f="):
+    with pytest.raises(ValueError, match=r"the same points.*Y_observed=, best_f="):
         build(LogExpectedImprovement, two, incumbent="observed", **given)
 
 
@@ -522,7 +522,7 @@ def test_refusals():
         build(ImprovedUpperConfidenceBound, model, rkhs_bond=2.0)
     with pytest.raises(UnsupportedError, match=r"no outcome constraints.*Lagrangian"):
         build(ImprovedUpperConfidenceBound, two, width=1.0, constraints_tuple=CONSTRAINTS)
-    with pytest.raises(UnsupportedError, match=r"one reward.*objective= is for sampled"):
+    with pytest.raises(UnsupportedError, match=r"one reward.*objective= is for"):
         build(
             ImprovedUpperConfidenceBound,
             two,
@@ -530,7 +530,7 @@ def test_refusals():
             objective=LinearMCObjective(double([1.0, 2.0])),
         )
     lagrangian = {"multipliers": [1.0], "width": 1.0}
-    with pytest.raises(ValueError, match=r"needs outcome constraints besides the objective"):
+    with pytest.raises(ValueError, match="needs outcome constraints besides"):
         build(LagrangianUpperConfidenceBound, model, posterior_transform=MINIMIZED, **lagrangian)
     with pytest.raises(ValueError, match=r"needs posterior_transform=Scalarized.*got NoneType"):
         build(LagrangianUpperConfidenceBound, two, constraints_tuple=CONSTRAINTS, **lagrangian)

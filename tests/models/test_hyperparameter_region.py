@@ -285,10 +285,10 @@ def test_what_a_region_is_asked_is_checked():
         HyperparameterRegion(FAMILY, X, y, math.nan)
     with pytest.raises(ValueError, match="level is 1"):
         HyperparameterRegion(FAMILY, X, y, 0.0, level=1.0)
-    with pytest.raises(ValueError, match="num_skipped is 13, but there are 12 outcomes"):
+    with pytest.raises(ValueError, match="num_skipped is 13, but"):
         HyperparameterRegion(FAMILY, X, y, 0.0, num_skipped=13)
     several = PriorFamily((0.1, 1.0), (0.1, 1.0), (0.1, 1.0), num_lengthscales=3)
-    with pytest.raises(ValueError, match="num_lengthscales is 3, but X has 1 column"):
+    with pytest.raises(ValueError, match="num_lengthscales is 3, but"):
         HyperparameterRegion(several, X, y, 0.0)
     region = HyperparameterRegion(FAMILY, X, y, 0.0)
     with pytest.raises(ValueError, match="theta has the shape"):

@@ -161,7 +161,7 @@ def test_no_claim_is_made() -> None:
 
 def test_thompson_sampling_refuses() -> None:
     X, Y = rows(30)
-    with pytest.raises(UnsupportedError, match=r"LocalGP has none.*upper confidence bound"):
+    with pytest.raises(UnsupportedError, match=r"LocalGP has none.*upper confidence"):
         GPThompsonSampling(LocalGP(X, Y, kernel()))
     with pytest.raises(UnsupportedError, match="LocalGP has none"):
         BanditLoop(BOX, LocalGP.with_kernel(kernel()), GPThompsonSampling.with_options(width=1.0))
