@@ -400,5 +400,5 @@ def test_bad_arguments_are_one_line(arguments, message, tmp_path, capsys):
 def test_methods_that_are_not_there_say_so(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     method_of.cache_clear()
-    with pytest.raises(ImportError, match=r"optuna-gp needs optuna: pip install .*\[league\]"):
+    with pytest.raises(ImportError, match=r"optuna: pip install .*\[league\]"):
         method_of("optuna-gp")

@@ -153,7 +153,7 @@ def test_temperatures_are_those_of_the_next_sensor(data):
     assert world.reward((38.0, 4.0), 5) == readings[96 + 8, 2]
     assert world.best(5) == readings[96 + 8].max()
     np.savez(data / TEMPERATURES_FILE, temperature=readings[:100], xy_m=np.zeros((4, 2)))
-    with pytest.raises(ValueError, match=r"100, 4\) temperatures and 4 places"):
+    with pytest.raises(ValueError, match=r"100, 4\) temperatures"):
         SITUATIONS["changes-temperatures"].world(1, data)
 
 
@@ -397,7 +397,7 @@ def test_runs_go_seed_by_seed_and_only_where_a_method_plays():
     runs = listed(["delays-svm", "budget-svr"], ["ours", "ours-best"], range(2))
     one = [("delays-svm", "ours"), ("delays-svm", "ours-best"), ("budget-svr", "ours")]
     assert runs == [(seed, *pair) for seed in range(2) for pair in one]
-    with pytest.raises(ValueError, match="method is 'luck'; it must be one of ours"):
+    with pytest.raises(ValueError, match="method is 'luck'"):
         situation_method_of("luck")
 
 

@@ -422,7 +422,7 @@ def test_incumbent_from_training_data():
     everywhere = torch.cat([X, X[:3] + 0.01])
     direct = LogExpectedImprovement(two, X_observed=everywhere, posterior_transform=weights)
     assert torch.equal(both(x), direct(x))
-    with pytest.raises(ValueError, match=r"at the same points.*Y_observed=, best_f="):
+    with pytest.raises(ValueError, match=r"the same points.*Y_observed=, best_f="):
         build(LogExpectedImprovement, two, incumbent="observed", **given)
 
 
@@ -455,7 +455,7 @@ def test_refusals():
         build(ImprovedUpperConfidenceBound, model, rkhs_bond=2.0)
     with pytest.raises(UnsupportedError, match=r"no outcome constraints.*Lagrangian"):
         build(ImprovedUpperConfidenceBound, two, width=1.0, constraints_tuple=CONSTRAINTS)
-    with pytest.raises(UnsupportedError, match=r"one reward.*objective= is for sampled"):
+    with pytest.raises(UnsupportedError, match=r"one reward.*objective= is for"):
         build(
             ImprovedUpperConfidenceBound,
             two,
@@ -463,7 +463,7 @@ def test_refusals():
             objective=LinearMCObjective(double([1.0, 2.0])),
         )
     lagrangian = {"multipliers": [1.0], "width": 1.0}
-    with pytest.raises(ValueError, match=r"needs outcome constraints besides the objective"):
+    with pytest.raises(ValueError, match="needs outcome constraints besides"):
         build(LagrangianUpperConfidenceBound, model, posterior_transform=MINIMIZED, **lagrangian)
     with pytest.raises(ValueError, match=r"needs posterior_transform=Scalarized.*got NoneType"):
         build(LagrangianUpperConfidenceBound, two, constraints_tuple=CONSTRAINTS, **lagrangian)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import pytest
 import torch
 from botorch.optim import optimize_acqf
+from pairwise import pairwise
 
 from botorch_bandits import (
     BanditGP,
@@ -49,19 +49,18 @@ VALUED = [case for case in ACQUISITIONS if case.expected is not None]
 
 
 def ids(case: Any) -> str:
-    return case.name.replace(", ", ",").replace(" ", "_")
+    return str(case) if isinstance(case, int) else case.name.replace(", ", ",").replace(" ", "_")
 
 
-def pairs(acquisitions: list[AcquisitionCase]) -> list[Any]:
-    return [
-        pytest.param(a, m, id=f"{ids(a)}-{ids(m)}")
-        for a, m in product(acquisitions, MODELS)
-        if m.kind not in a.refuses
-    ]
+def of_kinds(acquisition: AcquisitionCase, case: ModelCase, *others: Any) -> bool:
+    return case.kind not in acquisition.refuses
 
 
-@pytest.mark.parametrize("num_pending", [0, 2])
-@pytest.mark.parametrize(("acquisition", "case"), pairs(VALUED))
+@pytest.mark.parametrize(
+    ("acquisition", "case", "num_pending"),
+    pairwise(VALUED, MODELS, (0, 2), allowed=of_kinds),
+    ids=ids,
+)
 def test_value_of_several_points_is_the_sum_of_textbook_values(
     acquisition: AcquisitionCase, case: ModelCase, num_pending: int
 ) -> None:
@@ -87,9 +86,12 @@ def test_value_of_several_points_is_the_sum_of_textbook_values(
 DRAWN = [case for case in ACQUISITIONS if case.scale_of_draw is not None]
 
 
-@pytest.mark.parametrize("num_pending", [0, 2])
 @pytest.mark.parametrize(
-    ("acquisition", "case"), pairs([each for each in DRAWN if each.name.startswith("GP-TS")])
+    ("acquisition", "case", "num_pending"),
+    pairwise(
+        [each for each in DRAWN if each.name.startswith("GP-TS")], MODELS, (0, 2), allowed=of_kinds
+    ),
+    ids=ids,
 )
 def test_several_points_have_a_draw_each(
     acquisition: AcquisitionCase, case: ModelCase, num_pending: int

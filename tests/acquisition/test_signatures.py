@@ -141,7 +141,7 @@ def test_the_penalized_reward_is_that_of_the_negative_reward(options: dict[str, 
 
 def test_a_loop_under_constraints_maximizes() -> None:
     for cls in (LagrangianUpperConfidenceBound, LagrangianThompsonSampling):
-        with pytest.raises(ValueError, match=r"maximize=False.*Pass maximize=False to the loop"):
+        with pytest.raises(ValueError, match=r"maximize=False.*Pass maximize=False to"):
             cls.with_options(maximize=False)
 
 
@@ -165,7 +165,7 @@ def test_beta_is_one_number_or_one_a_model_of_a_batch() -> None:
     ours.set_X_pending(X[:2])
     assert ours(grid).shape == (6, 2)
     assert ours(POINTS.reshape(3, 1, 2, 2)).shape == (3, 2)
-    with pytest.raises(ValueError, match=r"beta has 3 entries.*batch shape"):
+    with pytest.raises(ValueError, match=r"beta has 3 entries.*batch"):
         GPUpperConfidenceBound(batch, torch.ones(3, dtype=torch.float64))
     with pytest.raises(ValueError, match=r"beta.*-1"):
         GPUpperConfidenceBound(batch, torch.tensor([1.0, -1.0], dtype=torch.float64))

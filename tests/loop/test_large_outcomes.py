@@ -115,7 +115,7 @@ def refuse_and_go_on(loop: BanditLoop, rewards=REWARDS, constraints=None, **ask)
         query = loop.ask(**ask)
         loop.settings.domain.check_point("x", query.x)
         for wrong in (math.nextafter(LARGEST_OUTCOME, math.inf), -1e155, -1e308):
-            with pytest.raises(ValueError, match=r"reward is .* must be at most 1e\+50"):
+            with pytest.raises(ValueError, match=r"be at most 1e\+50"):
                 loop.tell(query.id, wrong, constraints)
             assert loop.history.state(query.id) == "pending"
         loop.tell(query.id, reward, constraints)
@@ -278,7 +278,7 @@ def test_a_history_with_larger_outcomes_is_read_and_can_be_mended(recipe, domain
         x = domain.sample(1, torch.Generator().manual_seed(i))[0]
         history.add_outcome(history.add_query(x, "acquisition", 0.0).id, reward, 0.0)
     settings = {"domain": domain, "model": KERNEL, "acquisition": recipe}
-    with pytest.warns(RuntimeWarning, match=r"query_id 1 are larger .* loop.retract") as caught:
+    with pytest.warns(RuntimeWarning, match="query_id 1 are larger") as caught:
         loop = BanditLoop(**settings, history=history, journal=tmp_path / "run.journal")
     assert caught[0].filename == __file__
     with loop:

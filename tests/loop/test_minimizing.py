@@ -253,7 +253,7 @@ def test_replayed_and_resumed(domain: Any, tmp_path: Path) -> None:
         )
         assert torch.equal(again.ask().x, loop.ask().x)
         assert again.best()[0].id == loop.best()[0].id
-    with pytest.raises(bb.DifferentSettingsError, match="maximize: was False, is not set"):
+    with pytest.raises(bb.DifferentSettingsError, match="maximize: was False"):
         build({**given, "maximize": True}, journal=path)
     assert header_of(whole.settings)["settings"]["maximize"] is False
     assert "maximize" not in str(header_of(build({**given, "maximize": True}).settings)["settings"])
@@ -274,7 +274,7 @@ def test_retracted_costs_leave_no_trace() -> None:
 
 def test_a_given_history_must_be_of_costs() -> None:
     history = bb.History(1, maximize=False)
-    with pytest.raises(ValueError, match=r"history has maximize=False, but the loop maximize=True"):
+    with pytest.raises(ValueError, match="history has maximize=False, but"):
         bb.BanditLoop(ARMS, MODEL, IGP, history=history)
     loop = bb.BanditLoop(ARMS, MODEL, IGP, history=history, maximize=False)
     loop.tell(loop.ask().id, 3.0)
@@ -316,9 +316,9 @@ def test_the_largest_cost_is_the_minimum_of_censored_feedback() -> None:
     loop = bb.BanditLoop(ARMS, MODEL, IGP, feedback=feedback, maximize=False)
     assert loop.settings.model.prior_mean == 3.0
     query = loop.ask()
-    with pytest.raises(ValueError, match=r"reward is 3.75, above minimum=3.0 by more than the 0.5"):
+    with pytest.raises(ValueError, match=r"3.75, above minimum=3.0 by"):
         loop.tell(query.id, 3.75)
-    with pytest.warns(BelowMinimumWarning, match=r"the cost 3.25 lies above minimum=3.0"):
+    with pytest.warns(BelowMinimumWarning, match=r"3.25 lies above minimum=3.0"):
         loop.tell(query.id, 3.25)
     loop.ask()
     assert "lie above the largest cost" in str(loop.guarantee())
@@ -354,7 +354,7 @@ def test_a_test_problem_is_minimized_and_its_regret_is_not_negative() -> None:
     assert "least cost" in low._repr_html_()
     assert "largest" not in low._repr_html_()
     again = bb.BanditLoop(box, None, maximize=False)
-    with pytest.raises(ValueError, match=r"is to be maximized, but the loop has maximize=False"):
+    with pytest.raises(ValueError, match="the loop has maximize=False"):
         bb.run(again, Branin(negate=True), 1, progress=False)
     with pytest.raises(ValueError, match=r"is to be minimized.*maximize=False"):
         bb.run(bb.BanditLoop(box), Branin(), 1, progress=False)

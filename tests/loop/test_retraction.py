@@ -316,27 +316,27 @@ def test_what_cannot_be_retracted(domain):
     told, failed, pending = (loop.ask() for _ in range(3))
     loop.tell(told.id, 0.5)
     loop.tell_failed(failed.id, "the oven broke")
-    with pytest.raises(KeyError, match="query_id 9 was never asked"):
+    with pytest.raises(KeyError, match="query_id 9 was never"):
         loop.retract(9, "wrong")
     with pytest.raises(ValueError, match=r"query_id 2 is pending.*tell_failed"):
         loop.retract(pending.id, "wrong")
-    with pytest.raises(ValueError, match="query_id 1 is failed, and only an outcome"):
+    with pytest.raises(ValueError, match="query_id 1 is failed"):
         loop.retract(failed.id, "wrong")
     for reason in ("", "  \n"):
-        with pytest.raises(ValueError, match=r"reason is .*; say why the outcome is withdrawn"):
+        with pytest.raises(ValueError, match=r"reason is .*; say"):
             loop.retract(told.id, reason)
-    with pytest.raises(TypeError, match="reason must be a string, got None"):
+    with pytest.raises(TypeError, match="reason must be"):
         loop.retract(told.id, None)
     with pytest.raises(TypeError, match=r"query\.id"):
         loop.retract(told, "wrong")
     assert loop.history.num_retracted == 0
     loop.retract(told.id, "the wrong sample")
-    with pytest.raises(ValueError, match=r"query_id 0 is retracted.*was: the wrong sample"):
+    with pytest.raises(ValueError, match=r"query_id 0 is retracted.*was"):
         loop.retract(told.id, "the wrong sample")
     for reward in (0.5, 0.7):
-        with pytest.raises(ValueError, match=r"a retraction is final. Attach the point"):
+        with pytest.raises(ValueError, match=r"retraction is final. Attach"):
             loop.tell(told.id, reward)
-    with pytest.raises(ValueError, match="already retracted; only a pending query can fail"):
+    with pytest.raises(ValueError, match="already retracted; only"):
         loop.tell_failed(told.id)
     assert loop.attach(told.x, 0.7).query_id == 3
     assert loop.history.num_retracted == 1

@@ -210,7 +210,7 @@ def test_the_loop_of_who_knows_nothing_takes_counts(
     model = loop.current_model()
     assert torch.allclose(model.repeats, weights * (1.0 / weights).mean(), **EXACT)
     query = loop.ask(**given)
-    with pytest.raises(ValueError, match=r"is learned from the outcomes.*tell a mean with count="):
+    with pytest.raises(ValueError, match="a mean with count="):
         loop.tell(query.id, 0.5, noise=0.1)
     assert loop.history.num_pending == 1
     loop.ask(**given)  # while another one is pending
@@ -419,7 +419,7 @@ def test_a_count_is_that_of_the_reward_and_of_each_constraint(domain: str, name:
     if name == "bound":
         lower = float(mean) - 2.0 * float(covariance) ** 0.5
         assert known["constraint_lower_bound_1"] == pytest.approx(lower, abs=1e-6)
-    with pytest.raises(ValueError, match="variance of the reward's noise alone"):
+    with pytest.raises(ValueError, match="variance of the reward's"):
         loop.tell(query.id, 0.1, constraints=[0.1], noise=0.5)
 
 

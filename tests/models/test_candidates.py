@@ -495,7 +495,7 @@ def test_bad_lists_are_refused() -> None:
     other = BanditGP.with_kernel(
         RBFKernel(), input_transform=Normalize(1, bounds=double([[0.0], [2.0]]))
     )
-    with pytest.raises(ValueError, match=r"input transforms of .* differ"):
+    with pytest.raises(ValueError, match="input transforms of"):
         BanditGP.with_candidates([priors[0], other])
     recipe = BanditGP.with_candidates(priors)
     with pytest.raises(ValueError, match="n x 1"):
@@ -678,7 +678,7 @@ def test_batches_of_points_do_not_copy_the_factors() -> None:
 
 def test_bounds_that_could_be_read_in_two_ways_are_refused():
     for bounds in ([[0.0, 1.0], [2.0, 3.0]], ([0.0, 1.0], [0.0, 1.0])):
-        with pytest.raises(ValueError, match=r"could be two \(low, high\) pairs"):
+        with pytest.raises(ValueError, match=r"could be two \(low"):
             DefaultCandidates(bounds)
     pairs = DefaultCandidates([(0.0, 1.0), (2.0, 3.0)])
     rows = DefaultCandidates(torch.tensor([[0.0, 2.0], [1.0, 3.0]], dtype=torch.float64))
