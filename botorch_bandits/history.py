@@ -251,7 +251,7 @@ class History(KeptInJournal):
     def new_outcome(
         self, query_id: int, reward: Any, arrived_at: float, constraints: Any = None, **given: Any
     ) -> Outcome:
-        """Return what :meth:`add_outcome` would record, as given, checked; see there."""
+        """Return what would be recorded, checked. See :meth:`add_outcome` for the arguments."""
         query = self.query(query_id)
         told = self._outcomes.get(query.id)
         attach = "loop.attach(query.x, reward"

@@ -40,6 +40,8 @@ class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
         constraint_noise_std: Standard deviation of the noise on each observed constraint value;
             None for exact observations.
         constraint_noise_distribution: ``"normal"`` or ``"uniform"``.
+    See :class:`RewardProblem` for the other arguments.
+
     """
 
     constraint_noise_distribution: str = "normal"
@@ -204,6 +206,8 @@ class ConstrainedArmsProblem(ConstrainedProblem, ArmsProblem):
         constraint_table: The noiseless constraints (buffer, ``num_arms x num_constraints``).
         optimizers: All feasible arms of maximal reward (buffer, ``num_best x d``).
 
+    See :class:`ArmsProblem` for the other arguments.
+
     Raises:
         TypeError: If a tensor is not float64 or a standard deviation not a number.
         ValueError: If a shape or an entry is wrong, or ``choices`` has two equal rows.
@@ -313,6 +317,8 @@ class GardnerProblem(ConstrainedProblem):
     Attributes:
         optimal_multiplier: The ``kappa`` for which the optimum also maximizes ``f - kappa
             g`` on the box, so that no random choice of points is better on average.
+
+    See :class:`RewardProblem` for the other arguments.
 
     Raises:
         TypeError: If a standard deviation is not one number.

@@ -37,6 +37,8 @@ class BraninReward(RewardProblem, Branin):
         noise_std: Standard deviation of the Gaussian observation noise, in units of
             the reward. None means no noise.
 
+    See :class:`RewardProblem` for the other arguments.
+
     Raises:
         TypeError: If ``noise_std`` is not one number.
         ValueError: If it is negative or not finite.
@@ -71,6 +73,8 @@ class Hartmann3Reward(RewardProblem, Hartmann):
     Args:
         noise_std: Standard deviation of the Gaussian observation noise, in units of
             the reward. None means no noise.
+
+    See :class:`RewardProblem` for the other arguments.
 
     Raises:
         TypeError: If ``noise_std`` is not one number.
@@ -207,6 +211,8 @@ class RKHSFunction(BoxProblem):
         optimal_value: The largest reward found on the box by many-start gradient
             ascent. It is numerical, hence a lower bound on the true maximum.
         optimizers: The point at which it was found (buffer, ``1 x d``).
+
+    See :class:`RewardProblem` for the other arguments.
 
     Raises:
         TypeError: If an argument has the wrong type, or a tensor is not float64.
