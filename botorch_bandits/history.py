@@ -281,7 +281,7 @@ class History(KeptInJournal):
     def new_failure(
         self, query_id: int, arrived_at: float, reason: str | None = None, avoided: bool = False
     ) -> Failure:
-        """Return what :meth:`add_failure` would record, checked; see there."""
+        """Return what would be recorded, checked. See :meth:`add_failure` for the arguments."""
         query = self.query(query_id)
         if query.id not in self._pending:
             state = self.state(query.id)

@@ -760,7 +760,7 @@ class LoopSettings:
             epoch: The number of the epoch in its segment, from 1.
         """
         models, rule = self.models_of_epochs, self.constraints
-        if not models:
+        if rule is None or not models:
             return self
         model = models[min(epoch, len(models)) - 1]
         return replace(self, model=model, constraints=replace(rule, models=()))
