@@ -22,7 +22,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -228,6 +228,10 @@ class MultiplierRule(ABC):
     def models_in_use(self) -> tuple[BanditGPRecipe, ...]:
         """The recipes of epochs 1, 2, ... and all further ones; empty if one model serves all."""
         return ()
+
+    def of_one_model(self) -> Self:
+        """Return the rule without the recipes of epochs."""
+        return self
 
     @abstractmethod
     def update(self, levels: Tensor, mean: Tensor) -> Tensor:
@@ -525,6 +529,10 @@ class EpochRule(MultiplierRule):
     def models_in_use(self) -> tuple[BanditGPRecipe, ...]:
         """See :class:`MultiplierRule`."""
         return tuple(self.models)
+
+    def of_one_model(self) -> Self:
+        """See :class:`MultiplierRule`."""
+        return replace(self, models=())
 
     def _guarantee(
         self, method: str, theorem: str, violation: str, assumptions: tuple[str, ...]

@@ -763,7 +763,7 @@ class LoopSettings:
         if rule is None or not models:
             return self
         model = models[min(epoch, len(models)) - 1]
-        return replace(self, model=model, constraints=replace(rule, models=()))
+        return replace(self, model=model, constraints=rule.of_one_model())
 
     @property
     def model_in_use(self) -> BanditGPRecipe | ModelFactory | None:
