@@ -44,7 +44,6 @@ from botorch_bandits.checks import (
     explains_arguments,
     shown_value,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.evaluation import (
     ByRound,
     Contexts,
@@ -801,6 +800,3 @@ def _evaluate(
     except (TypeError, ValueError) as error:
         kind = NotARewardError if isinstance(error, TypeError) else EvaluationError
         raise kind(f"the function returned {shown_value(returned)}: {error}") from None
-
-
-fill_in_docstrings(__name__)

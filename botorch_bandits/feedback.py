@@ -38,8 +38,6 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.censored import Censoring
-from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.fingerprints import added_field
 from botorch_bandits.history import Event, Failure, History, Outcome, Query
 
 __all__ = [
@@ -146,7 +144,7 @@ class Censored(Censoring, Feedback):
 
     minimum: float | None = None  # a loop has one reward
     outcome_bound: float | None = None
-    constraint_bounds: tuple[tuple[float, float], ...] | None = added_field(None)
+    constraint_bounds: tuple[tuple[float, float], ...] | None = None
 
     as_theorem: ClassVar[Mapping[str, Any]] = MappingProxyType({"window": "all"})
     """Options as printed in Theorems 1 and 3; pass ``max_delay=m``, and bounds to the width."""
@@ -578,6 +576,3 @@ class CensoredQueue:
         for query_id in given_up:
             del self._waiting[query_id]
         self._lost.update(given_up)
-
-
-fill_in_docstrings(__name__)

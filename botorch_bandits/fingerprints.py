@@ -21,10 +21,7 @@ is compared exactly.
 Equal settings give equal suggestions, bit for bit, on one platform only. Another version of
 PyTorch, another processor or another number of threads may round differently.
 
-A journal records the settings of its loop by name. This module contains the only table of changed
-names, so that an old journal opens and continues as it would have under the old names. Settings
-record the classes of this package as ``botorch_bandits:ClassName``, without the module, so that a
-class may move to another module of the package without an entry here.
+Settings record the classes of this package as ``botorch_bandits:ClassName``, without the module.
 """
 
 from __future__ import annotations
@@ -40,7 +37,6 @@ import platform
 import types
 from collections.abc import Mapping, Set
 from pathlib import Path, PurePath
-from types import MappingProxyType
 from typing import Any
 
 import botorch
@@ -54,20 +50,17 @@ from torch import Tensor
 from torch.nn import Module
 
 from botorch_bandits.checks import DTYPE
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.version import __version__
 
 __all__ = [
     "EnvironmentWarning",
     "UnnamedSettingError",
-    "added_field",
     "are_equal",
     "difference",
     "environment",
     "environment_warnings",
     "fingerprint",
-    "translate_settings",
 ]
 
 
@@ -81,17 +74,6 @@ PARAMETERS, PROBES = "parameters of the module", "values at fixed points"
 LARGEST_PROBE_DIM, PROBE_SCALES = 32, (0.01, 1.0, 100.0, 10000.0)
 _OWN_PACKAGE = __name__.partition(".")[0]
 _KNOWN_PACKAGES = ("torch", "gpytorch", "botorch", "linear_operator", _OWN_PACKAGE)
-
-
-def added_field(default: Any) -> Any:
-    """Return a field of a dataclass that journals of earlier versions do not know.
-
-    It is recorded only if its value is not the default, so that these journals can be continued.
-
-    Args:
-        default: The value that all settings had before the field existed.
-    """
-    return dataclasses.field(default=default, metadata={"added": True})
 
 
 class UnnamedSettingError(TypeError):
@@ -193,11 +175,7 @@ def _parts(name: str, value: Any) -> dict[str, Any]:
     """Return the parts of an object of an ordinary class."""
     if dataclasses.is_dataclass(value):
         fields = [field for field in dataclasses.fields(value) if field.compare]
-        parts = {field.name: getattr(value, field.name) for field in fields}
-        for field in fields:
-            if "added" in field.metadata and parts[field.name] == field.default:
-                del parts[field.name]
-        return parts
+        return {field.name: getattr(value, field.name) for field in fields}
     try:
         return value.recorded_parts() if isinstance(value, Domain) else dict(vars(value))
     except TypeError as error:
@@ -458,10 +436,6 @@ _WORDS = {
 }
 
 
-_RECORDED_LATER = ("linear_operator", "scipy")
-"""Old records lack these, which does not mean that they differed."""
-
-
 class EnvironmentWarning(RuntimeWarning):
     """A run is continued in an environment where suggestions may differ in their last bits."""
 
@@ -513,7 +487,7 @@ def environment_warnings(old: Mapping[str, Any], new: Mapping[str, Any]) -> list
         f"{new.get(name, 'not known')}: suggestions may differ in their last bits from those of a "
         "run that was not interrupted."
         for name in [*old, *(name for name in new if name not in old)]
-        if old.get(name) != new.get(name) and not (name in _RECORDED_LATER and name not in old)
+        if old.get(name) != new.get(name)
     ]
 
 
@@ -531,100 +505,3 @@ def _processor() -> str:
     name = known.get("model name") or platform.processor() or platform.machine()
     details = [f"{key} {known[key]}" for key in ("cpu family", "model", "stepping") if key in known]
     return f"{name} ({', '.join(details)})" if details else name
-
-
-RENAMED_CLASSES: Mapping[str, str] = MappingProxyType(
-    {
-        "ExpectedImprovement": "LogExpectedImprovement",
-        "ProbabilityOfImprovement": "LogProbabilityOfImprovement",
-    }
-)
-"""From the old name of a class or function of this package to its present one."""
-
-RENAMED_OPTIONS: Mapping[str, Mapping[str, str]] = MappingProxyType({})
-"""For a class, by its present name, a map from old names of its options to their present ones.
-
-The settings of the loop itself are listed under ``"LoopSettings"``.
-"""
-
-RENAMED_VALUES: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {"surrogate": MappingProxyType({"relabelled": "relabeled"})}
-)
-"""For an option, by its present name, a map from old values to their present ones."""
-
-_PREFIX = f"{__name__.partition('.')[0]}:"
-_LOOP = "LoopSettings"
-
-
-def translate_settings(
-    settings: Mapping[str, Any],
-    classes: Mapping[str, str] = RENAMED_CLASSES,
-    options: Mapping[str, Mapping[str, str]] = RENAMED_OPTIONS,
-    values: Mapping[str, Mapping[str, str]] = RENAMED_VALUES,
-) -> dict[str, Any]:
-    """Return recorded settings under the present names of classes, options and values.
-
-    Args:
-        settings: Settings of a loop, as described by
-            :func:`~botorch_bandits.fingerprints.fingerprint`; they are not changed.
-        classes: From old names of classes to present ones.
-        options: From the present name of a class to the new names of its options.
-        values: From the present name of an option to the new names of its values.
-
-    Example:
-        >>> old = {"acquisition_class": "botorch_bandits:ExpectedImprovement", "options": {}}
-        >>> translate_settings({"acquisition": old})["acquisition"]["acquisition_class"]
-        'botorch_bandits:LogExpectedImprovement'
-    """
-    translated = {key: _translate(value, classes, options) for key, value in settings.items()}
-    return _rename_values(_rename_keys(translated, options.get(_LOOP, {})), values)
-
-
-def _rename_values(value: Any, values: Mapping[str, Mapping[str, str]]) -> Any:
-    if isinstance(value, list):
-        return [_rename_values(part, values) for part in value]
-    if not isinstance(value, Mapping):
-        return value
-    return {
-        key: values.get(key, {}).get(part, part)
-        if isinstance(part, str)
-        else _rename_values(part, values)
-        for key, part in value.items()
-    }
-
-
-def _translate(
-    value: Any, classes: Mapping[str, str], options: Mapping[str, Mapping[str, str]]
-) -> Any:
-    if isinstance(value, str):
-        return _translate_name(value, classes)
-    if isinstance(value, list):
-        return [_translate(part, classes, options) for part in value]
-    if not isinstance(value, Mapping):
-        return value
-    translated = {key: _translate(part, classes, options) for key, part in value.items()}
-    played = translated.get("acquisition_class")
-    if isinstance(played, str) and isinstance(translated.get("options"), dict):
-        translated["options"] = _rename_keys(translated["options"], _options_of(played, options))
-    return _rename_keys(translated, _options_of(translated.get("class"), options))
-
-
-def _translate_name(text: str, classes: Mapping[str, str]) -> str:
-    """Translate ``botorch_bandits:ClassName``, or a method or member of a class."""
-    if not text.startswith(_PREFIX):
-        return text
-    name, dot, member = text.removeprefix(_PREFIX).partition(".")
-    return f"{_PREFIX}{classes.get(name, name)}{dot}{member}"
-
-
-def _options_of(name: Any, options: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
-    if not isinstance(name, str) or not name.startswith(_PREFIX):
-        return {}
-    return options.get(name.removeprefix(_PREFIX), {})
-
-
-def _rename_keys(settings: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    return {names.get(key, key): value for key, value in settings.items()}
-
-
-fill_in_docstrings(__name__)

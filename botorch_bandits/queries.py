@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.checks import shown_value
-from botorch_bandits.docstrings import fill_in_docstrings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +32,7 @@ class Query:
             that works in place cannot change the history.
         round_number: The round in which it was asked, from 1.
         origin: ``"acquisition"``, ``"initial"`` (a uniform initial round), ``"exploration"`` (a
-            uniform or probing round of a policy that restarts), ``"random"`` (a method that does
+            uniform round of a policy that restarts), ``"random"`` (a method that does
             does not use outcomes) or ``"attached"`` (a point that is evaluated elsewhere).
         asked_at: Clock time in seconds.
         context: The context that was given in this round, if any; a copy like ``x``.
@@ -169,6 +168,8 @@ class Retraction(Failure):
 
     From then on, the query counts as one that failed when its outcome arrived. The withdrawn
     outcome and the reason stay on record.
+
+    See :class:`Failure` for the other arguments.
 
     Attributes:
         query_id: The query's id.
@@ -481,6 +482,3 @@ def state_after(event: Event | None) -> str:
     if isinstance(event, Failure):
         return "failed"
     return "pending" if event is None else "told"
-
-
-fill_in_docstrings(__name__)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.test_functions import Branin, PressureVessel
+from botorch.test_functions import Branin, PressureVessel, Rosenbrock
 from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
@@ -30,7 +30,6 @@ from botorch_bandits.problems import (
     Delays,
     HeavyTailedDelay,
     PoissonDelay,
-    RosenbrockReward,
     SwitchingProblem,
 )
 
@@ -91,7 +90,7 @@ def test_minimization_problems_are_refused() -> None:
 
 
 def test_an_interrupted_run_goes_on_as_if_nothing_had_happened() -> None:
-    problem = RosenbrockReward(dim=2)
+    problem = Rosenbrock(dim=2, negate=True)
     box = Box(problem.bounds.tolist(), num_restarts=2, raw_samples=16)
 
     def loop() -> BanditLoop:

@@ -450,7 +450,7 @@ def test_show_prints_constraints(
     with bb.BanditLoop(SETS[name], None, bb.RandomSearch(), journal=path) as loop:
         bb.run(loop, reward, 2, progress=False)
         assert "inequality_constraints" in loop._repr_html_()
-    assert main(["show", str(path), "--html", str(tmp_path / "page.html")]) == 0
+    assert main(["show", str(path)]) == 0
     text = capsys.readouterr().out
     assert "inequality_constraints=[" in text
     assert ("in_disk" in text) is (name == "disk")

@@ -61,12 +61,9 @@ from botorch_bandits import (
     TopTwoThompsonSampling,
 )
 from botorch_bandits.acquisition import (
-    CandidatesDMMUpperConfidenceBound,
     GrowingDiscretization,
-    RegionUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.base import FLOAT_OPTIONS, GIVEN_BY_THE_LOOP, INTEGER_OPTIONS
-from botorch_bandits.acquisition.candidates import BoundOfList
 from botorch_bandits.change_points import PowerThreshold, Restart, TheoreticalThreshold
 from botorch_bandits.confidence import (
     AMMWidth,
@@ -82,10 +79,8 @@ from botorch_bandits.confidence import (
     WaterFillingGain,
 )
 from botorch_bandits.fingerprints import difference, fingerprint
-from botorch_bandits.models import PriorFamily
 from botorch_bandits.penalties import CustomPenalty, Polynomial
 from botorch_bandits.problems import (
-    Budget,
     ConstantDelay,
     GeometricDelay,
     HeavyTailedDelay,
@@ -115,7 +110,6 @@ X = CHOICES[:3]
 MODEL = BanditGP(X, X.sin(), kernel=KERNEL, noise=0.25)
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.3}
 CENSORED = {**BOUNDS, "minimum": 0.0, "outcome_bound": 1.5}
-FAMILY = PriorFamily((0.1, 2.0), (0.1, 4.0), (0.01, 1.0))
 
 RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
     (ImprovedUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "scale": 0.7, "variation": 0.1}),
@@ -137,9 +131,6 @@ RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
         {"smoothness_a": 2.0, "smoothness_b": 1.3, "dim": 1, "side_length": 2.0},
     ),
     (CandidatesUpperConfidenceBound, {"width": 2.0}),
-    (CandidatesDMMUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "num_ridges": 7}),
-    (RegionUpperConfidenceBound, {"family": FAMILY, "num_arms": 5, "delta": 0.2}),
-    (RegionUpperConfidenceBound, {"family": FAMILY, "width": 2.0}),
     (RandomizedUpperConfidenceBound, {"num_arms": 5}),
     (
         ChangePointUpperConfidenceBound,
@@ -197,7 +188,6 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
     (VaryingWidth, {"rule": KernelizedWidth(**BOUNDS, delta=0.2), "variation": 0.1}),
     (RKHSWidth, {"rkhs_bound": 2.0, "gain_bound": GAIN, "delta": 0.2}),
     (AMMWidth, {**BOUNDS, "delta": 0.2}),
-    (Budget, {"cost": "fit_seconds", "limit": 0.5}),
     (Float, {"low": 0.5, "high": 2.0}),
     (Integer, {"low": 2, "high": 7}),
     (CensoredWidth, {**BOUNDS, "outcome_bound": 1.5, "delta": 0.2}),
@@ -402,7 +392,7 @@ def test_a_constructor_takes_every_kind_of_number(
     if "multipliers" in known:
         model = BanditGP(X, torch.cat([X.sin(), X.cos()], dim=-1), kernel=KERNEL, noise=0.25)
         given["multipliers"] = [0.5]
-    if issubclass(cls, BoundOfList | CandidatesThompsonSampling):
+    if issubclass(cls, CandidatesUpperConfidenceBound | CandidatesThompsonSampling):
         model = BanditGP.with_candidates([BanditGP.with_kernel(KERNEL, noise=0.25)])(X, X.sin())
     if "seed" in known:
         given["seed"] = 0

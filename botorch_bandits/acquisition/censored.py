@@ -59,7 +59,6 @@ from botorch_bandits.confidence.width_rules import (
     check_scale,
     read_prior,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.models.censoring import DEFAULT_TOLERANCE, DropInCensoring, output_signs
 from botorch_bandits.models.condition import observed_inputs, observed_outcomes
@@ -591,7 +590,6 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> CensoredWidth:
-        """See the base class."""
         return censored_width_rule(options, check_probability("delta", options["delta"]))
 
     @classmethod
@@ -863,6 +861,3 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
             guarantee = guarantee.with_gaps("the draw is from one member of an ensemble")
         guarantee = guarantee if self.maximize else guarantee.for_minimizing()
         return of_acquisition(self, guarantee)
-
-
-fill_in_docstrings(__name__)

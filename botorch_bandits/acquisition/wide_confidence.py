@@ -23,7 +23,6 @@ from botorch_bandits.acquisition.scores import half_width, score
 from botorch_bandits.checks import level_of_users_line
 from botorch_bandits.confidence import ConstantWidth, PriorSummary, UnreadablePriorError, WidthRule
 from botorch_bandits.confidence.censored import PendingWidth
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.censoring import spread_points
 from botorch_bandits.models.condition import observed_inputs, observed_outcomes
 
@@ -264,6 +263,3 @@ class WarnsOfWideness:
         chosen = values.reshape(-1).argmax()
         optimism = optimism.reshape(-1)
         return bool(optimism[chosen] >= SHARE_OF_EXPLORATION * optimism.max())
-
-
-fill_in_docstrings(__name__)

@@ -49,7 +49,6 @@ from botorch_bandits.checks import (
     check_vector,
     store_checked,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.progress import ProgressBar
 from botorch_bandits.random_streams import generator
@@ -508,6 +507,3 @@ def _null_streams(
     streams = NullStreams(engine, horizon, noise_std, functions, seed=seed)
     given = "prior draws" if functions is None else f"{len(functions)} given functions"
     return streams, f"{given}, Gaussian noise with standard deviation {noise_std}"
-
-
-fill_in_docstrings(__name__)

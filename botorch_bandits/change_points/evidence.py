@@ -41,17 +41,6 @@ is a product of densities that are fixed beforehand, whatever the members, so th
 + \ln \bar L - \ln L_h}` is a martingale for every prior on the list as it stands (the member
 without more noise), and the level is exact for each of them.
 
-**Average run lengths.** Let :math:`E_j^h` be the bet of start ``j`` against the member ``h`` since
-that start, and :math:`R_n^h = \sum_{j=2}^n E_j^h(n)`. If ``h`` is true, each :math:`E_j^h` is a
-martingale that starts at 1, so that :math:`R_n^h - (n - 1)` is a martingale. It remains one when a
-dropped start leaves what it has won to the next start, because this is a bet of one unit that is
-decided before the outcome. Both statistics, :math:`\min_h R_n^h` (Shiryaev-Roberts) and
-:math:`\min_h \max_j E_j^h` (CUSUM), are at most :math:`R_n^h`. Let ``T`` be the first query with
-:math:`R_T \ge 1/\alpha`. Stopping at ``n``, so that expectations exist, gives :math:`E[T \wedge n]
-- 1 = E[R_{T \wedge n}] \ge P(T \le n) / \alpha`. So either ``T`` is infinite with positive
-probability, or :math:`E[T] \ge 1 / \alpha + 1`. The mixture bounds the probability that an alarm is
-ever raised; these statistics do not.
-
 **A null that drifts** has the covariance :math:`k(x, x') (1 - \epsilon)^{|t - t'| / 2}` between
 rounds, both in the null and in the alternatives. All of the above holds for draws from that
 process, because it does not depend on how the predictions are made.
@@ -98,7 +87,6 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.width_rules import learns_input_scale
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.models.bandit_gp import BanditGPRecipe
 from botorch_bandits.models.forgetting import BehindTime, TimeDecayKernel
@@ -149,11 +137,6 @@ class EvidenceDetector:
             The null is then that one of the priors is true (the composite form), and predictions
             are given for each.
         change_scale: ``J``, the number of rounds within which a change is expected.
-        statistic: ``"mixture"`` is ``M_n``. ``"shiryaev_roberts"`` is the sum of all ``E_j`` and
-            ``"cusum"`` the largest of them. The latter two raise an alarm at :math:`1 / \alpha`,
-            which in a segment without a change takes at least :math:`1 / \alpha` queries on
-            average. In this case :math:`\alpha` is not a probability: 0.001 means one false alarm
-            in 1000 queries or more.
         spending: How ``alpha`` is spent. ``"segments"``: :math:`6 \alpha / (\pi k)^2` in segment
             ``k``. ``"rounds"``: :math:`6 \alpha / (\pi s)^2` in the segment that begins with query
             ``s``, a union bound over all rounds at which a test might begin.
@@ -192,7 +175,6 @@ class EvidenceDetector:
     robust: bool = True
     weights: tuple[float, ...] | None = None
     change_scale: float = 100.0
-    statistic: Literal["mixture", "shiryaev_roberts", "cusum"] = "mixture"
     spending: Literal["segments", "rounds"] = "segments"
     keeps_all_starts: bool = False
     rkhs_bound: float | None = None
@@ -209,7 +191,6 @@ class EvidenceDetector:
             num_skipped=check_integer("num_skipped", self.num_skipped, minimum=0),
         )
         check_instance("robust", self.robust, bool, "Pass True or False.")
-        check_one_of("statistic", self.statistic, ("mixture", "shiryaev_roberts", "cusum"))
         check_one_of("spending", self.spending, ("segments", "rounds"))
         if self.weights is not None:
             weights = [check_positive("weights", weight) for weight in self.weights]
@@ -217,12 +198,6 @@ class EvidenceDetector:
                 raise ValueError("weights is empty; give one positive number for each candidate.")
             total = math.fsum(weights)
             store_checked(self, weights=tuple(weight / total for weight in weights))
-        if self.statistic != "mixture" and self.spending != "segments":
-            raise ValueError(
-                f"spending is {self.spending!r}, which spends a probability, but with statistic="
-                f"{self.statistic!r} alpha is not a probability: each segment has the average run "
-                "length 1 / alpha. Leave out spending=."
-            )
         if self.drift_rate is not None:
             rate = check_probability("drift_rate", self.drift_rate)
             store_checked(self, drift_rate=rate)
@@ -241,10 +216,10 @@ class EvidenceDetector:
                 f"rkhs_bound is {self.rkhs_bound!r} and drift_rate {self.drift_rate!r}, but the "
                 "ball contains functions that do not drift. Leave one of the two out."
             )
-        if self.robust or self.weights is not None or self.statistic != "mixture":
+        if self.robust or self.weights is not None:
             raise ValueError(
-                f"rkhs_bound is {self.rkhs_bound!r}, which only the plain mixture supports. "
-                "Pass robust=False and leave out weights= and statistic=."
+                f"rkhs_bound is {self.rkhs_bound!r}, which only the plain form supports. "
+                "Pass robust=False and leave out weights=."
             )
 
     @property
@@ -259,8 +234,6 @@ class EvidenceDetector:
             segment: The number of the segment, from 1.
             first_query: The number of its first query, counted over all segments.
         """
-        if self.statistic != "mixture":
-            return self.alpha
         spent = segment if self.spending == "segments" else first_query
         return 6.0 * self.alpha / (math.pi * spent) ** 2
 
@@ -446,11 +419,6 @@ class EvidenceModelStream:
         """The statistic's bookkeeping."""
         return self._bets
 
-    @property
-    def likeliest_model(self) -> BanditGPRecipe:
-        """The prior; on a list, the one with the largest posterior weight."""
-        return self._engine.models[self._bets.likeliest_candidate]
-
     def issue(self, x: Any, context: Any = None) -> int:
         """Record that a query is issued.
 
@@ -580,6 +548,3 @@ def _check_models(
             f"which must be its square for the level to hold. Pass noise={bound**2!r} to the model."
         )
     return tuple(listed)
-
-
-fill_in_docstrings(__name__)

@@ -24,7 +24,6 @@ from botorch_bandits.change_points.null_members import (
     log_sum,
 )
 from botorch_bandits.checks import DTYPE, check_integer
-from botorch_bandits.docstrings import fill_in_docstrings
 
 Array = NDArray[np.float64]
 
@@ -48,10 +47,6 @@ class EvidenceRules(Protocol):
     @property
     def change_scale(self) -> float:
         """The number of rounds within which a change is expected."""
-
-    @property
-    def statistic(self) -> str:
-        """``"mixture"``, ``"shiryaev_roberts"`` or ``"cusum"``."""
 
     @property
     def keeps_all_starts(self) -> bool:
@@ -84,8 +79,7 @@ class EvidenceTest:
 
     Attributes:
         num_outcomes: The number of outcomes that have counted since the last reset.
-        statistic: The logarithm of what the bets against the null have won, in nats; minus infinity
-            with ``statistic="shiryaev_roberts"`` or ``"cusum"`` before the second query.
+        statistic: The logarithm of what the bets against the null have won, in nats.
         threshold: ``ln(1 / level)`` of the segment.
         detected: Whether the statistic has reached the threshold.
         change: The number of the query that is taken to be the first after the change: the latest
@@ -135,12 +129,6 @@ class EvidenceStream:
         members = np.full(len(ROBUST_MEMBERS) if detector.robust else 1, 1.0)
         candidates = np.array([1.0] if detector.weights is None else detector.weights)
         weights = np.outer(candidates, members).reshape(-1)
-        if self.num_outputs > 1 and len(weights) > 1 and detector.statistic != "mixture":
-            raise ValueError(
-                f"num_outputs is {self.num_outputs} and statistic {detector.statistic!r}, which "
-                "for several outputs is known for one null only. Pass robust=False without "
-                "weights or candidates, or statistic='mixture'."
-            )
         self._prior_weights = np.log(weights / weights.sum())
         self._log_candidates = np.log(candidates / candidates.sum())
         self._begin(np.broadcast_to(self._prior_weights, (self.num_outputs, len(weights))))
@@ -172,12 +160,8 @@ class EvidenceStream:
 
     @property
     def log_masses(self) -> tuple[float, ...]:
-        """The logarithms of what each kept start has won, including what dropped ones left to it.
-
-        With ``statistic="shiryaev_roberts"`` or ``"cusum"`` and several members of the null, it is
-        the least that it has won against any of them.
-        """
-        return tuple(self._log_masses.min(-1).tolist())
+        """The logarithms of what each kept start has won, with what dropped ones left to it."""
+        return tuple(self._log_masses.tolist())
 
     @property
     def is_skipping(self) -> bool:
@@ -185,16 +169,11 @@ class EvidenceStream:
         return self._num_skipped < self.detector.num_skipped
 
     @property
-    def likeliest_candidate(self) -> int:
-        """The candidate with the largest posterior weight for the first output, from 0.
+    def candidate_weights(self) -> tuple[float, ...]:
+        """The posterior weight of each candidate for the first output; they sum to 1.
 
         It counts the outcomes since the reset, and those that the reset has kept.
         """
-        return int(np.argmax(self.candidate_weights))
-
-    @property
-    def candidate_weights(self) -> tuple[float, ...]:
-        """The posterior weight of each candidate for the first output; they sum to 1."""
         if self.detector.weights is None:
             return (1.0,)
         members = (self._weights + self._fits)[0].reshape(self.detector.num_candidates, -1)
@@ -213,8 +192,7 @@ class EvidenceStream:
         n = self._num_issued - self._offset
         if n >= 2:
             self._starts.append(n)
-            opened = np.full((1, self._log_masses.shape[1]), self._log_weight(n))
-            self._log_masses = np.concatenate([self._log_masses, opened])
+            self._log_masses = np.append(self._log_masses, self._log_weight(n))
             self._log_evidences = np.append(self._log_evidences, 0.0)
             shape = (1, self.num_outputs, self.detector.num_candidates)
             self._own = np.concatenate([self._own, np.zeros(shape)])
@@ -340,9 +318,7 @@ class EvidenceStream:
         self._offset = self._num_issued
         self._num_outcomes = 0
         self._starts: list[int] = []  # counted from the segment's first query
-        # against the mixture of the null's members, or against each of them
-        against = 1 if self.detector.statistic == "mixture" else weights.shape[-1]
-        self._log_masses, self._log_evidences = np.zeros((0, against)), np.zeros(0)
+        self._log_masses, self._log_evidences = np.zeros(0), np.zeros(0)
         # of outputs and members
         self._weights = np.array(weights)
         self._fits = np.zeros_like(self._weights)
@@ -358,8 +334,6 @@ class EvidenceStream:
             )
 
     def _log_weight(self, start: int) -> float:
-        if self.detector.statistic != "mixture":
-            return 0.0
         scale = self.detector.change_scale
         return math.log(scale / ((start - 2.0 + scale) * (start - 1.0 + scale)))
 
@@ -408,26 +382,17 @@ class EvidenceStream:
         predicted = log_sum(self._weights + self._fits) - before  # m
         gains = alternatives.sum(-1) - predicted.sum()
         self._log_evidences[:num_moved] += gains
-        if self.detector.statistic == "mixture":
-            self._log_masses[:num_moved] += gains[:, None]
-        else:  # with several outputs, each has one member
-            self._log_masses[:num_moved] += alternatives.sum(-1)[:, None] - members.sum(0)
+        self._log_masses[:num_moved] += gains
         self._num_outcomes += 1
         return self.test()
 
     def _statistic(self) -> float:
-        masses = self._log_masses
-        if self.detector.statistic != "mixture":  # against the member that fits best
-            if not len(masses):
-                return -math.inf
-            is_sum = self.detector.statistic == "shiryaev_roberts"
-            return float((log_sum(masses.T) if is_sum else masses.max(0)).min())
         scale = self.detector.change_scale
         num_issued = max(self._num_issued - self._offset, 1)
         rest = math.log(scale / (num_issued - 1.0 + scale))
         best = self._fits.max(-1) if self._ball_fits is None else self._ball_fits
         own = log_sum(self._weights + self._fits) - best
-        return float(log_sum(np.append(masses[:, 0], rest)) + own.sum())
+        return float(log_sum(np.append(self._log_masses, rest)) + own.sum())
 
     def _prune(self) -> None:
         """Give the masses of starts that are not needed to the next later start that is kept."""
@@ -435,10 +400,9 @@ class EvidenceStream:
         kept = [_is_kept(start, n) for start in self._starts]
         if all(kept):
             return
-        joins = np.maximum if self.detector.statistic == "cusum" else np.logaddexp
         for i, is_kept in enumerate(kept):
             if not is_kept:  # the newest one is always kept, so there is a next one
-                self._log_masses[i + 1] = joins(self._log_masses[i + 1], self._log_masses[i])
+                self._log_masses[i + 1] = np.logaddexp(self._log_masses[i + 1], self._log_masses[i])
         self._starts = list(itertools.compress(self._starts, kept))
         self._log_masses = self._log_masses[kept]
         self._log_evidences = self._log_evidences[kept]
@@ -475,6 +439,3 @@ def numbers_of(name: str, value: Any, shape: tuple[int, ...], spread: bool = Fal
     if not np.isfinite(found).all():
         raise ValueError(f"{name} has an entry that is not finite.")
     return found.reshape(shape)
-
-
-fill_in_docstrings(__name__)

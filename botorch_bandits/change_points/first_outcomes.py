@@ -16,9 +16,7 @@ import torch
 from botorch_bandits.change_points.evidence import EvidenceEngine, EvidenceModelStream
 from botorch_bandits.change_points.evidence_stream import EvidenceTest
 from botorch_bandits.checks import DTYPE
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
-from botorch_bandits.models.bandit_gp import BanditGPRecipe
 from botorch_bandits.models.candidates import CandidatesRecipe
 from botorch_bandits.models.prior_lists import DefaultCandidates
 
@@ -64,11 +62,6 @@ class LateEvidenceStream:
         self._stream: EvidenceModelStream | None = None
         self._outcomes: list[float] = []  # in the order of arrival
         self._waiting: list[Callable[[EvidenceModelStream], Any]] = []  # what to do when it begins
-
-    @property
-    def likeliest_model(self) -> BanditGPRecipe | None:
-        """The prior with the largest posterior weight; None until there is a list."""
-        return None if self._stream is None else self._stream.likeliest_model
 
     def issue(self, x: Any, context: Any = None) -> None:
         """Record that a query is issued; see :meth:`.EvidenceModelStream.issue`.
@@ -125,6 +118,3 @@ class LateEvidenceStream:
             self._waiting.append(act)
         else:
             act(self._stream)
-
-
-fill_in_docstrings(__name__)

@@ -35,9 +35,7 @@ from botorch_bandits.checks import (
     check_positive,
     store_checked,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
-from botorch_bandits.fingerprints import added_field
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
 from botorch_bandits.models.candidates import CandidatesRecipe
 from botorch_bandits.models.kernels import kernel_of_output
@@ -126,12 +124,16 @@ class NeverRestart(Restart):
     """Explores like :class:`ChangePointRestart`, but never starts over: a baseline.
 
     It shows what the exploration alone costs.
+
+    See :class:`Restart` for the other arguments.
     """
 
 
 @dataclass(frozen=True)
 class OracleRestart(Restart):
     """Starts over at given rounds: a baseline that knows the change-points.
+
+    See :class:`Restart` for the other arguments.
 
     Attributes:
         change_points: The last rounds before each change: the reward function of round
@@ -157,7 +159,6 @@ class OracleRestart(Restart):
         object.__setattr__(self, "change_points", tuple(checked))
 
     def is_told_of_change(self, round_number: int) -> bool:
-        """See the base class."""
         return round_number - 1 in self.change_points
 
 
@@ -166,6 +167,8 @@ class ChangePointRestart(Restart):
     """Starts over when a detector sees a change in the uniform queries: Avanesov, Algorithm 2.
 
     It can be combined with any policy: between the uniform queries, the loop plays its acquisition.
+
+    See :class:`Restart` for the other arguments.
 
     Attributes:
         detector: The test of the uniform queries since the last reset, which runs whenever one of
@@ -195,7 +198,7 @@ class ChangePointRestart(Restart):
 
     detector: ChangePointDetector
     constraint_detectors: tuple[ChangePointDetector, ...] = ()
-    smallest_change: float | None = added_field(None)
+    smallest_change: float | None = None
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -232,6 +235,8 @@ class EvidenceRestart(Restart):
     function from which its outcomes come; this holds for each function in the ball and regardless
     of ``keep``.
 
+    See :class:`Restart` for the other arguments.
+
     Attributes:
         alpha: The probability of a false alarm, for all segments together.
         robust: Whether the null hypothesis allows more noise than the model, and outliers. With
@@ -253,15 +258,6 @@ class EvidenceRestart(Restart):
             each constraint, in the RKHS of the model's kernel. It selects the ball form, which
             requires ``robust=False``.
         noise_bound: ``R`` of R-sub-Gaussian noise; the model's noise variance must be its square.
-        probing: Whether exploration rounds play, instead of a uniform point, the point with the
-            largest mean plus two standard deviations under a copy of the model that drifts. In this
-            copy, points that have not been visited for a long time become uncertain again, so that
-            changes are also found where the policy does not look. With candidates, the likeliest
-            one drifts. Probing needs ``exploration=``, such as 1.0.
-        statistic: ``"mixture"``, whose level is given above, or ``"shiryaev_roberts"`` or
-            ``"cusum"``. For the latter two, ``alpha`` is not a probability: without changes, a
-            segment lasts ``1 / alpha`` queries or more on average, so ``alpha`` should be small,
-            such as 0.001.
         drift_rate: ``epsilon`` of a null hypothesis that drifts, like the model of a loop with
             ``forgetting=TimeVaryingKernel(epsilon)``: what this drift explains does not count as a
             change. None for functions that are constant between changes.
@@ -297,12 +293,10 @@ class EvidenceRestart(Restart):
     exploration: float | None = None
     candidates: Any = None
     strict: bool = False
-    rkhs_bound: float | None = added_field(None)
-    noise_bound: float | None = added_field(None)
-    probing: bool = added_field(False)
-    statistic: Literal["mixture", "shiryaev_roberts", "cusum"] = added_field("mixture")
-    drift_rate: float | None = added_field(None)
-    outputs: Literal["all", "reward"] = added_field("all")
+    rkhs_bound: float | None = None
+    noise_bound: float | None = None
+    drift_rate: float | None = None
+    outputs: Literal["all", "reward"] = "all"
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -310,21 +304,10 @@ class EvidenceRestart(Restart):
         check_one_of("keep", self.keep, ("since_change", "nothing"))
         check_one_of("outputs", self.outputs, ("all", "reward"))
         check_instance("strict", self.strict, bool, "Pass True or False.")
-        check_instance("probing", self.probing, bool, "Pass True or False.")
-        if self.probing and self.exploration is None:
-            raise ValueError(
-                "probing is True and exploration is None, so no round would probe. Pass "
-                "exploration=1.0, which probes in about sqrt(n) of n rounds."
-            )
         if self.strict and self.keep != "nothing":
             raise ValueError(
                 f"strict is True and keep is {self.keep!r}; the rows that are kept chose the "
                 "restart, so no strict level is known for them. Pass keep='nothing' as well."
-            )
-        if self.strict and self.statistic != "mixture":
-            raise ValueError(
-                f"strict is True and statistic is {self.statistic!r}, whose alpha is not a "
-                "probability that could be spent. Leave out strict=, or pass statistic='mixture'."
             )
         if self.strict and self.rkhs_bound is not None:
             raise ValueError(
@@ -360,7 +343,6 @@ class EvidenceRestart(Restart):
             robust=self.robust,
             weights=listed.weights if is_list else None,
             change_scale=self.change_scale,
-            statistic=self.statistic,
             drift_rate=self.drift_rate,
             spending="rounds" if self.strict else "segments",
             rkhs_bound=self.rkhs_bound,
@@ -441,12 +423,6 @@ class EvidenceRestart(Restart):
         drawn += "noise Gaussian"
         if self.outputs == "reward":
             drawn += ", and constraint values carry no further information about either"
-        if self.statistic != "mixture":
-            return (
-                f"{given}without a change, the first segment lasts at least {1.0 / self.alpha:g} "
-                f"queries on average, {drawn}; alpha is not the probability of a false alarm, and "
-                "later segments last approximately as long"
-            )
         first = (
             f"{given}before a change, the first segment raises an alarm with probability at most "
             f"{level:.3g}, {drawn}"
@@ -481,8 +457,7 @@ class Reset:
         after_round: The number of rounds asked so far; the next round is the first of the new
             segment.
         num_dropped: The number of queries of the ended segment that were dropped.
-        num_uniform: The number of these that explored: they were drawn uniformly, or probed for a
-            change.
+        num_uniform: The number of these that explored: they were drawn uniformly.
         reason: ``"detection"`` or ``"oracle"``.
         statistic: The statistic of the test that detected the change; NaN otherwise, as are the
             following numbers.
@@ -511,6 +486,3 @@ class Reset:
     def num_before(self) -> int:
         """The number of rounds before the first one that counts after the reset."""
         return self.after_round - self.num_kept
-
-
-fill_in_docstrings(__name__)

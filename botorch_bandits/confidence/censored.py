@@ -74,8 +74,6 @@ from botorch_bandits.confidence.width_rules import (
     no_ingredient,
     pick_bound,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.fingerprints import added_field
 
 NEEDED = "rkhs_bound=, noise_bound= and outcome_bound="
 """The bounds that the theorems need."""
@@ -136,8 +134,8 @@ class Censoring(Filling):
     on_lower: str = "error"
     minimum_proxy: float | None = None
     predictive: bool = False
-    tolerance: float | None = added_field(None)
-    sum_form: str = added_field("theorem")
+    tolerance: float | None = None
+    sum_form: str = "theorem"
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -523,9 +521,9 @@ class CensoredWidth(WidthRule):
     units: str = "outcome"
     constant: float | None = None
     unit: str = "rounds"
-    not_given: tuple[str, ...] = added_field(())
-    fill: str = added_field("minimum")
-    sum_form: str = added_field("theorem")
+    not_given: tuple[str, ...] = ()
+    fill: str = "minimum"
+    sum_form: str = "theorem"
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
@@ -636,7 +634,6 @@ class CensoredWidth(WidthRule):
         return width if self.constant is None else width + self.constant
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        """See :meth:`WidthRule.guarantee`."""
         if self.constant is not None:
             return Guarantee(
                 method=f"censored feedback, constant width {self.constant:g}",
@@ -715,7 +712,6 @@ class CensoredWidth(WidthRule):
         )
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
-        """See :meth:`WidthRule.information_gain`."""
         return summary.realized_information_gain()
 
 
@@ -772,7 +768,6 @@ class PendingWidth(WidthRule):
         return self.censored.censored_width(summary, sums)
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        """See :meth:`WidthRule.guarantee`."""
         if self.uncovered is None:
             return self.censored.guarantee(summary, self.round_number).with_gaps(*self.gaps())
         guarantee = self.uncovered.guarantee(summary, self.round_number)
@@ -788,12 +783,10 @@ class PendingWidth(WidthRule):
         )
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
-        """See :meth:`WidthRule.information_gain`."""
         rule = self.censored if self.uncovered is None else self.uncovered
         return rule.information_gain(summary)
 
     def bound_on_gain(self) -> GainBound | None:
-        """See :meth:`WidthRule.bound_on_gain`."""
         return None if self.uncovered is None else self.uncovered.bound_on_gain()
 
 
@@ -889,6 +882,3 @@ def _needs_a_number(noise_bound: str) -> str:
         f"noise_bound is {noise_bound!r}; with censored feedback it must be a number in the units "
         "of the outcomes, because the rows of pending queries are not outcomes."
     )
-
-
-fill_in_docstrings(__name__)

@@ -43,8 +43,6 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.checks import check_number, check_one_of, store_checked
-from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.fingerprints import added_field
 
 FILLS = ("minimum", "middle", "soft", "lower_bound")
 """At the minimum; half-way to the largest outcome; at the posterior mean of the outcomes that
@@ -91,8 +89,8 @@ class Filling:
             from the delays and ages of the queries so far (Kaplan and Meier 1958).
     """
 
-    fill: str = added_field("minimum")
-    delay_distribution: DelayDistribution | None = added_field(None)  # noqa: RUF009
+    fill: str = "minimum"
+    delay_distribution: DelayDistribution | None = None
 
     @property
     def fills_in(self) -> bool:
@@ -243,7 +241,6 @@ class DelaysAsStated(Survival):
     distribution: DelayDistribution
 
     def beyond(self, delay: float) -> float:
-        """See the base class."""
         if isinstance(self.distribution, tuple):
             if delay >= len(self.distribution):
                 return 0.0
@@ -295,7 +292,6 @@ class DelaysAsSeen(Survival):
         return cls(tuple(delays.tolist()), tuple(survival.tolist()))
 
     def beyond(self, delay: float) -> float:
-        """See the base class."""
         position = bisect_right(self.delays, delay)
         return self.survival[position - 1] if position else 1.0
 
@@ -362,6 +358,3 @@ def _cumulative(distribution: Callable[[float], float], delay: float) -> float:
             "function lies between 0 and 1."
         )
     return min(max(value, 0.0), 1.0)
-
-
-fill_in_docstrings(__name__)

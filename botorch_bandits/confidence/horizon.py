@@ -57,7 +57,6 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence.censored import any_lambda_censored_width, censored_width
 from botorch_bandits.confidence.igp_ucb import any_lambda_width, igp_ucb_width
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.penalties import Penalty
 
 GainFunction = Callable[[int], float]
@@ -762,6 +761,3 @@ def _invert(penalty: Penalty, log_value: float) -> float:
             break
         low, high = (middle, high) if log_psi(middle) < log_value else (low, middle)
     return high
-
-
-fill_in_docstrings(__name__)

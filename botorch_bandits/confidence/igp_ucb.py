@@ -81,8 +81,6 @@ from botorch_bandits.confidence.width_rules import (
     combine_outputs,
     pick_bound,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.fingerprints import added_field
 
 
 def igp_ucb_width(
@@ -508,7 +506,7 @@ class KernelizedWidth(WidthRule):
     any_lambda: bool = False
     explicit_gain: float | GainBound | None = None
     units: str = "outcome"
-    not_given: tuple[str, ...] = added_field(())
+    not_given: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
@@ -522,7 +520,6 @@ class KernelizedWidth(WidthRule):
         check_not_given(self.not_given)
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        """See :meth:`WidthRule.width`."""
         explicit_gain = self._evaluate_explicit_gain(summary)
         num_outputs = summary.num_outputs
 
@@ -554,7 +551,6 @@ class KernelizedWidth(WidthRule):
             ) from error
 
     def in_numbers(self, summary: PriorSummary) -> Callable[[int], float]:
-        """See :meth:`WidthRule.in_numbers`."""
         constants = _numbers_of_bounds(self, summary)
         if constants is None or self.explicit_gain is not None:
             return super().in_numbers(summary)
@@ -575,7 +571,6 @@ class KernelizedWidth(WidthRule):
         return width
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        """See :meth:`WidthRule.guarantee`."""
         constants = bound_constants(
             self.delta, rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound
         )
@@ -636,14 +631,12 @@ class KernelizedWidth(WidthRule):
         )
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
-        """See :meth:`WidthRule.information_gain`."""
         explicit_gain = self._evaluate_explicit_gain(summary)
         if explicit_gain is not None:
             return torch.as_tensor(explicit_gain, dtype=DTYPE)
         return summary.realized_information_gain()
 
     def bound_on_gain(self) -> GainBound | None:
-        """See :meth:`WidthRule.bound_on_gain`."""
         return self.explicit_gain if isinstance(self.explicit_gain, GainBound) else None
 
     @property
@@ -726,7 +719,6 @@ class RKHSWidth(WidthRule):
             )
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        """See :meth:`WidthRule.width`."""
         gain = self.gain_bound(round_number)
 
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
@@ -737,7 +729,6 @@ class RKHSWidth(WidthRule):
         return combine_outputs(summary, self.delta, of_output)
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        """See :meth:`WidthRule.guarantee`."""
         gaps = [*self.gain_bound.gaps_with(summary.smallest_lam()), *prior_gaps(summary)]
         gain, realized = self.gain_bound(round_number), _largest_realized_gain(summary)
         if realized is not None and gain < realized - 1e-9:
@@ -767,7 +758,6 @@ class RKHSWidth(WidthRule):
         )
 
     def bound_on_gain(self) -> GainBound | None:
-        """See :meth:`WidthRule.bound_on_gain`."""
         return self.gain_bound
 
 
@@ -808,8 +798,8 @@ class AMMWidth(WidthRule):
     rkhs_bound: Bound
     noise_bound: NoiseBound
     delta: float
-    units: str = added_field("outcome")
-    not_given: tuple[str, ...] = added_field(())
+    units: str = "outcome"
+    not_given: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
@@ -820,7 +810,6 @@ class AMMWidth(WidthRule):
         check_not_given(self.not_given)
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        """See :meth:`WidthRule.width`."""
         num_outputs = summary.num_outputs
 
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
@@ -843,7 +832,6 @@ class AMMWidth(WidthRule):
             ) from error
 
     def in_numbers(self, summary: PriorSummary) -> Callable[[int], float]:
-        """See :meth:`WidthRule.in_numbers`."""
         constants = _numbers_of_bounds(self, summary)
         if constants is None:
             return super().in_numbers(summary)
@@ -858,7 +846,6 @@ class AMMWidth(WidthRule):
         return width
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        """See :meth:`WidthRule.guarantee`."""
         constants = bound_constants(
             self.delta, rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound
         )
@@ -892,8 +879,4 @@ class AMMWidth(WidthRule):
         )
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
-        """See :meth:`WidthRule.information_gain`."""
         return summary.realized_information_gain()
-
-
-fill_in_docstrings(__name__)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -29,6 +30,7 @@ from torch import Tensor
 from botorch_bandits.checks import (
     DTYPE,
     check_double,
+    check_instance,
     check_integer,
     check_nonnegative,
     check_number,
@@ -38,8 +40,7 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence import Guarantee, RegretStatement, Statement
-from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.fingerprints import added_field
+from botorch_bandits.models.bandit_gp import BanditGPRecipe
 from botorch_bandits.penalties import (
     CustomPenalty,
     Exponential,
@@ -222,6 +223,11 @@ class MultiplierRule(ABC):
     @abstractmethod
     def surrogate_in_use(self) -> str:
         """One of :data:`SURROGATES`."""
+
+    @property
+    def models_in_use(self) -> tuple[BanditGPRecipe, ...]:
+        """The recipes of epochs 1, 2, ... and all further ones; empty if one model serves all."""
+        return ()
 
     @abstractmethod
     def update(self, levels: Tensor, mean: Tensor) -> Tensor:
@@ -479,10 +485,15 @@ class EpochRule(MultiplierRule):
         num_constraints: See :class:`MultiplierRule`.
         epoch_length: ``S``, the number of rounds in an epoch.
         surrogate: One of :data:`SURROGATES`.
+        models: The recipes of the models of epochs 1, 2, ..., the last one also for all further
+            epochs (Assumptions 3 and 5 of Shi and Eryilmaz 2022: the penalized function of each
+            epoch has its own kernel, fixed before the outcomes of the epoch). It takes the place of
+            the loop's model and needs ``surrogate="fresh"``. Empty if one model serves all epochs.
     """
 
     epoch_length: int
     surrogate: str = field(default="relabeled", kw_only=True)
+    models: Sequence[BanditGPRecipe] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -490,16 +501,30 @@ class EpochRule(MultiplierRule):
         length = check_integer("epoch_length", self.epoch_length, minimum=1)
         store_checked(self, epoch_length=length)
         check_one_of("surrogate", self.surrogate, SURROGATES)
+        remedy = "Pass a list, models=[BanditGP.with_kernel(...), ...], one recipe for each epoch."
+        check_instance("models", self.models, (list, tuple), remedy)
+        for index, recipe in enumerate(self.models):
+            check_instance(f"models[{index}]", recipe, BanditGPRecipe, remedy)
+        store_checked(self, models=tuple(self.models))
+        if self.models and self.surrogate != "fresh":
+            raise ValueError(
+                f"models has {len(self.models)} recipes, but surrogate is {self.surrogate!r}: only "
+                "epochs that begin without data have models of their own. Pass surrogate='fresh', "
+                "or leave out models=."
+            )
 
     @property
     def rounds_per_update(self) -> int:
-        """See :class:`MultiplierRule`."""
         return self.epoch_length
 
     @property
     def surrogate_in_use(self) -> str:
-        """See :class:`MultiplierRule`."""
         return self.surrogate
+
+    @property
+    def models_in_use(self) -> tuple[BanditGPRecipe, ...]:
+        """See :class:`MultiplierRule`."""
+        return tuple(self.models)
 
     def _guarantee(
         self, method: str, theorem: str, violation: str, assumptions: tuple[str, ...]
@@ -542,6 +567,7 @@ class MultiplicativeEpochs(EpochRule):
             reward of the best feasible point. Only the bound on violation before a run needs it
             (12).
         surrogate: One of :data:`SURROGATES`.
+        models: See :class:`EpochRule`.
 
     Raises:
         PenaltyPropertyError: If the penalty is linear, or lacks another required property.
@@ -558,7 +584,7 @@ class MultiplicativeEpochs(EpochRule):
 
     penalty: Penalty = field(default_factory=Exponential)
     max_multiplier: float | None = None
-    unconstrained_gap: float | None = added_field(None)
+    unconstrained_gap: float | None = None
 
     expects_exact_constraints: ClassVar[bool] = True
 
@@ -586,7 +612,6 @@ class MultiplicativeEpochs(EpochRule):
 
     @property
     def penalty_in_use(self) -> Penalty:
-        """See :class:`MultiplierRule`."""
         return self.penalty
 
     def update(self, levels: Tensor, mean: Tensor) -> Tensor:
@@ -597,7 +622,6 @@ class MultiplicativeEpochs(EpochRule):
         return levels.clamp_max(math.log(self.max_multiplier))
 
     def multipliers(self, state: MultiplierState) -> Tensor:
-        """See :class:`MultiplierRule`."""
         multipliers = state.levels.exp()
         if not bool(torch.isfinite(multipliers).all()):
             raise MultiplierOverflowError(
@@ -654,6 +678,7 @@ class AdditiveEpochs(EpochRule):
         largest_reward: ``Q``, a bound on the absolute value of the reward.
         largest_constraint: ``M``, a bound on the absolute value of each constraint.
         surrogate: One of :data:`SURROGATES`.
+        models: See :class:`EpochRule`.
 
     Example:
         >>> import torch
@@ -666,9 +691,9 @@ class AdditiveEpochs(EpochRule):
     """
 
     step_size: float = 0.5
-    slater_margin: float | None = added_field(None)
-    largest_reward: float | None = added_field(None)
-    largest_constraint: float | None = added_field(None)
+    slater_margin: float | None = None
+    largest_reward: float | None = None
+    largest_constraint: float | None = None
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -680,7 +705,6 @@ class AdditiveEpochs(EpochRule):
 
     @property
     def penalty_in_use(self) -> Penalty:
-        """See :class:`MultiplierRule`."""
         return Linear()
 
     def update(self, levels: Tensor, mean: Tensor) -> Tensor:
@@ -688,7 +712,6 @@ class AdditiveEpochs(EpochRule):
         return (levels + self.step_size * mean).clamp_min(0.0)
 
     def multipliers(self, state: MultiplierState) -> Tensor:
-        """See :class:`MultiplierRule`."""
         return state.levels
 
     def noise_factor(self, multipliers: Tensor) -> Tensor:
@@ -797,12 +820,10 @@ class PrimalDual(MultiplierRule):
 
     @property
     def rounds_per_update(self) -> int:
-        """See :class:`MultiplierRule`."""
         return 1
 
     @property
     def penalty_in_use(self) -> Penalty:
-        """See :class:`MultiplierRule`."""
         return Linear()
 
     @property
@@ -817,7 +838,6 @@ class PrimalDual(MultiplierRule):
         return (levels + mean / self.divisor).clamp(0.0, self.max_multiplier)
 
     def multipliers(self, state: MultiplierState) -> Tensor:
-        """See :class:`MultiplierRule`."""
         return state.levels
 
     def guarantee(self) -> Guarantee:
@@ -827,6 +847,3 @@ class PrimalDual(MultiplierRule):
             constants={"max_multiplier": self.max_multiplier, "divisor": self.divisor},
             gaps=("form and constants are from memory of Zhou and Ji 2022, not checked",),
         )
-
-
-fill_in_docstrings(__name__)

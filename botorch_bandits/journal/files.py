@@ -37,7 +37,6 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, BinaryIO
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.journal.lines import (
     MAX_LINE_BYTES,
     DamagedLineError,
@@ -753,7 +752,7 @@ def load_snapshot(path: Path, journal: BinaryIO, header_checksum: str) -> Snapsh
         return None
     except (JournalError, DamagedLineError, OSError) as error:
         raise UnusableSnapshotError(str(error)) from error
-    if snapshot.header_checksum not in (None, header_checksum):
+    if snapshot.header_checksum != header_checksum:
         raise UnusableSnapshotError("it belongs to another journal")
     size = snapshot.after.offset - snapshot.before.offset
     if not (0 <= snapshot.before.offset <= _MAX_OFFSET and 0 < size <= MAX_LINE_BYTES):
@@ -819,21 +818,15 @@ def _snapshot_of(record: dict[str, Any]) -> Snapshot:
         DamagedLineError: If the record does not describe a snapshot.
     """
     kinds = {"state": dict, "num_records": int, "start": int, "end": int}
-    kinds |= {"checksum_before": str, "checksum": str}
+    kinds |= {"checksum_before": str, "checksum": str, "header_checksum": str}
     for name, kind in kinds.items():
         if type(record.get(name)) is not kind:
             raise DamagedLineError(f"its entry {name!r} is missing or of another kind")
-    header_checksum = record.get("header_checksum")  # earlier versions did not write it
-    if type(header_checksum) is not str and header_checksum is not None:
-        raise DamagedLineError("its entry 'header_checksum' is of another kind")
     if record["num_records"] < 0:
         raise DamagedLineError("the number of records that it covers is negative")
     return Snapshot(
         state=record["state"],
         before=Position(record["num_records"] - 1, record["start"], record["checksum_before"]),
         after=Position(record["num_records"], record["end"], record["checksum"]),
-        header_checksum=header_checksum,
+        header_checksum=record["header_checksum"],
     )
-
-
-fill_in_docstrings(__name__)

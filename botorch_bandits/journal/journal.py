@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from botorch_bandits.checks import check_integer, check_one_of
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.journal.files import (
     HandlersOnHold,
     Snapshot,
@@ -57,7 +56,6 @@ from botorch_bandits.journal.lines import (
 )
 
 KIND = "journal"
-VERIFY = ("tail", "all")
 DURABILITY = ("record", "batch")
 MAX_GROUPED_RECORDS = 100
 MAX_GROUPED_BYTES = 2**20
@@ -72,8 +70,6 @@ class JournalReader:
 
     Args:
         path: The path of the journal.
-        verify: Which records are checked now: ``"tail"``, those after the snapshot, or ``"all"``.
-            The others are checked when they are read.
 
     Attributes:
         path: The path of the journal, absolute and without symbolic links.
@@ -87,9 +83,8 @@ class JournalReader:
         JournalCorruptionError: If a line before the last one is damaged.
     """
 
-    def __init__(self, path: str | Path, verify: str = "tail") -> None:
+    def __init__(self, path: str | Path) -> None:
         """See the class."""
-        check_one_of("verify", verify, VERIFY)
         self.path = place_of(path)
         self._is_snapshot_unusable = False
         self._ahead: Snapshot | None = (
@@ -99,7 +94,7 @@ class JournalReader:
             self._header, self._first = self._read_header(file)
             self._before, self._end = before_header(), self._first
             snapshot = self._find_snapshot(file, is_opening=True)
-            self._snapshot = snapshot if verify == "tail" else None
+            self._snapshot = snapshot
             if self._snapshot is not None:
                 self._before, self._end = self._snapshot.before, self._snapshot.after
             self._known = self._end  # where reading can begin, besides the first record
@@ -240,6 +235,8 @@ class Journal(JournalReader):
     was written. Several threads may append. A forked child may not append, because the journal
     belongs to its parent.
 
+    See :class:`JournalReader` for the other arguments.
+
     Attributes:
         torn_bytes: How many bytes were cut off on opening, because their writing had been
             interrupted. They are kept in ``<path>.cut-<offset>``.
@@ -255,12 +252,10 @@ class Journal(JournalReader):
         ({'seed': 0}, [{'x': [0.1], 'reward': 0.2}])
     """
 
-    def __init__(
-        self, path: Path, lock: WriterLock, verify: str = "tail", durability: str | None = None
-    ) -> None:
+    def __init__(self, path: Path, lock: WriterLock, durability: str | None = None) -> None:
         """For :meth:`create` and :meth:`open`, which hold the lock and know ``durability``."""
         self._lock = lock
-        super().__init__(path, verify)
+        super().__init__(path)
         self._check_not_behind()
         self.durability = self._settle_durability(durability)
         self._guard = threading.Lock()
@@ -333,13 +328,11 @@ class Journal(JournalReader):
             raise
 
     @classmethod
-    def open(cls, path: str | Path, verify: str = "tail", durability: str | None = None) -> Journal:
+    def open(cls, path: str | Path, durability: str | None = None) -> Journal:
         """Open a journal to continue it.
 
         Args:
             path: The path of the journal.
-            verify: Which records are checked now: ``"tail"``, those after the snapshot, or
-                ``"all"``. The others are checked when they are read.
             durability: As for :meth:`create`; if omitted, the one with which it was begun.
                 ``"batch"`` requires a journal that was begun with it, so that the remains of a
                 batch after a power cut can be recognized.
@@ -368,15 +361,15 @@ class Journal(JournalReader):
         lock = WriterLock(path)
         try:
             lock.write_holder()
-            return cls(path, lock, verify, durability)
+            return cls(path, lock, durability)
         except BaseException:
             lock.release()
             raise
 
     @staticmethod
-    def read(path: str | Path, verify: str = "tail") -> JournalReader:
+    def read(path: str | Path) -> JournalReader:
         """Return a reader of the journal as of now, without a lock; see :class:`JournalReader`."""
-        return JournalReader(path, verify)
+        return JournalReader(path)
 
     def append(self, record: dict[str, Any], sync: bool | None = None) -> int:
         """Write a record; it is on disk when this returns, unless ``durability`` says otherwise.
@@ -580,8 +573,7 @@ class Journal(JournalReader):
                 f"{self.path} has {self.num_records} whole records, but its snapshot "
                 f"{snapshot_path(self.path)} covers {ahead.num_records}: the journal was cut off, "
                 "or replaced by an earlier copy. Nothing is changed. Restore the journal from a "
-                "backup, or write what both have to a new one: botorch-bandits salvage "
-                f"{self.path} --out NEW. If the snapshot belongs to another journal, move it away."
+                "backup. If the snapshot belongs to another journal, move it away."
             )
 
     def _settle_durability(self, wanted: str | None) -> str:
@@ -653,6 +645,3 @@ def _is_there_already(path: Path) -> FileExistsError:
         f"{path} already exists. Continue it with Journal.open, move it away, or choose another "
         "path."
     )
-
-
-fill_in_docstrings(__name__)

@@ -14,12 +14,11 @@ import torch
 from botorch_bandits.acquisition import AcquisitionRecipe, BanditAcquisition
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee, PriorSummary
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.loop.minimizing import settings_of_model
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.loop.state import Multipliers
-from botorch_bandits.models import BanditGPRecipe, EpochModels
+from botorch_bandits.models import BanditGPRecipe
 
 
 class SettingsOfEpochs:
@@ -35,7 +34,7 @@ class SettingsOfEpochs:
     def __init__(self, settings: LoopSettings) -> None:
         """See the class."""
         self._settings = settings
-        self.differ = isinstance(settings.model, EpochModels)
+        self.differ = bool(settings.models_of_epochs)
 
     def now(self, multipliers: Multipliers | None) -> LoopSettings:
         """Return the settings of the running epoch.
@@ -45,16 +44,15 @@ class SettingsOfEpochs:
         """
         if multipliers is None or not self.differ:
             return self.in_epoch()
-        return self.in_epoch(multipliers.epoch, multipliers.values.tolist())
+        return self.in_epoch(multipliers.epoch)
 
-    def in_epoch(self, epoch: int = 1, multipliers: Sequence[float] | None = None) -> LoopSettings:
+    def in_epoch(self, epoch: int = 1) -> LoopSettings:
         """Return the settings of an epoch.
 
         Args:
             epoch: The number of the epoch in its segment, from 1.
-            multipliers: The multipliers in force in the epoch; the initial ones if omitted.
         """
-        settings = self._settings.in_epoch(epoch, multipliers)
+        settings = self._settings.in_epoch(epoch)
         return settings if settings.maximize else settings_of_model(settings)
 
     def others(self, multipliers: Multipliers | None, domain: Domain) -> list[OtherEpoch] | None:
@@ -87,22 +85,22 @@ class OtherEpoch:
 
 
 def other_epochs(
-    settings_in: Callable[[int, Sequence[float]], LoopSettings],
+    settings_in: Callable[[int], LoopSettings],
     multipliers: Multipliers,
     domain: Domain,
 ) -> list[OtherEpoch]:
     """Return one earlier epoch for each model that differs from that of the running epoch.
 
     Args:
-        settings_in: A function from an epoch's number and multipliers to the loop's settings in it.
+        settings_in: A function from an epoch's number to the loop's settings in it.
         multipliers: The multipliers of a loop that never restarted: epochs are counted once.
         domain: The domain on which the acquisition function of the next round is maximized.
     """
     *earlier, latest = multipliers.updates
-    now = settings_in(latest.epoch, latest.multipliers)
+    now = settings_in(latest.epoch)
     seen, found = [now.model], []
     for update in earlier:
-        settings = settings_in(update.epoch, update.multipliers)
+        settings = settings_in(update.epoch)
         recipe, acquisition = settings.model, settings.acquisition
         if recipe in seen or not isinstance(recipe, BanditGPRecipe):
             continue
@@ -138,6 +136,3 @@ def with_other_epochs(guarantee: Guarantee, others: Sequence[OtherEpoch]) -> Gua
             gaps = [f"in epoch {other.number}: {gap}" for gap in told.gaps]
             guarantee = guarantee.with_gaps(*gaps, of=statement)
     return guarantee
-
-
-fill_in_docstrings(__name__)

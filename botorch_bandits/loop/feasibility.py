@@ -13,19 +13,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
-from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.models.model import Model
 from torch import Tensor
 
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
-    CandidatesLagrangianUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.affine_outcomes import select_output
 from botorch_bandits.acquisition.base import evaluated_as
-from botorch_bandits.acquisition.candidates_widths import INGREDIENTS
 from botorch_bandits.acquisition.output_widths import output_rules
 from botorch_bandits.acquisition.scores import RandomizedArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.checks import DTYPE, level_of_users_line
@@ -36,14 +33,13 @@ from botorch_bandits.constraints import (
     recognize_infeasibility,
     warn_if_noisy,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop.settings import LAGRANGIAN, LoopSettings
 from botorch_bandits.loop.state import Multipliers, Segments
 from botorch_bandits.loop.weighted import noise_of_one
-from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe, EpochModels
+from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe
 from botorch_bandits.models.forgetting import ForgettingModels
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
@@ -221,11 +217,6 @@ def smallest_lower_bounds(
     bounds = []
     for j in range(rule.num_constraints):
         seed = derive_seed(settings.seed, history.num_queries, f"feasibility {j}")
-        if model is not None and is_of_lists(recipe):
-            least = _of_list(recipe, model, j, settings, round_number, width)
-            lowest = [domain.maximize(least, seed)[1] for domain in domains]
-            bounds.append(-sum(lowest) / len(lowest))
-            continue
         transform: PosteriorTransform | None = None
         if model is not None:
             used = model
@@ -240,33 +231,6 @@ def smallest_lower_bounds(
         largest = [domain.maximize(bound, seed)[1] for domain in domains]
         bounds.append(-sum(largest) / len(largest))
     return torch.tensor(bounds, dtype=DTYPE)
-
-
-def is_of_lists(recipe: object) -> bool:
-    """Return whether an acquisition has a list of priors for each output."""
-    return isinstance(recipe, AcquisitionRecipe) and issubclass(
-        recipe.acquisition_class, CandidatesLagrangianUpperConfidenceBound
-    )
-
-
-def _of_list(
-    recipe: object,
-    model: Model,
-    constraint: int,
-    settings: LoopSettings,
-    round_number: int,
-    width: float | None,
-) -> AcquisitionFunction:
-    """Return minus the lower bound of a constraint under its list of priors."""
-    assert isinstance(recipe, AcquisitionRecipe)
-    options = {**recipe.options, "multipliers": (0.0,) * settings.num_constraints}
-    if width is not None:
-        options.update(dict.fromkeys(INGREDIENTS), width=width)
-    built = AcquisitionRecipe(recipe.acquisition_class, options).build(
-        model, settings.domain, round_number=round_number
-    )
-    assert isinstance(built, CandidatesLagrangianUpperConfidenceBound)
-    return built.parts[constraint + 1]
 
 
 def _model_of(
@@ -294,7 +258,6 @@ def _model_of(
         kept = forgetting.keeps(rounds, round_number).to(X.device)
         X, Y = X[kept], Y[kept]
     assert model is not None
-    assert not isinstance(model, EpochModels), "these are the settings of one epoch"
     with seeded_globally(derive_seed(settings.seed, len(X), "model")):
         return model(X, Y)
 
@@ -490,6 +453,3 @@ class ConstraintWatch:
                 stacklevel=1 + level_of_users_line(),
             )
             return
-
-
-fill_in_docstrings(__name__)

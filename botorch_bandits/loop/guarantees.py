@@ -22,7 +22,7 @@ from botorch_bandits.acquisition import (
     ImprovedUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.base import default_options, evaluated_as
-from botorch_bandits.acquisition.candidates import BoundOfList
+from botorch_bandits.acquisition.candidates import CandidatesUpperConfidenceBound
 from botorch_bandits.acquisition.wide_confidence import FEWEST_ROWS
 from botorch_bandits.change_points import EvidenceRestart, NeverRestart, OracleRestart, Restart
 from botorch_bandits.checks import DTYPE
@@ -47,7 +47,6 @@ from botorch_bandits.constraints import (
     MultiplicativeEpochs,
     MultiplierRule,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.feedback import Censored, Hallucinated, Ignored
 from botorch_bandits.history import Failure, History, Query
@@ -117,7 +116,9 @@ def guarantee_of(
         )
         told = replace(guarantee.regret, wording=guarantee.regret.wording + against)
         guarantee = replace(guarantee, regret=told)
-    if isinstance(settings.feedback, Hallucinated) and not isinstance(acquisition, BoundOfList):
+    if isinstance(settings.feedback, Hallucinated) and not isinstance(
+        acquisition, CandidatesUpperConfidenceBound
+    ):
         guarantee = _with_hallucinated(guarantee, acquisition, history)
     regret = guarantee.regret
     if regret is None or regret.factor is None or regret.is_expected:
@@ -820,6 +821,3 @@ def with_retractions(guarantee: Guarantee, history: History) -> Guarantee:
             else f"round {first}, which was chosen with what was retracted later",
         )
     return guarantee.with_assumptions(told)
-
-
-fill_in_docstrings(__name__)

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 
 from botorch_bandits.checks import check_one_of, check_vector, level_of_users_line
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.fingerprints import (
     EnvironmentWarning,
@@ -24,7 +23,6 @@ from botorch_bandits.fingerprints import (
     environment,
     environment_warnings,
     fingerprint,
-    translate_settings,
 )
 from botorch_bandits.history import Event, Failure, History, Outcome, Query, Retraction, fill
 from botorch_bandits.journal import (
@@ -32,7 +30,6 @@ from botorch_bandits.journal import (
     JournalError,
     JournalFormatError,
     JournalReader,
-    Snapshot,
     SnapshotWarning,
 )
 from botorch_bandits.loop.checking import check_given
@@ -176,11 +173,10 @@ def _told(outcome: Outcome) -> dict[str, Any]:
     return record
 
 
-CONTENT, VERSION = "a loop of botorch_bandits", 1
+CONTENT, VERSION = "a loop of botorch_bandits", 2
 SNAPSHOT_EVERY = 1000
 """The number of records between snapshots, unless half of those in the last one are more."""
 
-VERIFY = ("tail", "all")
 LOOP_DURABILITY = ("record", "round", "batch")
 """What is on disk when a call returns: everything, up to the last outcome, or after ``sync``."""
 MAX_CONTEXT_DIM = 10_000  # in a journal that is read without its loop
@@ -235,8 +231,6 @@ class LoopJournal:
         path: The path of the journal; a new one is begun if the file does not exist.
         settings: The loop's settings.
         given: The history with which a new journal begins.
-        verify: With ``"tail"``, records that the snapshot covers are not read. With ``"all"``, each
-            record is read, and the content of the snapshot is compared with them.
         durability: ``"record"``, ``"round"`` or ``"batch"``; that of the journal if omitted.
 
     Attributes:
@@ -255,14 +249,12 @@ class LoopJournal:
         path: str | Path,
         settings: LoopSettings,
         given: History | None,
-        verify: str = "tail",
         durability: str | None = None,
     ) -> None:
         """See the class."""
-        check_one_of("verify", verify, VERIFY)
         if durability is not None:
             check_one_of("durability", durability, LOOP_DURABILITY)
-        self._verify, self._syncs_rounds = verify, durability == "round"
+        self._syncs_rounds = durability == "round"
         self._domain = settings.domain
         self._sizes = settings.history_sizes
         self.num_given = 0
@@ -282,7 +274,7 @@ class LoopJournal:
         self._journal = (
             Journal.create(path, header, grouping or "record")
             if is_new
-            else Journal.open(path, verify, grouping)
+            else Journal.open(path, grouping)
         )
         try:
             if is_new and given is not None and given.num_queries:
@@ -318,13 +310,11 @@ class LoopJournal:
         snapshot = self._journal.read_snapshot()
         self._covered, self.stopped = 0, None
         self.num_given, self._recorded_fit = 0, None
-        if snapshot is not None and self._verify == "tail":
+        if snapshot is not None:
             self._covered = snapshot.num_records
             self.num_given, self._recorded_fit = read_state(snapshot.state, history)
-        num_read = self._covered
         for record in self._journal.records(after=self._covered):
             self.stopped = stop_in(record)
-            num_read += 1
             if record.get("kind") == "given":
                 self.num_given = replay_given(record, history)
             else:
@@ -332,10 +322,6 @@ class LoopJournal:
                 if record.get("kind") == "retracted":
                     self._recorded_fit = None  # it may use a row that no longer counts
                 replay(record, history)
-            if snapshot is not None and num_read == snapshot.num_records:
-                check_snapshot(snapshot, history, self._journal.path)
-                self._covered = num_read
-        self._verify = "tail"  # once verified, the tail is enough
         self._is_checked = False
         return history
 
@@ -414,7 +400,7 @@ class LoopJournal:
     def _check_header(self, header: Mapping[str, Any]) -> None:
         path, recorded = self._journal.path, self._journal.header
         check_content(self._journal)
-        known = settings_of(recorded)
+        known = recorded["settings"]
         wanted = _without_names(known, header["settings"], self._domain)
         differences = difference(known, wanted)
         if differences:
@@ -450,7 +436,6 @@ class LoopJournal:
         recorded, is_checked, self._is_checked = self._recorded_fit, self._is_checked, True
         if is_checked or recorded is None:
             return
-        # an older version recorded no digest
         is_same = all(recorded[name] == fit[name] for name in ("kernel", "noise"))
         is_of_these = all(recorded[name] == fit[name] for name in ("num_rows", "segment", "epoch"))
         if is_of_these and not is_same:
@@ -475,23 +460,10 @@ def header_of(settings: LoopSettings) -> dict[str, Any]:
         "content": CONTENT,
         "version": VERSION,
         "settings": fingerprint(
-            {
-                field.name: getattr(settings, field.name)
-                for field in dataclasses.fields(settings)
-                if "added" not in field.metadata or getattr(settings, field.name) != field.default
-            }
+            {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
         ),
         "environment": environment(points.device),
     }
-
-
-def settings_of(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings in a journal's header, under the names that they have today.
-
-    Args:
-        header: The header of a loop's journal, which an older version may have written.
-    """
-    return translate_settings(header["settings"])
 
 
 def _without_names(
@@ -527,7 +499,8 @@ def check_content(journal: JournalReader) -> None:
             f"{journal.path} is not a loop's journal that this version can read: its header has "
             f"{header.get('content')!r:.80}, version {header.get('version')!r:.80}; expected "
             f"{CONTENT!r}, "
-            f"version {VERSION}."
+            f"version {VERSION}. Begin another journal, or continue this one with the version of "
+            "botorch_bandits that wrote it."
         )
 
 
@@ -568,43 +541,6 @@ def replay_given(record: Mapping[str, Any], history: History) -> int:
             "written by a later version of the package, or by another program?"
         ) from error
     return history.num_queries
-
-
-def check_snapshot(snapshot: Snapshot, history: History, path: Path) -> None:
-    """Raise an error unless a snapshot agrees with the records that it covers.
-
-    Args:
-        snapshot: The snapshot of the journal.
-        history: The history in the records.
-        path: The path of the journal, for the message.
-
-    Raises:
-        JournalError: If they differ.
-    """
-    sizes = history.dim, history.context_dim, history.num_constraints, history.maximize
-    known = History(*sizes)
-    read_state(snapshot.state, known)
-    difference_at = first_difference(known, history)
-    if difference_at is not None:
-        raise JournalError(
-            f"the snapshot of {path} and the {snapshot.num_records} records that it covers differ: "
-            f"{difference_at}. Move the snapshot away; the journal itself has everything."
-        )
-
-
-def first_difference(one: History, other: History) -> str | None:
-    """Return where two histories differ, in words; None if they do not."""
-    records, wanted = _encode(one), _encode(other)
-    if len(records) != len(wanted):
-        return f"{len(records)} queries and {len(wanted)}"
-    for record, known in zip(records, wanted, strict=True):
-        for name in {**record, **known}:
-            if record.get(name) != known.get(name):
-                if name == "parameters" and None in (record.get(name), known.get(name)):
-                    continue  # an earlier version did not write names
-                values = f"{record.get(name)!r} and {known.get(name)!r}"
-                return f"query {known['id']} has {name} {values}"
-    return None
 
 
 def read_history(reader: JournalReader, with_snapshot: bool = True) -> History:
@@ -653,7 +589,7 @@ def _sizes_of(
 ) -> tuple[int, int, int, bool]:
     """Return the sizes of a history, as given by header and records."""
     try:
-        settings = settings_of(header)
+        settings = header["settings"]
         context_dim, maximize = settings["context_dim"], settings.get("maximize", True)
         if type(context_dim) is not int or not 0 <= context_dim <= MAX_CONTEXT_DIM:
             raise ValueError(f"context_dim is {context_dim!r}.")
@@ -693,6 +629,3 @@ def _fill(history: History, records: list[dict[str, Any]]) -> None:
     for record in records:
         record["diagnostics"] = decode_floats(record["diagnostics"])
     fill(history, records)
-
-
-fill_in_docstrings(__name__)

@@ -29,7 +29,6 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence import EvidenceTable, Guarantee
 from botorch_bandits.constraints import Ledger, MultiplierOverflowError, MultiplierRule
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, CensoredView, Feedback, Hallucinated
 from botorch_bandits.forgetting import Forgetting
@@ -65,7 +64,7 @@ from botorch_bandits.loop.settings import (
 from botorch_bandits.loop.state import ChangeTestRecord
 from botorch_bandits.loop.weighted import check_weighted, check_weighted_history
 from botorch_bandits.markup import Markup, display
-from botorch_bandits.models import BanditGPRecipe, EpochModels, ModelCheck
+from botorch_bandits.models import BanditGPRecipe, ModelCheck
 
 
 class BanditLoop(AttachesPoints):
@@ -84,10 +83,11 @@ class BanditLoop(AttachesPoints):
         domain: The domain of the points: :class:`~botorch_bandits.Space` (named parameters),
             :class:`~botorch_bandits.Box`, :class:`~botorch_bandits.Arms`, or a
             :class:`~botorch_bandits.Domain` of your own.
-        model: A recipe such as ``BanditGP.with_kernel(...)``; one per epoch of multipliers
-            (:class:`.EpochModels`); or any callable from inputs ``n x d`` and rewards ``n x 1``
-            that arrived to a BoTorch model (called once a change of the data, with ``n > 0``). If
-            omitted, a :class:`~botorch_bandits.FittedSingleTaskGP`, which learns from the data.
+        model: A recipe such as ``BanditGP.with_kernel(...)`` (for one per epoch of multipliers,
+            see ``models=`` of :class:`.AdditiveEpochs`); or any callable from inputs ``n x d`` and
+            rewards ``n x 1`` that arrived to a BoTorch model (called once a change of the data,
+            with ``n > 0``). If omitted, a :class:`~botorch_bandits.FittedSingleTaskGP`, which
+            learns from the data.
         acquisition: A recipe such as ``ImprovedUpperConfidenceBound.with_options(...)``,
             ``RandomSearch()``, or any callable that takes a model and pending points (``n x d``
             or None) and returns a BoTorch acquisition function. If omitted, ``objective`` chooses.
@@ -125,8 +125,6 @@ class BanditLoop(AttachesPoints):
         history: Continue from this history; it is used, not copied.
         journal: The path of a file in which everything is recorded. If the file exists, the loop
             continues from it.
-        verify: With a journal: ``"all"`` reads and checks each record and compares the snapshot
-            with them, ``"tail"`` reads only the records after the snapshot.
         durability: With a journal, what is on disk if the machine stops: with ``"record"`` (the
             default), everything; with ``"round"``, everything up to the last outcome or failure;
             with ``"batch"``, everything up to the last :meth:`sync`. If only the process dies,
@@ -166,7 +164,7 @@ class BanditLoop(AttachesPoints):
     def __init__(
         self,
         domain: Domain,
-        model: BanditGPRecipe | EpochModels | ModelFactory | None = None,
+        model: BanditGPRecipe | ModelFactory | None = None,
         acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory | None = None,
         *,
         objective: str | None = None,
@@ -183,7 +181,6 @@ class BanditLoop(AttachesPoints):
         clock: Callable[[], float] = time.time,
         history: History | None = None,
         journal: str | Path | None = None,
-        verify: str = "tail",
         durability: str | None = None,
     ) -> None:
         """See the class."""
@@ -227,11 +224,13 @@ class BanditLoop(AttachesPoints):
         self._history.name_points(settings.domain.decode)
         self._num_given = self._history.num_queries
         if journal is None:
-            if (verify, durability) != ("tail", None):
-                raise ValueError("verify and durability go with journal=. Leave them out.")
+            if durability is not None:
+                raise ValueError(
+                    f"durability is {durability!r}, but there is no journal=. Leave it out."
+                )
             self._begin()
             return
-        self._journal = LoopJournal(journal, settings, history, verify, durability)
+        self._journal = LoopJournal(journal, settings, history, durability)
         try:
             self._read_journal()
             self._num_given = self._journal.num_given
@@ -245,7 +244,7 @@ class BanditLoop(AttachesPoints):
         cls,
         path: str | Path,
         domain: Domain,
-        model: BanditGPRecipe | EpochModels | ModelFactory | None = None,
+        model: BanditGPRecipe | ModelFactory | None = None,
         acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory | None = None,
         **settings: Any,
     ) -> Self:
@@ -744,12 +743,10 @@ class BanditLoop(AttachesPoints):
         """Return whether the outcomes since the last reset agree with the model.
 
         ``print`` shows the result in one sentence. :meth:`.ModelCheck.coverage` has the share of
-        outcomes within their predicted intervals, outcome by outcome, and
-        :func:`~botorch_bandits.plotting.plot_leave_one_out` draws each outcome beside its
-        prediction from all others. Kernel and noise are those of the current model. Of a list of
-        priors, the likeliest is checked. With constraints, this is about the reward;
-        ``check_model(loop.current_model().models[j])``, from ``botorch_bandits.models``, checks
-        the model of constraint ``j``.
+        outcomes within their predicted intervals, outcome by outcome. Kernel and noise are those of
+        the current model. Of a list of priors, the likeliest is checked. With constraints, this is
+        about the reward; ``check_model(loop.current_model().models[j])``, from
+        ``botorch_bandits.models``, checks the model of constraint ``j``.
 
         Raises:
             RuntimeError: If the loop has no model or no data, feedback is censored, or rows are
@@ -771,15 +768,12 @@ class BanditLoop(AttachesPoints):
             )
             return check if self.settings.maximize else turned_check(check)
 
-    def evidence(self, level: float | None = None, output: int = 0) -> EvidenceTable:
+    def evidence(self, level: float | None = None) -> EvidenceTable:
         """Return the evidence of the outcomes since the last reset for each prior on the list.
 
         Args:
             level: The true prior is ever rejected with at most this probability. If omitted, it is
-                half of the ``delta`` that the acquisition has now, or 0.05 if it has none. With
-                constraints, the level is shared among the outputs.
-            output: With constraints, the output whose list is meant: 0 is the reward, ``j`` is
-                constraint ``j``.
+                half of the ``delta`` that the acquisition has now, or 0.05 if it has none.
 
         Raises:
             RuntimeError: If the loop's model is not a list of priors, or a user's model lacks data.
@@ -787,7 +781,7 @@ class BanditLoop(AttachesPoints):
                 ``loop.change_tests[-1].candidate_weights``.
         """
         with HandlersOnHold(), self._lock:
-            return evidence_of_loop(self.settings, self._chooser, self._clock(), level, output)
+            return evidence_of_loop(self.settings, self._chooser, self._clock(), level)
 
     def current_model(self) -> Model:
         """Return the model of the outcomes since the last reset; it is shared, so do not change it.
@@ -843,6 +837,3 @@ class BanditLoop(AttachesPoints):
                 "horizon and history=loop.history to go on."
             )
         return round_number
-
-
-fill_in_docstrings(__name__)

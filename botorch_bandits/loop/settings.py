@@ -20,8 +20,6 @@ from torch import Tensor
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     AMMUpperConfidenceBound,
-    CandidatesDMMUpperConfidenceBound,
-    CandidatesLagrangianUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
     CensoredThompsonSampling,
@@ -34,7 +32,6 @@ from botorch_bandits.acquisition import (
     LogExpectedImprovement,
     RandomizedUpperConfidenceBound,
     RandomSearch,
-    RegionUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.base import ONE_A_PRIOR, constructor_parameters, evaluated_as
 from botorch_bandits.acquisition.output_widths import output_rules
@@ -58,24 +55,19 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.confidence.width_rules import learns_input_scale
 from botorch_bandits.constraints import MultiplierOverflowError, MultiplierRule
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, OutcomeScale
-from botorch_bandits.fingerprints import added_field
 from botorch_bandits.forgetting import (
     Forgetting,
     SlidingWindow,
 )
 from botorch_bandits.history import History
 from botorch_bandits.loop.acquisitions import check_acquisition
-from botorch_bandits.loop.many_rows import check_local_model
 from botorch_bandits.loop.repeats import check_repeats
 from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,
-    EpochModels,
     FittedSingleTaskGP,
-    LocalGPRecipe,
 )
 from botorch_bandits.models.forgetting import ForgettingModels
 from botorch_bandits.models.kernels import check_kernel_columns
@@ -192,10 +184,7 @@ CENSORABLE_WITH_CONSTRAINTS = (LagrangianUpperConfidenceBound, LagrangianThompso
 
 OF_LISTS = (
     CandidatesUpperConfidenceBound,
-    CandidatesDMMUpperConfidenceBound,
-    RegionUpperConfidenceBound,
     CandidatesThompsonSampling,
-    CandidatesLagrangianUpperConfidenceBound,
 )
 """Acquisitions that use the evidence for the priors of a list."""
 
@@ -301,19 +290,6 @@ def check_restart(restart: Any) -> Restart | None:
     )
 
 
-def _check_probing(restart: Restart | None, feedback: Feedback, constraints: Any) -> None:
-    """Raise if a restart probes but outcomes do not come from one function that drifts."""
-    if not getattr(restart, "probing", False):
-        return
-    if isinstance(feedback, Censored) or constraints is not None:
-        given = "constraints=" if constraints is not None else "feedback=Censored(...)"
-        raise ValueError(
-            f"restart has probing=True, which does not go with {given}: the function that drifts "
-            "is that of one outcome, told as it is. Leave probing= out; exploration rounds are "
-            "uniform then."
-        )
-
-
 ATTACH_INSTEAD = (
     "Attach its outcomes to a new loop instead, each with its values under the new settings."
 )
@@ -405,7 +381,6 @@ def check_minimizing(
 LAGRANGIAN = (
     LagrangianUpperConfidenceBound,
     LagrangianThompsonSampling,
-    CandidatesLagrangianUpperConfidenceBound,
 )
 """Acquisitions that weigh constraints themselves, with separate models of them."""
 
@@ -492,8 +467,6 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
             "LagrangianUpperConfidenceBound.with_options(...) or "
             "LagrangianThompsonSampling.with_options(...), or surrogate='relabeled'"
         )
-        if issubclass(getattr(acquisition, "acquisition_class", type(None)), OF_LISTS):
-            remedy = "acquisition.CandidatesLagrangianUpperConfidenceBound.with_options(...)"
         raise ValueError(
             f"constraints={type(rule).__name__}(...) models reward and constraints separately, so "
             f"the acquisition must weigh them: use {remedy}."
@@ -625,7 +598,6 @@ def check_list_of_priors(
             prior have a different length.
     """
     played = getattr(acquisition, "acquisition_class", type(None))
-    is_lagrangian = issubclass(played, CandidatesLagrangianUpperConfidenceBound)
     needs_list = issubclass(played, OF_LISTS)
     if needs_list and isinstance(model, BanditGPRecipe | FittedSingleTaskGP):
         raise TypeError(
@@ -646,18 +618,11 @@ def check_list_of_priors(
             "feedback=Censored(...) does not go with BanditGP.with_candidates(...): "
             f"{NO_EVIDENCE}. Use Hallucinated() or Ignored()."
         )
-    if constraints is not None and not is_lagrangian:
+    if constraints is not None:
         raise ValueError(
-            "constraints= goes with BanditGP.with_candidates(...) only where reward and "
-            "constraints have lists of their own: penalized outcomes change with the multipliers, "
-            "and with them what they say about the priors. Use surrogate='separate' with "
-            "acquisition.CandidatesLagrangianUpperConfidenceBound, or BanditGP.with_kernel(...)."
-        )
-    clips = [n for n in ("reward_bound", "constraint_bound") if getattr(constraints, n, None)]
-    if is_lagrangian and clips:
-        raise ValueError(
-            f"constraints= has {' and '.join(clips)}, at which "
-            "CandidatesLagrangianUpperConfidenceBound does not clip its bounds. Leave them out."
+            f"constraints={type(constraints).__name__}(...) does not go with "
+            "BanditGP.with_candidates(...): penalized outcomes change with the multipliers, and "
+            "with them what they say about the priors. Use BanditGP.with_kernel(...)."
         )
 
 
@@ -665,8 +630,6 @@ OWNED = (
     AcquisitionRecipe,
     BanditGPRecipe,
     CandidatesRecipe,
-    EpochModels,
-    LocalGPRecipe,
     Feedback,
     Restart,
     MultiplierRule,
@@ -706,7 +669,7 @@ class LoopSettings:
     """
 
     domain: Domain
-    model: BanditGPRecipe | EpochModels | ModelFactory | None
+    model: BanditGPRecipe | ModelFactory | None
     acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory
     horizon: int | None = None
     feedback: Feedback = field(default_factory=Hallucinated)
@@ -716,13 +679,13 @@ class LoopSettings:
     num_initial: int = 0
     context_dim: int = 0
     seed: int = 0
-    maximize: bool = added_field(True)
-    repeats: float | None = added_field(None)
+    maximize: bool = True
+    repeats: float | None = None
 
     def __post_init__(self) -> None:
         """Check the settings one by one, then together, and take copies."""
-        if isinstance(self.model, EpochModels):
-            self._check_epochs(self.model)
+        if self.models_of_epochs:
+            self._check_epochs(self.models_of_epochs)
             return
         domain, acquisition = self.domain, self.acquisition
         if not isinstance(domain, Domain):
@@ -749,10 +712,9 @@ class LoopSettings:
         if isinstance(domain, Space):
             for prior in _priors_of(model)[:1]:  # priors on a list have the same input transform
                 _warn_if_not_encoded(domain, prior)
-        _check_probing(check_restart(self.restart), self.feedback, self.constraints)
-        check_constraints(self.constraints, acquisition, self.feedback, self.restart)
-        check_local_model(model, acquisition, self.constraints)
+        check_restart(self.restart)
         check_list_of_priors(model, acquisition, self.feedback, self.constraints)
+        check_constraints(self.constraints, acquisition, self.feedback, self.restart)
         if not check_instance("maximize", self.maximize, bool, "Pass True or False."):
             check_minimizing(model, acquisition, self.restart, self.constraints, self.feedback)
         check_forgetting(self.forgetting, model)
@@ -768,41 +730,40 @@ class LoopSettings:
         )
         store_checked(self, **{f.name: _own(f.name, getattr(self, f.name)) for f in fields(self)})
 
-    def _check_epochs(self, models: EpochModels) -> None:
-        """Check the settings of each epoch whose model is known, and take copies."""
+    @property
+    def models_of_epochs(self) -> tuple[BanditGPRecipe, ...]:
+        """The recipes of the epochs; empty if one model serves all of them."""
         rule = self.constraints
-        if getattr(rule, "surrogate_in_use", None) != "fresh":
+        return rule.models_in_use if isinstance(rule, MultiplierRule) else ()
+
+    def _check_epochs(self, models: Sequence[BanditGPRecipe]) -> None:
+        """Check the settings of each epoch, and take copies."""
+        if self.model is not None and self.model != models[0]:
             raise ValueError(
-                f"model is {models!r}, but constraints is {rule!r}: only epochs that begin without "
-                "data have models of their own. Pass MultiplicativeEpochs or AdditiveEpochs with "
-                "surrogate='fresh', or one BanditGP.with_kernel(...)."
+                f"model is {self.model!r:.200}, but constraints has models=, a model for each "
+                "epoch. Leave out one of the two."
             )
         if isinstance(self.restart, EvidenceRestart):
             raise ValueError(
                 "restart=EvidenceRestart(...) weighs outcomes of several epochs under one model, "
-                "but model=EpochModels(...) has several. Use ChangePointRestart(...), or "
+                "but constraints has models=, several of them. Use ChangePointRestart(...), or "
                 "one BanditGP.with_kernel(...)."
             )
-        first = self.in_epoch()
-        for recipe in (models.recipes or ())[1:]:
-            replace(self, model=recipe)
-        checked = {f.name: getattr(first, f.name) for f in fields(self) if f.name != "model"}
-        store_checked(self, model=_own("model", models), **checked)
+        first, *_ = [self.in_epoch(epoch) for epoch in range(1, len(models) + 1)]
+        own = {f.name: getattr(first, f.name) for f in fields(self) if f.name != "constraints"}
+        store_checked(self, **own, constraints=_own("constraints", self.constraints))
 
-    def in_epoch(self, epoch: int = 1, multipliers: Sequence[float] | None = None) -> LoopSettings:
+    def in_epoch(self, epoch: int = 1) -> LoopSettings:
         """Return the settings with the model of an epoch; unchanged if one model serves all epochs.
 
         Args:
             epoch: The number of the epoch in its segment, from 1.
-            multipliers: The multipliers in force in the epoch; the initial ones if omitted.
         """
-        if not isinstance(self.model, EpochModels):
+        models, rule = self.models_of_epochs, self.constraints
+        if rule is None or not models:
             return self
-        rule = self.constraints
-        assert rule is not None
-        if multipliers is None:
-            multipliers = rule.multipliers(rule.init()).tolist()
-        return replace(self, model=self.model.in_epoch(epoch, multipliers))
+        model = models[min(epoch, len(models)) - 1]
+        return replace(self, model=model, constraints=replace(rule, models=()))
 
     @property
     def model_in_use(self) -> BanditGPRecipe | ModelFactory | None:
@@ -811,7 +772,6 @@ class LoopSettings:
         This is ``model``. However, if the default model serves the default search for the best
         point, and only one function is to be learned, it sees rewards whose low tail is raised.
         """
-        assert not isinstance(self.model, EpochModels), "the settings of one epoch have one model"
         is_search = self.acquisition == default_acquisition("best")
         others = (self.restart, self.constraints, self.forgetting)
         is_plain = not self.context_dim and all(other is None for other in others)
@@ -839,14 +799,14 @@ class LoopSettings:
         return self.domain.dim, self.context_dim, self.num_constraints, self.maximize
 
 
-def _priors_of(model: Any) -> tuple[BanditGPRecipe | LocalGPRecipe, ...]:
+def _priors_of(model: Any) -> tuple[BanditGPRecipe, ...]:
     """Return the priors of a model that is made of recipes; none for a user's function."""
     if isinstance(model, CandidatesRecipe):
         return model.candidates
-    return (model,) if isinstance(model, BanditGPRecipe | LocalGPRecipe) else ()
+    return (model,) if isinstance(model, BanditGPRecipe) else ()
 
 
-def _check_columns(prior: BanditGPRecipe | LocalGPRecipe, domain: Domain, context_dim: int) -> None:
+def _check_columns(prior: BanditGPRecipe, domain: Domain, context_dim: int) -> None:
     """Raise an error unless a recipe's kernel fits the columns of contexts and points."""
     num_columns, transform = context_dim + domain.dim, prior.input_transform
     if transform is not None:
@@ -863,7 +823,7 @@ def _check_columns(prior: BanditGPRecipe | LocalGPRecipe, domain: Domain, contex
     check_kernel_columns(prior.kernel, num_columns)
 
 
-def _warn_if_not_encoded(space: Space, model: BanditGPRecipe | LocalGPRecipe) -> None:
+def _warn_if_not_encoded(space: Space, model: BanditGPRecipe) -> None:
     """Warn if a model treats a category's position in the list as a number."""
     unordered = [space.names[i] for i in space.unordered_dims]
     if unordered and model.input_transform is None:
@@ -892,6 +852,3 @@ def _own(name: str, setting: Any) -> Any:
             f"{name} is {setting!r}, which cannot be copied ({error}), but a loop keeps a copy of "
             "its own. Build it from plain values, detached tensors and functions."
         ) from error
-
-
-fill_in_docstrings(__name__)

@@ -49,11 +49,9 @@ from botorch_bandits.constraints import (
     PrimalDual,
 )
 from botorch_bandits.constraints.rules import WAY_ON
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated
 from botorch_bandits.history import Event, Failure, History, Outcome, Query
-from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.random_streams import generator
 
 
@@ -118,12 +116,10 @@ class PenalizedHistory(History):
 
     @property
     def first_version(self) -> int:
-        """See :class:`History`."""
         return self._first_version
 
     @property
     def changed_after(self) -> int:
-        """See :class:`History`."""
         return max(self._multipliers.updates[-1].after_round - self._rounds_before, 0)
 
     @property
@@ -392,7 +388,7 @@ class Multipliers:
 
 
 UNIFORM_ORIGINS = ("exploration", "initial")
-"""Origins of queries that were drawn uniformly at random, or to probe for a change."""
+"""Origins of queries that were drawn uniformly at random."""
 
 
 class Segments:
@@ -471,12 +467,6 @@ class Segments:
     def first_id_of_segment(self) -> int:
         """The id of the segment's first query; an epoch with fresh data may begin later."""
         return self._first_id_of_segment
-
-    @property
-    def prior_to_probe(self) -> BanditGPRecipe | None:
-        """The prior whose drifting copy an exploration round uses; None for a uniform draw."""
-        probes = isinstance(self._restart, EvidenceRestart) and self._restart.probing
-        return self._evidence.likeliest_model if probes and self._evidence is not None else None
 
     def describe(self) -> dict[str, float]:
         """Return what is in force now, for a query's diagnostics."""
@@ -881,6 +871,3 @@ def in_epoch(
         return recipe
     options = {**recipe.options, "noise_bound": noise_bound * noise_factor}
     return AcquisitionRecipe(recipe.acquisition_class, options)
-
-
-fill_in_docstrings(__name__)

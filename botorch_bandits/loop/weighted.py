@@ -13,16 +13,13 @@ from typing import Any
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.change_points import ChangePointRestart, EvidenceRestart
 from botorch_bandits.confidence import GainBound
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.feedback import Censored
 from botorch_bandits.history import History, Outcome
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,
-    EpochModels,
     FittedSingleTaskGP,
-    LocalGPRecipe,
 )
 from botorch_bandits.models.noise_floor import SMALLEST_RATIO, output_scale_of
 
@@ -152,6 +149,12 @@ def _reason_of_settings(settings: LoopSettings) -> str | None:
             "noise of one observation. If outcomes have about the same noise, leave count= and "
             "noise= out and give it to the model; otherwise use OracleRestart"
         )
+    if settings.models_of_epochs:
+        return (
+            "constraints has models=, with a different noise variance in each epoch, so the weight "
+            "of the outcome in later ones is not known yet. Pass one BanditGP.with_kernel(...) for "
+            "all, or tell each outcome by itself"
+        )
     options = {}
     if isinstance(settings.acquisition, AcquisitionRecipe):
         options = dict(settings.acquisition.options)
@@ -179,21 +182,7 @@ def _reason_of_model(model: Any) -> str | None:
             "the model is a list of priors, whose evidence treats each outcome as one observation. "
             "Pass BanditGP.with_kernel(...), or tell each outcome by itself"
         )
-    if isinstance(model, EpochModels):
-        return (
-            "model=EpochModels(...) has a different noise variance in each epoch, so the weight of "
-            "the outcome in later ones is not known yet. Pass one BanditGP.with_kernel(...) for "
-            "all, or tell each outcome by itself"
-        )
-    if isinstance(model, LocalGPRecipe):
-        return (
-            "the model is a LocalGP, which treats each outcome as one observation. Pass "
-            "BanditGP.with_kernel(...), or tell each outcome by itself"
-        )
     return (
         f"the model is {type(model).__name__}, a function of inputs and outcomes that sees no "
         "weights. Pass BanditGP.with_kernel(...), or tell each outcome by itself"
     )
-
-
-fill_in_docstrings(__name__)

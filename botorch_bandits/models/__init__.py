@@ -11,7 +11,6 @@ from botorch_bandits.models.candidates import CandidatesModel, CandidatesRecipe
 from botorch_bandits.models.censoring import DEFAULT_TOLERANCE as RINGING_TOLERANCE
 from botorch_bandits.models.censoring import posterior_rise, probe_points
 from botorch_bandits.models.condition import condition, hallucinate
-from botorch_bandits.models.epochs import EpochModels
 from botorch_bandits.models.fitted import (
     FittedSingleTaskGP,
     LearnedGP,
@@ -19,12 +18,9 @@ from botorch_bandits.models.fitted import (
     default_likelihood,
     winsorized,
 )
-from botorch_bandits.models.hyperparameter_region import HyperparameterRegion, refitted_scores
 from botorch_bandits.models.kernels import StationaryKernel, double_kernel, fingerprint_kernel
-from botorch_bandits.models.local_gp import LocalGP, LocalGPRecipe
 from botorch_bandits.models.marginal_likelihood import fit_ordinarily
 from botorch_bandits.models.model_check import ModelCheck, check_model
-from botorch_bandits.models.prior_family import PriorFamily
 from botorch_bandits.models.prior_lists import (
     DefaultCandidates,
     candidate_grid,
@@ -43,14 +39,9 @@ __all__ = [
     "CandidatesModel",
     "CandidatesRecipe",
     "DefaultCandidates",
-    "EpochModels",
     "FittedSingleTaskGP",
-    "HyperparameterRegion",
     "LearnedGP",
-    "LocalGP",
-    "LocalGPRecipe",
     "ModelCheck",
-    "PriorFamily",
     "RefitWarning",
     "StationaryKernel",
     "candidate_grid",
@@ -66,6 +57,5 @@ __all__ = [
     "lengthscale_ladder",
     "posterior_rise",
     "probe_points",
-    "refitted_scores",
     "winsorized",
 ]

@@ -50,7 +50,6 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dtrtrs
 from torch import Tensor
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.front_kernels import (
     Array,
     FrontCovariance,
@@ -793,6 +792,3 @@ class RowsPosterior:
             return self._columns_of_products(rows, arms)
         seen = self._seen
         return self.covariance.columns(seen.arms[rows], seen.fronts[rows], self.front, arms)
-
-
-fill_in_docstrings(__name__)

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.engines import ArmsEngine
 from botorch_bandits.checks import check_finite
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.random_streams import RandomBlocks
 from botorch_bandits.simulation.problems import ArmRewards, SimulationResult
 from botorch_bandits.simulation.restarts import ReplicateSegments
@@ -83,7 +82,6 @@ def play_arms(
         is_quick = quick is not None and not all_explore
         if all_explore or engine.rule is None:
             arm = engine.choose_uniformly(t + 1)
-            arm = arm if segments is None else segments.arms_explored(arm)
         elif quick is not None:
             number = quick.choose(t + 1)
         else:
@@ -100,9 +98,7 @@ def play_arms(
                 covered = inside if covered is None else covered.logical_and_(inside)
                 widths.append(half.mean())
             if explores is not None:
-                assert segments is not None
-                uniform = engine.choose_uniformly(t + 1)
-                arm = segments.arms_explored(uniform).where(explores, arm)
+                arm = engine.choose_uniformly(t + 1).where(explores, arm)
         if alone is not None:
             number = number if is_quick else int(arm)
             heard = alone[number] + one_level * noise.number_at(t + 1)
@@ -162,6 +158,3 @@ def _columns(rounds: Sequence[Tensor | int | float], empty: Tensor) -> Tensor:
     if rounds and isinstance(rounds[0], Tensor):
         return torch.stack(rounds, -1)  # type: ignore[arg-type]
     return torch.tensor([rounds], dtype=empty.dtype) if rounds else empty
-
-
-fill_in_docstrings(__name__)

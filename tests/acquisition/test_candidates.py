@@ -481,8 +481,10 @@ def test_loops_refuse_at_once_what_does_not_go_with_a_list() -> None:
         BanditLoop(**{**options, "domain": Box([(0.0, 1.0)]), "acquisition": two})
     with pytest.raises(ValueError, match="the model is"):
         BanditLoop(**options, forgetting=ExponentialWeights(0.9))
-    with pytest.raises(ValueError, match="lists of their own"):
-        BanditLoop(**options, constraints=AdditiveEpochs(1, 4, 0.5))
+    for surrogate in ("relabeled", "separate"):
+        rule = AdditiveEpochs(1, 4, 0.5, surrogate=surrogate)
+        with pytest.raises(ValueError, match=r"constraints=AdditiveEpochs.*with_candidates"):
+            BanditLoop(**options, constraints=rule)
     loud = BanditGP.with_candidates(candidate_grid([0.1], scales=[1.0, 1e300]))
     with pytest.raises(ValueError, match="output scale is 1e\\+300"):
         BanditLoop(**{**options, "domain": Box([(0.0, 1.0)]), "model": loud})
@@ -729,7 +731,6 @@ def test_replicates_play_what_loops_play(form: str) -> None:
             X, Y = played.history.arrived()
             assert Arms(choices).index_of(X).tolist() == result.arms[b].tolist()
             torch.testing.assert_close(Y.squeeze(-1), result.outcomes[b], rtol=0.0, atol=1e-12)
-        assert (result.covered is None) == (form == "draws")
 
 
 def test_a_long_table_is_printed_in_short() -> None:

@@ -20,7 +20,6 @@ from botorch_bandits import (
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
 )
-from botorch_bandits.acquisition import CandidatesLagrangianUpperConfidenceBound
 from botorch_bandits.acquisition.affine_outcomes import select_output
 from botorch_bandits.acquisition.draws import draw_path
 from botorch_bandits.models import candidate_grid
@@ -237,15 +236,6 @@ def test_lists_of_priors() -> None:
             acqf.set_X_pending(torch.cat([pending, points[:i]]))
             total = total + acqf(points[i : i + 1])
         assert torch.allclose(together, total, rtol=1e-10, atol=1e-10)
-    both = BanditGP.with_candidates(candidate_grid([0.1, 0.5], scales=[1.0, 4.0]))(X, Y)
-    penalized = CandidatesLagrangianUpperConfidenceBound(
-        both, multipliers=[1.5], num_arms=50, X_pending=pending
-    )
-    together, total = penalized(points), 0.0
-    for i in range(3):
-        penalized.set_X_pending(torch.cat([pending, points[:i]]))
-        total = total + penalized(points[i : i + 1])
-    assert torch.allclose(together, total, rtol=1e-10, atol=1e-10)
     draw = CandidatesThompsonSampling(model, seed=2)
     together, total = draw(points), 0.0
     for i in range(3):

@@ -89,11 +89,8 @@ CLASSES: dict[str, tuple[dict[str, Any], str]] = {
 LAGRANGIAN = {"LagrangianUpperConfidenceBound", "LagrangianThompsonSampling"}
 OF_OTHERS = {
     "BanditAcquisition",  # the base class
-    "CandidatesDMMUpperConfidenceBound",  # of a CandidatesModel, which takes no outcome transform
-    "CandidatesLagrangianUpperConfidenceBound",
-    "CandidatesThompsonSampling",
+    "CandidatesThompsonSampling",  # of a CandidatesModel, which takes no outcome transform
     "CandidatesUpperConfidenceBound",
-    "RegionUpperConfidenceBound",
     "WidthUpperConfidenceBound",  # its rule is an argument; GPUpperConfidenceBound stands for it
 }
 WORKS = {

@@ -19,7 +19,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from campaign_of_faults.fault_kinds import KindCount, count_kinds
 
 from benchmarks import (
     BENCHMARKS,
@@ -203,17 +202,6 @@ def build_faults_parser() -> argparse.ArgumentParser:
     faults.add_argument("--kills", type=int, default=200, help="in all (default 200)")
     faults.add_argument("--cuts", type=int, default=200, help="in all (default 200)")
     faults.add_argument("--quick", action="store_true", help="a tenth of both; for a look")
-    faults.add_argument(
-        "--files",
-        type=int,
-        default=0,
-        help="open so many mutated files, and do what else there is: power cuts, full disks, "
-        "links, signals, clocks; from 10000 files on also clusters and workers that are killed "
-        "(default 0: kills and cuts alone)",
-    )
-    faults.add_argument(
-        "--out-files", metavar="FILE", help="write the table of --files as CSV, too"
-    )
     faults.add_argument("--seed", type=int, default=0, help="default 0")
     faults.add_argument("--out", metavar="FILE", help="write the table as CSV, too")
     faults.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -242,22 +230,10 @@ def run_faults(options: argparse.Namespace) -> int:
     print(format_counts(counts))
     if options.out:
         _write_counts(options.out, counts)
-    kinds: list[KindCount] = []
-    if options.files:
-        num_files = check_integer("--files", options.files, minimum=0)
-        for kind in count_kinds(num_files, seed + FIRST_SEED_OF_KINDS):
-            kinds.append(kind)
-            print(", ".join(f"{k} {v}" for k, v in asdict(kind).items() if v is not None))
-        if options.out_files:
-            _write_counts(options.out_files, kinds)
-    is_clean = all(count.is_clean for count in counts) and all(kind.is_clean for kind in kinds)
-    return 0 if is_clean else 1
+    return 0 if all(count.is_clean for count in counts) else 1
 
 
-FIRST_SEED_OF_KINDS = 10
-
-
-def _write_counts(path: str, counts: Sequence[FaultCount | KindCount]) -> None:
+def _write_counts(path: str, counts: Sequence[FaultCount]) -> None:
     """Write counts as CSV."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(asdict(counts[0])), lineterminator="\n")

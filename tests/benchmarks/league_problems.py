@@ -20,6 +20,7 @@ from botorch.test_functions.synthetic import (
     Hartmann,
     Levy,
     Michalewicz,
+    Rosenbrock,
     SyntheticTestFunction,
 )
 from torch import Tensor
@@ -29,7 +30,6 @@ from botorch_bandits import Box, Categorical, Float, Integer, Space
 from botorch_bandits.domains import Domain
 from botorch_bandits.problems import (
     BraninReward,
-    RosenbrockReward,
     TuningProblem,
     load_dataset,
     need_scikit_learn,
@@ -390,7 +390,7 @@ PROBLEMS: dict[str, LeagueProblem] = {
         synthetic(
             "rosenbrock4",
             "Rosenbrock, 4 dimensions",
-            lambda: RosenbrockReward(dim=4),
+            lambda: Rosenbrock(dim=4, negate=True),
             [(-5.0, 10.0)] * 4,
         ),
         LeagueProblem(

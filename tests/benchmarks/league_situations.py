@@ -38,7 +38,6 @@ from botorch_bandits.problems import (
     Hartmann3Reward,
     PoissonDelay,
     RKHSFunction,
-    load_readings,
     need_scikit_learn,
 )
 from botorch_bandits.random_streams import derive_seed, generator
@@ -301,8 +300,9 @@ class SensorsWorld(World):
     def __init__(self, seed: int, data: Path) -> None:
         """Read the table."""
         path = data / TEMPERATURES_FILE
-        self._readings = load_readings(path, "temperature")
-        self._places = load_readings(path, "xy_m")
+        tables = np.load(path)
+        self._readings = torch.from_numpy(tables["temperature"].astype(np.float64))
+        self._places = torch.from_numpy(tables["xy_m"].astype(np.float64))
         rows = len(self._readings) - self.ROWS_A_ROUND * CHANGING_ROUNDS
         if rows < 0 or len(self._places) != self._readings.shape[1]:
             raise ValueError(

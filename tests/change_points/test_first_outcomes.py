@@ -120,13 +120,6 @@ def test_costs_are_rewards_in_the_other_sign() -> None:
     )
 
 
-def test_probing_is_uniform_until_there_is_a_list() -> None:
-    probing = EvidenceRestart(robust=False, exploration=1.0, probing=True)
-    loop = build(restart=probing, num_initial=0)
-    play(loop, 12)
-    assert "exploration" in {query.origin for query in loop.history.queries}
-
-
 def test_replicates_have_a_list_each() -> None:
     from botorch_bandits.problems import ArmsProblem
 

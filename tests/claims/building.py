@@ -47,7 +47,7 @@ from botorch_bandits import (
 from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.confidence import GreedyGain, SpectralGain, WaterFillingGain
 from botorch_bandits.history import History
-from botorch_bandits.models import CandidatesRecipe, EpochModels
+from botorch_bandits.models import CandidatesRecipe
 from claims.settings import CENSORED_DROP_INS, LIST, LIST_ON_BOX, LISTS, Setting
 from claims.worlds import World, kernel_of
 
@@ -221,7 +221,7 @@ class Plan:
         if kind in ("BanditGP", "learned"):
             refit = 5 if kind == "learned" else None
             if self.setting.models == "of epochs":
-                return EpochModels([self._model_of_epoch(*each) for each in FACTORS_OF_EPOCHS])
+                return self._model_of_epoch(*FACTORS_OF_EPOCHS[0])
             return BanditGP.with_kernel(
                 kernel, noise=noise, prior_mean=self.prior_mean, refit_every=refit
             )
@@ -392,6 +392,9 @@ class Plan:
             return None
         if kind == "primal-dual":
             return PrimalDual(1, max_multiplier=2.0, divisor=4.0)
+        if self.setting.models == "of epochs":
+            models = [self._model_of_epoch(*each) for each in FACTORS_OF_EPOCHS]
+            known = {**known, "models": models}
         if kind.startswith("multiplicative"):
             return MultiplicativeEpochs(1, EPOCH_LENGTH, surrogate="fresh", **known)
         return AdditiveEpochs(1, EPOCH_LENGTH, STEP_SIZE, surrogate=kind.split(", ")[1], **known)

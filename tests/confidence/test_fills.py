@@ -14,7 +14,6 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 from torch import Tensor
 
 from botorch_bandits import BanditGP, Censored
-from botorch_bandits.cli import arguments
 from botorch_bandits.confidence import CensoredWidth, PriorSummary
 from botorch_bandits.confidence.fills import (
     FILLS,
@@ -231,7 +230,7 @@ def test_heights_of_every_fill_by_hand() -> None:
         "soft": [0.25, 0.0, 4.0, 0.5],
         "lower_bound": [0.4, 0.0, 4.0, 0.5],
     }
-    assert set(expected) == set(FILLS) == set(arguments.FILLS)
+    assert set(expected) == set(FILLS)
     for fill, heights in expected.items():
         found = Censored(1.0, 4.0, fill=fill).heights(4.0, mean, sd, shares)
         assert found.tolist() == pytest.approx(heights, abs=1e-14)

@@ -21,7 +21,6 @@ from botorch_bandits.confidence import (
     realized_regret_bound,
     width_of_variation,
 )
-from botorch_bandits.models import EpochModels
 from botorch_bandits.penalties import Exponential
 
 B, R, DELTA = 2.0, 0.1, 0.1
@@ -154,10 +153,10 @@ def test_regret_and_violation_of_functions_that_vary_stay_below_their_numbers(se
 def test_exact_constraints_that_vary_are_no_noise() -> None:
     X = torch.linspace(0.0, 1.0, 3, dtype=torch.float64).unsqueeze(-1)
     rule = ImprovedUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True, variation=0.1)
-    constraints = bandits.MultiplicativeEpochs(1, 4, surrogate="fresh")
     recipe = BanditGP.with_kernel(scaled(1.0), noise=0.5)
-    models = EpochModels([recipe, recipe])
-    loop = BanditLoop(bandits.Arms(X), models, rule, constraints=constraints, seed=0)
+    models = [recipe, recipe]
+    constraints = bandits.MultiplicativeEpochs(1, 4, surrogate="fresh", models=models)
+    loop = BanditLoop(bandits.Arms(X), None, rule, constraints=constraints, seed=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for t in range(9):

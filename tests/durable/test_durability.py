@@ -44,7 +44,7 @@ def test_what_is_synchronized(
         loop.ask()
         calls.clear()
     assert len(calls) == (durability != "record")  # closing puts the rest on disk
-    assert Journal.read(path, verify="all").num_records == 3
+    assert Journal.read(path).num_records == 3
     assert (Journal.read(path).header.get("durability") == "batch") == (durability != "record")
     with opened(path) as loop:
         assert loop.history.num_queries == 2
@@ -60,12 +60,9 @@ def test_what_does_not_go_is_refused(tmp_path: Path) -> None:
         opened(tmp_path / "run.journal", durability="round")
     with pytest.raises(ValueError, match="durability"):
         opened(tmp_path / "other.journal", durability="never")
-    with pytest.raises(ValueError, match="verify"):
-        opened(tmp_path / "other.journal", verify="some")
     assert not (tmp_path / "other.journal").exists()
-    for setting in ({"durability": "round"}, {"verify": "all"}):
-        with pytest.raises(ValueError, match="go with journal="):
-            BanditLoop(Box([[0.0], [1.0]]), None, RandomSearch(), **setting)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="durability is 'round'"):
+        BanditLoop(Box([[0.0], [1.0]]), None, RandomSearch(), durability="round")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
@@ -92,7 +89,7 @@ def test_a_power_cut_takes_no_more_than_was_allowed(tmp_path: Path, durability: 
     def check(folder: Path, promised: list[Any]) -> None:
         if not promised:
             return
-        with opened(folder / "run.journal", verify="all", clock=lambda: 0.0) as loop:
+        with opened(folder / "run.journal", clock=lambda: 0.0) as loop:
             history = loop.history
             assert history.num_queries >= promised[-1][0]
             assert history.num_arrived >= promised[-1][1]

@@ -102,7 +102,7 @@ def test_a_handler_that_asks_and_tells_never_waits_and_nothing_is_lost(
         assert alarms.count > 10
         assert sorted(asked) == list(range(loop.history.num_queries))
         history, seen = json.dumps(loop.history.to_records()), repr(derived(loop))
-    with build(name, journal=path, verify="all") as again:
+    with build(name, journal=path) as again:
         assert json.dumps(again.history.to_records()) == history
         assert repr(derived(again)) == seen
         for query_id, value in told:
@@ -142,7 +142,7 @@ def test_a_handler_that_saves_and_leaves_keeps_what_was_told(tmp_path: Path) -> 
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             loop.ask()  # it goes on
             known = loop.history.to_records()
-        with build("arms, ucb", journal=path, verify="all") as again:
+        with build("arms, ucb", journal=path) as again:
             assert again.history.to_records() == known
     assert ends > 5
 
@@ -197,4 +197,4 @@ def test_a_forked_child_is_refused_at_once_and_the_parent_goes_on(tmp_path: Path
         assert os.waitstatus_to_exitcode(ended[1]) == 0
         assert path.stat().st_size == size
         loop.ask()
-    assert Journal.read(path, verify="all").num_records == 21 + (len(waiting) == 0)
+    assert Journal.read(path).num_records == 21 + (len(waiting) == 0)

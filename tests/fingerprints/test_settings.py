@@ -22,7 +22,6 @@ from torch import Tensor
 from botorch_bandits import Arms, BanditGP, FittedSingleTaskGP, RandomSearch
 from botorch_bandits.fingerprints import (
     UnnamedSettingError,
-    added_field,
     difference,
     fingerprint,
 )
@@ -225,18 +224,3 @@ def test_what_another_process_cannot_find_is_refused(
 ) -> None:
     with pytest.raises(UnnamedSettingError, match=message):
         fingerprint(settings)
-
-
-@dataclass(frozen=True)
-class Grown:
-    """Settings of a class that has got another one."""
-
-    old: int = 1
-    new: str = added_field("as before")
-
-
-def test_a_field_that_was_added_is_recorded_where_it_is_not_the_default() -> None:
-    before = fingerprint({"it": Grown()})
-    assert before["it"].keys() == {"class", "old"}
-    after = fingerprint({"it": Grown(new="else")})
-    assert difference(before, after) == ["it.new: was not set, is 'else'"]

@@ -163,7 +163,7 @@ def test_threads_append_whole_records(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
         found = list(journal.records())
-    assert found == list(Journal.read(path, verify="all").records())
+    assert found == list(Journal.read(path).records())
     assert len(found) == num_threads * num_each
     for (thread, i), number in numbers.items():
         assert (found[number - 1]["thread"], found[number - 1]["i"]) == (thread, i)
@@ -287,8 +287,3 @@ def test_a_closed_journal_says_so(tmp_path: Path) -> None:
         journal.append({})
     assert list(journal.records()) == RECORDS  # reading needs no lock
     assert "5 records" in repr(journal)
-
-
-def test_an_unknown_way_to_verify_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="verify is 'none'; it must be one of 'tail', 'all'"):
-        Journal.open(make(tmp_path), verify="none")

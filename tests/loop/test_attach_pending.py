@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 import torch
+from botorch_bandits.journal.salvage import read_remains
+from botorch_bandits.loop.salvage import write_salvage
 from gpytorch.kernels import RBFKernel
 
 import botorch_bandits as bb
@@ -29,7 +31,6 @@ from botorch_bandits import (
     Ignored,
     RandomSearch,
 )
-from botorch_bandits.cli import main
 from botorch_bandits.loop import journal as loop_journal
 
 CHOICES = torch.linspace(0, 1, 15, dtype=torch.float64).unsqueeze(-1)
@@ -212,7 +213,7 @@ def test_a_snapshot_gives_back_what_a_damaged_journal_lost(
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:4]))
     new = tmp_path / "new.journal"
-    assert main(["salvage", str(path), "--out", str(new)]) == 0
+    write_salvage(read_remains(path), new)
     with BanditLoop(Arms(CHOICES), None, journal=new, **settings) as loop:
         assert loop.history.to_records() == records
 

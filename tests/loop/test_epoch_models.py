@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 import botorch_bandits as bandits
 from botorch_bandits import AdditiveEpochs, BanditGP, BanditLoop, MultiplicativeEpochs
 from botorch_bandits.change_points import PowerThreshold
-from botorch_bandits.models import EpochModels
 from botorch_bandits.penalties import Exponential
 from botorch_bandits.problems import ConstrainedArmsProblem
 from botorch_bandits.simulation import Policy, simulate
@@ -30,11 +30,6 @@ PRIORS = ((0.3, 1.0, 0.05), (0.15, 4.0, 0.5), (0.6, 0.25, 0.02))
 """Lengthscale, prior variance and noise variance of epochs 1, 2 and all later ones."""
 
 
-def prior_of_multiplier(epoch: int, multipliers: tuple[float, ...]) -> bandits.BanditGPRecipe:
-    """A scale that grows with the multiplier."""
-    return recipe(0.3, (1.0 + multipliers[0]) ** 2, 0.05 * epoch)
-
-
 def recipe(lengthscale: float, variance: float, noise: float) -> bandits.BanditGPRecipe:
     kernel: Any = ScaleKernel(RBFKernel()).double()
     numbers = torch.tensor([lengthscale, variance], dtype=torch.float64)
@@ -42,7 +37,8 @@ def recipe(lengthscale: float, variance: float, noise: float) -> bandits.BanditG
     return BanditGP.with_kernel(kernel, noise=noise)
 
 
-MODELS = EpochModels([recipe(*prior) for prior in PRIORS])
+MODELS = [recipe(*prior) for prior in PRIORS]
+FRESH = MultiplicativeEpochs(1, S, surrogate="fresh", models=MODELS)
 
 
 def f(x: float) -> float:
@@ -80,14 +76,14 @@ def choice(mean: Any, deviation: Any, width: float) -> int:
 
 
 @pytest.mark.parametrize("kind", ["multiplicative", "additive"])
-@pytest.mark.parametrize("by_function", [False, True])
-def test_each_epoch_is_played_in_its_own_kernel(kind: str, by_function: bool) -> None:
+def test_each_epoch_is_played_in_its_own_kernel(kind: str) -> None:
     is_exact = kind == "multiplicative"
-    rule: Any = AdditiveEpochs(1, S, 0.5, surrogate="fresh")
+    rule: Any = AdditiveEpochs(1, S, 0.5, surrogate="fresh", models=MODELS)
     if is_exact:
-        rule = MultiplicativeEpochs(1, S, penalty=Exponential(0.7), surrogate="fresh")
-    models = EpochModels(prior_of_multiplier) if by_function else MODELS
-    loop = BanditLoop(ARMS, models, IGP_UCB, constraints=rule, horizon=24, seed=0)
+        rule = MultiplicativeEpochs(
+            1, S, penalty=Exponential(0.7), surrogate="fresh", models=MODELS
+        )
+    loop = BanditLoop(ARMS, None, IGP_UCB, constraints=rule, horizon=24, seed=0)
     rng = np.random.default_rng(0)
     kappa = 1.0 if is_exact else 0.0
     xs: list[float] = []
@@ -104,8 +100,6 @@ def test_each_epoch_is_played_in_its_own_kernel(kind: str, by_function: bool) ->
                 else max(kappa + 0.5 * mean_g, 0.0)
             )
         prior = PRIORS[min(epoch, 3) - 1]
-        if by_function:
-            prior = (0.3, (1.0 + kappa) ** 2, 0.05 * epoch)
         rows = slice(t - t % S, t)
         values = np.array(gs[rows])
         penalty = np.exp(0.7 * values.clip(0.0)) - 1.0 if is_exact else values
@@ -155,38 +149,33 @@ def play(loop: BanditLoop, num_rounds: int, sign: float = 1.0) -> list[float]:
 
 
 @pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
-@pytest.mark.parametrize("models", [MODELS, EpochModels(prior_of_multiplier)], ids=["list", "fn"])
-def test_a_journal_goes_on_to_the_last_bit(domain: Any, models: Any, tmp_path: Path) -> None:
-    rule = MultiplicativeEpochs(1, S, surrogate="fresh")
-    settings: dict[str, Any] = {"constraints": rule, "seed": 3}
-    straight = play(BanditLoop(domain, models, IGP_UCB, **settings), 14)
+def test_a_journal_goes_on_to_the_last_bit(domain: Any, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"model": None, "acquisition": IGP_UCB, "seed": 3}
+    straight = play(BanditLoop(domain, constraints=FRESH, **settings), 14)
     path = tmp_path / "run.journal"
     continued = []
     for count in (3, 1, 6, 4):  # within an epoch, at its end, and over two
-        with BanditLoop.open(path, domain, models, IGP_UCB, **settings) as loop:
+        with BanditLoop.open(path, domain, constraints=FRESH, **settings) as loop:
             continued += play(loop, count)
     assert continued == straight
-    others = EpochModels([recipe(*prior) for prior in PRIORS[:2]])
-    for other in (others, recipe(*PRIORS[0])):
-        with pytest.raises(bandits.DifferentSettingsError, match="model"):
-            BanditLoop.open(path, domain, other, IGP_UCB, **settings)
+    other = replace(FRESH, models=MODELS[:2])
+    with pytest.raises(bandits.DifferentSettingsError, match="models"):
+        BanditLoop.open(path, domain, constraints=other, **settings)
 
 
 def test_equal_models_play_what_one_model_plays() -> None:
-    rule = AdditiveEpochs(1, S, 0.5, surrogate="fresh")
     one = recipe(*PRIORS[0])
-    played = [
-        play(BanditLoop(ARMS, model, IGP_UCB, constraints=rule, seed=0), 12)
-        for model in (one, EpochModels([one]), EpochModels([one, one]))
-    ]
+    played = []
+    for models in ([], [one], [one, one]):
+        rule = AdditiveEpochs(1, S, 0.5, surrogate="fresh", models=models)
+        played.append(play(BanditLoop(ARMS, one, IGP_UCB, constraints=rule, seed=0), 12))
     assert played[0] == played[1] == played[2]
 
 
 def test_costs_are_minus_rewards() -> None:
-    rule = MultiplicativeEpochs(1, S, surrogate="fresh")
-    made = {"constraints": rule, "seed": 0}
-    rewards = play(BanditLoop(ARMS, MODELS, IGP_UCB, **made), 10)
-    loop = BanditLoop(ARMS, MODELS, IGP_UCB, maximize=False, **made)
+    made: dict[str, Any] = {"constraints": FRESH, "seed": 0}
+    rewards = play(BanditLoop(ARMS, None, IGP_UCB, **made), 10)
+    loop = BanditLoop(ARMS, None, IGP_UCB, maximize=False, **made)
     assert play(loop, 10, sign=-1.0) == rewards
     assert loop.guarantee().holds
 
@@ -194,8 +183,8 @@ def test_costs_are_minus_rewards() -> None:
 def test_what_an_earlier_model_lacks_takes_regret_and_violation_away_for_good() -> None:
     printed = bandits.ImprovedUpperConfidenceBound.with_options(**BOUNDS)
     small, large = recipe(0.3, 1.0, 0.5), recipe(0.3, 1.0, 2.0)
-    rule = MultiplicativeEpochs(1, S, surrogate="fresh")
-    loop = BanditLoop(ARMS, EpochModels([small, large]), printed, constraints=rule, seed=0)
+    rule = replace(FRESH, models=[small, large])
+    loop = BanditLoop(ARMS, None, printed, constraints=rule, seed=0)
     play(loop, 3)
     assert not loop.guarantee().holds
     play(loop, 3)  # in the second epoch, whose own model lacks nothing
@@ -207,7 +196,8 @@ def test_what_an_earlier_model_lacks_takes_regret_and_violation_away_for_good() 
         assert not statement.holds
         assert statement.total is None
         assert any(gap.startswith("in epoch 1: lam = 0.5 is below 1") for gap in statement.gaps)
-    fine = BanditLoop(ARMS, EpochModels([large, large]), printed, constraints=rule, seed=0)
+    rule = replace(FRESH, models=[large, large])
+    fine = BanditLoop(ARMS, None, printed, constraints=rule, seed=0)
     play(fine, 6)
     assert fine.guarantee().holds
 
@@ -216,11 +206,11 @@ def test_bounds_in_prior_units_take_the_largest_scale_for_the_noise_of_constrain
     acquisition = bandits.ImprovedUpperConfidenceBound.with_options(
         **BOUNDS, any_lambda=True, units="prior"
     )
-    rule = AdditiveEpochs(1, S, 0.5, surrogate="fresh")
     bounds = []
     for variances in ((4.0, 1.0), (1.0, 1.0)):
-        models = EpochModels([recipe(0.3, v, 0.05 * v) for v in variances])
-        loop = BanditLoop(ARMS, models, acquisition, constraints=rule, seed=0)
+        models = [recipe(0.3, v, 0.05 * v) for v in variances]
+        rule = AdditiveEpochs(1, S, 0.5, surrogate="fresh", models=models)
+        loop = BanditLoop(ARMS, None, acquisition, constraints=rule, seed=0)
         play(loop, 6)
         violation = loop.guarantee().violation
         assert violation is not None
@@ -235,9 +225,8 @@ def test_bounds_in_prior_units_take_the_largest_scale_for_the_noise_of_constrain
 
 
 def test_a_restart_begins_with_the_first_model_again() -> None:
-    rule = MultiplicativeEpochs(1, S, surrogate="fresh")
     loop = BanditLoop(
-        ARMS, MODELS, IGP_UCB, constraints=rule, restart=bandits.OracleRestart((6,)), seed=0
+        ARMS, None, IGP_UCB, constraints=FRESH, restart=bandits.OracleRestart((6,)), seed=0
     )
     noises = []
     for _ in range(11):
@@ -249,7 +238,7 @@ def test_a_restart_begins_with_the_first_model_again() -> None:
         MaternKernel(nu=2.5), threshold=PowerThreshold(2.6, -6 / 7), smoothness=2.5
     )
     restart = bandits.ChangePointRestart(exploration=3**0.5, detector=detector)
-    other = BanditLoop(ARMS, MODELS, IGP_UCB, constraints=rule, restart=restart, seed=0)
+    other = BanditLoop(ARMS, None, IGP_UCB, constraints=FRESH, restart=restart, seed=0)
     play(other, 6)
     assert not other.guarantee().holds
 
@@ -258,8 +247,7 @@ def test_replicates_are_played_by_loops() -> None:
     values = torch.tensor([f(x) for x in GRID], dtype=torch.float64)
     table = torch.tensor([[g(x)] for x in GRID], dtype=torch.float64)
     problem = ConstrainedArmsProblem(ARMS.choices, values, table)
-    rule = MultiplicativeEpochs(1, S, surrogate="fresh")
-    policy = Policy(MODELS, IGP_UCB, constraints=rule)
+    policy = Policy(MODELS[0], IGP_UCB, constraints=FRESH)
     result = simulate(problem, policy, 6, 2, progress=False)
     loop = policy.loop(ARMS, seed=result.seeds[1])
     assert result.arms is not None
@@ -270,59 +258,32 @@ def test_replicates_are_played_by_loops() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "words"),
-    [
-        ([], ValueError, "models is empty"),
-        (recipe(*PRIORS[0]), TypeError, "models is"),
-        (3, TypeError, "models is 3"),
-        ([recipe(*PRIORS[0]), 1.0], TypeError, r"models\[1\] is 1.0"),
-    ],
+    ("given", "words"), [(MODELS[0], "models"), (3, "models"), ([MODELS[0], 1.0], r"models\[1\]")]
 )
-def test_bad_models_are_named(given: Any, error: type[Exception], words: str) -> None:
-    with pytest.raises(error, match=words):
-        EpochModels(given)
+def test_bad_models_are_named(given: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        AdditiveEpochs(1, S, surrogate="fresh", models=given)
 
 
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        ({"constraints": None}, "constraints is None"),
-        ({"constraints": AdditiveEpochs(1, S)}, "surrogate='fresh'"),
-        ({"restart": bandits.EvidenceRestart()}, "EvidenceRestart"),
-    ],
-)
-def test_settings_that_do_not_go_together_are_refused(changed: dict[str, Any], words: str) -> None:
-    settings = {"constraints": AdditiveEpochs(1, S, surrogate="fresh"), **changed}
-    with pytest.raises(ValueError, match=words):
-        BanditLoop(ARMS, MODELS, IGP_UCB, **settings)
-
-
-def no_recipe(epoch: int, multipliers: tuple[float, ...]) -> Any:
-    return None if epoch == 2 else recipe(*PRIORS[0])
-
-
-def test_a_function_that_returns_no_recipe_is_named_and_nothing_is_recorded() -> None:
-    rule = AdditiveEpochs(1, S, surrogate="fresh")
-    loop = BanditLoop(ARMS, EpochModels(no_recipe), IGP_UCB, constraints=rule, seed=0)
-    play(loop, S)
-    for _ in range(2):
-        with pytest.raises(TypeError, match=r"models\(2, \(.*\)\) is None"):
-            loop.ask()
-        assert loop.history.num_queries == S
+def test_settings_that_do_not_go_together_are_refused() -> None:
+    with pytest.raises(ValueError, match="surrogate='fresh'"):
+        AdditiveEpochs(1, S, models=MODELS)
+    with pytest.raises(ValueError, match="EvidenceRestart"):
+        BanditLoop(ARMS, None, IGP_UCB, constraints=FRESH, restart=bandits.EvidenceRestart())
+    with pytest.raises(ValueError, match="models="):
+        BanditLoop(ARMS, MODELS[1], IGP_UCB, constraints=FRESH)
 
 
 def test_weighted_outcomes_are_refused() -> None:
-    rule = AdditiveEpochs(1, S, surrogate="fresh")
-    loop = BanditLoop(ARMS, MODELS, IGP_UCB, constraints=rule, seed=0)
+    loop = BanditLoop(ARMS, None, IGP_UCB, constraints=FRESH, seed=0)
     query = loop.ask()
-    with pytest.raises(ValueError, match="EpochModels"):
+    with pytest.raises(ValueError, match="models="):
         loop.tell(query.id, 1.0, constraints=[0.0], count=3)
     assert loop.history.num_arrived == 0
 
 
 def test_feasibility_is_asked_in_the_model_of_the_running_epoch() -> None:
-    rule = MultiplicativeEpochs(1, S, surrogate="fresh")
-    loop = BanditLoop(ARMS, MODELS, IGP_UCB, constraints=rule, seed=0)
+    loop = BanditLoop(ARMS, None, IGP_UCB, constraints=FRESH, seed=0)
     play(loop, 6)
     x = np.array([float(query.x[0]) for query in loop.history.queries])
     values = np.array([o.constraints[0] for o in loop.history.outcomes])

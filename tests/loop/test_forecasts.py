@@ -18,7 +18,6 @@ from botorch_bandits.confidence import (
     TruncatedSpectralGain,
     WaterFillingGain,
 )
-from botorch_bandits.models import EpochModels
 
 ARMS = bandits.Arms(torch.linspace(0.0, 1.0, 14, dtype=torch.float64).unsqueeze(-1))
 BOX = bandits.Box([[0.0], [1.0]], num_restarts=2, raw_samples=16)
@@ -353,9 +352,11 @@ def test_rounds_of_others_add_what_they_can_cost() -> None:
 
 
 def test_epochs_with_models_of_their_own_have_no_number() -> None:
-    rule = bandits.MultiplicativeEpochs(1, 4, surrogate="fresh", unconstrained_gap=0.1)
+    rule = bandits.MultiplicativeEpochs(
+        1, 4, surrogate="fresh", unconstrained_gap=0.1, models=[MODEL]
+    )
     acquisition = ImprovedUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True)
-    found = play(loop_of(acquisition, model=EpochModels([MODEL]), constraints=rule))
+    found = play(loop_of(acquisition, model=None, constraints=rule))
     assert found["Shi and Eryilmaz 2022"].value is None
 
 

@@ -28,7 +28,6 @@ from botorch_bandits import (
     TimeVaryingKernel,
     TopTwoThompsonSampling,
 )
-from botorch_bandits.models import EpochModels
 from botorch_bandits.spaces import Categorical, Float, Integer, Space
 
 ARMS = Arms(torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1))
@@ -80,7 +79,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "list, penalized outcomes": (
-        "lists of their own",
+        "penalized outcomes",
         {"model": LIST, "acquisition": OF_LIST, "constraints": RULE},
     ),
     "list, weights": (
@@ -99,18 +98,6 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
         "made before the outcomes",
         {"model": LEARNED, "restart": EvidenceRestart()},
     ),
-    "constraints, run lengths of a robust null": (
-        "known for one null only",
-        {"constraints": RULE, "restart": EvidenceRestart(statistic="cusum")},
-    ),
-    "probing, censored": (
-        "told as it is",
-        {"restart": EvidenceRestart(probing=True, exploration=1.0), "feedback": CENSORED},
-    ),
-    "probing, constraints": (
-        "told as it is",
-        {"restart": EvidenceRestart(probing=True, exploration=1.0), "constraints": RULE},
-    ),
     "censored, variation": (
         "for one reward function",
         {
@@ -120,15 +107,10 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
             ),
         },
     ),
-    "models of epochs, relabeled": (
-        "begin without data",
-        {"model": EpochModels([ONE]), "constraints": RULE},
-    ),
     "models of epochs, evidence": (
         "under one model",
         {
-            "model": EpochModels([ONE]),
-            "constraints": AdditiveEpochs(1, 4, surrogate="fresh"),
+            "constraints": AdditiveEpochs(1, 4, surrogate="fresh", models=[ONE]),
             "restart": EvidenceRestart(),
         },
     ),
@@ -186,9 +168,7 @@ def test_the_table_names_them() -> None:
         "ExponentialWeights",
         "TimeVaryingKernel",
         "refit_every=",
-        'statistic="cusum"',
-        "probing=True",
-        "EpochModels",
+        "models=",
         "variation=",
         "TopTwoThompsonSampling",
         "RandomizedUpperConfidenceBound",

@@ -40,11 +40,9 @@ from botorch_bandits import (
     TimeVaryingKernel,
 )
 from botorch_bandits.change_points import PowerThreshold
-from botorch_bandits.cli import main
 from botorch_bandits.confidence import WaterFillingGain
 from botorch_bandits.history import flatten_records
 from botorch_bandits.loop.arms_stream import ArmsStream
-from botorch_bandits.models import LocalGP
 from tests.models.textbook import posterior, squared_exponential, uniform
 
 LAM = 0.04
@@ -267,30 +265,6 @@ def test_records_and_files_have_the_weights_where_there_are_any() -> None:
     assert torch.equal(query.x, loop.ask().x)
 
 
-def test_the_command_line_shows_what_outcomes_are_means_of(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shown = []
-    for given in ([{}, {}], [{"count": 40}, {"noise": 0.25}]):
-        path = tmp_path / f"{len(shown)}.journal"
-        with build(journal=path) as loop:
-            for each in given:
-                loop.tell(loop.ask().id, 0.5, **each)
-        assert main(["show", str(path)]) == 0
-        shown.append(capsys.readouterr().out)
-    assert "have their own noise" in shown[1]
-    assert "noise 0.25" in shown[1]
-    rows = [line.split() for line in shown[1].splitlines()]
-    names = next(row for row in rows if row[:2] == ["round", "origin"])
-    first = next(row for row in rows if row[:2] == ["1", "acquisition"])
-    assert "of" in names
-    assert "40" in first
-    # the table without weights is what it always was
-    assert "their own noise" not in shown[0]
-    names = next(row for row in map(str.split, shown[0].splitlines()) if row[:1] == ["round"])
-    assert "of" not in names
-
-
 def test_telling_the_same_again_does_nothing_and_another_weight_is_another_outcome() -> None:
     loop = build()
     query = loop.ask()
@@ -383,13 +357,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "list": (
         {"model": LIST, "acquisition": GPUpperConfidenceBound.with_options(width=2.0)},
         "list",
-    ),
-    "local": (
-        {
-            "model": LocalGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=0.3),
-            "acquisition": GPUpperConfidenceBound.with_options(width=2.0),
-        },
-        "LocalGP",
     ),
 }
 

@@ -65,13 +65,6 @@ def test_drift_of_model_and_test_agree_or_a_warning_says_so() -> None:
         BanditLoop(BOX, PRIOR, play, restart=EvidenceRestart(), forgetting=SlidingWindow(9))
 
 
-def test_a_list_with_separate_models_is_told_the_class_for_lists() -> None:
-    rule = AdditiveEpochs(1, 4, surrogate="separate")
-    play = CandidatesUpperConfidenceBound.with_options()
-    with pytest.raises(ValueError, match=r"use acquisition\.CandidatesLagrangianUpperConf"):
-        BanditLoop(BOX, LIST, play, constraints=rule)
-
-
 def test_beta_is_the_square_of_a_width() -> None:
     X = torch.tensor([[0.2], [0.7]], dtype=torch.float64)
     model = PRIOR(X, X)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import matplotlib
 import pytest
 import torch
 from botorch.models import SingleTaskGP
@@ -33,10 +32,8 @@ from botorch_bandits import (
     run,
 )
 from botorch_bandits.models import ModelCheck, candidate_grid, check_model
-from botorch_bandits.plotting import plot_leave_one_out
 from botorch_bandits.problems import DriftingGP
 
-matplotlib.use("Agg")
 DTYPE = torch.float64
 WEIGHED = LagrangianUpperConfidenceBound.with_options(width=2.0)
 UCB = GPUpperConfidenceBound.with_options(width=2.0)
@@ -280,9 +277,6 @@ def test_the_loop_on_a_box_on_arms_and_in_a_window() -> None:
     )
     with pytest.raises(ValueError, match="Pass single outcomes as"):
         check_model(merged)
-    ax = plot_leave_one_out(check)
-    assert ax.get_xlabel() == "outcome"
-    assert ax.get_legend_handles_labels()[1] == ["within its 95%: 12"]
 
 
 @pytest.mark.parametrize("maximize", [True, False])
@@ -407,8 +401,6 @@ def test_what_cannot_be_checked() -> None:
         check_model(SingleTaskGP(X, torch.cat([Y, Y], -1)))
     with pytest.raises(ValueError, match="go together"):
         check_model(gp(X, Y), X)
-    with pytest.raises(TypeError, match="check is"):
-        plot_leave_one_out(Y)
 
 
 LOW = torch.tensor([20.0, 4.0, 10.0], dtype=torch.float64)

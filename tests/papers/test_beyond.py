@@ -23,7 +23,7 @@ from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, Pr
 from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
 from botorch_bandits.problems import ArmsProblem, GardnerProblem
 from botorch_bandits.random_streams import RandomBlocks
-from botorch_bandits.simulation import PeriodRewards, Policy
+from botorch_bandits.simulation import Policy
 from papers import (
     beyond_changes,
     beyond_forgetting,
@@ -65,6 +65,7 @@ from papers.beyond_priors import (
     sampled_posterior,
     slopes,
 )
+from papers.environments import PeriodRewards
 from papers.results import tabulate
 from papers.shi import averages
 from papers.trials import ArmsExperiment, run_arms_experiment, run_pieces

@@ -136,7 +136,6 @@ def test_functions_belong_to_panel_and_trial() -> None:
         ("plane", "window"),
         ("fall-2", "told of the changes"),
         ("hidden", "evidence, robust, explores"),
-        ("hidden", "evidence, robust, probes"),
         ("hidden", "never restarts"),
         ("drift", "time kernel"),
         ("drift", "evidence, robust"),
@@ -188,7 +187,6 @@ def test_exploration_is_the_only_difference_of_policies_that_explore() -> None:
     xi = math.sqrt(3.0)
     assert rules["evidence, robust"] == EvidenceRestart()
     assert rules["evidence, robust, explores"] == EvidenceRestart(exploration=xi)
-    assert rules["evidence, robust, probes"] == EvidenceRestart(exploration=xi, probing=True)
 
 
 def test_without_changes_every_restart_is_a_false_alarm() -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from botorch_bandits.domains import Arms, Box
 from botorch_bandits.models import BanditGP
-from botorch_bandits.problems import ConstrainedProblem, GardnerProblem, RatesProblem
+from botorch_bandits.problems import ConstrainedProblem, GardnerProblem
 from papers.constrained_methods import (
     ADMMBO,
     BanditSaddlePoint,
@@ -30,6 +30,7 @@ from papers.constrained_methods import (
     orthonormal_directions,
 )
 from papers.constrained_study import ConstrainedRecord, Observations, play_constrained
+from papers.environments import RatesProblem
 
 NOISE, LENGTHSCALE = 0.01, 1.3
 MODEL = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=NOISE, lengthscale=LENGTHSCALE)

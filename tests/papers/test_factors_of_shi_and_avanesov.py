@@ -13,15 +13,16 @@ import pytest
 import torch
 
 from botorch_bandits.change_points import PowerThreshold
-from botorch_bandits.problems import GardnerProblem, RatesProblem, best_fixed_arm
+from botorch_bandits.problems import GardnerProblem
 from papers import EXPERIMENTS, avanesov_factors, build_experiments, shi_varying
 from papers.avanesov import arms_of, detector
 from papers.beyond_varying import KINDS, environment
 from papers.changed_factors import FactorRow, falls_to_zero
 from papers.constrained_study import play_constrained
+from papers.environments import RatesProblem, best_fixed_arm
 from papers.reproduction.judging import Estimate, tends_to_zero
 from papers.running import run_experiment
-from papers.shi import Constants, Setting, averages
+from papers.shi import Setting, averages
 from papers.shi_factors import (
     NUM_FIRST,
     OCO_JUDGED,
@@ -29,7 +30,6 @@ from papers.shi_factors import (
     RatesOf,
     drawn_constants,
     epochs_of,
-    scaled_to_multipliers,
 )
 from papers.shi_varying import REWARDS_ALONE, VaryingMethod, play_in_environment
 from papers.trials import run_arms_experiment
@@ -185,11 +185,6 @@ def test_epochs_differ_by_one_factor() -> None:
     assert rules["step of the multipliers"].penalty.c == 0.25
     assert rules["data of an epoch"].surrogate == "relabeled"
     assert {r.surrogate for f, r in rules.items() if f != "data of an epoch"} == {"fresh"}
-    models = scaled_to_multipliers(Constants(lengthscale=1.5))
-    x = torch.zeros(1, 2, dtype=torch.float64)
-    for kappa, variance in ((0.0, 1.0), (3.0, 10.0), (1e9, 1e6)):
-        kernel = models.in_epoch(2, (kappa,)).kernel
-        assert float(kernel(x, x).to_dense().detach()) == pytest.approx(variance)
     player = known["initial points"].build(7)
     record = play_constrained(player, setting.grid, 45, seed=1)
     first = [query for query in player.loop.history.queries if (query.id % 20) < NUM_FIRST]

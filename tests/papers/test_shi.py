@@ -14,10 +14,11 @@ from torch import Tensor
 from botorch_bandits import Arms, BanditLoop, LagrangianUpperConfidenceBound
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
 from botorch_bandits.penalties import Polynomial
-from botorch_bandits.problems import GardnerProblem, RatesProblem
+from botorch_bandits.problems import GardnerProblem
 from papers import EXPERIMENTS, build_experiments
 from papers.commands import main
 from papers.constrained_study import PlayedLoop, SeparateArms, play_constrained
+from papers.environments import RatesProblem
 from papers.shi import Constants, Setting, averages, fit_growth, gardner, tabulate_growth
 from papers.trials import ArmsExperiment, Curves, run_arms_experiment
 

@@ -44,7 +44,6 @@ from botorch_bandits import (
     register_with_ax,
 )
 from botorch_bandits.acquisition import (
-    CandidatesLagrangianUpperConfidenceBound,
     register_input_constructor,
 )
 from botorch_bandits.confidence import KernelizedWidth
@@ -419,7 +418,6 @@ def test_a_subclass_is_stored_too(tmp_path: Path) -> None:
         (botorch_bandits.RandomizedUpperConfidenceBound, {}, ValueError, r"needs num_arms="),
         (botorch_bandits.CandidatesUpperConfidenceBound, {}, ValueError, r"needs a list of priors"),
         (botorch_bandits.TopTwoThompsonSampling, {}, ValueError, r"but Ax searches a box"),
-        (CandidatesLagrangianUpperConfidenceBound, {}, ValueError, r"needs a list of priors"),
         (SingleTaskGP, {}, TypeError, r"acquisition is .*SingleTaskGP.*pass a class"),
         ("MeanOnly", {}, TypeError, r"acquisition is 'MeanOnly'"),
         (MeanOnly, {"initial_trials": 0}, ValueError, r"initial_trials"),

@@ -24,7 +24,7 @@ from botorch_bandits.domains import Arms
 from botorch_bandits.models import ArmsPrior, double_kernel
 from botorch_bandits.problems import DriftingGP, evenly_spaced_change_points, gp_draws_of_periods
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator
-from botorch_bandits.simulation import ArmRewards, PeriodRewards, rewards_of
+from botorch_bandits.simulation import ArmRewards, rewards_of
 from papers.avanesov import (
     LENGTHSCALE,
     NOISE_STD,
@@ -48,12 +48,13 @@ from papers.beyond_changes import (
     ways_to_follow_changes,
 )
 from papers.beyond_forgetting import DRIFT, WIDTH
+from papers.environments import PeriodRewards
 from papers.trials import ArmsExperiment, ArmsStudy, Method
 
 SIDE = 3.0
 """The side of the square in two dimensions."""
 
-EXPLORES, PROBES = f"{ROBUST}, explores", f"{ROBUST}, probes"
+EXPLORES = f"{ROBUST}, explores"
 NO_FORGETTING = (PLAIN, ROBUST, NEVER)
 DETECTED = (ORACLE, *NO_FORGETTING)
 FOLLOWED = (ORACLE, PLAIN, ROBUST, WINDOW, TIME_KERNEL, NEVER)
@@ -110,7 +111,7 @@ HARD = {
         "a peak rises where nobody looks",
         2,
         "hidden",
-        methods=(*FOLLOWED, EXPLORES, PROBES, HALVES),
+        methods=(*FOLLOWED, EXPLORES, HALVES),
     ),
     "drift": Setting(f"drift of rate {DRIFT:g}", kind="drift", methods=FOLLOWED[1:]),
 }
@@ -316,9 +317,8 @@ def make_methods(setting: Setting, num_rounds: int, study: ArmsStudy) -> list[Me
         recipe = acquisition(num_rounds, PUBLISHED_WIDTH_CONSTANT)
     lam, window = setting.noise_std**2, max(num_rounds // max(setting.num_periods, 4) // 2, 1)
     known = ways_to_follow_changes(recipe, lam, window)
-    for at, name in enumerate((EXPLORES, PROBES), 3):
-        rule = EvidenceRestart(exploration=PUBLISHED_EXPLORATION, probing=name == PROBES)
-        known.insert(at, RestartMethod(name, recipe, lam, restart=partial(_same, rule)))
+    rule = EvidenceRestart(exploration=PUBLISHED_EXPLORATION)
+    known.insert(3, RestartMethod(EXPLORES, recipe, lam, restart=partial(_same, rule)))
     wanted = tuple(name for name in setting.methods if name in (WINDOW, TIME_KERNEL))
     return [m for m in known if m.name in setting.methods or m.name.startswith(wanted)]
 

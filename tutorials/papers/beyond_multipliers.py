@@ -18,8 +18,9 @@ from torch import Tensor
 
 from botorch_bandits.acquisition import ImprovedUpperConfidenceBound
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
-from botorch_bandits.problems import GardnerProblem, RatesProblem
+from botorch_bandits.problems import GardnerProblem
 from papers.constrained_study import ConstrainedMethod, play_with_constraints
+from papers.environments import RatesProblem
 from papers.results import write_csv
 from papers.shi import NOISE_STD, RATE_NOISE, STEP_SIZE, Setting, panel, tabulate_violation
 from papers.trials import ArmsExperiment, ArmsStudy, Curves

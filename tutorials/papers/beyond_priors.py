@@ -35,7 +35,8 @@ from botorch_bandits.acquisition import ArmsEngine
 from botorch_bandits.domains import first_of_the_largest
 from botorch_bandits.models import candidate_grid
 from botorch_bandits.random_streams import RandomBlocks, derive_seed
-from botorch_bandits.simulation import CandidatesReplicates, play_arms
+from botorch_bandits.simulation import play_arms
+from papers.environments import CandidatesReplicates
 from papers.results import write_csv
 from papers.trials import ArmsExperiment, ArmsStudy, Curves, Method
 

@@ -25,8 +25,9 @@ from botorch_bandits.constraints import AdditiveEpochs
 from botorch_bandits.domains import Arms
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import BanditGP
-from botorch_bandits.problems import ArmsProblem, VaryingProblem, best_fixed_arm
+from botorch_bandits.problems import ArmsProblem
 from botorch_bandits.random_streams import derive_seed, generator
+from papers.environments import VaryingProblem, best_fixed_arm
 
 NUM_ARMS, NUM_CENTERS, LENGTHSCALE = 40, 8, 0.2
 NUM_ROUNDS, EPOCH_LENGTH, STEP_SIZE = 500, 50, 0.2
@@ -44,7 +45,7 @@ class Kind:
 
     Attributes:
         name: The name in tables.
-        kind: The kind of :class:`~botorch_bandits.problems.VaryingProblem`.
+        kind: The kind of :class:`~papers.environments.VaryingProblem`.
         reward: The amplitude by which the reward varies over the run.
         constraint: The amplitude by which the constraint varies.
         period: The period in rounds.

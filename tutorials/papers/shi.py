@@ -36,7 +36,7 @@ from botorch_bandits.constraints import (
 from botorch_bandits.domains import Arms
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import ArmsPrior, BanditGP, double_kernel
-from botorch_bandits.problems import GardnerProblem, RatesProblem
+from botorch_bandits.problems import GardnerProblem
 from botorch_bandits.random_streams import generator
 from papers.constrained_methods import ADMMBO, BanditSaddlePoint, ConstrainedImprovement
 from papers.constrained_study import (
@@ -45,6 +45,7 @@ from papers.constrained_study import (
     SeparateArms,
     play_with_constraints,
 )
+from papers.environments import RatesProblem
 from papers.results import write_csv
 from papers.trials import ArmsExperiment, ArmsStudy, Curves
 
@@ -552,7 +553,7 @@ def rates(
     """Return Figures 6 to 9: data rates with SUBSTITUTE constants, on a grid of arms.
 
     The paper's constants could not be obtained; see
-    :class:`~botorch_bandits.problems.RatesProblem`. The arguments are those of :func:`gardner`.
+    :class:`~papers.environments.RatesProblem`. The arguments are those of :func:`gardner`.
     """
     steps = ((20, 2), (20, 2))
     exact = Setting(

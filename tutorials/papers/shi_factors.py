@@ -13,23 +13,22 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
-from gpytorch.kernels import MaternKernel, ScaleKernel
 from torch import Tensor
 
 from botorch_bandits.acquisition import ImprovedUpperConfidenceBound
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs
 from botorch_bandits.domains import Arms
 from botorch_bandits.loop import BanditLoop
-from botorch_bandits.models import BanditGP, BanditGPRecipe, EpochModels
 from botorch_bandits.penalties import Exponential
-from botorch_bandits.problems import ConstrainedProblem, GardnerProblem, RatesProblem
+from botorch_bandits.problems import ConstrainedProblem, GardnerProblem
 from botorch_bandits.random_streams import generator
 from papers.changed_factors import Changed, FactorRow, fall_row, write_factors
 from papers.constrained_methods import BanditSaddlePoint
 from papers.constrained_study import ConstrainedMethod, PlayedLoop
+from papers.environments import RatesProblem
 from papers.results import write_csv
 from papers.shi import (
     EPOCH_LENGTH,
@@ -91,24 +90,6 @@ class FirstOfEpochs(PlayedLoop):
         return self._query.x
 
 
-def scaled_to_multipliers(constants: Constants) -> EpochModels:
-    """Return models with prior variance ``1 + kappa^2``, that of ``f - kappa g`` with unit scales.
-
-    The variance is at most 1e6, because multipliers can diverge, and a kernel matrix that is so
-    large compared with the noise cannot be factorized.
-
-    Args:
-        constants: The constants with the lengthscale and the noise variance.
-    """
-
-    def in_epoch(epoch: int, multipliers: tuple[float, ...]) -> BanditGPRecipe:
-        kernel = ScaleKernel(MaternKernel(nu=2.5)).double()
-        kernel.outputscale = min(1.0 + sum(k * k for k in multipliers), 1e6)
-        return BanditGP.with_kernel(kernel, noise=constants.lam, lengthscale=constants.lengthscale)
-
-    return EpochModels(in_epoch)
-
-
 def fresh_rule(number: int, length: int = EPOCH_LENGTH, step: float = 1.0) -> Rule:
     """Return the rule of Algorithm 2 or 3 with fresh epochs.
 
@@ -142,8 +123,6 @@ def epochs_of(setting: Setting, number: int) -> dict[Changed, ConstrainedMethod]
     made[wide] = setting.loop(
         wide.name, fresh_rule(number), constants=Constants(lengthscale=lengthscale)
     )
-    own = Changed("kernel of an epoch", "prior variance 1 + kappa^2", "Assumptions 3 and 5")
-    made[own] = _of_epochs(setting, own.name, fresh_rule(number), scaled_to_multipliers)
     small = Changed(
         "step of the multipliers",
         "exp(x / 4) in place of exp(x)" if number == 2 else "mu = 0.125",
@@ -158,16 +137,14 @@ def epochs_of(setting: Setting, number: int) -> dict[Changed, ConstrainedMethod]
     return made
 
 
-def _of_epochs(
-    setting: Setting, name: str, rule: Rule, model: Any = None, num_first: int = 0
-) -> ConstrainedMethod:
+def _of_epochs(setting: Setting, name: str, rule: Rule, num_first: int) -> ConstrainedMethod:
     known, grid = Constants(), setting.grid
     arms = Arms(grid.choices)
 
     def build(seed: int) -> PlayedLoop:
         loop = BanditLoop(
             arms,
-            known.model if model is None else model(known),
+            known.model,
             ImprovedUpperConfidenceBound.with_options(**known.widths),
             constraints=rule,
             horizon=setting.num_rounds,
@@ -175,8 +152,6 @@ def _of_epochs(
             seed=seed,
             clock=lambda: 0.0,
         )
-        if not num_first:
-            return PlayedLoop(loop)
         return FirstOfEpochs(loop, arms, rule.rounds_per_update, num_first, seed)
 
     return ConstrainedMethod(name, grid, build)

@@ -26,7 +26,7 @@ from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs
 from botorch_bandits.domains import Arms
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import BanditGP
-from botorch_bandits.problems import ArmsProblem, VaryingProblem, best_fixed_arm
+from botorch_bandits.problems import ArmsProblem
 from botorch_bandits.random_streams import derive_seed, generator
 from papers.beyond_varying import (
     DELTA,
@@ -42,6 +42,7 @@ from papers.beyond_varying import (
     environment,
     kernel,
 )
+from papers.environments import VaryingProblem, best_fixed_arm
 from papers.results import write_csv
 from papers.shi import tabulate_violation
 from papers.trials import ArmsExperiment, ArmsStudy, Curves

@@ -26,11 +26,11 @@ from torch.nn import functional
 from botorch_bandits import Float, Integer, Space
 from botorch_bandits.checks import check_integer, check_nonnegative, check_positive
 from botorch_bandits.problems import (
-    AccuracyProblem,
     check_labeled_data,
     need_scikit_learn,
 )
 from botorch_bandits.random_streams import generator
+from papers.environments import AccuracyProblem
 
 FloatArray = NDArray[np.float64]
 
