@@ -36,9 +36,8 @@ from botorch_bandits.plotting import LINE_STYLES, new_figure, plot_posterior, pl
 from botorch_bandits.problems import ArmsProblem, RKHSFunction
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from benchmarks.league import TABLE, Rows
+from benchmarks.league import TABLE, Rows, quartiles_of
 from benchmarks.league_problems import PROBLEMS
-from benchmarks.league_table import quartiles_of
 
 IMAGES = Path(__file__).parent / "images"
 BOUNDS = torch.tensor([[0.0], [1.0]], dtype=torch.float64)

@@ -197,8 +197,7 @@ class WarnsOfWideness:
     A width counts as too large if two conditions hold on a fitted model with at least ten rows: the
     width times the prior standard deviation of an output exceeds all differences between its
     outcomes, and, among 128 points and the observed ones, the value is largest where it is most
-    optimistic. ``python tests/benchmarks without-bounds widths`` measures how often this agrees
-    with the choice that is made. On Branin, Hartmann6 and an SVM, with widths that were too large,
+    optimistic. On Branin, Hartmann6 and an SVM, with widths that were too large,
     the warning was given in a sixth to three quarters of the rounds, nearly all of which were
     rounds of exploration. It was never given with a width of 2 or without bounds.
     """

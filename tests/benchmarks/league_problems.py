@@ -345,7 +345,7 @@ REFERENCES: dict[str, float] = {
     "mlp": 0.0,
 }
 """What regret is counted from where nobody knows the largest value. For the two SVMs it is the best
-that ``python tests/benchmarks league --reference PROBLEM`` found, with 4000 points for ``svm`` and
+that :func:`search_reference` found, with 4000 points for ``svm`` and
 2000 for ``svr``. For the others, which have no rows yet, it is what cannot be exceeded: accuracy 1,
 log loss 0."""
 

@@ -445,35 +445,6 @@ SVR_PARAMETERS = (
 )
 
 
-def search_budget_reference(num_points: int) -> tuple[float, Coordinates]:
-    """Return the largest reward within the budget that a fixed search finds, and where.
-
-    Half of the points are Sobol points of the whole range, the others lie within a twentieth of it
-    around the best of these.
-
-    Args:
-        num_points: How many there are, even.
-    """
-    shares = SobolEngine(len(SVR_PARAMETERS)).draw(num_points // 2, dtype=torch.float64)
-    value, best = _best_within_budget(shares)
-    near = (best + (shares - 0.5) / 10.0).clamp(0.0, 1.0)
-    near_value, near_best = _best_within_budget(near)
-    value, best = max((value, best), (near_value, near_best), key=lambda found: found[0])
-    return value, _svr_point(best)
-
-
-def _svr_point(shares: Tensor) -> Coordinates:
-    return tuple(p.at(u) for p, u in zip(SVR_PARAMETERS, shares.tolist(), strict=True))
-
-
-def _best_within_budget(shares: Tensor) -> tuple[float, Tensor]:
-    world = SupportVectorsWorld()
-    points = [_svr_point(row) for row in shares]
-    rewards = [world.reward(x, 1) if world.constraint(x, 1) <= 0.0 else -math.inf for x in points]
-    index = max(range(len(rewards)), key=rewards.__getitem__)
-    return rewards[index], shares[index]
-
-
 # ---------------------------------------------------------------------------------------- contexts
 
 
