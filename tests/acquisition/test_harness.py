@@ -368,7 +368,7 @@ def test_optimizer_without_pending_points_leaves_none(optimizer: OptimizerCase) 
     check_optimizer(acquisition, case, optimizer, 3, None)
 
 
-def check_optimizer(
+def check_optimizer(  # noqa: C901 - what each optimizer promises
     acquisition: AcquisitionCase,
     case: ModelCase,
     optimizer: OptimizerCase,
