@@ -230,6 +230,11 @@ class MultiplierRule(ABC):
         """The recipes of epochs 1, 2, ... and all further ones; empty if one model serves all."""
         return ()
 
+    @property
+    def in_one_epoch(self) -> MultiplierRule:
+        """The same rule without models, for a loop that has the model of one epoch."""
+        return self
+
     @abstractmethod
     def update(self, levels: Tensor, mean: Tensor) -> Tensor:
         """Return the levels of the next epoch.
@@ -528,6 +533,11 @@ class EpochRule(MultiplierRule):
     def models_in_use(self) -> tuple[BanditGPRecipe, ...]:
         """See :class:`MultiplierRule`."""
         return tuple(self.models)
+
+    @property
+    def in_one_epoch(self) -> MultiplierRule:
+        """See :class:`MultiplierRule`."""
+        return replace(self, models=())
 
     def _guarantee(
         self, method: str, theorem: str, violation: str, assumptions: tuple[str, ...]

@@ -782,10 +782,10 @@ class LoopSettings:
             epoch: The number of the epoch in its segment, from 1.
         """
         models, rule = self.models_of_epochs, self.constraints
-        if not models:
+        if rule is None or not models:
             return self
         model = models[min(epoch, len(models)) - 1]
-        return replace(self, model=model, constraints=replace(rule, models=()))
+        return replace(self, model=model, constraints=rule.in_one_epoch)
 
     @property
     def model_in_use(self) -> BanditGPRecipe | ModelFactory | None:

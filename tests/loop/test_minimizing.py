@@ -260,7 +260,7 @@ def test_replayed_and_resumed(domain: Any, tmp_path: Path) -> None:
         )
         assert torch.equal(again.ask().x, loop.ask().x)
         assert again.best()[0].id == loop.best()[0].id
-    with pytest.raises(bb.DifferentSettingsError, match="maximize: was False, is not set"):
+    with pytest.raises(bb.DifferentSettingsError, match="maximize: was False, is True"):
         build({**given, "maximize": True}, journal=path)
     assert header_of(whole.settings)["settings"]["maximize"] is False
     assert "maximize" not in str(header_of(build({**given, "maximize": True}).settings)["settings"])
