@@ -44,7 +44,7 @@ SMALL = {
 }
 NUM_ROWS = {
     "avanesov-factors": {"avanesov-2": 3, "avanesov-3": 7},
-    "shi-factors": {"shi-2-3": 10, "shi-4-5": 10, "shi-6-7": 17, "shi-8-9": 17},
+    "shi-factors": {"shi-2-3": 9, "shi-4-5": 9, "shi-6-7": 17, "shi-8-9": 17},
 }
 
 
