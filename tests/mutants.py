@@ -1,8 +1,8 @@
 """Plants small faults in the package, one at a time, and reports which of them the tests find.
 
 ``python tests/mutants.py --number 60 --seed 0 --table found.csv`` draws faults at random in the
-rooms that compute (an operator, a constant, a comparison, or a statement that is dropped), and plays
-for each the tests of its room and the table of settings, those alone that reach the line. With
+rooms that compute (an operator, a constant, a comparison, or a dropped statement), and plays for
+each the tests of its room and the table of settings, those alone that reach the line. With
 ``--again found.csv``, the faults of an earlier table are planted once more where the code still
 stands, so that two states of the tests can be compared on the same faults.
 """
@@ -355,7 +355,7 @@ def main() -> None:
             found = is_found(mutant, places[mutant], own, Path(scratch) / f"mutant{number}")
             seconds = time.monotonic() - start
             print(
-                f"{number}: {'found' if found else 'NOT FOUND'} in {seconds:.0f} s by {len(own)} tests"
+                f"{number}: {'found' if found else 'NOT FOUND'} in {seconds:.0f} s of {len(own)}"
                 f": {mutant.file} {mutant.function}: {mutant.statement[:80]}: "
                 f"{mutant.before!r} -> {mutant.after!r}",
                 flush=True,
