@@ -242,6 +242,7 @@ def test_the_guide_shows_the_committed_table_of_ringing() -> None:
 ROWS = [
     ("verma-synthetic", "verma-ucb-poisson", ["GP-UCB-SDF", "GP-UCB"]),
     ("verma-synthetic", "verma-ts-fixed", ["GP-TS-SDF"]),
+    ("verma-synthetic-given", "verma-ucb-poisson", ["GP-BUCB"]),
     ("verma-contextual", "verma-growing-ucb-poisson", ["GP-BUCB"]),
     ("shi-gardner", "shi-gardner-epochs", ["S = 35"]),
     ("shi-rates", "shi-rates-noiseless-surrogates", ["Algorithm 2, fresh"]),
@@ -260,7 +261,7 @@ ROWS = [
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("name", "panel", "methods"), ROWS, ids=[row[1] for row in ROWS])
+@pytest.mark.parametrize(("name", "panel", "methods"), ROWS, ids=["-".join(row[:2]) for row in ROWS])
 def test_committed_rows_are_played_again(
     name: str, panel: str, methods: list[str], tmp_path: Path
 ) -> None:
@@ -270,7 +271,9 @@ def test_committed_rows_are_played_again(
         files = [folder / "tst_svm_meta.npz", folder / "pima_diabetes.csv"]
         if not all(path.is_file() for path in files):
             pytest.skip("BANDITS_DATA names no folder with the data")
-    (whole,) = [p for p in build_experiments(name, files) if p.name == panel]
+    options = {"given": True} if name.endswith("-given") else {}
+    found = build_experiments(name.removesuffix("-given"), files, **options)
+    (whole,) = [p for p in found if p.name == panel]
     study = whole.make_study(0, 1)
     chosen = [m.name for m in whole.make_methods(study) if m.name in methods]
     assert chosen == methods
