@@ -160,7 +160,7 @@ def pages_of(folder: Path, every: bool = False) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in pages)
 
 
-async def look_at(tab: Any, address: str, name: str, screenshots: Path | None) -> Page:
+async def look_at(tab: Any, address: str, name: str, screenshots: Path | None) -> Page:  # noqa: C901 - a fault of each kind
     """Load a page and lay it out at every width."""
     page = Page(name)
     home = urlsplit(address).netloc
