@@ -156,7 +156,7 @@ class History(KeptInJournal):
 
         Args:
             query_id: The query's id.
-            reward: One finite real number; see :func:`~botorch_bandits.checks.check_reward`.
+            reward: One finite real number; see ``botorch_bandits.checks.check_reward``.
             arrived_at: Clock time in seconds.
             constraints: ``num_constraints`` finite numbers; None if there are none.
             count: The number of observations of which the reward and constraint values are the

@@ -19,6 +19,8 @@ from botorch_bandits.spaces import Categorical, Fixed, Float, Integer, Space
 if TYPE_CHECKING:
     import optuna
 
+__all__ = ["to_optuna"]
+
 CONSTRAINTS = "constraints"
 """The name under which Optuna keeps a trial's constraint values; at most 0 is feasible, too."""
 

@@ -269,7 +269,7 @@ class ArmsEngine:
             round_number: The number of the round, from 1.
             purpose: The purpose; different purposes have different numbers.
             shape: The shape of the numbers of a replicate.
-            distribution: See :class:`~botorch_bandits.random_streams.RandomBlocks`.
+            distribution: See ``botorch_bandits.random_streams.RandomBlocks``.
             transform: An operation on whole blocks of rounds.
         """
         if purpose not in self._blocks:

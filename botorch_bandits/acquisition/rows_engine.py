@@ -453,7 +453,7 @@ class RowsEngine:
             draw_round: The round.
             purpose: The purpose; different purposes have different numbers.
             shape: The shape of the numbers.
-            distribution: See :class:`~botorch_bandits.random_streams.RandomBlocks`.
+            distribution: See ``botorch_bandits.random_streams.RandomBlocks``.
             transform: What to do with whole blocks of rounds.
         """
         if purpose not in self._blocks:

@@ -132,7 +132,7 @@ class BanditLoop(AttachesPoints):
 
     Raises:
         TypeError: If an argument is of the wrong kind, or a setting cannot be written to a journal
-            (:class:`~botorch_bandits.fingerprints.UnnamedSettingError`).
+            (``UnnamedSettingError``).
         ValueError: If a setting is infeasible on this domain, or the journal was begun with other
             settings (:class:`~botorch_bandits.DifferentSettingsError`).
         JournalError: If the journal cannot be used; see :mod:`botorch_bandits.journal`.

@@ -405,7 +405,6 @@ def gp_draws_of_periods(
 
     Entry ``b`` has the functions of ``switching_gp_draws`` with the seed ``seeds[b]``, up to
     rounding. One eigendecomposition, which costs the cube of the number of arms, serves them all.
-    :class:`~botorch_bandits.simulation.PeriodRewards` accepts the result.
 
     Args:
         kernel: Any GPyTorch kernel with one output and no batch shape. Copied.

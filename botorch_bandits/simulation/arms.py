@@ -36,7 +36,7 @@ def play_arms(  # noqa: C901, PLR0912, PLR0913, PLR0915 - one round of every set
         engine: An engine with one seed per replicate, and with the rule of the segments, if there
             are any; see :meth:`ReplicateSegments.rule`.
         values: ``num_replicates x num_arms`` noiseless rewards, on the engine's device; or rewards
-            that depend on the round, such as :class:`~botorch_bandits.simulation.PeriodRewards`.
+            that depend on the round.
             The regret of a round is then relative to the largest reward of that round.
         noise_std: Standard deviation of the Gaussian noise, one number or one per replicate.
         num_rounds: The number of rounds.

@@ -146,7 +146,7 @@ class Situation:
         """
         if self.data and (data is None or not (data / self.data).is_file()):
             raise ValueError(
-                f"{self.name} needs --data, a folder with {self.data}; docs/league-situations.md "
+                f"{self.name} needs --data, a folder with {self.data}; docs/league.md "
                 "says where it is from."
             )
         return self.make(seed, data)
