@@ -381,7 +381,7 @@ def searched_by(optimizer: OptimizerCase, case: ModelCase, candidates: Tensor) -
     return case.choices[[value in ticks for value in case.choices[:, 0].tolist()]]
 
 
-def check_optimizer(
+def check_optimizer(  # noqa: C901 - what each optimizer promises
     acquisition: AcquisitionCase,
     case: ModelCase,
     optimizer: OptimizerCase,

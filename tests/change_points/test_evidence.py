@@ -367,6 +367,7 @@ def test_the_ball_of_a_segment_has_its_own_outcomes_alone(keep):
     assert test.statistic == pytest.approx(expected, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_the_ball_keeps_its_level_for_one_function_of_the_largest_norm():
     detector, center = ball(2.0, 0.5, alpha=0.9, change_scale=5.0), 3
     column = KERNEL(POINTS.numpy(), POINTS.numpy())[:, center]
@@ -417,6 +418,7 @@ def test_the_mean_of_the_martingale_is_one():
     np.testing.assert_array_less(np.abs(values.mean(0) - 1.0), 4.0 * errors + 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("robust", [False, True])
 def test_false_alarms_keep_the_level(robust):
     detector = EvidenceDetector(alpha=0.8, robust=robust, change_scale=5.0)

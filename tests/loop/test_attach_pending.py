@@ -175,6 +175,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.slow
 def test_it_survives_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "loop.jsonl"
     died = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False, env=os.environ)
