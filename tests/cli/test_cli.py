@@ -15,7 +15,6 @@ import pytest
 from PIL import Image
 
 from botorch_bandits.cli import main
-from papers.commands import main as run_papers
 
 from .processes import finish, start
 
@@ -191,9 +190,6 @@ def test_damaged_or_impossible_output_is_one_line(
     assert main([*OPTIMIZE, "--rounds", "2", "--quiet"]) == 2
     assert "history.json is damaged (it is not the history of a run)" in capsys.readouterr().err
     (folder / "file").write_text("")
-    study = ["experiment", "coverage", "--trials", "1", "--rounds", "1", "--quiet"]
-    assert run_papers([*study, "--out", "file"]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
