@@ -240,7 +240,7 @@ class AsyncResult:
     retries="Pass on_error='retry:N'.",
     workers="Pass an executor and max_pending=.",
 )
-def run_async(
+def run_async(  # noqa: PLR0913 - options, each with a name
     loop: BanditLoop,
     function: Callable[[Any], Any] | ByRound,
     executor: Executor | Callable[[], Executor],

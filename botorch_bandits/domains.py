@@ -592,7 +592,7 @@ class Box(Domain):
         uniform = torch.rand(num_points, self.dim, dtype=self.bounds.dtype, generator=generator)
         return self._from_unit(uniform.to(self.bounds.device))
 
-    def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
+    def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:  # noqa: C901, PLR0912, PLR0915 - one search after the other, as long as a bound is missed
         """Maximize with BoTorch's optimizers; see :meth:`Domain.maximize`.
 
         Without discrete dimensions, this is ``optimize_acqf``. With at most 16 combinations of

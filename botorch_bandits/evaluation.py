@@ -478,7 +478,7 @@ SEVERAL = (
 
 
 @explains_arguments(executor=SEVERAL, max_pending=SEVERAL, n_jobs=SEVERAL, workers=SEVERAL)
-def run(
+def run(  # noqa: PLR0913 - options, each with a name
     loop: BanditLoop,
     problem: Problem,
     num_rounds: int,

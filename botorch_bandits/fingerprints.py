@@ -101,7 +101,7 @@ def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _describe(name, value, ()) for name, value in settings.items()}
 
 
-def _describe(name: str, value: Any, above: tuple[int, ...]) -> Any:
+def _describe(name: str, value: Any, above: tuple[int, ...]) -> Any:  # noqa: C901 - a kind of value each
     """Return the description of a value.
 
     Args:

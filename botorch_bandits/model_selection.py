@@ -119,7 +119,7 @@ class BanditSearchCV(BaseSearchCV):
         "journal": [str, Path, None],
     }
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         estimator: Any,
         param_space: Space | Mapping[str, Parameter],

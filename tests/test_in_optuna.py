@@ -122,7 +122,7 @@ def test_it_goes_into_a_database_for_the_dashboard(tmp_path: Path) -> None:
     read = optuna.load_study(study_name="mine", storage=url)
     assert len(read.trials) == 7
     assert read.trials[0].params == to_optuna(loop_with_everything()).trials[0].params
-    with pytest.raises(ValueError, match=r"study_name is 'mine', and .* optuna\.delete_study"):
+    with pytest.raises(ValueError, match="study_name is 'mine'"):
         to_optuna(loop_with_everything(), storage=url, study_name="mine")
     optuna.delete_study(study_name="mine", storage=url)
     assert len(to_optuna(loop_with_everything(), storage=url, study_name="mine").trials) == 7

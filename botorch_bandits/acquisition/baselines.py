@@ -214,7 +214,7 @@ class _Improvement(HallucinatesPending):
     noise_variance: Tensor | None
     """The noise of an outcome; set if expected improvement is augmented."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         best_f: float | Tensor | None = None,
@@ -439,7 +439,7 @@ class LogExpectedImprovement(_Improvement, analytic.LogExpectedImprovement):
     default_margin: ClassVar[float] = 0.0
     is_expected: ClassVar[bool] = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         best_f: float | Tensor | None = None,

@@ -145,7 +145,7 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
     base_model: CandidatesModel
     maximize: bool
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,

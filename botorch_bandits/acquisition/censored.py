@@ -518,7 +518,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
     """Options of the authors' code: ``beta_t = 1``, and predictive deviations whose sum is not
     divided by the prior variance; pass ``max_delay=m``, and ``outcome_bound=1.0`` as they do."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,
@@ -701,7 +701,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
     )
     """Options of the authors' code: draws from the unscaled posterior, without ``nu_t``."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,

@@ -363,7 +363,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
     _is_narrowed: bool = False
     """Whether some points come after others, which reduces their deviations."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,

@@ -63,7 +63,7 @@ class RowsInRidges(RidgeSearch):
         smallest_rkhs_bound: The smallest ``B`` that the data do not refute, in units of ``unit``.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         posterior: RowsPosterior,
         changes: Changes,

@@ -304,7 +304,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
 
     defines_rule: ClassVar[bool] = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,
@@ -604,7 +604,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
 
     defines_rule: ClassVar[bool] = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,

@@ -285,7 +285,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
     stream = "thompson"
     width: Tensor
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,

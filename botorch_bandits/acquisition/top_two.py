@@ -273,7 +273,7 @@ class TopTwoThompsonSampling(GPThompsonSampling):
 
     defines_rule: ClassVar[bool] = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,

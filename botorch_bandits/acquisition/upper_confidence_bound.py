@@ -113,7 +113,7 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
 
     beta: Tensor
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         rule: WidthRule,
@@ -413,7 +413,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
 
     defines_rule: ClassVar[bool] = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         beta: float | Tensor | None = None,
@@ -580,7 +580,7 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
 
     defines_rule: ClassVar[bool] = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,
@@ -669,7 +669,7 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
 
     defines_rule: ClassVar[bool] = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,
@@ -832,7 +832,7 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
 
     defines_rule: ClassVar[bool] = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,

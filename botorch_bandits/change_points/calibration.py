@@ -278,7 +278,7 @@ def binomial_interval(
     return float(lower), float(upper)
 
 
-def calibrate_threshold(
+def calibrate_threshold(  # noqa: PLR0913 - options, each with a name
     detector: ChangePointDetector,
     domain: Domain,
     *,
@@ -376,7 +376,7 @@ def calibrate_threshold(
     )
 
 
-def estimate_false_alarm_rate(
+def estimate_false_alarm_rate(  # noqa: PLR0913 - options, each with a name
     detector: ChangePointDetector,
     domain: Domain,
     *,

@@ -234,7 +234,7 @@ class Censoring(Filling):
         oldest = num_queries - int(self.max_delay) + 1
         return [number for number in pending if number >= oldest]
 
-    def gaps(
+    def gaps(  # noqa: C901, PLR0912 - a gap for each requirement of the theorem
         self,
         values: Sequence[float],
         prior_means: Sequence[Tensor] | None,

@@ -300,7 +300,7 @@ class RidgeConfidenceSet:
         )
 
     @classmethod
-    def of_growing(
+    def of_growing(  # noqa: PLR0913 - options, each with a name
         cls,
         growing: Any,
         outcomes: Tensor,

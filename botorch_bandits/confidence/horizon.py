@@ -153,7 +153,7 @@ def igp_ucb_regret_bound(
     return regret_bound_of_width(width, horizon, information_gain, lam, largest=2.0 * rkhs_bound)
 
 
-def gp_ts_regret_bound(
+def gp_ts_regret_bound(  # noqa: PLR0913 - options, each with a name
     horizon: int,
     information_gain: GainFunction,
     rkhs_bound: float,
@@ -253,7 +253,7 @@ def realized_ts_regret_bound(
     return min(sums + spread, trivial)
 
 
-def censored_regret_bound(
+def censored_regret_bound(  # noqa: PLR0913 - options, each with a name
     horizon: int,
     information_gain: GainFunction,
     rkhs_bound: float,
@@ -304,7 +304,7 @@ def censored_regret_bound(
     return min(bound, 2.0 * rkhs_bound * horizon)
 
 
-def censored_ts_regret_bound(
+def censored_ts_regret_bound(  # noqa: PLR0913 - options, each with a name
     horizon: int,
     information_gain: GainFunction,
     rkhs_bound: float,
@@ -374,7 +374,7 @@ class PenalizedBounds(NamedTuple):
     realized_violation: float | None = None
 
 
-def exact_constraints_bounds(
+def exact_constraints_bounds(  # noqa: PLR0913 - options, each with a name
     num_epochs: int,
     epoch_length: int,
     information_gain: GainFunction,
@@ -480,7 +480,7 @@ def exact_violation_bound(
     return math.sqrt(num_constraints) * epoch_length * most
 
 
-def noisy_constraints_bounds(
+def noisy_constraints_bounds(  # noqa: PLR0913 - options, each with a name
     num_epochs: int,
     epoch_length: int,
     information_gain: GainFunction,

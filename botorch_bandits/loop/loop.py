@@ -161,7 +161,7 @@ class BanditLoop(AttachesPoints):
         direction="To minimize, pass maximize=False.",
         random_state="Pass seed=, an integer.",
     )
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         domain: Domain,
         model: BanditGPRecipe | ModelFactory | None = None,

@@ -406,7 +406,7 @@ def _lacks_multipliers(acquisition: Any) -> bool:
     )
 
 
-def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: Any) -> None:
+def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: Any) -> None:  # noqa: C901 - a refusal for each setting
     """Raise an error unless the rest of a loop can be combined with its constraints.
 
     Args:

@@ -298,7 +298,7 @@ class RowsPosterior:
     batch_shape = torch.Size(())
     device = torch.device("cpu")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         covariance: FrontCovariance,
         front: Array,

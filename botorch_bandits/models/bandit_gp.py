@@ -129,7 +129,7 @@ class BanditGP(DataViews):
 
     num_outcomes: int | None = None  # the number of reported outcomes, if rows have weights
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         train_X: Tensor,
         train_Y: Tensor,

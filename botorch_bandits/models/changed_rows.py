@@ -267,7 +267,7 @@ class ChangedRowsPosterior(RowsPosterior):
         kept: What is kept of the base.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         covariance: FrontCovariance,
         rows: Rows,

@@ -45,7 +45,7 @@ COLORS = "cividis"
 """Perceptually uniform with any color vision, and the larger the lighter in gray."""
 
 
-def plot_posterior(
+def plot_posterior(  # noqa: PLR0913 - options, each with a name
     model: Any,
     domain: Any,
     high: float | None = None,

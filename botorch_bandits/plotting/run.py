@@ -48,7 +48,7 @@ BAND = 2.0
 """Half the height of the model's band, in posterior standard deviations."""
 
 
-def plot_run(
+def plot_run(  # noqa: C901, PLR0912, PLR0915 - a panel for each kind of record
     run: Any,
     title: str = "",
     reference: float | tuple[str, float] | None = None,

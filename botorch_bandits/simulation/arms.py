@@ -18,7 +18,7 @@ from botorch_bandits.simulation.problems import ArmRewards, SimulationResult
 from botorch_bandits.simulation.restarts import ReplicateSegments
 
 
-def play_arms(
+def play_arms(  # noqa: C901, PLR0912, PLR0913, PLR0915 - one round of every setting
     engine: ArmsEngine,
     values: Tensor | ArmRewards,
     noise_std: float | Tensor,

@@ -41,7 +41,7 @@ from botorch_bandits.simulation.problems import (
 from botorch_bandits.simulation.restarts import ReplicateSegments
 
 
-def simulate(
+def simulate(  # noqa: PLR0913 - options, each with a name
     problem: Problem | Sequence[Problem],
     policy: Policy,
     num_rounds: int,

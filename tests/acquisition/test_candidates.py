@@ -334,6 +334,7 @@ def play(
     return covered, alive, regret, certified
 
 
+@pytest.mark.slow
 def test_coverage_and_certified_regret() -> None:
     delta, num_runs = 0.5, 40
     with warnings.catch_warnings():

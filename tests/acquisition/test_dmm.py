@@ -204,6 +204,7 @@ def test_models_it_cannot_read_are_refused(data: tuple[Tensor, Tensor]) -> None:
         DMMUpperConfidenceBound.with_options(rkhs_bound=0.0, noise_bound=0.1)
 
 
+@pytest.mark.slow
 def test_less_regret_than_amm_and_igp_ucb_in_the_loop() -> None:
     """Mean cumulative regret over 6 functions at 25 rounds: DMM < AMM < IGP-UCB."""
     options = {"rkhs_bound": 2.0, "noise_bound": 0.1, "delta": 0.1}

@@ -368,7 +368,20 @@ def test_optimizer_without_pending_points_leaves_none(optimizer: OptimizerCase) 
     check_optimizer(acquisition, case, optimizer, 3, None)
 
 
-def check_optimizer(
+def searched_by(optimizer: OptimizerCase, case: ModelCase, candidates: Tensor) -> Tensor:
+    """Return choices that the optimizer may have looked at; candidates are of its kind."""
+    assert (case.bounds[0] <= candidates).all()
+    assert (candidates <= case.bounds[1]).all()
+    if optimizer.searches == "choices":
+        assert all((row == case.choices).all(-1).any() for row in candidates)
+    if optimizer.searches != "mixed":
+        return case.choices
+    ticks = first_ticks(case)
+    assert set(candidates[:, 0].tolist()) <= set(ticks)
+    return case.choices[[value in ticks for value in case.choices[:, 0].tolist()]]
+
+
+def check_optimizer(  # noqa: C901 - what each optimizer promises
     acquisition: AcquisitionCase,
     case: ModelCase,
     optimizer: OptimizerCase,
@@ -383,14 +396,7 @@ def check_optimizer(
         candidates, values = optimizer.run(acqfs, q, case)
     candidates = candidates.detach()
     assert candidates.shape == (q, 2)
-    assert (case.bounds[0] <= candidates).all()
-    assert (candidates <= case.bounds[1]).all()
-    searched = case.choices
-    if optimizer.searches == "choices":
-        assert all((row == case.choices).all(-1).any() for row in candidates)
-    if optimizer.searches == "mixed":
-        assert set(candidates[:, 0].tolist()) <= set(first_ticks(case))
-        searched = searched[[value in first_ticks(case) for value in searched[:, 0].tolist()]]
+    searched = searched_by(optimizer, case, candidates)
     if acquisition.scale_of_draw is not None:  # two draws may share a maximizer, say a corner
         assert len(torch.unique(candidates, dim=0)) >= min(q, 2)
     if optimizer.restores_pending or q == 1:

@@ -97,6 +97,7 @@ def moment_statistics(sample: np.ndarray, mean: np.ndarray, covariance: np.ndarr
 # --- draws on arms --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_draws_on_arms_have_the_joint_moments_of_the_posterior() -> None:
     v, num = 3.0, 2000
     model, reference = bandit_gp(noise=0.3), bandit_gp_reference(noise=0.3)

@@ -80,6 +80,7 @@ def check_law(counts: np.ndarray, law: np.ndarray) -> None:
     assert np.all(np.abs(counts / total - law) <= 4.5 * deviation + 1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_streams", [None, 3])
 def test_arms_are_played_by_the_law_of_russo(num_streams: int | None) -> None:
     K = rbf(GRID, GRID)
@@ -99,6 +100,7 @@ def test_arms_are_played_by_the_law_of_russo(num_streams: int | None) -> None:
         check_law(np.bincount(stream.numpy(), minlength=len(GRID)), law)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("maximize", [True, False])
 def test_a_drop_in_plays_by_the_same_law(maximize: bool) -> None:
     model = bandit_gp()

@@ -119,6 +119,7 @@ def test_the_lemma_on_models_of_the_package(lam: float) -> None:
         assert bool((moved <= sd / lam * (b * sd[5:9]).sum() * (1 + 1e-9)).all())
 
 
+@pytest.mark.slow
 def test_the_hoeffding_form_bounds_the_error_at_its_level_whatever_the_fill() -> None:
     """Coverage of rho_m f, with outcomes on the edge of the range and fills at the other one."""
     stream = torch.Generator().manual_seed(0)

@@ -624,6 +624,7 @@ def failures(method: str, sizes: tuple[int, ...], factor: float = 1.0) -> int:
     return int(failed.sum())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.AssumptionRefutedWarning")
 @pytest.mark.parametrize("method", ["igp", "amm", "dmm"])
 def test_a_function_of_the_stated_norm_stays_within_the_bounds(method: str) -> None:
@@ -631,6 +632,7 @@ def test_a_function_of_the_stated_norm_stays_within_the_bounds(method: str) -> N
     assert failures(method, sizes) <= DELTA_OF_COVERAGE * RUNS
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.AssumptionRefutedWarning")
 @pytest.mark.parametrize("method", ["igp", "amm", "dmm"])
 def test_understated_noise_is_found_out_by_the_same_runs(method: str) -> None:

@@ -267,6 +267,7 @@ def num_covered(f: Tensor, cls: Any, **options: Any) -> tuple[int, bool]:
     return covered, holds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cls", "options"), [(ImprovedUpperConfidenceBound, GENERAL), (AMMUpperConfidenceBound, BOUNDS)]
 )

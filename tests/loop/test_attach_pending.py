@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import signal
@@ -14,8 +13,6 @@ from typing import Any
 
 import pytest
 import torch
-from botorch_bandits.journal.salvage import read_remains
-from botorch_bandits.loop.salvage import write_salvage
 from gpytorch.kernels import RBFKernel
 
 import botorch_bandits as bb
@@ -31,7 +28,6 @@ from botorch_bandits import (
     Ignored,
     RandomSearch,
 )
-from botorch_bandits.loop import journal as loop_journal
 
 CHOICES = torch.linspace(0, 1, 15, dtype=torch.float64).unsqueeze(-1)
 FEEDBACKS = {
@@ -179,6 +175,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.slow
 def test_it_survives_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "loop.jsonl"
     died = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False, env=os.environ)
@@ -192,30 +189,6 @@ def test_it_survives_a_kill(tmp_path: Path) -> None:
     with BanditLoop.open(path, arms, None, RandomSearch(), **settings) as loop:
         assert loop.history.state(1) == "told"
         assert loop.history.outcome(1).reward == 2.0
-
-
-def test_a_snapshot_gives_back_what_a_damaged_journal_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loop_journal, "SNAPSHOT_EVERY", 7)
-    path = tmp_path / "loop.journal"
-    now = itertools.count()
-    settings = {"acquisition": RandomSearch(), "seed": 1, "clock": lambda: float(next(now))}
-    with BanditLoop(Arms(CHOICES), None, journal=path, **settings) as loop:
-        loop.ask()
-        loop.attach(CHOICES[1])
-        loop.attach(CHOICES[2], 0.5)
-        loop.tell(0, 0.1)
-        loop.tell(1, 0.2)
-        loop.attach(CHOICES[3])
-        loop.ask()
-        records = loop.history.to_records()
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:4]))
-    new = tmp_path / "new.journal"
-    write_salvage(read_remains(path), new)
-    with BanditLoop(Arms(CHOICES), None, journal=new, **settings) as loop:
-        assert loop.history.to_records() == records
 
 
 def test_records_of_a_history_give_it_back() -> None:

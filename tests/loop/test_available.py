@@ -590,6 +590,7 @@ def test_the_guarantee_says_against_what_regret_is_and_what_that_takes() -> None
     assert any("reveal nothing about the reward" in each for each in drawn.guarantee().assumptions)
 
 
+@pytest.mark.slow
 def test_regret_against_what_was_there_is_below_the_bound() -> None:
     """A function of known norm, and sets that an adversary chooses: those without the best arms."""
     choices = uniform(60, 2, seed=1)

@@ -106,7 +106,7 @@ def penalty(name: str, g: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.filterwarnings("ignore::botorch_bandits.constraints.InfeasibleConstraintsWarning")
-def test_each_round_is_the_one_of_a_dense_computation(name: str) -> None:
+def test_each_round_is_the_one_of_a_dense_computation(name: str) -> None:  # noqa: PLR0915 - one case after the other
     constant, kappas = 0.05 if name == "rounds" else None, set()
     narrow = LagrangianUpperConfidenceBound.with_options(width=constant)
     loop = build(RULES[name], acquisition=UCB if constant is None else narrow)

@@ -330,6 +330,7 @@ def test_any_kernel_and_any_transform_can_be_on_the_list() -> None:
         torch.testing.assert_close(variance[:, k], covariance.diagonal(), rtol=0.0, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_true_prior_is_a_martingale_and_survives() -> None:
     """The mean of the evidence of the true prior is 1; it is eliminated as seldom as proved.
 

@@ -126,6 +126,7 @@ def residuals(z: Tensor) -> ModelCheck:
     return ModelCheck(z, z, torch.zeros_like(z), torch.ones_like(z))
 
 
+@pytest.mark.slow
 def test_residuals_that_are_exchangeable_rarely_seem_to_grow() -> None:
     """Of 300 sequences, 3 are expected at level 0.01; more than 10 have a probability of 3e-4."""
     generator = torch.Generator().manual_seed(5)
@@ -174,6 +175,7 @@ def test_a_change_of_the_reward_is_named_with_its_round() -> None:
     assert windowed.check_model().rounds.tolist() == list(range(51, 81))
 
 
+@pytest.mark.slow
 def test_a_model_that_was_overconfident_before_is_not_said_to_have_changed() -> None:
     quantiles = torch.special.ndtri((torch.arange(40, dtype=DTYPE) + 0.5) / 40)
     z = quantiles[torch.randperm(40, generator=torch.Generator().manual_seed(1))]
@@ -221,6 +223,7 @@ def test_the_log_likelihood_is_the_marginal_likelihood() -> None:
         _ = residuals(torch.ones(3, dtype=DTYPE)).log_likelihood
 
 
+@pytest.mark.slow
 def test_a_drift_rate_is_named_and_rates_can_be_compared() -> None:
     """A reward that drifts at the rate 0.05 is most likely under that rate of three."""
     arms = Arms(torch.linspace(0.0, 1.0, 12, dtype=DTYPE).unsqueeze(-1))

@@ -54,7 +54,7 @@ def test_points_that_are_no_arms_are_refused() -> None:
     points = choices[:4].clone()
     points[2, 1] = math.nextafter(points[2, 1].item(), 2.0)
     for X in (points, points.reshape(2, 2, 2), points[2]):
-        with pytest.raises(ValueError, match=r"X has the row .* not one of the 6 arms") as info:
+        with pytest.raises(ValueError, match="X has the row") as info:
             problem(X)
         assert repr(points[2, 1].item()) in str(info.value)
         assert "arm 2 is nearest" in str(info.value)
@@ -62,19 +62,19 @@ def test_points_that_are_no_arms_are_refused() -> None:
 
 def test_bad_arms_are_refused() -> None:
     choices, values = random_arms(4, 2)
-    with pytest.raises(ValueError, match="choices rows 0 and 2 are the same point"):
+    with pytest.raises(ValueError, match="rows 0 and 2"):
         ArmsProblem(choices[[0, 1, 0, 1]], values)
     with pytest.raises(TypeError, match=r"choices has dtype torch.float32.*choices.double\(\)"):
         ArmsProblem(choices.float(), values)
     with pytest.raises(TypeError, match=r"values has dtype torch.float32.*values.double\(\)"):
         ArmsProblem(choices, values.float())
-    with pytest.raises(ValueError, match=r"choices must be a matrix .*got shape \(4,\)"):
+    with pytest.raises(ValueError, match=r"matrix .*got shape \(4,\)"):
         ArmsProblem(choices[:, 0], values)
-    with pytest.raises(ValueError, match=r"choices has shape \(0, 2\); at least one arm"):
+    with pytest.raises(ValueError, match=r"has shape \(0, 2\)"):
         ArmsProblem(choices[:0], values[:0])
-    with pytest.raises(ValueError, match=r"choices has shape \(2, 0\); at least one column"):
+    with pytest.raises(ValueError, match=r"has shape \(2, 0\)"):
         ArmsProblem(choices[:2, :0], values[:2])
-    with pytest.raises(ValueError, match=r"values must be a vector of length 4.*\(4, 1\)"):
+    with pytest.raises(ValueError, match=r"of length 4.*\(4, 1\)"):
         ArmsProblem(choices, values.unsqueeze(-1))
     with pytest.raises(ValueError, match=r"values\[0\] is inf"):
         ArmsProblem(choices, values.abs() / 0.0)

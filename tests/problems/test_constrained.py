@@ -130,12 +130,12 @@ def test_observing_an_arm_leaves_the_tables_alone() -> None:
 def test_bad_settings_are_refused() -> None:
     with pytest.raises(ValueError, match="constraint_noise_std is -1"):
         GardnerProblem(constraint_noise_std=-1.0)
-    with pytest.raises(ValueError, match="num_points is 1001, which makes 1002001 arms"):
+    with pytest.raises(ValueError, match="num_points is 1001, which"):
         GardnerProblem().on_grid(1001)
-    with pytest.raises(TypeError, match="num_points must be an integer"):
+    with pytest.raises(TypeError, match="num_points must be"):
         GardnerProblem().on_grid(2.5)  # type: ignore[arg-type]
     choices = torch.arange(2, dtype=torch.float64).unsqueeze(-1)
-    with pytest.raises(ValueError, match="one row for each of the 2 arms"):
+    with pytest.raises(ValueError, match="one row for each"):
         ConstrainedArmsProblem(choices, choices[:, 0], choices[:1])
     with pytest.raises(TypeError, match="float64"):
         ConstrainedArmsProblem(choices, choices[:, 0], choices.float())
@@ -143,5 +143,5 @@ def test_bad_settings_are_refused() -> None:
         ConstrainedArmsProblem(
             choices, choices[:, 0], choices, constraint_noise_distribution="cauchy"
         )
-    with pytest.raises(ValueError, match="not one of the 2 arms"):
+    with pytest.raises(ValueError, match="one of the 2"):
         ConstrainedArmsProblem(choices, choices[:, 0], choices).constraint_values(choices + 0.5)

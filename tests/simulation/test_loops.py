@@ -215,5 +215,5 @@ def test_on_boxes(name: str) -> None:
 def test_another_device_is_refused() -> None:
     if not torch.cuda.is_available():
         pytest.skip("needs a GPU")
-    with pytest.raises(ValueError, match=r"device is cuda.*played by loops"):
+    with pytest.raises(ValueError, match=r"device is cuda.*played by"):
         simulate(SWITCHING, PLAIN["SlidingWindow"], 3, 2, device="cuda", progress=False)

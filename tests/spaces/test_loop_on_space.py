@@ -330,7 +330,7 @@ def test_a_refused_journal_lists_the_domain_and_counts_what_follows_from_it(
     _, *lines, remedy = str(refused.value).splitlines()
     assert sorted(lines) == [
         "  domain.parameters.C.low: was 0.01, is 0.001",
-        "  maximize: was not set, is False",
+        "  maximize: was True, is False",
         f"  model: encodes the points of that domain (further differences: {len(hidden)}; the "
         "attribute differences of this error lists them all)",
     ]

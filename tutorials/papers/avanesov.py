@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -38,7 +38,7 @@ from botorch_bandits.change_points import (
 )
 from botorch_bandits.checks import DTYPE, check_one_of, check_positive
 from botorch_bandits.confidence import PUBLISHED_WIDTH_CONSTANT
-from botorch_bandits.domains import Arms, Domain
+from botorch_bandits.domains import Arms
 from botorch_bandits.models import ArmsPrior, BanditGP, double_kernel
 from botorch_bandits.problems import evenly_spaced_change_points, gp_draws_of_periods
 from botorch_bandits.random_streams import derive_seed, generator
@@ -58,43 +58,6 @@ from papers.runner import (
     format_table,
     write_csv,
 )
-
-
-def calibrated_restart(
-    detector: ChangePointDetector,
-    domain: Domain,
-    num_rounds: int,
-    *,
-    noise_std: float,
-    false_alarm_rate: float,
-    num_simulations: int,
-) -> ChangePointRestart:
-    """Return restarts by a detector with a threshold calibrated for the samples of a run.
-
-    With the published exploration ``xi``, a run of ``T`` rounds draws at most
-    ``xi sqrt(T) + 1`` queries uniformly.
-
-    Args:
-        detector: The detector; its own threshold is not used.
-        domain: The domain of the uniform samples.
-        num_rounds: ``T``.
-        noise_std: Standard deviation of the noise, in outcome units.
-        false_alarm_rate: The probability of any alarm without a change, in (0, 1).
-        num_simulations: See :func:`~botorch_bandits.change_points.calibrate_threshold`.
-    """
-    rule = ChangePointRestart(detector=detector)
-    assert rule.exploration is not None
-    threshold = calibrate_threshold(
-        detector,
-        domain,
-        horizon=max(int(rule.exploration * num_rounds**0.5) + 1, 2),
-        false_alarm_rate=false_alarm_rate,
-        noise_std=noise_std,
-        num_simulations=num_simulations,
-        progress=False,
-    )
-    return replace(rule, detector=replace(detector, threshold=threshold))
-
 
 SMOOTHNESS, LENGTHSCALE, LENGTH = 2.5, 1.0, 5.0
 NOISE_STD = 0.05

@@ -66,7 +66,7 @@ class ConstantGain(GainBound):
         return self.value
 
 
-def figure_methods(
+def figure_methods(  # noqa: PLR0913 - options, each with a name
     rate: GainBound,
     known_norm: Callable[[ArmsStudy], Tensor] | None,
     study: ArmsStudy,
@@ -328,7 +328,7 @@ def _repeated_study(
     return ArmsStudy(kernel_matrix, functions[rows], noise_std, num_rounds, seed, first)
 
 
-def sensors(
+def sensors(  # noqa: PLR0913 - options, each with a name
     temperature: Path,
     light: Path | None = None,
     num_rounds: int = 200,

@@ -11,18 +11,17 @@ from __future__ import annotations
 import csv
 import math
 import zipfile
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from botorch_bandits import Arms, Space
+from botorch_bandits import Arms
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.acquisition.candidates_engine import (
     CandidatesEngine,
@@ -30,8 +29,6 @@ from botorch_bandits.acquisition.candidates_engine import (
     build_candidates_engine,
 )
 from botorch_bandits.checks import (
-    check_double,
-    check_finite,
     check_integer,
     check_matrix,
     check_nonnegative,
@@ -365,37 +362,6 @@ def _tables(environment: ChangingProblem, num_rounds: int) -> tuple[Tensor, list
     return rewards, list(values.unbind(-1))
 
 
-class AccuracyProblem(ABC):
-    """The accuracy of a classifier as a function of its hyperparameters.
-
-    Attributes:
-        space: The hyperparameters to tune.
-    """
-
-    space: Space
-
-    @abstractmethod
-    def accuracy(self, **hyperparameters: Any) -> float:
-        """Return the accuracy of given hyperparameters, which may lie outside the ranges."""
-
-    @property
-    def box(self) -> Space:
-        """The space from which points are chosen."""
-        return self.space
-
-    def decode(self, x: Any) -> dict[str, Any]:
-        """Return the estimator's arguments; see :meth:`.Space.decode`.
-
-        Args:
-            x: ``d`` coordinates, one per hyperparameter, or values by name.
-        """
-        return self.space.decode(x)
-
-    def __call__(self, x: Any) -> float:
-        """Return the accuracy at a point of the space: coordinates, or values by name."""
-        return self.accuracy(**self.decode(x))
-
-
 @dataclass(frozen=True, eq=False)
 class ReplicatesRound:
     """The state of each replicate in a round.
@@ -528,13 +494,7 @@ class PeriodRewards(ArmRewards):
 
     Args:
         values: ``num_replicates x num_periods x num_arms``, float64.
-        change_points: The last round of each period but the last one, shared by all replicates; or
-            one such sequence per replicate. Each is increasing; with fewer change points than
-            ``num_periods - 1``, the last periods are left out.
-
-    Raises:
-        TypeError: If ``values`` is not float64.
-        ValueError: If shapes disagree, or change points do not increase.
+        change_points: The last round of each period but the last one.
 
     Example:
         >>> values = torch.tensor([[[1.0, 2.0], [4.0, 3.0]]], dtype=torch.float64)
@@ -543,48 +503,10 @@ class PeriodRewards(ArmRewards):
         ([[1.0, 2.0]], [[4.0, 3.0]])
     """
 
-    def __init__(
-        self, values: Tensor, change_points: Sequence[int] | Sequence[Sequence[int]]
-    ) -> None:
+    def __init__(self, values: Tensor, change_points: Sequence[int]) -> None:
         """See the class."""
-        check_finite("values", check_double("values", values))
-        if values.dim() != 3:
-            raise ValueError(
-                f"values has shape {tuple(values.shape)}; it must be num_replicates x num_periods "
-                "x num_arms."
-            )
-        shared = all(isinstance(entry, int) for entry in change_points)
-        lists = [list(change_points)] * len(values) if shared else list(change_points)
-        if len(lists) != len(values):
-            raise ValueError(
-                f"change_points has {len(lists)} sequences for {len(values)} replicates; give one "
-                "per replicate, or one that all share."
-            )
-        self._values = values
-        # row b, column k: the last round of period k of replicate b
-        self._ends = torch.full((len(values), max(values.shape[1] - 1, 0)), torch.inf)
-        for row, points in zip(self._ends, lists, strict=True):
-            ends = torch.tensor(points, dtype=row.dtype)
-            if len(ends) > len(row) or bool((ends[1:] <= ends[:-1]).any() | (ends < 1).any()):
-                raise ValueError(
-                    f"change_points has {points}; they must increase, be at least 1 and at most "
-                    f"{len(row)} for {values.shape[1]} periods."
-                )
-            row[: len(ends)] = ends
-        self._changes = {int(end) + 1 for end in self._ends.flatten().tolist() if end < torch.inf}
-        self._now: tuple[int, Tensor] | None = None
+        self._values, self._change_points = values, change_points
 
     def at(self, round_number: int) -> Tensor:
         """See :meth:`ArmRewards.at`."""
-        known = self._now
-        if known is not None and (
-            round_number == known[0]
-            or (round_number == known[0] + 1 and round_number not in self._changes)
-        ):
-            self._now = (round_number, known[1])
-            return known[1]
-        periods = (self._ends < round_number).sum(-1).to(self._values.device)
-        rows = torch.arange(len(periods), device=periods.device)
-        current = self._values[rows, periods]
-        self._now = (round_number, current)
-        return current
+        return self._values[:, sum(end < round_number for end in self._change_points)]
