@@ -119,8 +119,15 @@ def visit_math_block(translator, node):
     raise nodes.SkipNode
 
 
+def shorten_navigation(app, pagename, templatename, context, doctree):
+    """Leave the pages of single names out of the sidebar, which every page carries."""
+    toctree = context["toctree"]
+    context["toctree"] = lambda **options: toctree(**options | {"maxdepth": 2})
+
+
 def setup(app):
     """Connect the functions above."""
     app.connect("builder-inited", copy_notebooks)
     app.connect("autodoc-process-signature", show_constructor)
+    app.connect("html-page-context", shorten_navigation, priority=100)  # before the theme
     app.add_html_math_renderer("mathml", (visit_inline_math, None), (visit_math_block, None))
