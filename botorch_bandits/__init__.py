@@ -60,7 +60,6 @@ if TYPE_CHECKING:
         BanditGPRecipe,
         DefaultCandidates,
         FittedSingleTaskGP,
-        LocalGP,
     )
     from botorch_bandits.penalties import Exponential
     from botorch_bandits.simulation import Policy, simulate
@@ -109,7 +108,6 @@ __all__ = [
     "JournalError",
     "LagrangianThompsonSampling",
     "LagrangianUpperConfidenceBound",
-    "LocalGP",
     "LogExpectedImprovement",
     "LogProbabilityOfImprovement",
     "MeanOnly",
@@ -167,7 +165,6 @@ _MODULE_OF = {
     "Exponential": "penalties",
     "ExponentialWeights": "forgetting",
     "FittedSingleTaskGP": "models",
-    "LocalGP": "models",
     "Fixed": "spaces",
     "Float": "spaces",
     "GPThompsonSampling": "acquisition",
@@ -221,6 +218,7 @@ _MODULES = (
     "forgetting",
     "history",
     "in_ax",
+    "in_optuna",
     "journal",
     "loop",
     "model_selection",
@@ -232,7 +230,6 @@ _MODULES = (
     "simulation",
     "spaces",
     "stopping",
-    "watching",
 )
 """Modules that need no import of their own, as in ``botorch_bandits.penalties.Linear``."""
 

@@ -44,7 +44,6 @@ from botorch_bandits.checks import (
     explains_arguments,
     shown_value,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.evaluation import (
     ByRound,
     Contexts,
@@ -241,7 +240,7 @@ class AsyncResult:
     retries="Pass on_error='retry:N'.",
     workers="Pass an executor and max_pending=.",
 )
-def run_async(
+def run_async(  # noqa: PLR0913 - options, each with a name
     loop: BanditLoop,
     function: Callable[[Any], Any] | ByRound,
     executor: Executor | Callable[[], Executor],
@@ -801,6 +800,3 @@ def _evaluate(
     except (TypeError, ValueError) as error:
         kind = NotARewardError if isinstance(error, TypeError) else EvaluationError
         raise kind(f"the function returned {shown_value(returned)}: {error}") from None
-
-
-fill_in_docstrings(__name__)

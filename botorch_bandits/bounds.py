@@ -13,7 +13,6 @@ from typing import Any
 from torch import Tensor
 
 from botorch_bandits.checks import check_matrix, check_vector
-from botorch_bandits.docstrings import fill_in_docstrings
 
 ONE_DIMENSION = "One dimension from 0 to 1 is [(0.0, 1.0)]."
 
@@ -127,6 +126,3 @@ def check_coordinates(name: str, x: Any, dim: int) -> Tensor:
             "loop on a Space."
         )
     return check_vector(name, x, length=dim)
-
-
-fill_in_docstrings(__name__)

@@ -20,8 +20,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from botorch_bandits.docstrings import fill_in_docstrings
-
 __all__ = [
     "DTYPE",
     "LARGEST_OUTCOME",
@@ -879,6 +877,3 @@ def _float32_number_error(name: str, dtype: Any) -> str:
         f"{name} is a {dtype} number, but float64 is needed. Pass float({name}) if its rounding is "
         "accepted."
     )
-
-
-fill_in_docstrings(__name__)

@@ -33,7 +33,6 @@ from botorch_bandits.bounds import (
     rows_in_lists,
 )
 from botorch_bandits.checks import DTYPE, check_finite, check_integer, check_matrix
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.feasible_sets import (
     CONSTRAINTS,
     FeasibleSet,
@@ -322,7 +321,6 @@ class Arms(Domain):
         return float(self.num_arms)
 
     def sample(self, num_points: int, generator: torch.Generator | None = None) -> Tensor:
-        """See :meth:`Domain.sample`."""
         num_points = check_integer("num_points", num_points, minimum=0)
         index = torch.randint(self.num_arms, (num_points,), generator=generator)
         return self.choices[index.to(self.choices.device)]
@@ -339,7 +337,6 @@ class Arms(Domain):
         return self.choices[index].clone(), float(values[index])
 
     def in_context(self, context: Tensor) -> Arms:
-        """See :meth:`Domain.in_context`."""
         context = context.to(self.choices.device)
         return Arms(torch.cat([context.expand(self.num_arms, -1), self.choices], dim=-1))
 
@@ -348,7 +345,6 @@ class Arms(Domain):
         return Integral(float(evaluate(function, self.choices).sum()), 0.0)
 
     def check_point(self, name: str, x: Any) -> Tensor:
-        """See :meth:`Domain.check_point`."""
         point = check_coordinates(name, x, self.dim).to(self.choices.device)
         return self.choices[self.index_of(point.unsqueeze(0), name)].squeeze(0)
 
@@ -590,14 +586,13 @@ class Box(Domain):
         return float(sides.prod())
 
     def sample(self, num_points: int, generator: torch.Generator | None = None) -> Tensor:
-        """See :meth:`Domain.sample`."""
         num_points = check_integer("num_points", num_points, minimum=0)
         if self.feasible is not None:
             return self.feasible.sample(num_points, generator, self._from_unit)
         uniform = torch.rand(num_points, self.dim, dtype=self.bounds.dtype, generator=generator)
         return self._from_unit(uniform.to(self.bounds.device))
 
-    def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
+    def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:  # noqa: C901, PLR0912, PLR0915 - one search after the other, as long as a bound is missed
         """Maximize with BoTorch's optimizers; see :meth:`Domain.maximize`.
 
         Without discrete dimensions, this is ``optimize_acqf``. With at most 16 combinations of
@@ -711,7 +706,6 @@ class Box(Domain):
         }
 
     def in_context(self, context: Tensor) -> Box:
-        """See :meth:`Domain.in_context`."""
         return _BoxInContext(self, context)
 
     def integrate(
@@ -749,7 +743,6 @@ class Box(Domain):
         return Integral(float(estimates.mean()), float(error))
 
     def check_point(self, name: str, x: Any) -> Tensor:
-        """See :meth:`Domain.check_point`."""
         point = check_coordinates(name, x, self.dim).to(self.bounds.device)
         for i, value in enumerate(point.tolist()):
             low, high = self.bounds[:, i].tolist()
@@ -895,6 +888,3 @@ class _BoxInContext(Box):
     @property
     def unordered_dims(self) -> tuple[int, ...]:
         return tuple(i + len(self._context) for i in self._box.unordered_dims)
-
-
-fill_in_docstrings(__name__)

@@ -27,7 +27,6 @@ from botorch_bandits.checks import (
     explains_arguments,
     shown_value,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.feedback import BelowMinimumError
 from botorch_bandits.forgetting import SlidingWindow
 from botorch_bandits.history import Event, History, Query
@@ -479,7 +478,7 @@ SEVERAL = (
 
 
 @explains_arguments(executor=SEVERAL, max_pending=SEVERAL, n_jobs=SEVERAL, workers=SEVERAL)
-def run(
+def run(  # noqa: PLR0913 - options, each with a name
     loop: BanditLoop,
     problem: Problem,
     num_rounds: int,
@@ -820,6 +819,3 @@ def progress_of(loop: BanditLoop) -> dict[str, float | str]:
             f"{multiplier:.3g}"
         )
     return shown
-
-
-fill_in_docstrings(__name__)

@@ -23,7 +23,6 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_callable, check_integer, check_number, check_vector
-from botorch_bandits.docstrings import fill_in_docstrings
 
 INEQUALITY, EQUALITY = 1e-9, 1e-7
 """How far a point may miss a linear constraint, as a share of the range of its sum on the box."""
@@ -823,6 +822,3 @@ class Search:
 def _evaluate(acquisition: AcquisitionFunction, X: Tensor) -> Tensor:
     with torch.no_grad():
         return torch.cat([acquisition(rows.unsqueeze(-2)) for rows in X.split(4096)])
-
-
-fill_in_docstrings(__name__)

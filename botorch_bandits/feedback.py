@@ -38,7 +38,6 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.censored import Censoring
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.history import Event, Failure, History, Outcome, Query
 
 __all__ = [
@@ -577,6 +576,3 @@ class CensoredQueue:
         for query_id in given_up:
             del self._waiting[query_id]
         self._lost.update(given_up)
-
-
-fill_in_docstrings(__name__)

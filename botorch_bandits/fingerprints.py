@@ -50,7 +50,6 @@ from torch import Tensor
 from torch.nn import Module
 
 from botorch_bandits.checks import DTYPE
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.version import __version__
 
@@ -102,7 +101,7 @@ def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _describe(name, value, ()) for name, value in settings.items()}
 
 
-def _describe(name: str, value: Any, above: tuple[int, ...]) -> Any:
+def _describe(name: str, value: Any, above: tuple[int, ...]) -> Any:  # noqa: C901 - a kind of value each
     """Return the description of a value.
 
     Args:
@@ -506,6 +505,3 @@ def _processor() -> str:
     name = known.get("model name") or platform.processor() or platform.machine()
     details = [f"{key} {known[key]}" for key in ("cpu family", "model", "stepping") if key in known]
     return f"{name} ({', '.join(details)})" if details else name
-
-
-fill_in_docstrings(__name__)

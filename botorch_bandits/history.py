@@ -25,7 +25,6 @@ from botorch_bandits.checks import (
     check_told,
     check_vector,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.markup import MOST_ROWS, display, last_rows
 from botorch_bandits.queries import (
     ORIGINS,
@@ -157,7 +156,7 @@ class History(KeptInJournal):
 
         Args:
             query_id: The query's id.
-            reward: One finite real number; see :func:`~botorch_bandits.checks.check_reward`.
+            reward: One finite real number; see ``botorch_bandits.checks.check_reward``.
             arrived_at: Clock time in seconds.
             constraints: ``num_constraints`` finite numbers; None if there are none.
             count: The number of observations of which the reward and constraint values are the
@@ -224,7 +223,10 @@ class History(KeptInJournal):
         parameters: Mapping[str, Any] | None = None,
         restriction: Mapping[str, Any] | None = None,
     ) -> Query:
-        """Return what :meth:`add_query` would record, checked; see there."""
+        """Return what :meth:`add_query` would record, checked.
+
+        See :meth:`add_query` for the arguments.
+        """
         if origin not in ORIGINS:
             raise ValueError(f"origin is {origin!r}; it must be one of {', '.join(ORIGINS)}.")
         if (context is None) != (self.context_dim == 0):
@@ -249,7 +251,7 @@ class History(KeptInJournal):
     def new_outcome(
         self, query_id: int, reward: Any, arrived_at: float, constraints: Any = None, **given: Any
     ) -> Outcome:
-        """Return what :meth:`add_outcome` would record, as given, checked; see there."""
+        """Return what would be recorded, checked. See :meth:`add_outcome` for the arguments."""
         query = self.query(query_id)
         told = self._outcomes.get(query.id)
         attach = "loop.attach(query.x, reward"
@@ -279,7 +281,7 @@ class History(KeptInJournal):
     def new_failure(
         self, query_id: int, arrived_at: float, reason: str | None = None, avoided: bool = False
     ) -> Failure:
-        """Return what :meth:`add_failure` would record, checked; see there."""
+        """Return what would be recorded, checked. See :meth:`add_failure` for the arguments."""
         query = self.query(query_id)
         if query.id not in self._pending:
             state = self.state(query.id)
@@ -895,6 +897,3 @@ def fill(history: History, records: Iterable[Mapping[str, Any]]) -> None:
                 record["id"], record["reason"], record["retracted_at"], retracted_round
             )
         )
-
-
-fill_in_docstrings(__name__)

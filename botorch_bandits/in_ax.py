@@ -28,11 +28,8 @@ from botorch_bandits import confidence as rooms_confidence
 from botorch_bandits import penalties as rooms_penalties
 from botorch_bandits.acquisition import (
     BanditAcquisition,
-    CandidatesDMMUpperConfidenceBound,
-    CandidatesLagrangianUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
-    RegionUpperConfidenceBound,
     TopTwoThompsonSampling,
 )
 from botorch_bandits.acquisition.base import (
@@ -43,7 +40,6 @@ from botorch_bandits.acquisition.base import (
 from botorch_bandits.acquisition.input_constructors import options_from_plain
 from botorch_bandits.checks import check_instance, check_integer
 from botorch_bandits.confidence import WidthRule
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.penalties import Penalty
 from botorch_bandits.random_streams import derive_seed
 
@@ -67,10 +63,7 @@ SAID_BY_AX = {
 
 ON_LISTS = (
     CandidatesUpperConfidenceBound,
-    CandidatesDMMUpperConfidenceBound,
-    RegionUpperConfidenceBound,
     CandidatesThompsonSampling,
-    CandidatesLagrangianUpperConfidenceBound,
 )
 """The acquisitions whose model must be a list of priors."""
 
@@ -434,6 +427,3 @@ def _is_same(new: Any, old: Any, parameters: Mapping[str, Any]) -> bool:
         elif here != there:
             return False
     return True
-
-
-fill_in_docstrings(__name__)

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from botorch_bandits.docstrings import fill_in_docstrings
-
 MOST_ROWS = 10
 """The largest number of rows of a table in a notebook; the last rows are shown."""
 
@@ -113,6 +111,3 @@ def last_rows(names: Sequence[Any], rows: Sequence[Sequence[Any]], num_rows: int
     left_out = num_rows - len(shown)
     note = [element("p", f"{left_out} earlier rows are left out.")] if left_out else []
     return element("div", *note, table(names, shown)) if shown else element("p", "no rows yet")
-
-
-fill_in_docstrings(__name__)

@@ -17,7 +17,6 @@ import numpy as np
 
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.checks import check_integer
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.history import History, Query
 from botorch_bandits.journal.files import read_bounded, write_whole
 from botorch_bandits.loop import BanditLoop
@@ -120,7 +119,7 @@ class BanditSearchCV(BaseSearchCV):
         "journal": [str, Path, None],
     }
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         estimator: Any,
         param_space: Space | Mapping[str, Parameter],
@@ -483,6 +482,3 @@ def _ranks(means: Any) -> Any:
         return np.ones(len(means), dtype=np.int32)
     filled = np.where(np.isnan(means), np.nanmin(means) - 1.0, means)
     return rankdata(-filled, method="min").astype(np.int32, copy=False)
-
-
-fill_in_docstrings(__name__)

@@ -424,7 +424,7 @@ MAXIMUM_ITERATIONS = 2000
 """The default of BoTorch's own generator."""
 
 
-def gen_candidates_batched(
+def gen_candidates_batched(  # noqa: PLR0913 - options, each with a name
     initial_conditions: Tensor,
     acquisition_function: AcquisitionFunction,
     lower_bounds: float | Tensor | None = None,

@@ -34,7 +34,6 @@ from botorch_bandits.checks import (
     check_vector,
     store_checked,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 
 __all__ = [
     "CustomPenalty",
@@ -115,11 +114,9 @@ class Polynomial(Penalty):
             raise ValueError(f"n is {self.n}; it must be at least 1, or psi is not convex.")
 
     def log_value(self, x: Tensor) -> Tensor:
-        """See :meth:`Penalty.log_value`."""
         return self.n * (self.c * x.clamp_min(0.0)).log1p()
 
     def value(self, x: Tensor) -> Tensor:
-        """See :meth:`Penalty.value`."""
         return (self.c * x.clamp_min(0.0) + 1.0) ** self.n
 
 
@@ -148,7 +145,6 @@ class Exponential(Penalty):
         store_checked(self, c=check_positive("c", self.c))
 
     def log_value(self, x: Tensor) -> Tensor:
-        """See :meth:`Penalty.log_value`."""
         return self.c * x.clamp_min(0.0)
 
 
@@ -228,7 +224,6 @@ class CustomPenalty(Penalty):
         check_penalty_properties(self, largest, num_points)
 
     def value(self, x: Tensor) -> Tensor:
-        """See :meth:`Penalty.value`."""
         return self.function(x)
 
     def excess(self, x: Tensor) -> Tensor:
@@ -236,7 +231,6 @@ class CustomPenalty(Penalty):
         return self.function(x) - 1.0
 
     def log_value(self, x: Tensor) -> Tensor:
-        """See :meth:`Penalty.log_value`."""
         return self.function(x).log() if self.log_function is None else self.log_function(x)
 
 
@@ -358,6 +352,3 @@ def check_no_overflow(values: Tensor) -> Tensor:
             "more slowly, a smaller c, or smaller multipliers."
         )
     return values
-
-
-fill_in_docstrings(__name__)

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 
-from botorch_bandits.docstrings import fill_in_docstrings
-
 __all__ = ["end_with_parent", "interrupts_on_hold", "one_thread_each", "terminate"]
 
 
@@ -73,6 +71,3 @@ def terminate(executor: Executor) -> None:
     """
     for process in list((getattr(executor, "_processes", None) or {}).values()):
         process.terminate()
-
-
-fill_in_docstrings(__name__)

@@ -9,8 +9,6 @@ import sys
 from types import TracebackType
 from typing import Self
 
-from botorch_bandits.docstrings import fill_in_docstrings
-
 __all__ = ["ProgressBar"]
 
 
@@ -75,6 +73,3 @@ class ProgressBar:
         """Leave the bar as it stands."""
         if self._bar is not None:
             self._bar.close()
-
-
-fill_in_docstrings(__name__)

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.checks import shown_value
-from botorch_bandits.docstrings import fill_in_docstrings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -169,6 +168,8 @@ class Retraction(Failure):
 
     From then on, the query counts as one that failed when its outcome arrived. The withdrawn
     outcome and the reason stay on record.
+
+    See :class:`Failure` for the other arguments.
 
     Attributes:
         query_id: The query's id.
@@ -481,6 +482,3 @@ def state_after(event: Event | None) -> str:
     if isinstance(event, Failure):
         return "failed"
     return "pending" if event is None else "told"
-
-
-fill_in_docstrings(__name__)

@@ -17,7 +17,6 @@ from botorch_bandits.checks import (
     check_probability,
     check_reward,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 
 __all__ = ["RandomBaseline"]
 
@@ -153,6 +152,3 @@ class RandomBaseline:
         )
         shares[-1] = 1.0
         return shares
-
-
-fill_in_docstrings(__name__)

@@ -22,8 +22,6 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.quasirandom import SobolEngine
 
-from botorch_bandits.docstrings import fill_in_docstrings
-
 __all__ = ["RandomBlocks", "derive_seed", "generator", "seeded_globally", "seeded_in_python"]
 
 
@@ -248,6 +246,3 @@ DISTRIBUTIONS: dict[str, Callable[[tuple[int, ...], torch.Generator], Tensor]] =
     "uniform": _uniform,
     "exponential": _exponential,
 }
-
-
-fill_in_docstrings(__name__)

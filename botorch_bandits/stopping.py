@@ -28,7 +28,6 @@ from botorch_bandits.checks import (
     level_of_users_line,
     shown_value,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.history import Failure, Outcome, Query
 from botorch_bandits.journal.files import HandlersOnHold, read_bounded
 from botorch_bandits.loop import BanditLoop
@@ -638,6 +637,3 @@ class Endings:
         """Return why no other query is to be asked, or None."""
         reasons = (each.reason() for each in self._each)
         return next((reason for reason in reasons if reason is not None), None)
-
-
-fill_in_docstrings(__name__)

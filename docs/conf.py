@@ -1,43 +1,40 @@
 """Settings of Sphinx. Build with ``python -m sphinx docs docs/_build/html``."""
 
 import inspect
-import sys
+import re
+import shutil
+from html import escape
 from pathlib import Path
 
+from docutils import nodes
+from latex2mathml.converter import convert
+from sphinx.util import logging
 from sphinx.util.inspect import stringify_signature
 
-from botorch_bandits.version import __version__
+import botorch_bandits
 
 ROOT = Path(__file__).resolve().parents[1]
-# the experiments and the benchmarks, which are not installed
-sys.path += [str(ROOT / "tutorials"), str(ROOT / "tests")]
-sys.path.append(str(ROOT / "docs"))  # class_pages, colons, mathml and wide, which are extensions
 
 project = "botorch_bandits"
 author = "the botorch_bandits developers"
-version = release = __version__
+version = release = botorch_bandits.__version__
 
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
-    "sphinx.ext.viewcode",
-    "class_pages",
-    "colons",
-    "mathml",
-    "wide",
 ]
 exclude_patterns = ["_build", "results/*.md"]  # the latter are parts of pages
-templates_path: list[str] = []
+templates_path = ["_templates"]
 
-# A reference that has the full name of something in these packages must lead somewhere. Names of
+# A reference that has the full name of something in the package must lead somewhere. Names of
 # other packages have no link, because nothing is downloaded while building; nor have bases in
 # inner modules.
 nitpicky = True
 nitpick_ignore_regex = [
-    ("py:.*", r"(?!(botorch_bandits|papers|benchmarks)\.).*"),
-    ("py:class", r"(botorch_bandits\.\w+|papers(\.\w+)?|benchmarks)\.\w+\.\w+"),
+    ("py:.*", r"(?!botorch_bandits\.).*"),
+    ("py:class", r"botorch_bandits\.\w+\.\w+\.\w+"),
 ]
 
 html_theme = "furo"
@@ -51,16 +48,20 @@ html_show_copyright = False
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
+nb_execution_mode = "off"  # the notebooks are committed with their outputs
 
-# What acquisition functions are asked by a loop. Where classes of one's own are built it is listed
-# (with `:no-exclude-members:`), and in other classes not.
+# Each module lists its public names, and each of them gets a page.
+autosummary_generate = True
+autosummary_imported_members = True
+autosummary_ignore_module_all = False
+autosummary_context = {"top": set(botorch_bandits.__all__)}
+# What acquisition functions are asked by a loop.
 autodoc_default_options = {
     "exclude-members": "arms_rule, as_theorem, check_options, closed_form, complete_options,"
     "default_margin, defines_rule, describe, fingerprint, forward, gen_candidates, is_expected,"
     "is_optimistic, load_state_dict, options_from_domain, options_of_widths, set_rule,"
     "set_X_pending, value_scale, width_rule"
 }
-autosummary_generate = False  # tables only: a page has a small family of classes
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 autodoc_typehints = "description"
@@ -70,6 +71,14 @@ python_maximum_signature_line_length = 88
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True  # attributes of dataclasses would otherwise be described twice
+
+
+def copy_notebooks(app):
+    """Copy the notebooks into the source folder, where they become pages."""
+    folder = Path(app.srcdir) / "tutorials"
+    folder.mkdir(exist_ok=True)
+    for path in (ROOT / "tutorials").glob("*.ipynb"):
+        shutil.copy2(path, folder)
 
 
 def show_constructor(app, what, name, obj, options, signature, return_annotation):
@@ -82,6 +91,36 @@ def show_constructor(app, what, name, obj, options, signature, return_annotation
     return stringify_signature(inspect.signature(obj), show_annotation=False), return_annotation
 
 
+def mathml_of(latex, display, node):
+    """Convert a formula to MathML, which browsers show without a script or a download."""
+    mathml = convert(re.sub(r"\\arg\b", r"\\operatorname{arg}", latex), display=display)
+    unknown = re.search(r">\s*\\[A-Za-z]+", mathml)
+    if unknown:
+        logging.getLogger(__name__).warning(
+            "no MathML for %r in %s", unknown[0], escape(latex), location=node
+        )
+    return mathml
+
+
+def visit_inline_math(translator, node):
+    """Write a formula within a line."""
+    translator.body.append(translator.starttag(node, "span", "", CLASS="math notranslate"))
+    translator.body.append(mathml_of(node.astext(), "inline", node) + "</span>")
+    raise nodes.SkipNode
+
+
+def visit_math_block(translator, node):
+    """Write a formula in a line of its own."""
+    translator.body.append(translator.starttag(node, "div", "", CLASS="math notranslate"))
+    latex = node.astext().strip()
+    if re.search(r"(?<!\\)&|\\\\", latex) and r"\begin" not in latex:
+        latex = rf"\begin{{aligned}}{latex}\end{{aligned}}"
+    translator.body.append(mathml_of(latex, "block", node) + "</div>\n")
+    raise nodes.SkipNode
+
+
 def setup(app):
     """Connect the functions above."""
+    app.connect("builder-inited", copy_notebooks)
     app.connect("autodoc-process-signature", show_constructor)
+    app.add_html_math_renderer("mathml", (visit_inline_math, None), (visit_math_block, None))

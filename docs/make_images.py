@@ -32,13 +32,12 @@ from botorch_bandits import (
     run,
 )
 from botorch_bandits.cli import main as command_line
-from botorch_bandits.plotting import LINE_STYLES, label_lines, new_figure, plot_posterior, plot_run
-from botorch_bandits.problems import RKHSFunction, restrict_to_arms
+from botorch_bandits.plotting import LINE_STYLES, new_figure, plot_posterior, plot_run
+from botorch_bandits.problems import ArmsProblem, RKHSFunction
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from benchmarks.league import TABLE, Rows
+from benchmarks.league import TABLE, Rows, quartiles_of
 from benchmarks.league_problems import PROBLEMS
-from benchmarks.league_table import quartiles_of
 
 IMAGES = Path(__file__).parent / "images"
 BOUNDS = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
@@ -69,10 +68,14 @@ def make_loop(acquisition: AcquisitionRecipe | RandomSearch, seed: int) -> Bandi
     return BanditLoop(Arms(CHOICES), model, acquisition, seed=seed)
 
 
+def on_arms(problem: RKHSFunction) -> ArmsProblem:
+    return ArmsProblem(CHOICES, problem(CHOICES, noise=False), problem.noise_std)
+
+
 def draw_posterior(ax: Axes, num_rounds: int, seed: int = 1) -> None:
     problem = make_problem(seed)
     loop = make_loop(igp_ucb(), seed)
-    run(loop, restrict_to_arms(problem, CHOICES), num_rounds, progress=False)
+    run(loop, on_arms(problem), num_rounds, progress=False)
     width = float(ImprovedUpperConfidenceBound(loop.current_model(), **igp_ucb().options).width)
     plot_posterior(
         loop.current_model(),
@@ -97,7 +100,7 @@ def draw_regret(ax: Axes) -> None:
             [
                 run(
                     make_loop(acquisition, seed),
-                    restrict_to_arms(make_problem(seed), CHOICES),
+                    on_arms(make_problem(seed)),
                     ROUNDS,
                     progress=False,
                 ).cumulative_regret
@@ -113,7 +116,7 @@ def draw_regret(ax: Axes) -> None:
     ax.set_xlabel("round")
     ax.set_ylabel("cumulative regret")
     ax.margins(x=0.0)
-    label_lines(ax)
+    ax.legend(fontsize=9)
 
 
 LEAGUE_CURVES = {  # color, line, whether the middle half is shaded
@@ -219,7 +222,7 @@ def main() -> None:
     figure.savefig(IMAGES / "overview.png", dpi=110)
 
     loop = make_loop(igp_ucb(), seed=1)
-    problem = restrict_to_arms(make_problem(1), CHOICES)
+    problem = on_arms(make_problem(1))
     run(loop, problem, LATE_ROUND, progress=False)
     panels = plot_run(loop, "IGP-UCB on one reward function")
     panels[0].figure.savefig(IMAGES / "run.png", dpi=90)

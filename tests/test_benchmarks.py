@@ -27,8 +27,14 @@ def check(lines: list[Measurement]) -> None:
         assert line.ratio > 0.0
 
 
+SLOWER = ("rounds-without-end", "settings", "default-suggestion", "growth", "many-rows", "refit")
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in SLOWER else []) for name in BENCHMARKS],
+)
 def test_both_ways_agree(name: str) -> None:
     size = 0.005 if name == "rounds-without-end" else 0.04
     check(BENCHMARKS[name].run(Scale(repeats=1, size=size, seed=3)))

@@ -7,11 +7,8 @@ must hold in all of them.
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import math
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -147,68 +144,3 @@ def test_after_a_reset_the_loop_is_a_new_one(subset):
 
 
 # --- the table in the documentation -----------------------------------------------------------
-
-_path = Path(__file__).parents[1] / "docs" / "make_combinations.py"
-_spec = importlib.util.spec_from_file_location("make_combinations", _path)
-table = importlib.util.module_from_spec(_spec)
-sys.modules["make_combinations"] = table  # dataclasses look their module up
-_spec.loader.exec_module(table)
-
-
-def test_table_in_the_documentation_is_what_the_loop_says():
-    written = table.TABLE.read_text(encoding="utf-8")
-    assert written == table.render(), "run `python docs/make_combinations.py`"
-
-
-def test_table_of_guarantees_in_the_documentation_is_what_the_loop_says():
-    written = table.GUARANTEED.read_text(encoding="utf-8")
-    assert written == table.render_guaranteed(), "run `python docs/make_combinations.py`"
-
-
-def test_forgetting_takes_every_guarantee_away():
-    """Which is why the table of guarantees leaves it out."""
-    for one in table.combinations():
-        is_short = (one.contexts, one.domain) == ("without contexts", "on arms")
-        if is_short and one.forgetting != "none":
-            assert one.promise() in ("none", None)
-
-
-def test_a_promise_that_contexts_take_away_is_seen_in_the_table():
-    promises = {"without contexts": "bands, regret", "with contexts": "bands"}
-    assert table.cell_of_promises(promises) == "bands, regret without contexts; bands with contexts"
-    assert table.cell_of_promises(dict.fromkeys(promises, None)) == "rejected"
-
-
-def test_a_refusal_of_one_domain_alone_is_seen_in_the_table():
-    reasons = ["an older one"]
-    refusals = {("without contexts", "on a box"): None, ("without contexts", "on arms"): "new"}
-    entry = table.cell(refusals, reasons)
-    assert entry == "yes without contexts, on a box; no (2) without contexts, on arms"
-    assert reasons == ["an older one", "new"]
-
-
-@pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.OptimizationWarning")
-@pytest.mark.parametrize(
-    ("contexts", "domain"),
-    [
-        pytest.param(*names, marks=[] if names[1] == "on arms" else pytest.mark.slow)
-        for names in itertools.product(table.CONTEXTS, table.DOMAINS)
-    ],
-)
-def test_what_the_table_says_works_is_played(contexts, domain):
-    played = 0
-    for one in table.combinations():
-        if (one.contexts, one.domain) != (contexts, domain) or one.refusal() is not None:
-            continue
-        loop, played = one.build(), played + 1
-        has_constraints = one.constraints != "no constraints"
-        for t in range(4):  # an epoch has two rounds
-            query = loop.ask(**({"context": [0.1 * t]} if loop.settings.context_dim else {}))
-            assert all(map(math.isfinite, query.diagnostics.values()))
-            if t == 1:
-                continue  # one stays pending
-            x = float(query.x[0])
-            told = {"constraints": [x - 0.6]} if has_constraints else {}
-            loop.tell(query.id, math.cos(3.0 * x), **told)
-        assert loop.guarantee().method
-    assert played == 180

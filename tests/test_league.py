@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import multiprocessing
-import re
-from pathlib import Path
 
 import pytest
 import torch
-from test_documentation_agrees import table_after
 
 from benchmarks.commands import main
-from benchmarks.league import TABLE, Row, Rows, play, play_all, simple_regret_trace
+from benchmarks.league import Row, Rows, play, play_all, simple_regret_trace
 from benchmarks.league_methods import (
     METHODS,
     MIXTURE_BOUND,
@@ -34,7 +30,6 @@ from benchmarks.league_problems import (
     Parameter,
     search_reference,
 )
-from benchmarks.league_table import Comparison, lines_of, page, quartiles_of
 from botorch_bandits import BanditLoop, RandomSearch
 from botorch_bandits.domains import Domain
 
@@ -192,10 +187,17 @@ def test_simple_regret_is_that_of_the_point_with_the_largest_observed_value():
     assert [row.simple(n) for n in (1, 2, 3, 4, 60)] == [3.0, 5.0, 5.0, 0.5, 0.5]
 
 
+SLOWER = ("optuna-gp", "botorch-logei", "candidates-ucb", "candidates-ts")
+
+
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(
     "name",
-    ["random", "optuna-tpe", "optuna-gp", "botorch-logei", "candidates-ucb", "candidates-ts"],
+    [
+        "random",
+        "optuna-tpe",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in SLOWER),
+    ],
 )
 def test_methods_play_with_seeds(name):
     method = METHODS[name]
@@ -284,110 +286,21 @@ def test_a_second_start_plays_what_is_missing(tmp_path, monkeypatch):
     assert path.read_text(encoding="utf-8") == text
 
 
-# -------------------------------------------------------------------------------------- the verdict
-
-
-def test_paired_differences_by_hand():
-    assert Comparison.of({0: 1.0}, {1: 1.0}) is None
-    ours = {0: 1.0, 1: 0.1, 2: 0.01, 9: 1.0}
-    theirs = {0: 10.0, 1: 10.0, 2: 0.01, 7: 1.0}
-    found = Comparison.of(ours, theirs)
-    assert found is not None
-    # differences of log10: -1, -2, 0; their standard deviation is 1
-    assert found.num_seeds == 3
-    assert found.difference == pytest.approx(-1.0)
-    assert found.error == pytest.approx(1.0 / math.sqrt(3.0))
-    assert found.ratio == pytest.approx(0.1 / 10.0)
-    assert found.verdict == "level"  # 1 is less than two standard errors, 1.15
-
-
-@pytest.mark.parametrize(
-    ("difference", "error", "ratio", "verdict"),
-    [
-        (0.3, 0.14, 1.0, "behind"),
-        (0.3, 0.16, 1.0, "level"),
-        (-0.3, 0.14, 1.0, "ahead"),
-        (-0.3, 0.14, 1.6, "behind"),  # a median half as bad again decides
-        (0.0, 0.0, 1.0, "level"),
-        (0.0, math.nan, 1.0, "level"),  # one seed has no standard error
-    ],
-)
-def test_verdicts(difference, error, ratio, verdict):
-    assert Comparison(20, difference, error, ratio).verdict == verdict
-
-
-def test_lines_have_medians_and_a_floor(tmp_path):
-    rows = Rows(tmp_path / "league.csv")
-    for seed, simple in enumerate((-1.0, 0.0, 1e-3)):
-        rows.add(make_row("ours-best", seed, simple))
-        rows.add(make_row("ours-earned", seed, 1.0 + seed))
-        rows.add(make_row("random", seed, 1e-2))
-    best, earned, random = lines_of(BRANIN, rows)
-    assert (best.method, best.best, earned.method, earned.earned) == (
-        *("ours-best", None),
-        *("ours-earned", None),
-    )
-    assert best.medians == (5.0, 1e-8, 1e-8)  # at 20 the first value is still the best
-    assert random.best is not None
-    assert random.best.difference == pytest.approx((-6.0 - 6.0 - 1.0) / 3.0)
-    assert random.best.verdict == "ahead"
-    assert random.earned is not None
-    assert random.earned.difference == pytest.approx(math.log10(100.0 * 200.0 * 300.0) / 3.0)
-    assert random.earned.verdict == "behind"
-    text = page(rows)
-    assert "| branin | ahead |" in text
-    assert "| branin | behind |" in text
-    assert "| ours-best | 3 | 5 (0.00) | 1e-08 (1.67)" in text
-    low, middle, high = quartiles_of(BRANIN, rows.of("branin", "ours-earned"))[-1]
-    assert (low, middle, high) == (1.5, 2.0, 2.5)
-
-
-def test_the_page_has_the_rows_that_are_committed():
-    rows = Rows(TABLE)
-    assert TABLE.with_suffix(".md").read_text(encoding="utf-8") == page(rows)
-
-
-def test_the_page_says_which_seeds_were_played():
-    said = {}
-    core = [name for name, problem in PROBLEMS.items() if problem.is_core]
-    for problems, methods, seeds in table_after("league.md", "| Problems | Methods | Seeds |"):
-        named = core if problems == "the first eight" else re.findall(r"`(.+?)`", problems)
-        for run in itertools.product(named, re.findall(r"`(.+?)`", methods)):
-            assert run not in said
-            said[run] = list(range(int(seeds)))
-    played: dict[tuple[str, str], list[int]] = {}
-    for row in Rows(TABLE):
-        played.setdefault((row.problem, row.method), []).append(row.seed)
-    assert said == played
-
-
-# -------------------------------------------------------------------------------------- the command
-
-
-def test_command_plays_a_variant_and_prints_the_table(tmp_path, capsys):
-    table, written = tmp_path / "league.csv", tmp_path / "league.md"
-    variant = f"mine={Path(__file__).stem}:uniform_loop"
-    arguments = ["league", "--problems", "branin", "--seeds", "1:2", "--quiet", "--out", str(table)]
-    assert main([*arguments, "--variant", variant, "--page", str(written)]) == 0
-    assert "mine" in capsys.readouterr().out
-    (row,) = Rows(table)
-    assert (row.method, row.seed) == ("mine", 1)
-    assert "| mine | 1 |" in written.read_text(encoding="utf-8")
+def test_methods_that_are_not_there_say_so(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    method_of.cache_clear()
+    with pytest.raises(ImportError, match=r"optuna: pip install .*\[league\]"):
+        method_of("optuna-gp")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--problems", "golf"], "--problems has 'golf'; problems are branin"),
-        (["--methods", "luck"], "method is 'luck'; it must be one of ours-best"),
-        (["--methods", "ax"], "method ax needs --ax-python"),
-        (["--methods", "ax", "--ax-python", "no-such-python"], "which cannot import Ax"),
-        (["--variant", "x=nowhere"], "it must be NAME=MODULE:FACTORY"),
-        (["--variant", "x=nowhere:f"], "cannot be imported"),
-        (["--seeds", "5:5"], "--seeds is '5:5'"),
-        (["--seeds=-1:5"], "--seeds is '-1:5'"),
-        (["--jobs", "0", "--methods", "random"], "--jobs is 0"),
-        (["--reference", "golf"], "--reference has 'golf'"),
+        (["--problems", "golf"], "--problems has 'golf'"),
+        (["--methods", "luck"], "method is 'luck'"),
+        (["--methods", "x=nowhere:f"], "cannot be imported"),
+        (["--seeds", "0"], "--seeds is 0"),
+        (["--situations", "--problems", "contexts-tasks"], "contexts-tasks needs --data"),
     ],
 )
 def test_bad_arguments_are_one_line(arguments, message, tmp_path, capsys):
@@ -395,10 +308,3 @@ def test_bad_arguments_are_one_line(arguments, message, tmp_path, capsys):
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
-
-
-def test_methods_that_are_not_there_say_so(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    method_of.cache_clear()
-    with pytest.raises(ImportError, match=r"optuna-gp needs optuna: pip install .*\[league\]"):
-        method_of("optuna-gp")

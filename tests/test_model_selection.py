@@ -98,7 +98,7 @@ def test_pipelines_several_metrics_and_fixed_values() -> None:
     assert set(search.cv_results_["param_svc__kernel"]) == {"poly"}
     assert search.multimetric_
     unnamed = clone(search).set_params(refit=False)
-    with pytest.raises(ValueError, match="Pass its name as refit="):
+    with pytest.raises(ValueError, match="its name as refit="):
         unnamed.fit(X, y)
 
 
@@ -173,7 +173,7 @@ def test_a_search_whose_scores_are_all_nan_ends_with_an_error(n_iter: int, tmp_p
             search.fit(X, y)
         assert search.history_.num_failed == played
     numbered = fragile("never", scoring=without_value, n_iter=3)
-    with pytest.raises(ValueError, match=r"the last one was \{'level': 0"):
+    with pytest.raises(ValueError, match=r"one was \{'level': 0"):
         numbered.fit(X, y)
 
 
@@ -257,10 +257,10 @@ def test_a_journal_of_another_search_is_refused(tmp_path: Path) -> None:
         fragile(n_iter=3, journal=journal).fit(X[:-1], y[:-1])
     with pytest.raises(ValueError, match="Pass an integer"):
         fragile(n_iter=3, journal=journal, random_state=None).fit(X, y)
-    with pytest.raises(ValueError, match="Pass what can be pickled"):
+    with pytest.raises(ValueError, match="Pass what can be"):
         fragile(journal=journal, scoring=lambda *_: 1.0).fit(X, y)
     (tmp_path / "search.journal.scores").unlink()
-    with pytest.raises(ValueError, match="lacks the scores of query_id 0"):
+    with pytest.raises(ValueError, match="scores of query_id 0"):
         fragile(n_iter=3, journal=journal).fit(X, y)
 
 

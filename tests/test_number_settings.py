@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -61,12 +61,9 @@ from botorch_bandits import (
     TopTwoThompsonSampling,
 )
 from botorch_bandits.acquisition import (
-    CandidatesDMMUpperConfidenceBound,
     GrowingDiscretization,
-    RegionUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.base import FLOAT_OPTIONS, GIVEN_BY_THE_LOOP, INTEGER_OPTIONS
-from botorch_bandits.acquisition.candidates import BoundOfList
 from botorch_bandits.change_points import PowerThreshold, Restart, TheoreticalThreshold
 from botorch_bandits.confidence import (
     AMMWidth,
@@ -82,10 +79,8 @@ from botorch_bandits.confidence import (
     WaterFillingGain,
 )
 from botorch_bandits.fingerprints import difference, fingerprint
-from botorch_bandits.models import PriorFamily
 from botorch_bandits.penalties import CustomPenalty, Polynomial
 from botorch_bandits.problems import (
-    Budget,
     ConstantDelay,
     GeometricDelay,
     HeavyTailedDelay,
@@ -115,7 +110,6 @@ X = CHOICES[:3]
 MODEL = BanditGP(X, X.sin(), kernel=KERNEL, noise=0.25)
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.3}
 CENSORED = {**BOUNDS, "minimum": 0.0, "outcome_bound": 1.5}
-FAMILY = PriorFamily((0.1, 2.0), (0.1, 4.0), (0.01, 1.0))
 
 RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
     (ImprovedUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "scale": 0.7, "variation": 0.1}),
@@ -137,9 +131,6 @@ RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
         {"smoothness_a": 2.0, "smoothness_b": 1.3, "dim": 1, "side_length": 2.0},
     ),
     (CandidatesUpperConfidenceBound, {"width": 2.0}),
-    (CandidatesDMMUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "num_ridges": 7}),
-    (RegionUpperConfidenceBound, {"family": FAMILY, "num_arms": 5, "delta": 0.2}),
-    (RegionUpperConfidenceBound, {"family": FAMILY, "width": 2.0}),
     (RandomizedUpperConfidenceBound, {"num_arms": 5}),
     (
         ChangePointUpperConfidenceBound,
@@ -197,7 +188,6 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
     (VaryingWidth, {"rule": KernelizedWidth(**BOUNDS, delta=0.2), "variation": 0.1}),
     (RKHSWidth, {"rkhs_bound": 2.0, "gain_bound": GAIN, "delta": 0.2}),
     (AMMWidth, {**BOUNDS, "delta": 0.2}),
-    (Budget, {"cost": "fit_seconds", "limit": 0.5}),
     (Float, {"low": 0.5, "high": 2.0}),
     (Integer, {"low": 2, "high": 7}),
     (CensoredWidth, {**BOUNDS, "outcome_bound": 1.5, "delta": 0.2}),
@@ -356,13 +346,18 @@ def kinds_of(value: object) -> dict[str, Callable[[Any], Any]]:
     return {k: v for k, v in FLOAT_KINDS.items() if is_whole or "integer" not in k}
 
 
-def each_number(cases: Sequence[tuple[type, dict[str, Any]]]) -> list[Any]:
-    return [
-        pytest.param(cls, arguments, name, convert, id=f"{cls.__name__}-{name}-{kind}")
-        for cls, arguments in cases
-        for name, value in arguments.items()
-        for kind, convert in kinds_of(value).items()
-    ]
+def names_of(cases: Sequence[tuple[type, dict[str, Any]]]) -> list[Any]:
+    return [pytest.param(*case, id=f"{case[0].__name__}-{n}") for n, case in enumerate(cases)]
+
+
+def converted(arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the arguments in turns, so that each number is once of each of its kinds."""
+    kinds = {name: list(kinds_of(value).values()) for name, value in arguments.items()}
+    for turn in range(max(map(len, kinds.values()))):
+        yield {
+            name: of[(turn + place) % len(of)](arguments[name]) if of else arguments[name]
+            for place, (name, of) in enumerate(kinds.items())
+        }
 
 
 def same_number(one: Any, other: Any) -> bool:
@@ -372,27 +367,22 @@ def same_number(one: Any, other: Any) -> bool:
 # --- recipes of acquisition functions ---------------------------------------------------------
 
 
-@pytest.mark.parametrize(("cls", "options", "name", "convert"), each_number(RECIPES))
+@pytest.mark.parametrize(("cls", "options"), names_of(RECIPES))
 def test_a_recipe_holds_python_numbers(
-    cls: type[BanditAcquisition],
-    options: dict[str, Any],
-    name: str,
-    convert: Callable[[Any], Any],
+    cls: type[BanditAcquisition], options: dict[str, Any]
 ) -> None:
     expected = cls.with_options(**options)
-    passed = {**options, name: convert(options[name])}
-    for recipe in (cls.with_options(**passed), AcquisitionRecipe(cls, passed)):
-        assert same_number(recipe.options[name], options[name])
-        assert recipe == expected
-        assert hash(recipe) == hash(expected)
+    for passed in converted(options):
+        for recipe in (cls.with_options(**passed), AcquisitionRecipe(cls, passed)):
+            for name in filter(lambda name: kinds_of(options[name]), options):
+                assert same_number(recipe.options[name], options[name]), name
+            assert recipe == expected
+            assert hash(recipe) == hash(expected)
 
 
-@pytest.mark.parametrize(("cls", "options", "name", "convert"), each_number(RECIPES))
+@pytest.mark.parametrize(("cls", "options"), names_of(RECIPES))
 def test_a_constructor_takes_every_kind_of_number(
-    cls: type[BanditAcquisition],
-    options: dict[str, Any],
-    name: str,
-    convert: Callable[[Any], Any],
+    cls: type[BanditAcquisition], options: dict[str, Any]
 ) -> None:
     model: Any = MODEL
     given: dict[str, Any] = {}
@@ -402,7 +392,7 @@ def test_a_constructor_takes_every_kind_of_number(
     if "multipliers" in known:
         model = BanditGP(X, torch.cat([X.sin(), X.cos()], dim=-1), kernel=KERNEL, noise=0.25)
         given["multipliers"] = [0.5]
-    if issubclass(cls, BoundOfList | CandidatesThompsonSampling):
+    if issubclass(cls, CandidatesUpperConfidenceBound | CandidatesThompsonSampling):
         model = BanditGP.with_candidates([BanditGP.with_kernel(KERNEL, noise=0.25)])(X, X.sin())
     if "seed" in known:
         given["seed"] = 0
@@ -411,12 +401,15 @@ def test_a_constructor_takes_every_kind_of_number(
     if cls is GPUpperConfidenceBound:
         given.pop("X_pending")
     expected = cls(model, **options, **given)
-    found = cls(model, **{**options, name: convert(options[name])}, **given)
     points = CHOICES.unsqueeze(-2)
-    assert torch.equal(found(points), expected(points))
-    assert found.guarantee() == expected.guarantee()
-    for kept in ("delta", "scale", "margin", "reward_bound", "constraint_bound"):
-        assert type(getattr(found, kept, None)) in (float, type(None))
+    for passed in converted(options):
+        found = cls(model, **passed, **given)
+        assert torch.equal(found(points), expected(points))
+        assert found.guarantee() == expected.guarantee()
+        for kept in ("delta", "scale", "margin", "reward_bound", "constraint_bound"):
+            assert type(getattr(found, kept, None)) in (float, type(None))
+        if "seed" in known:
+            expected = cls(model, **options, **given)
 
 
 def test_numbers_of_every_public_acquisition_function_are_known() -> None:
@@ -457,16 +450,16 @@ def test_one_number_an_output_is_converted_too() -> None:
 # --- rules and other settings -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("cls", "arguments", "name", "convert"), each_number(SETTINGS))
-def test_settings_hold_python_numbers(
-    cls: type, arguments: dict[str, Any], name: str, convert: Callable[[Any], Any]
-) -> None:
+@pytest.mark.parametrize(("cls", "arguments"), names_of(SETTINGS))
+def test_settings_hold_python_numbers(cls: type, arguments: dict[str, Any]) -> None:
     expected = cls(**arguments)
-    found = cls(**{**arguments, name: convert(arguments[name])})
-    assert same_number(getattr(found, name), arguments[name])
-    if cls is not RKHSWidth:  # its gain bound is equal to itself alone
-        assert found == expected
-        assert hash(found) == hash(expected)
+    for passed in converted(arguments):
+        found = cls(**passed)
+        for name in filter(lambda name: kinds_of(arguments[name]), arguments):
+            assert same_number(getattr(found, name), arguments[name]), name
+        if cls is not RKHSWidth:  # its gain bound is equal to itself alone
+            assert found == expected
+            assert hash(found) == hash(expected)
 
 
 def test_numbers_of_all_public_settings_are_tested() -> None:

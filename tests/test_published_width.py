@@ -190,7 +190,7 @@ def test_bad_input() -> None:
             )
     model = BanditGP(X[:1], X[:1], kernel=RBFKernel(), noise=NOISE)
     for options in ({"rkhs_bound": 1.0, "noise_bound": 0.1}, {"width": 1.0, "any_lambda": True}):
-        with pytest.raises(ValueError, match="goes with a constant width"):
+        with pytest.raises(ValueError, match="goes with a constant"):
             CensoredUpperConfidenceBound(
                 model, minimum=0.0, outcome_bound=1.0, sum_form="published", **options
             )

@@ -144,14 +144,14 @@ def test_where_no_certificate_can_come_it_is_refused_at_the_start(name: str) -> 
 
 def test_models_that_learn_and_numbers_without_meaning_are_refused() -> None:
     loop = make(None, Box([[0.0], [1.0]]), None)
-    with pytest.raises(ValueError, match="this loop cannot have a certificate: FittedSingle"):
+    with pytest.raises(ValueError, match="this loop cannot have"):
         run(loop, lambda x: float(x), 8, stop_below=0.1, progress=False)
     assert loop.history.num_queries == 0
     own = make(UCB, Box([[0.0], [1.0]]), lambda X, Y: SingleTaskGP(X, Y))
-    with pytest.raises(ValueError, match="this loop cannot have a certificate"):
+    with pytest.raises(ValueError, match="this loop cannot have"):
         run(own, lambda x: float(x), 8, stop_below=0.1, progress=False)
     assert own.history.num_arrived == own.history.num_queries
-    with pytest.raises(ValueError, match=r"stop_below is 4.0, but any two points .* 2 B = 4,"):
+    with pytest.raises(ValueError, match=r"stop_below is 4.0, but"):
         run(make(IGP_UCB), lambda x: 0.0, 3, stop_below=4.0, progress=False)
     with pytest.raises(ValueError, match="stop_below is -1"):
         run(make(), lambda x: 0.0, 3, stop_below=-1.0, progress=False)

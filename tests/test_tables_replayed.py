@@ -16,7 +16,7 @@ Three kinds of tests, all ``slow``:
 * ``verdicts.csv`` follows from the committed tables wherever these have what the verdict needs.
 
 Not played again: ``benchmarks.csv`` and ``faults.csv``, which depend on the machine, and
-``imports.csv`` and ``compatibility.md``, which have tests of their own.
+``compatibility_models.md``, which has a test of its own.
 
 Data files are not part of this project: tests that need them look in the folder that the
 environment variable ``BANDITS_DATA`` names, and are skipped without it. To record the sample anew::

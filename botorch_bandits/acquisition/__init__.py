@@ -16,15 +16,10 @@ from botorch_bandits.acquisition.candidates import (
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.candidates_dmm import CandidatesDMMUpperConfidenceBound
 from botorch_bandits.acquisition.candidates_engine import (
     CandidatesEngine,
     build_candidates_engine,
 )
-from botorch_bandits.acquisition.candidates_lagrangian import (
-    CandidatesLagrangianUpperConfidenceBound,
-)
-from botorch_bandits.acquisition.candidates_region import RegionUpperConfidenceBound
 from botorch_bandits.acquisition.censored import (
     CensoredThompsonSampling,
     CensoredUpperConfidenceBound,
@@ -61,8 +56,6 @@ from botorch_bandits.optim import gen_candidates_batched, gen_starting_points
 register_all(
     (
         AMMUpperConfidenceBound,
-        CandidatesDMMUpperConfidenceBound,
-        CandidatesLagrangianUpperConfidenceBound,
         CandidatesThompsonSampling,
         CandidatesUpperConfidenceBound,
         CensoredThompsonSampling,
@@ -78,7 +71,6 @@ register_all(
         MeanOnly,
         LogProbabilityOfImprovement,
         RandomizedUpperConfidenceBound,
-        RegionUpperConfidenceBound,
         TopTwoThompsonSampling,
         VarianceOnly,
         WidthUpperConfidenceBound,
@@ -94,9 +86,7 @@ __all__ = [
     "BanditAcquisition",
     "BelowMinimumWarning",
     "BoxEngine",
-    "CandidatesDMMUpperConfidenceBound",
     "CandidatesEngine",
-    "CandidatesLagrangianUpperConfidenceBound",
     "CandidatesThompsonSampling",
     "CandidatesUpperConfidenceBound",
     "CensoredThompsonSampling",
@@ -115,7 +105,6 @@ __all__ = [
     "MinimumLoweredWarning",
     "RandomSearch",
     "RandomizedUpperConfidenceBound",
-    "RegionUpperConfidenceBound",
     "RingingWarning",
     "TopTwoThompsonSampling",
     "VarianceOnly",

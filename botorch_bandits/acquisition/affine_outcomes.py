@@ -17,7 +17,6 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_double, check_finite
-from botorch_bandits.docstrings import fill_in_docstrings
 
 
 def select_output(index: int, num_outputs: int) -> ScalarizedPosteriorTransform:
@@ -147,6 +146,3 @@ class AffineOutcomes(PosteriorTransform):
                 to_linear_operator(blocks.reshape(*batch, size, size)),
             )
         )
-
-
-fill_in_docstrings(__name__)

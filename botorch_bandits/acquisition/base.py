@@ -57,12 +57,11 @@ from botorch_bandits.confidence import (
 )
 from botorch_bandits.confidence.igp_ucb import complete_bounds
 from botorch_bandits.confidence.width_rules import check_assume
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.fingerprints import are_equal
 from botorch_bandits.models.condition import hallucinate, moving_models
 from botorch_bandits.models.moments import check_model as check_model
-from botorch_bandits.models.moments import count_columns, submodels
+from botorch_bandits.models.moments import count_columns
 from botorch_bandits.models.pending import OneByOneModel
 
 _T = TypeVar("_T")
@@ -100,7 +99,7 @@ FLOAT_OPTIONS = frozenset(
 INTEGER_OPTIONS = frozenset({"dim", "horizon", "max_delay", "max_draws", "num_arms", "num_ridges"})
 """Options that are a whole number."""
 
-ONE_A_PRIOR = ("rkhs_bound", "smoothness_a", "smoothness_b")
+ONE_A_PRIOR = ("smoothness_a", "smoothness_b")
 """Options that may be sequences of one number per prior on a list."""
 
 
@@ -466,12 +465,7 @@ def of_acquisition(acquisition: BanditAcquisition, guarantee: Guarantee) -> Guar
             "whose guarantee this is; give it its own guarantee",
             of="regret",
         )
-    approximations = {
-        each.approximation
-        for each in submodels(getattr(acquisition, "base_model", acquisition.model))
-        if hasattr(each, "approximation")
-    }
-    return guarantee.with_gaps(*sorted(approximations)).of_rows()
+    return guarantee.of_rows()
 
 
 def check_pending(X_pending: Tensor | None, model: Model) -> Tensor | None:
@@ -891,6 +885,3 @@ def copy_pending(X_pending: Tensor | None, model: Model) -> Tensor | None:
             stacklevel=level_of_users_line(),
         )
     return points.detach().to(next(model.parameters(), points).device, copy=True)
-
-
-fill_in_docstrings(__name__)

@@ -49,10 +49,8 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence import Guarantee, PriorSummary
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, MINIMUM_VARIANCE_OF_IMPROVEMENT
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.condition import observed_inputs, observed_outcomes
-from botorch_bandits.models.local_gp import LocalGP
 from botorch_bandits.models.moments import check_outcomes
 from botorch_bandits.models.pending import OneByOneModel, shape_of_batch
 from botorch_bandits.optim import gen_candidates_batched
@@ -84,7 +82,6 @@ class _OneMoment(HallucinatesPending, AnalyticAcquisitionFunction):
 
     @property
     def value_scale(self) -> ValueScale | None:
-        """See the base class."""
         return scale_in_outcomes(self._summary, 1.0 if self.maximize else -1.0)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -156,7 +153,6 @@ class MeanOnly(_OneMoment):
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        """See the base class."""
         return OneMomentArmsRule(uses_mean=True, maximize=options["maximize"])
 
 
@@ -193,7 +189,6 @@ class VarianceOnly(_OneMoment):
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        """See the base class."""
         return OneMomentArmsRule(uses_mean=False, maximize=options["maximize"])
 
 
@@ -219,7 +214,7 @@ class _Improvement(HallucinatesPending):
     noise_variance: Tensor | None
     """The noise of an outcome; set if expected improvement is augmented."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         best_f: float | Tensor | None = None,
@@ -260,7 +255,6 @@ class _Improvement(HallucinatesPending):
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        """See the base class."""
         best_f = options["best_f"]
         return ImprovementArmsRule(
             cls.is_expected,
@@ -445,7 +439,7 @@ class LogExpectedImprovement(_Improvement, analytic.LogExpectedImprovement):
     default_margin: ClassVar[float] = 0.0
     is_expected: ClassVar[bool] = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         best_f: float | Tensor | None = None,
@@ -584,7 +578,7 @@ def _rows_of(model: Model, incumbent: str) -> Tensor | None:
     if len(model.batch_shape or ()) and not is_ensemble(model):
         return None  # each model of a batch has its own incumbent
     if incumbent == "posterior_mean":
-        return model.promising_rows() if isinstance(model, LocalGP) else observed_inputs(model)
+        return observed_inputs(model)
     outcomes = observed_outcomes(model)
     if outcomes is None or len({len(column) for column in outcomes}) != 1:
         return None
@@ -603,6 +597,3 @@ def _extreme(values: Tensor, maximize: bool) -> Tensor:
     # ``members x 1``, one incumbent per member, for an ensemble or a batched model
     keepdim = values.dim() > 1
     return values.amax(-1, keepdim=keepdim) if maximize else values.amin(-1, keepdim=keepdim)
-
-
-fill_in_docstrings(__name__)

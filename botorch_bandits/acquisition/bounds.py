@@ -18,11 +18,8 @@ from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
-from botorch_bandits.acquisition.candidates import BoundOfList
+from botorch_bandits.acquisition.candidates import CandidatesUpperConfidenceBound
 from botorch_bandits.acquisition.candidates_engine import CandidatesEngine
-from botorch_bandits.acquisition.candidates_lagrangian import (
-    CandidatesLagrangianUpperConfidenceBound,
-)
 from botorch_bandits.acquisition.dmm import DMMUpperConfidenceBound
 from botorch_bandits.acquisition.engines import ArmsEngine
 from botorch_bandits.acquisition.lagrangian import LagrangianAcquisition
@@ -41,7 +38,6 @@ from botorch_bandits.acquisition.upper_confidence_bound import (
     WidthUpperConfidenceBound,
 )
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ValueScale, value_scale_of
 from botorch_bandits.models import CandidatesModel
 from botorch_bandits.models.moments import variance_of, variances_of_outputs
@@ -91,13 +87,7 @@ def bounds_at(acquisition: AcquisitionFunction, model: Model, X: Tensor) -> Boun
     Raises:
         UnsupportedError: If the model has no posterior mean and variance.
     """
-    if isinstance(acquisition, CandidatesLagrangianUpperConfidenceBound):
-        lower, upper = acquisition.bounds(X)
-        each = [part.base_model.mixture(X) for part in acquisition.parts]
-        means = torch.stack([mean for mean, _ in each], dim=-1)
-        deviations = torch.stack([v.clamp_min(0.0).sqrt() for _, v in each], dim=-1)
-        return _of_outputs(means, deviations, lower, upper)
-    if isinstance(acquisition, BoundOfList):
+    if isinstance(acquisition, CandidatesUpperConfidenceBound):
         mean, variance = acquisition.base_model.mixture(X)
         return Bounds(mean, variance.clamp_min(0.0).sqrt(), *acquisition.bounds(X))
     if isinstance(acquisition, LagrangianAcquisition):
@@ -320,6 +310,3 @@ def _side_of(known: Bounds, side: str, sign: float) -> Tensor:
     end = known.upper if (side == "upper") == (sign > 0.0) else known.lower
     assert end is not None
     return sign * end
-
-
-fill_in_docstrings(__name__)

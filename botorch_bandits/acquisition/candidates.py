@@ -30,7 +30,6 @@ survivors. Other rules on lists: Ziomek, Adachi and Osborne 2024; Sandberg and C
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -68,7 +67,6 @@ from botorch_bandits.confidence.guarantee import (
     Guarantee,
 )
 from botorch_bandits.confidence.width_rules import check_assume
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.models.candidates import CandidatesModel
 from botorch_bandits.optim import gen_candidates_batched
@@ -90,120 +88,7 @@ def check_list_model(model: Model) -> CandidatesModel:
     return model
 
 
-class BoundOfList(BanditAcquisition):
-    """The common part of upper confidence bounds on a list of priors."""
-
-    base_model: CandidatesModel
-    maximize: bool
-
-    @property
-    @abstractmethod
-    def survivors(self) -> Tensor:
-        """Which entries of the list survive, one ``bool`` each."""
-
-    @property
-    @abstractmethod
-    def is_refuted(self) -> bool:
-        """Whether no entry of the list survives."""
-
-    @abstractmethod
-    def _values(self, X: Tensor) -> Tensor:
-        """Return ``batch_shape x q`` values, each as if the points before it were pending."""
-
-    @abstractmethod
-    def _bounds(self, model: CandidatesModel, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the bounds at ``... x d`` points from the rows of a model."""
-
-    @property
-    def X_baseline(self) -> Tensor:
-        """``n x d`` points near which an optimizer should also start; the name is BoTorch's.
-
-        Raises:
-            AttributeError: If there are none yet.
-        """
-        if self.base_model.num_rows == 0:
-            raise AttributeError("without data there are no points to start near.")
-        return self.base_model.X_baseline
-
-    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Set the pending points, starting again from the model of the outcomes that have arrived.
-
-        Args:
-            X_pending: ``n x d`` points; None for none.
-
-        Raises:
-            TypeError: If the points are not float64.
-            ValueError: If the shape is not ``n x d``, or a number is not finite.
-
-        Warns:
-            RefutedListWarning: If none of the priors whose evidence counts survives.
-        """
-        pending = copy_pending(X_pending, self.base_model)
-        self.model = self.base_model if pending is None else self.base_model.hallucinated(pending)
-        AcquisitionFunction.set_X_pending(self, pending)
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Evaluate the bound.
-
-        Args:
-            X: ``batch_shape x q x d`` points, float64. With ``q > 1``, the value is the sum of the
-                bounds of the points, each computed as if the points before it were pending.
-
-        Returns:
-            Values in outcome units, ``batch_shape``.
-
-        Raises:
-            TypeError: If ``X`` is not float64.
-        """
-        check_points(self, X)
-        return self._evaluate(X)
-
-    @t_batch_mode_transform(assert_output_shape=False)
-    def _evaluate(self, X: Tensor) -> Tensor:
-        return self._values(X).sum(-1)
-
-    def bounds(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the lower and the upper confidence bound from the outcomes that have arrived.
-
-        Args:
-            X: ``... x d`` points.
-
-        Returns:
-            ``...`` each, in outcome units.
-
-        Raises:
-            TypeError: If ``X`` is not float64.
-            ValueError: If its columns differ from those of the model.
-        """
-        check_columns("X", check_double("X", X), self.base_model)
-        return self._bounds(self.base_model, X)
-
-    def describe(self, x: Tensor) -> dict[str, float]:
-        """Return mean and deviation of the mixture, effective width, bounds and survivors.
-
-        The effective width is half the distance between the bounds, in deviations of the mixture.
-
-        Args:
-            x: A ``d``-dimensional point.
-        """
-        with torch.no_grad():
-            value = float(self(x.unsqueeze(0)))
-            lower, upper = (float(bound) for bound in self.bounds(x))
-            mean, variance = self.base_model.mixture(x)
-        deviation = math.sqrt(max(float(variance), 1e-30))
-        return {
-            "mean": float(mean),
-            "standard_deviation": deviation,
-            "width": 0.5 * (upper - lower) / deviation,
-            "acquisition_value": value,
-            "lower_bound": lower,
-            "upper_bound": upper,
-            "num_survivors": float(self.survivors.sum()),
-            "is_refuted": float(self.is_refuted),
-        }
-
-
-class CandidatesUpperConfidenceBound(BoundOfList):
+class CandidatesUpperConfidenceBound(BanditAcquisition):
     r"""Upper confidence bound on a list of priors: the largest bound among those that survive.
 
     Hyperparameters may be learned within the list: :meth:`guarantee` holds although the same
@@ -257,7 +142,10 @@ class CandidatesUpperConfidenceBound(BoundOfList):
         True
     """
 
-    def __init__(
+    base_model: CandidatesModel
+    maximize: bool
+
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,
@@ -313,7 +201,6 @@ class CandidatesUpperConfidenceBound(BoundOfList):
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any], domain: Domain | None) -> None:
-        """See the base class."""
         complete = cls.complete_options(options, domain)
         form = check_one_of("form", complete["form"], FORMS)
         check_one_of("maximize", complete["maximize"], (True, False))
@@ -326,7 +213,6 @@ class CandidatesUpperConfidenceBound(BoundOfList):
 
     @property
     def is_optimistic(self) -> bool:
-        """See the base class."""
         return self.form == "survivors" and self.widths.width is None and not self.widths.on_box
 
     @property
@@ -347,17 +233,75 @@ class CandidatesUpperConfidenceBound(BoundOfList):
         """Which priors on the list survive, one ``bool`` each."""
         return self.base_model.evidence.survivors(self.widths.level)
 
+    @property
+    def X_baseline(self) -> Tensor:
+        """``n x d`` points near which an optimizer should also start; the name is BoTorch's.
+
+        Raises:
+            AttributeError: If there are none yet.
+        """
+        if self.base_model.num_rows == 0:
+            raise AttributeError("without data there are no points to start near.")
+        return self.base_model.X_baseline
+
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """See the base class; the widths are for the round after the pending ones.
+        """Set the pending points, starting again from the model of the outcomes that have arrived.
+
+        The widths are then for the round after the pending ones.
 
         Args:
-            X_pending: ``n x d`` points, or None.
+            X_pending: ``n x d`` points; None for none.
+
+        Raises:
+            TypeError: If the points are not float64.
+            ValueError: If the shape is not ``n x d``, or a number is not finite.
+
+        Warns:
+            RefutedListWarning: If none of the priors whose evidence counts survives.
         """
-        super().set_X_pending(X_pending)
+        pending = copy_pending(X_pending, self.base_model)
+        self.model = self.base_model if pending is None else self.base_model.hallucinated(pending)
+        AcquisitionFunction.set_X_pending(self, pending)
         scales = self.base_model.recipe.groups.scales
         self._width_in_round = self.widths.in_round(self.round_number, scales)
         if self.form == "survivors":
             self._in_force = self.base_model.evidence.in_force(self.widths.level)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Evaluate the bound.
+
+        Args:
+            X: ``batch_shape x q x d`` points, float64. With ``q > 1``, the value is the sum of the
+                bounds of the points, each computed as if the points before it were pending.
+
+        Returns:
+            Values in outcome units, ``batch_shape``.
+
+        Raises:
+            TypeError: If ``X`` is not float64.
+        """
+        check_points(self, X)
+        return self._evaluate(X)
+
+    @t_batch_mode_transform(assert_output_shape=False)
+    def _evaluate(self, X: Tensor) -> Tensor:
+        return self._values(X).sum(-1)
+
+    def bounds(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the lower and the upper confidence bound from the outcomes that have arrived.
+
+        Args:
+            X: ``... x d`` points.
+
+        Returns:
+            ``...`` each, in outcome units.
+
+        Raises:
+            TypeError: If ``X`` is not float64.
+            ValueError: If its columns differ from those of the model.
+        """
+        check_columns("X", check_double("X", X), self.base_model)
+        return self._bounds(self.base_model, X)
 
     def _values(self, X: Tensor) -> Tensor:
         """Return ``batch_shape x q`` values, each as if the points before it were pending."""
@@ -490,13 +434,29 @@ class CandidatesUpperConfidenceBound(BoundOfList):
         return of_acquisition(self, guarantee)
 
     def describe(self, x: Tensor) -> dict[str, float]:
-        """See the base class; a mixture is never refuted.
+        """Return mean and deviation of the mixture, effective width, bounds and survivors.
+
+        A mixture is never refuted. The effective width is half the distance between the bounds, in
+        deviations of the mixture.
 
         Args:
             x: A ``d``-dimensional point.
         """
-        known = super().describe(x)
-        return known if self.form == "survivors" else {**known, "is_refuted": 0.0}
+        with torch.no_grad():
+            value = float(self(x.unsqueeze(0)))
+            lower, upper = (float(bound) for bound in self.bounds(x))
+            mean, variance = self.base_model.mixture(x)
+        deviation = math.sqrt(max(float(variance), 1e-30))
+        return {
+            "mean": float(mean),
+            "standard_deviation": deviation,
+            "width": 0.5 * (upper - lower) / deviation,
+            "acquisition_value": value,
+            "lower_bound": lower,
+            "upper_bound": upper,
+            "num_survivors": float(self.survivors.sum()),
+            "is_refuted": float(self.form == "survivors" and self.is_refuted),
+        }
 
 
 class CandidatesThompsonSampling(BanditAcquisition):
@@ -636,6 +596,3 @@ class CandidatesThompsonSampling(BanditAcquisition):
         """
         check_points(self, x.unsqueeze(0))
         return {**self.draw.describe(x), "candidate": float(self.entry)}
-
-
-fill_in_docstrings(__name__)

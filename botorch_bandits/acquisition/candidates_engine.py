@@ -21,7 +21,6 @@ from botorch_bandits.acquisition.candidates import (
 from botorch_bandits.acquisition.candidates_widths import INGREDIENTS, make_widths
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence.candidates import LEVEL_OF_SURVIVORS
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, ValueScale, first_of_the_largest
 from botorch_bandits.models.candidate_arms import CandidateArms, PriorsOfGroups
 from botorch_bandits.models.candidates import CandidatesRecipe
@@ -221,6 +220,3 @@ def build_candidates_engine(
         return None
     arms = CandidateArms(recipe, domain.choices, priors)
     return CandidatesEngine(arms, played, options, seed)
-
-
-fill_in_docstrings(__name__)

@@ -27,7 +27,6 @@ from botorch_bandits.confidence.guarantee import (
     Statement,
     at_posterior_mean,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.candidate_groups import one_each
 from botorch_bandits.models.candidates import CandidatesModel, OwnModel
 from botorch_bandits.models.model_check import check_model
@@ -265,7 +264,7 @@ def notes_on_list(model: CandidatesModel) -> tuple[str, ...]:
 
 
 def with_pending(guarantee: Guarantee, X_pending: Tensor | None, remedy: str = "") -> Guarantee:
-    """Return what remains of the guarantee of a list or a region while points are pending.
+    """Return what remains of the guarantee of a list while points are pending.
 
     Pending points choose the next point, but they do not enter ``bounds(X)``, which remain valid
     for whatever point is chosen.
@@ -330,6 +329,3 @@ def reasons_learned(entry: Any, assume: tuple[str, ...]) -> list[str]:
         for each in entry.learned
         if not (each == "frozen parameters" and "fixed prior" in assume)
     ]
-
-
-fill_in_docstrings(__name__)

@@ -59,7 +59,6 @@ from botorch_bandits.confidence.width_rules import (
     check_scale,
     read_prior,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.models.censoring import DEFAULT_TOLERANCE, DropInCensoring, output_signs
 from botorch_bandits.models.condition import observed_inputs, observed_outcomes
@@ -519,7 +518,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
     """Options of the authors' code: ``beta_t = 1``, and predictive deviations whose sum is not
     divided by the prior variance; pass ``max_delay=m``, and ``outcome_bound=1.0`` as they do."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,
@@ -591,7 +590,6 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> CensoredWidth:
-        """See the base class."""
         return censored_width_rule(options, check_probability("delta", options["delta"]))
 
     @classmethod
@@ -703,7 +701,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
     )
     """Options of the authors' code: draws from the unscaled posterior, without ``nu_t``."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,
@@ -863,6 +861,3 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
             guarantee = guarantee.with_gaps("the draw is from one member of an ensemble")
         guarantee = guarantee if self.maximize else guarantee.for_minimizing()
         return of_acquisition(self, guarantee)
-
-
-fill_in_docstrings(__name__)

@@ -22,7 +22,6 @@ from torch import Tensor
 from botorch_bandits.confidence import RidgeConfidenceSet
 from botorch_bandits.confidence.bordered_basis import FEWEST_KEPT_ROWS
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.closed_form import ClosedForm
 from botorch_bandits.optim import Array, climb
 
@@ -160,6 +159,3 @@ class ClosedFormRidges:
 
     def _in_outcomes(self, end: Tensor) -> Tensor:
         return self._unit * end + self._sign * self._posterior.prior_mean
-
-
-fill_in_docstrings(__name__)

@@ -23,7 +23,6 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from botorch_bandits.acquisition.scores import ClosedFormBound
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.closed_form import ClosedForm
 
 FromMoments = Callable[[Tensor, Tensor], Tensor]
@@ -124,6 +123,3 @@ def _share_factor(one: Any, other: Any) -> bool:
     if not isinstance(one, ClosedForm) or not isinstance(other, ClosedForm):
         return False
     return one.shares_factor_with(other)
-
-
-fill_in_docstrings(__name__)

@@ -88,7 +88,6 @@ from botorch_bandits.confidence.width_rules import (
     check_bounds,
     fit_to_batch,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.arms import ArmsPosterior, ones_for_none
 from botorch_bandits.models.arms_rows import RowsPosterior
@@ -259,14 +258,12 @@ class DMMArmsRule(ArmsRule):
         return _Pruned(ridges, torch.from_numpy(scores * unit + offset))
 
     def scores(self, seen: ArmsRound) -> Tensor:
-        """See the base class."""
         if isinstance(seen.prepared, _Pruned):
             return seen.prepared.scores
         lower, upper = self.bounds(seen)
         return upper if self.maximize else -lower
 
     def bounds(self, seen: ArmsRound) -> tuple[Tensor, Tensor]:
-        """See the base class."""
         known = seen.prepared
         if isinstance(known, _Pruned):
             known = self._prepare(seen, may_prune=False)
@@ -291,7 +288,6 @@ class DMMArmsRule(ArmsRule):
         return lower, upper
 
     def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
-        """See the base class."""
         index = arm.unsqueeze(-1)
         lower, upper = self._bounds_at(seen, index)
         known = seen.prepared
@@ -367,7 +363,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
     _is_narrowed: bool = False
     """Whether some points come after others, which reduces their deviations."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,
@@ -440,7 +436,6 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        """See the base class."""
         units = check_one_of("units", options["units"], ("outcome", "prior"))
         rkhs_bound, noise_bound, not_given = complete_bounds(
             cls.__name__, options["rkhs_bound"], options["noise_bound"], units
@@ -466,12 +461,10 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
 
     @property
     def is_optimistic(self) -> bool:
-        """See the base class."""
         return True
 
     @property
     def value_scale(self) -> ValueScale | None:
-        """See the base class."""
         return scale_in_outcomes(self._summary, 1.0 if self.maximize else -1.0)
 
     @property
@@ -789,6 +782,3 @@ def _check_ingredients(
         check_positive("rkhs_bound", rkhs_bound)
     check_one_of("on_refuted", on_refuted, ("warn", "raise"))
     return check_probability("delta", delta), check_integer("num_ridges", num_ridges, minimum=1)
-
-
-fill_in_docstrings(__name__)

@@ -30,7 +30,6 @@ from torch import Tensor
 from botorch_bandits.acquisition.ridge_search import Array, Index, RidgeSearch
 from botorch_bandits.confidence.changed_basis import ChangedBasis, Spectrum
 from botorch_bandits.confidence.dmm import radicands_of, ridge_grid
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.arms import ArmsPosterior
 
 FEWEST_ARMS = 48
@@ -139,8 +138,4 @@ class ArmsInRidges(RidgeSearch):
         )
 
     def moments(self, arms: Index, ridges: Index | slice) -> tuple[Array, Array]:
-        """See the base class."""
         return self._changed.moments(self._basis.features[arms], self._columns[:, arms], ridges)
-
-
-fill_in_docstrings(__name__)

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from botorch_bandits.acquisition.ridge_search import RidgeSearch
 from botorch_bandits.confidence.changed_basis import ChangedBasis, Spectrum
 from botorch_bandits.confidence.dmm import radicands_of, ridge_grid
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.arms_rows import Rows, RowsPosterior
 from botorch_bandits.models.changed_rows import Changes, Record
 from botorch_bandits.models.changed_rows import changes_of as changes_of_rows
@@ -64,7 +63,7 @@ class RowsInRidges(RidgeSearch):
         smallest_rkhs_bound: The smallest ``B`` that the data do not refute, in units of ``unit``.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         posterior: RowsPosterior,
         changes: Changes,
@@ -127,7 +126,6 @@ class RowsInRidges(RidgeSearch):
         )
 
     def moments(self, arms: Index, ridges: Index | slice) -> tuple[Array, Array]:
-        """See the base class."""
         new = arms[self._slots[arms] < 0]
         if len(new):
             features, added = self._rows_at(new)
@@ -190,6 +188,3 @@ def _spectrum(
     spectrum = Spectrum.of(matrix)
     memo[_NAME] = (base, spectrum, diagonal)
     return spectrum, diagonal
-
-
-fill_in_docstrings(__name__)

@@ -32,12 +32,10 @@ from botorch_bandits.acquisition.joint import view_of
 from botorch_bandits.acquisition.pathwise import draw_prior_paths, update_paths
 from botorch_bandits.acquisition.pathwise_outputs import draw_joint_paths
 from botorch_bandits.checks import DTYPE, check_integer
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.models import BanditGP
 from botorch_bandits.models.closed_form import ModuleStamp, version
 from botorch_bandits.models.growing import has_closed_posterior, joint_moments_of
-from botorch_bandits.models.local_gp import check_drawable
 from botorch_bandits.models.pending import PendingModel, read_moments
 from botorch_bandits.models.roots import root_of
 from botorch_bandits.models.several_outputs import JointOutputs
@@ -63,7 +61,6 @@ class SeededDraw(BanditAcquisition):
 
     def _prepare_draws(self, choices: Tensor | None, seed: int | None) -> None:
         """Store the points to draw on, if there are any, and the seed; nothing is drawn yet."""
-        check_drawable(type(self).__name__, self.model)
         self.arms = None if choices is None else Arms(choices)
         if self.arms is not None:
             check_columns("choices", self.arms.choices, self.model)
@@ -564,6 +561,3 @@ class ModelStamp:
         return [
             tensor for part in exact for tensor in (*(part.train_inputs or ()), part.train_targets)
         ]
-
-
-fill_in_docstrings(__name__)

@@ -42,7 +42,6 @@ from botorch_bandits.confidence.width_rules import (
     learns_input_scale,
     prior_variance_of,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ORDINARY, Arms, Box, first_of_the_largest
 from botorch_bandits.models import BanditGP, BanditGPRecipe
 from botorch_bandits.models.arms import ArmsPosterior, ArmsPriorSummary
@@ -270,7 +269,7 @@ class ArmsEngine:
             round_number: The number of the round, from 1.
             purpose: The purpose; different purposes have different numbers.
             shape: The shape of the numbers of a replicate.
-            distribution: See :class:`~botorch_bandits.random_streams.RandomBlocks`.
+            distribution: See ``botorch_bandits.random_streams.RandomBlocks``.
             transform: An operation on whole blocks of rounds.
         """
         if purpose not in self._blocks:
@@ -539,6 +538,3 @@ def _nearest_on_torus(points: Tensor, count: int) -> Tensor:
     distance = torch.minimum(apart, 1.0 - apart).square().sum(-1)
     distance.fill_diagonal_(torch.inf)
     return distance.topk(min(count, len(points) - 1), largest=False).indices
-
-
-fill_in_docstrings(__name__)

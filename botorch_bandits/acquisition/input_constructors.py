@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models.model import Model, ModelList
+from botorch.models.model import Model
 from botorch.utils.datasets import SupervisedDataset
 from torch import Tensor
 
@@ -133,19 +133,13 @@ def _construct_inputs(
     if "multipliers" in parameters:
         objective = options.pop("posterior_transform", None)
         constraints = context.get("constraints_tuple")
-        if "posterior_transform" in parameters:
-            options["posterior_transform"] = lagrangian_outcomes(name, objective, constraints)
-        else:
-            model, is_minimized = _outputs_in_order(name, model, objective, constraints)
-            if is_minimized:
-                options["maximize"] = not options.get("maximize", True)
+        options["posterior_transform"] = lagrangian_outcomes(name, objective, constraints)
     elif "constraints_tuple" in context or "constraints" in context:
         raise UnsupportedError(
             f"{name} takes no outcome constraints. Use LagrangianUpperConfidenceBound or "
-            "LagrangianThompsonSampling (for lists of priors "
-            "CandidatesLagrangianUpperConfidenceBound), or track the metric without a constraint."
+            "LagrangianThompsonSampling, or track the metric without a constraint."
         )
-    if "posterior_transform" not in parameters and "multipliers" not in parameters:
+    if "posterior_transform" not in parameters:
         objective = options.pop("posterior_transform", None)
         if _is_minimized(name, objective, "maximize" in parameters):
             options["maximize"] = not options.get("maximize", True)
@@ -198,42 +192,6 @@ def _is_minimized(name: str, objective: Any, takes_both: bool) -> bool:
         + (", or be ScalarizedPosteriorTransform with weight 1 or -1." if takes_both else ".")
         + " Negate outcomes that are to be minimized, or weight them, before fitting the model."
     )
-
-
-def _outputs_in_order(
-    name: str,
-    model: Model,
-    objective: PosteriorTransform | None,
-    constraints_tuple: tuple[Tensor, Tensor] | None,
-) -> tuple[Model, bool]:
-    """Return a list of models with the reward first, and whether the reward is minimized.
-
-    A list of priors describes a function itself, not a function that is shifted or scaled
-    afterwards.
-    """
-    rows = lagrangian_outcomes(name, objective, constraints_tuple)
-    if rows is None:
-        return model, False
-    if not isinstance(rows, AffineOutcomes):
-        raise UnsupportedError(
-            f"{name} takes no posterior_transform= without constraints_tuple=. Leave it out."
-        )
-    signs, order = rows.weights.sum(-1).tolist(), rows.weights.abs().argmax(-1).tolist()
-    are_outputs = bool(((rows.weights != 0.0).sum(-1) == 1).all()) and not bool(rows.offsets.any())
-    are_ready = abs(signs[0]) == 1.0 and all(sign == 1.0 for sign in signs[1:])
-    if not (are_outputs and are_ready and len(set(order)) == len(order)):
-        raise UnsupportedError(
-            f"{name} has a list of priors for each raw metric: the objective must be one "
-            "metric with weight 1 or -1, and each constraint another one with f_j <= 0. For "
-            "a metric f that must be at most b, model f - b; if it must be at least b, model b - f."
-        )
-    if not isinstance(model, ModelList) or len(model.models) <= max(order):
-        raise ValueError(
-            f"model must be a ModelList with a list of priors for each of at least "
-            f"{max(order) + 1} metrics, got {type(model).__name__}. "
-            "BanditGP.with_candidates([...])(X, Y) makes one from a Y with that many columns."
-        )
-    return ModelList(*(model.models[j] for j in order)), signs[0] == -1.0
 
 
 def lagrangian_outcomes(

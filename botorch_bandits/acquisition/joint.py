@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 from torch import Tensor
 from torch.nn import Module
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.pending import shape_of_batch
 
 _M = TypeVar("_M", bound=Module)
@@ -61,6 +60,3 @@ def view_of(module: _M) -> _M:
     }
     view.__dict__.update(state)
     return view
-
-
-fill_in_docstrings(__name__)

@@ -81,7 +81,6 @@ from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     PLAIN_WIDTH,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain, ValueScale
 from botorch_bandits.models.moments import check_outcomes, variance_of
 from botorch_bandits.optim import gen_candidates_batched
@@ -135,7 +134,6 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
 
     @property
     def width_rules(self) -> tuple[WidthRule, ...]:
-        """See the base class."""
         return self._output_widths.rules
 
     @property
@@ -306,7 +304,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
 
     defines_rule: ClassVar[bool] = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,
@@ -606,7 +604,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
 
     defines_rule: ClassVar[bool] = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,
@@ -845,6 +843,3 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         check_num_outputs(type(self).__name__, mean.shape[-1], 1 + self.num_constraints)
         deviation = torch.cat([deviation for _, deviation in drawn], dim=-1)
         return score(mean, half_width(deviation, self.widths))
-
-
-fill_in_docstrings(__name__)

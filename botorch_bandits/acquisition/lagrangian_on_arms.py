@@ -36,7 +36,6 @@ from botorch_bandits.acquisition.rows_engine import RowsEngine
 from botorch_bandits.acquisition.scores import half_width, score
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, ValueScale, first_of_the_largest
 from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.models.kernels import fingerprint_kernel, kernel_of_output
@@ -398,7 +397,6 @@ class LagrangianEngine(PenalizedEngine):
         return seen.lower_bounds()
 
     def deviations_of_draw(self, draw_round: int) -> Tensor:
-        """See the base class."""
         first = self.posteriors[0]
         shape = (len(self._group_of), first.num_arms)
         drawn = torch.empty(shape, dtype=DTYPE, device=first.device)
@@ -533,6 +531,3 @@ def read_outputs(
         tuple(map(tuple, outputs.values())),
         tuple(replace(model, kernel=kernels[name]) for name in outputs),
     )
-
-
-fill_in_docstrings(__name__)

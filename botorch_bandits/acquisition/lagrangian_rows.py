@@ -28,7 +28,6 @@ from botorch_bandits.acquisition.lagrangian_on_arms import (
     read_outputs,
 )
 from botorch_bandits.acquisition.rows_engine import RowsEngine, build_rows
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.models import BanditGPRecipe
@@ -126,7 +125,6 @@ class LagrangianRowsEngine(PenalizedEngine):
         return [torch.from_numpy(each.variance_at(arm)) for each in self._posteriors]
 
     def deviations_of_draw(self, draw_round: int) -> Tensor:
-        """See the base class."""
         drawn = self.prior_variances.new_empty(
             len(self.prior_variances), self._posteriors[0].num_arms
         )
@@ -190,6 +188,3 @@ def build_lagrangian_rows_engine(
     return LagrangianRowsEngine(
         groups, settings.outputs, settings.options, settings.draws, settings.name
     )
-
-
-fill_in_docstrings(__name__)

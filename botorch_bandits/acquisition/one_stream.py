@@ -18,7 +18,6 @@ from torch import Tensor
 from botorch_bandits.acquisition.scores import WidthArmsRule
 from botorch_bandits.checks import check_finite
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ROUNDING, TIE_TOLERANCE, ValueScale, first_of_the_largest
 from botorch_bandits.models.arms import ArmsPosterior, ArmsPriorSummary
 
@@ -104,6 +103,3 @@ class NumpyUpperConfidenceBound:
         }
         gain = self.rule.rule.information_gain(self._summary)
         return known if gain is None else {**known, "information_gain": float(gain)}
-
-
-fill_in_docstrings(__name__)

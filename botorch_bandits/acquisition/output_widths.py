@@ -35,7 +35,6 @@ from botorch_bandits.confidence.width_rules import (
     fit_to_batch,
     pick_bound,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.penalties import check_multipliers, check_penalty
 
 
@@ -285,6 +284,3 @@ class OutputWidths:
         if is_ensemble(self.model):
             combined = combined.with_gaps("the bound is averaged over the members of an ensemble")
         return combined
-
-
-fill_in_docstrings(__name__)

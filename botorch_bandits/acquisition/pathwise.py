@@ -44,7 +44,6 @@ from torch import Tensor
 from torch.distributions import Gamma
 from torch.quasirandom import SobolEngine
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.closed_form import ClosedForm
 from botorch_bandits.models.composed_kernels import Combination, ComposedKernel, Part
 from botorch_bandits.models.growing import IncrementalGP, read_standardization, units_of_columns
@@ -354,6 +353,3 @@ class ClosedFormDraw:
             slope, angles.sin_().mul_(self.amplitudes), self.frequencies, alpha=-1.0
         )
         return self._sign * value, self._sign * slope
-
-
-fill_in_docstrings(__name__)

@@ -33,7 +33,6 @@ from botorch_bandits.acquisition.pathwise import (
     draw_features,
     weights_of_features,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.several_outputs import JointOutputs
 
 FromDraws = Callable[[Tensor], Tensor]
@@ -158,6 +157,3 @@ def weighted_draw(draws: Sequence[ClosedFormDraw], weights: Sequence[float]) -> 
 
 def _sum(terms: Sequence[Any], weights: Sequence[float]) -> Any:
     return sum(weight * term for weight, term in zip(weights, terms, strict=True))
-
-
-fill_in_docstrings(__name__)

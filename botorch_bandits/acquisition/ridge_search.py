@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE
-from botorch_bandits.docstrings import fill_in_docstrings
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -173,6 +172,3 @@ def _largest(values: Array, count: int) -> Index:
         return np.arange(len(values))
     found: Index = np.argpartition(values, -count)[-count:]
     return found
-
-
-fill_in_docstrings(__name__)

@@ -41,7 +41,6 @@ from botorch_bandits.confidence.width_rules import (
     RunningPriorSummary,
     prior_variance_of,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, first_of_the_largest
 from botorch_bandits.forgetting import Forgetting, TimeVaryingKernel
 from botorch_bandits.models import BanditGP, BanditGPRecipe
@@ -97,7 +96,6 @@ class RowsRound(ArmsRound):
 
     @cached_property
     def prepared(self) -> Any:
-        """See the base class."""
         rule = self.rule
         if type(rule) not in _BOUNDS or rule.predictive:  # type: ignore[attr-defined]
             return rule.prepare(self)
@@ -127,7 +125,6 @@ class RowsRound(ArmsRound):
         return self.posterior.variance
 
     def standard_deviation(self, smallest_share: float) -> Tensor:
-        """See the base class."""
         return self.variance.clamp_min(self.prior_share(smallest_share)).sqrt_()
 
 
@@ -456,7 +453,7 @@ class RowsEngine:
             draw_round: The round.
             purpose: The purpose; different purposes have different numbers.
             shape: The shape of the numbers.
-            distribution: See :class:`~botorch_bandits.random_streams.RandomBlocks`.
+            distribution: See ``botorch_bandits.random_streams.RandomBlocks``.
             transform: What to do with whole blocks of rounds.
         """
         if purpose not in self._blocks:
@@ -567,6 +564,3 @@ def _transformed(transform: InputTransform | None, choices: Tensor, num_contexts
     inner = copy.deepcopy(transform).eval()
     found: Tensor = inner(whole)[..., num_contexts:]
     return found.contiguous()
-
-
-fill_in_docstrings(__name__)

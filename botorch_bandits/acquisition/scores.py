@@ -33,7 +33,6 @@ from botorch_bandits.confidence.width_rules import (
     WIDTH,
     fit_to_batch,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.arms import ArmsPosterior
 from botorch_bandits.models.moments import prior_means, variance_of
@@ -286,22 +285,18 @@ class WidthArmsRule(ArmsRule):
         return seen.standard_deviation(MINIMUM_VARIANCE)
 
     def prepare(self, seen: ArmsRound) -> RoundWidth:
-        """See the base class."""
         width = self.width(seen)
         half = half_width(self.deviation(seen), along_arms(width), in_place=True)
         return RoundWidth(width, half)
 
     def scores(self, seen: ArmsRound) -> Tensor:
-        """See the base class."""
         return score(seen.mean, seen.prepared.half, 1.0 if self.maximize else -1.0)
 
     def bounds(self, seen: ArmsRound) -> tuple[Tensor, Tensor]:
-        """See the base class."""
         half, mean = seen.prepared.half, seen.mean
         return mean - half, mean + half
 
     def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
-        """See the base class."""
         known = {"width": seen.prepared.width}
         gain = self.rule.information_gain(seen.summary)
         return known if gain is None else {**known, "information_gain": gain}
@@ -353,7 +348,6 @@ class ThompsonArmsRule(ArmsRule):
         return width.to(seen.posterior.device)
 
     def scores(self, seen: ArmsRound) -> Tensor:
-        """See the base class."""
         posterior = seen.posterior
         simulation = seen.draw(
             "thompson", (posterior.num_normals,), "normal", posterior.simulate_prior
@@ -364,7 +358,6 @@ class ThompsonArmsRule(ArmsRule):
         return values if self.maximize else values.neg_()
 
     def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
-        """See the base class."""
         known = {"width": seen.prepared}
         gain = self.rule.information_gain(seen.summary)
         return known if gain is None else {**known, "information_gain": gain}
@@ -393,11 +386,9 @@ class ImprovementArmsRule(ArmsRule):
 
     @property
     def needs_extremes(self) -> bool:  # type: ignore[override]
-        """See the base class."""
         return self.incumbent == "observed"
 
     def scores(self, seen: ArmsRound) -> Tensor:
-        """See the base class."""
         sign = 1.0 if self.maximize else -1.0
         deviation = seen.standard_deviation(MINIMUM_VARIANCE_OF_IMPROVEMENT)
         improvement = sign * (seen.mean - self._best(seen)) - self.margin
@@ -448,7 +439,6 @@ class OneMomentArmsRule(ArmsRule):
     maximize: bool
 
     def scores(self, seen: ArmsRound) -> Tensor:
-        """See the base class."""
         value = seen.mean if self.uses_mean else seen.standard_deviation(MINIMUM_VARIANCE)
         return value if self.maximize else -value
 
@@ -747,6 +737,3 @@ def deviation_of(posterior: Posterior, summary: PriorSummary, smallest_share: fl
     """
     unit = prior_variance_of_scalar(summary) or 1.0
     return variance_of(posterior, unit).clamp_min(smallest_share * unit).sqrt()
-
-
-fill_in_docstrings(__name__)

@@ -81,7 +81,6 @@ from botorch_bandits.confidence.width_rules import (
     check_scale,
     fit_to_batch,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.models.condition import hallucinate, on_device_of
 from botorch_bandits.models.moments import check_outcomes, has_moments
@@ -286,7 +285,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
     stream = "thompson"
     width: Tensor
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,
@@ -395,7 +394,6 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        """See the base class."""
         scale, rule = check_scale(options["scale"]), cls.width_rule(options)
         pending = check_one_of("pending", options["pending"], PENDING)
         if options["choices"] is not None:
@@ -425,7 +423,6 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
 
     @property
     def value_scale(self) -> ValueScale | None:
-        """See the base class."""
         return scale_in_outcomes(self._summary, self._sign)
 
     @property
@@ -758,6 +755,3 @@ def drawn_on(acquisition: GPThompsonSampling) -> dict[str, Any]:
     if len(priors) != 1 or deviation.numel() != 1:
         return {}
     return {"num_points": len(arms.choices), "prior_deviation": float(deviation)}
-
-
-fill_in_docstrings(__name__)

@@ -65,7 +65,6 @@ from botorch_bandits.confidence.width_rules import (
     WIDTH,
     fit_to_batch,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale, first_of_the_largest
 from botorch_bandits.random_streams import derive_seed
 
@@ -148,7 +147,6 @@ class TopTwoArmsRule(ArmsRule):
 
     @property
     def takes_pending(self) -> bool:  # type: ignore[override]
-        """See the base class."""
         return self.hallucinates
 
     def prepare(self, seen: ArmsRound) -> Tensor:
@@ -157,7 +155,6 @@ class TopTwoArmsRule(ArmsRule):
         return uniform >= self.leader_probability
 
     def scores(self, seen: ArmsRound) -> Tensor:
-        """See the base class."""
         draws = HallucinatedThompsonArmsRule if self.hallucinates else ThompsonArmsRule
         plain = draws(ConstantWidth(PLAIN_WIDTH), 1.0, self.maximize)
         return top_two(
@@ -170,12 +167,10 @@ class TopTwoArmsRule(ArmsRule):
         )
 
     def bounds(self, seen: ArmsRound) -> tuple[Tensor, Tensor]:
-        """See the base class."""
         half = half_width(seen.standard_deviation(0.0), along_arms(self._width(seen)))
         return seen.mean - half, seen.mean + half
 
     def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
-        """See the base class."""
         known = {"is_challenger": seen.prepared}
         gain = self.rule.information_gain(seen.summary)
         if gain is None:
@@ -278,7 +273,7 @@ class TopTwoThompsonSampling(GPThompsonSampling):
 
     defines_rule: ClassVar[bool] = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,
@@ -361,7 +356,6 @@ class TopTwoThompsonSampling(GPThompsonSampling):
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        """See the base class."""
         pending = check_one_of("pending", options["pending"], PENDING)
         if options["choices"] is not None:
             _check_choices(options["choices"])
@@ -483,6 +477,3 @@ def _check_choices(choices: Tensor | None) -> None:
             "choices has 1 point, which has no challenger; give at least 2, or play it without an "
             "acquisition function."
         )
-
-
-fill_in_docstrings(__name__)

@@ -75,7 +75,6 @@ from botorch_bandits.confidence.width_rules import (
     check_scale,
     fit_to_batch,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.models.moments import check_outcomes
 from botorch_bandits.models.pending import OneByOneModel, shape_of_batch
@@ -114,7 +113,7 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
 
     beta: Tensor
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         rule: WidthRule,
@@ -166,18 +165,15 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        """See the base class."""
         scale = check_scale(options["scale"])
         return WidthArmsRule(cls.width_rule(options), scale, options["maximize"])
 
     @property
     def is_optimistic(self) -> bool:
-        """See the base class."""
         return self.rule.is_uniform
 
     @property
     def value_scale(self) -> ValueScale | None:
-        """See the base class."""
         return scale_in_outcomes(self._summary, 1.0 if self.maximize else -1.0)
 
     @property
@@ -417,7 +413,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
 
     defines_rule: ClassVar[bool] = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         beta: float | Tensor | None = None,
@@ -486,7 +482,6 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
-        """See the base class."""
         delta = check_probability("delta", options["delta"])
         given = {name: options[name] for name in INGREDIENTS if options[name] is not None}
         for names, build in THEOREMS.items():
@@ -585,7 +580,7 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
 
     defines_rule: ClassVar[bool] = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,
@@ -629,7 +624,6 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
-        """See the base class."""
         return kernelized_rule(cls.__name__, options)
 
 
@@ -675,7 +669,7 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
 
     defines_rule: ClassVar[bool] = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,
@@ -709,7 +703,6 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
-        """See the base class."""
         units = check_one_of("units", options["units"], ("outcome", "prior"))
         rkhs_bound, noise_bound, not_given = complete_bounds(
             cls.__name__, options["rkhs_bound"], options["noise_bound"], units
@@ -790,7 +783,6 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> RandomizedWidth:
-        """See the base class."""
         check_required(cls.__name__, options, ("num_arms",))
         return RandomizedWidth(options["num_arms"])
 
@@ -840,7 +832,7 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
 
     defines_rule: ClassVar[bool] = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,
@@ -890,10 +882,6 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
-        """See the base class."""
         names = ("horizon", "smoothness", "dim", "width_constant")
         check_required(cls.__name__, options, names)
         return ChangePointWidth(**{name: options[name] for name in names})
-
-
-fill_in_docstrings(__name__)

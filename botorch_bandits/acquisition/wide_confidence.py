@@ -23,7 +23,6 @@ from botorch_bandits.acquisition.scores import half_width, score
 from botorch_bandits.checks import level_of_users_line
 from botorch_bandits.confidence import ConstantWidth, PriorSummary, UnreadablePriorError, WidthRule
 from botorch_bandits.confidence.censored import PendingWidth
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.censoring import spread_points
 from botorch_bandits.models.condition import observed_inputs, observed_outcomes
 
@@ -198,8 +197,7 @@ class WarnsOfWideness:
     A width counts as too large if two conditions hold on a fitted model with at least ten rows: the
     width times the prior standard deviation of an output exceeds all differences between its
     outcomes, and, among 128 points and the observed ones, the value is largest where it is most
-    optimistic. ``python tests/benchmarks without-bounds widths`` measures how often this agrees
-    with the choice that is made. On Branin, Hartmann6 and an SVM, with widths that were too large,
+    optimistic. On Branin, Hartmann6 and an SVM, with widths that were too large,
     the warning was given in a sixth to three quarters of the rounds, nearly all of which were
     rounds of exploration. It was never given with a width of 2 or without bounds.
     """
@@ -265,6 +263,3 @@ class WarnsOfWideness:
         chosen = values.reshape(-1).argmax()
         optimism = optimism.reshape(-1)
         return bool(optimism[chosen] >= SHARE_OF_EXPLORATION * optimism.max())
-
-
-fill_in_docstrings(__name__)

@@ -49,7 +49,6 @@ from botorch_bandits.checks import (
     check_vector,
     store_checked,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.progress import ProgressBar
 from botorch_bandits.random_streams import generator
@@ -279,7 +278,7 @@ def binomial_interval(
     return float(lower), float(upper)
 
 
-def calibrate_threshold(
+def calibrate_threshold(  # noqa: PLR0913 - options, each with a name
     detector: ChangePointDetector,
     domain: Domain,
     *,
@@ -377,7 +376,7 @@ def calibrate_threshold(
     )
 
 
-def estimate_false_alarm_rate(
+def estimate_false_alarm_rate(  # noqa: PLR0913 - options, each with a name
     detector: ChangePointDetector,
     domain: Domain,
     *,
@@ -508,6 +507,3 @@ def _null_streams(
     streams = NullStreams(engine, horizon, noise_std, functions, seed=seed)
     given = "prior draws" if functions is None else f"{len(functions)} given functions"
     return streams, f"{given}, Gaussian noise with standard deviation {noise_std}"
-
-
-fill_in_docstrings(__name__)

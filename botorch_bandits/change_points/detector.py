@@ -46,7 +46,6 @@ from botorch_bandits.checks import (
     check_vector,
     store_checked,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.models.kernels import double_kernel, fingerprint_kernel
 
@@ -710,6 +709,3 @@ class ChangePointDetector:
     def __hash__(self) -> int:
         """Hash the numbers, which cannot change."""
         return hash((self.ridge, self.statistic, self.smoothness, self.prior_mean, self.seed))
-
-
-fill_in_docstrings(__name__)

@@ -87,7 +87,6 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.width_rules import learns_input_scale
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.models.bandit_gp import BanditGPRecipe
 from botorch_bandits.models.forgetting import BehindTime, TimeDecayKernel
@@ -549,6 +548,3 @@ def _check_models(
             f"which must be its square for the level to hold. Pass noise={bound**2!r} to the model."
         )
     return tuple(listed)
-
-
-fill_in_docstrings(__name__)

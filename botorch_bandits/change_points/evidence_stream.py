@@ -24,7 +24,6 @@ from botorch_bandits.change_points.null_members import (
     log_sum,
 )
 from botorch_bandits.checks import DTYPE, check_integer
-from botorch_bandits.docstrings import fill_in_docstrings
 
 Array = NDArray[np.float64]
 
@@ -440,6 +439,3 @@ def numbers_of(name: str, value: Any, shape: tuple[int, ...], spread: bool = Fal
     if not np.isfinite(found).all():
         raise ValueError(f"{name} has an entry that is not finite.")
     return found.reshape(shape)
-
-
-fill_in_docstrings(__name__)

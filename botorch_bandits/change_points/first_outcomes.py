@@ -16,7 +16,6 @@ import torch
 from botorch_bandits.change_points.evidence import EvidenceEngine, EvidenceModelStream
 from botorch_bandits.change_points.evidence_stream import EvidenceTest
 from botorch_bandits.checks import DTYPE
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.models.candidates import CandidatesRecipe
 from botorch_bandits.models.prior_lists import DefaultCandidates
@@ -119,6 +118,3 @@ class LateEvidenceStream:
             self._waiting.append(act)
         else:
             act(self._stream)
-
-
-fill_in_docstrings(__name__)

@@ -49,7 +49,6 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.models.kernels import StationaryKernel
 from botorch_bandits.models.prior_on_arms import ArmsPrior
@@ -391,7 +390,6 @@ class TableSpace(Space):
         return Located(X, self.measure.points.new_empty(len(X), 0))
 
     def matrices(self, a: Located, b: Located) -> tuple[Tensor, Tensor]:
-        """See :meth:`Space.matrices`."""
         table, num_arms = self._covariances, len(self.measure.points)
         kernel = table.take(a.points.unsqueeze(-1) * num_arms + b.points)
         slots, rows = self._gram_rows(a.points)
@@ -556,6 +554,3 @@ def _blocks(matrix: Tensor, offset: int, n: int) -> Tensor:
 
 def _chunks(rows: Tensor, n: int) -> tuple[Tensor, ...]:
     return rows.split(max(1, CHUNK_ENTRIES // (n * n)))
-
-
-fill_in_docstrings(__name__)

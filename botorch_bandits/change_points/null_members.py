@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from botorch_bandits.docstrings import fill_in_docstrings
-
 Array = NDArray[np.float64]
 
 NOISE_FACTORS = (1.0, 1.5, 2.25, 3.4)
@@ -66,6 +64,3 @@ def log_sum(values: Array) -> Array:
     largest = values.max(-1)
     total: Array = largest + np.log(np.exp(values - largest[..., None]).sum(-1))
     return total
-
-
-fill_in_docstrings(__name__)

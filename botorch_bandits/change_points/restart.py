@@ -35,7 +35,6 @@ from botorch_bandits.checks import (
     check_positive,
     store_checked,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
 from botorch_bandits.models.candidates import CandidatesRecipe
@@ -125,12 +124,16 @@ class NeverRestart(Restart):
     """Explores like :class:`ChangePointRestart`, but never starts over: a baseline.
 
     It shows what the exploration alone costs.
+
+    See :class:`Restart` for the other arguments.
     """
 
 
 @dataclass(frozen=True)
 class OracleRestart(Restart):
     """Starts over at given rounds: a baseline that knows the change-points.
+
+    See :class:`Restart` for the other arguments.
 
     Attributes:
         change_points: The last rounds before each change: the reward function of round
@@ -156,7 +159,6 @@ class OracleRestart(Restart):
         object.__setattr__(self, "change_points", tuple(checked))
 
     def is_told_of_change(self, round_number: int) -> bool:
-        """See the base class."""
         return round_number - 1 in self.change_points
 
 
@@ -165,6 +167,8 @@ class ChangePointRestart(Restart):
     """Starts over when a detector sees a change in the uniform queries: Avanesov, Algorithm 2.
 
     It can be combined with any policy: between the uniform queries, the loop plays its acquisition.
+
+    See :class:`Restart` for the other arguments.
 
     Attributes:
         detector: The test of the uniform queries since the last reset, which runs whenever one of
@@ -230,6 +234,8 @@ class EvidenceRestart(Restart):
     ball form, segment ``k`` has at most :math:`6 \alpha / (\pi k)^2` until there is a change in a
     function from which its outcomes come; this holds for each function in the ball and regardless
     of ``keep``.
+
+    See :class:`Restart` for the other arguments.
 
     Attributes:
         alpha: The probability of a false alarm, for all segments together.
@@ -480,6 +486,3 @@ class Reset:
     def num_before(self) -> int:
         """The number of rounds before the first one that counts after the reset."""
         return self.after_round - self.num_kept
-
-
-fill_in_docstrings(__name__)

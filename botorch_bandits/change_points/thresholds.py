@@ -25,7 +25,6 @@ from botorch_bandits.checks import (
     check_positive,
     store_checked,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 
 
 def rate_exponent(smoothness: float, dim: int) -> float:
@@ -93,7 +92,6 @@ class PowerThreshold(Threshold):
         store_checked(self, exponent=check_number("exponent", self.exponent))
 
     def values(self, half_sizes: Tensor, smoothness: float | None, dim: int) -> Tensor:
-        """See :meth:`Threshold.values`."""
         return self.scale * half_sizes**self.exponent
 
 
@@ -201,11 +199,7 @@ class CalibratedThreshold(Threshold):
     source: str
 
     def values(self, half_sizes: Tensor, smoothness: float | None, dim: int) -> Tensor:
-        """See :meth:`Threshold.values`."""
         levels = torch.tensor(self.levels, dtype=half_sizes.dtype, device=half_sizes.device)
         largest = float(len(levels))
         calibrated = levels[half_sizes.clamp(max=largest).long() - 1]
         return calibrated * (half_sizes.clamp(min=largest) / largest) ** self.exponent
-
-
-fill_in_docstrings(__name__)

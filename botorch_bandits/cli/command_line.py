@@ -1,20 +1,21 @@
-"""What command lines share: one-line errors, exit codes, and files that are replaced as a whole.
+"""The arguments of ``botorch-bandits``, its exit codes, and files that are replaced as a whole.
 
-A parser leaves in ``start`` the function that its command runs; :func:`run_command` calls it.
+Help pages and errors of arguments appear at once: torch and BoTorch, which take seconds to import,
+are imported only when a command starts. The names of tasks, data sets and objectives are therefore
+repeated here, and a test compares them with the originals.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import select
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from difflib import get_close_matches
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import BinaryIO, NoReturn, Protocol
+from typing import NoReturn
+
+from botorch_bandits.version import __version__
 
 BAD_ARGUMENTS = 2
 """The exit code for arguments that cannot be used."""
@@ -22,45 +23,20 @@ BAD_ARGUMENTS = 2
 INTERRUPTED = 130
 """The exit code of a command that the user interrupted, as shells report it for SIGINT."""
 
+TASK_NAMES = ("svm", "logistic-regression", "gradient-boosting")
+DATASETS = ("breast-cancer", "digits", "wine", "iris")
 
-class Executable(Protocol):
-    """Work that was checked and prepared, but not yet done."""
-
-    def execute(self) -> int:
-        """Do the work; returns the exit code."""
-        ...
+METHODS = {
+    "best": "the default for the best point (expected improvement)",
+    "earned": "the default for reward during the run (a narrow confidence bound)",
+    "igp-ucb": "IGP-UCB (Chowdhury and Gopalan 2017)",
+    "gp-ts": "GP-TS (Chowdhury and Gopalan 2017)",
+    "random": "random search",
+}
 
 
 class CommandParser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
-
-    def parse_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
-    ) -> argparse.Namespace:
-        """Parse all arguments, or say which of them are unknown and what they may be instead.
-
-        Args:
-            args: The arguments; those of the process if omitted.
-            namespace: Where the options are stored.
-        """
-        options, unknown = self.parse_known_args(args, namespace)
-        if unknown:
-            command = getattr(options, "command", None)
-            parsers = self._commands()
-            told = [f"unrecognized arguments: {' '.join(unknown)}"]
-            if command in parsers:
-                told += [_instead(word, command, parsers) for word in unknown]
-            parsers.get(command, self).error("; ".join(filter(None, told)))
-        return options
-
-    def _commands(self) -> dict[str | None, CommandParser]:
-        """Return the parsers of the commands by name."""
-        groups = (
-            action.choices
-            for action in self._actions
-            if isinstance(action, argparse._SubParsersAction)
-        )
-        return {name: parser for group in groups for name, parser in group.items()}
 
     def error(self, message: str) -> NoReturn:
         """Print the message on one line and exit with :data:`BAD_ARGUMENTS`.
@@ -72,49 +48,6 @@ class CommandParser(argparse.ArgumentParser):
         sys.exit(BAD_ARGUMENTS)
 
 
-def _instead(word: str, command: str | None, parsers: Mapping[str | None, CommandParser]) -> str:
-    """Return what an option that a command does not have may be instead; empty if unknown.
-
-    Args:
-        word: An argument that was not recognized.
-        command: The name of the command.
-        parsers: The parsers of all commands by name.
-    """
-    name = word.partition("=")[0]
-    if not name.startswith("--"):
-        return ""
-    others = [other for other, parser in parsers.items() if name in parser._option_string_actions]
-    if others:
-        told = (
-            f"only {', '.join(filter(None, others))} {'have' if len(others) > 1 else 'has'} {name}"
-        )
-        return f"{told}; {IN_PYTHON[name]}" if name in IN_PYTHON else told
-    # so close that --maximize does not become --minimize
-    near = get_close_matches(name, parsers[command]._option_string_actions, n=1, cutoff=0.85)
-    return f"did you mean {near[0]}?" if near else ""
-
-
-IN_PYTHON = {
-    "--budget": "for a function of your own, pass constraints= to BanditLoop, in Python",
-}
-"""What does for any function what an option does only for some commands."""
-
-
-def keep_beginnings(parser: argparse.ArgumentParser, option: str, *beginnings: str) -> None:
-    """Keep those abbreviations of an option valid that a newer option made ambiguous.
-
-    Journals record command lines as they were typed, and ``resume`` reads them again.
-
-    Args:
-        parser: The parser that has the option.
-        option: The option, such as ``--param``.
-        beginnings: The abbreviations, such as ``--p``.
-    """
-    known = parser._option_string_actions
-    for beginning in beginnings:
-        known.setdefault(beginning, known[option])
-
-
 def run_command(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> int:
     """Parse the arguments and run the command that they name.
 
@@ -122,77 +55,41 @@ def run_command(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> in
 
     Args:
         parser: The parser. It leaves in ``start`` a function that takes the parsed options and
-            returns the exit code, or prepared work that is then executed. If it has several
-            commands, it also leaves the command's name in ``command``.
+            returns the exit code.
         arguments: The arguments of the command line; the options keep them in ``arguments``.
 
     Returns:
         The exit code: that of the command, :data:`BAD_ARGUMENTS` or :data:`INTERRUPTED`.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal may lack characters that a file has
-            stream.reconfigure(errors="backslashreplace")
     options = parser.parse_args(arguments)
     options.arguments = list(arguments)
-    name = " ".join(filter(None, (parser.prog, getattr(options, "command", None))))
+    start: Callable[[argparse.Namespace], int] = options.start
     try:
-        start: Callable[[argparse.Namespace], Executable | int] = options.start
-        started = start(options)
-        if isinstance(started, int):
-            sys.stdout.flush()
+        return start(options)
     except KeyboardInterrupt:
         print("\ninterrupted; the same command continues", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        if not _is_output_closed():
-            raise
-        return 0  # the reader of the output has closed it
+    except BrokenPipeError:  # the reader of the output, such as `head`, has closed it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except _expected_errors() as error:
-        if shown := getattr(error, "shown", ""):  # for an error in the user's own module
-            print(printable(shown), file=sys.stderr)
-        print(f"{name}: error: {printable(str(error))}", file=sys.stderr)
+        print(f"{parser.prog}: error: {printable(str(error))}", file=sys.stderr)
         return BAD_ARGUMENTS
-    return started if isinstance(started, int) else started.execute()
-
-
-def printable(text: str, keep: str = "\n") -> str:
-    """Return a text with its control characters spelled out, so that a terminal ignores them.
-
-    Args:
-        text: Text of a file that may come from someone else.
-        keep: Control characters that stay.
-    """
-    if text.isprintable():
-        return text
-    return "".join(
-        letter if letter.isprintable() or letter in keep else _spelled(letter) for letter in text
-    )
-
-
-def _spelled(letter: str) -> str:
-    return ascii(letter)[1:-1]
-
-
-def _is_output_closed() -> bool:
-    """Return whether the output is no longer read; nothing is written there then."""
-    try:
-        descriptor = sys.stdout.fileno()
-        if hasattr(select, "poll"):
-            poll = select.poll()
-            poll.register(descriptor, 0)
-            if not any(event & select.POLLERR for _, event in poll.poll(0)):
-                return False
-        # the remaining output would raise again when the process ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
-    except (OSError, ValueError):
-        return False
-    return True
 
 
 def _expected_errors() -> tuple[type[Exception], ...]:
     """Return the errors that say what to change; imports journals, and with them torch, late."""
     journal_error = import_module("botorch_bandits.journal").JournalError
     return (ValueError, TypeError, ImportError, OSError, journal_error)
+
+
+def printable(text: str) -> str:
+    """Return a text with its control characters spelled out, so that a terminal ignores them.
+
+    Args:
+        text: Text of a file that may come from someone else.
+    """
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -202,22 +99,133 @@ def write_atomically(path: Path, text: str) -> None:
         path: The file; its folder exists.
         text: The new content of the file, in UTF-8.
     """
-    with replaced_at_the_end(path) as file:
-        file.write(text.replace("\n", os.linesep).encode("utf-8"))
-
-
-@contextmanager
-def replaced_at_the_end(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file that replaces another one when it is complete.
-
-    It is always a new file, so that nothing is written through a link that somebody else placed in
-    the folder.
-
-    Args:
-        path: The file to replace; its folder exists.
-    """
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.unlink(missing_ok=True)  # an earlier run may have ended while writing it
-    with temporary.open("xb") as file:
-        yield file
-    os.replace(temporary, path)
+    try:
+        with temporary.open("x", encoding="utf-8") as file:
+            file.write(text)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: The arguments, without the name of the program; those of the process if omitted.
+
+    Returns:
+        The exit code: 0, 1 if an evaluation failed, 2 for bad arguments, 130 if the user
+        interrupted.
+    """
+    return run_command(build_parser(), sys.argv[1:] if arguments is None else arguments)
+
+
+def build_parser() -> CommandParser:
+    """Return the parser with all commands."""
+    parser = CommandParser(
+        prog="botorch-bandits",
+        description="Gaussian-process bandits: tune a classifier, or optimize any function.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    tune = commands.add_parser(
+        "tune",
+        help="tune a classifier on real data",
+        description="Tune a scikit-learn classifier; the reward is its cross-validated accuracy.",
+        allow_abbrev=False,
+    )
+    tune.add_argument("--task", choices=TASK_NAMES, default="svm", help="default svm")
+    tune.add_argument(
+        "--dataset", choices=DATASETS, default="breast-cancer", help="default breast-cancer"
+    )
+    tune.add_argument("--data", metavar="FILE", help="a CSV file instead of --dataset")
+    tune.add_argument("--target", metavar="COLUMN", help="the class column of --data")
+    _add_run_arguments(tune)
+    tune.set_defaults(start=_start_tune)
+
+    optimize = commands.add_parser(
+        "optimize",
+        help="maximize a Python function",
+        description="Maximize a function of yours, or minimize it with --minimize. It is called "
+        "with one argument, a dict of values by name, and returns one number.",
+        allow_abbrev=False,
+    )
+    optimize.add_argument("function", metavar="MODULE:FUNCTION", help="for example mymodule:reward")
+    optimize.add_argument(
+        "--param",
+        action="append",
+        required=True,
+        metavar="NAME=KIND:...",
+        help="a parameter of the function, once for each: NAME=float:LOW:HIGH, NAME=log:LOW:HIGH "
+        "(on a logarithmic scale), NAME=int:LOW:HIGH, NAME=log-int:LOW:HIGH, NAME=choice:A,B,..., "
+        "NAME=ordered:A,B,... (neighbors are similar) or NAME=fixed:VALUE",
+    )
+    optimize.add_argument(
+        "--minimize", action="store_true", help="the function returns a cost to be minimized"
+    )
+    _add_run_arguments(optimize)
+    optimize.set_defaults(start=_start_optimize)
+
+    show = commands.add_parser(
+        "show",
+        help="show the content of a journal",
+        description="Print the settings and rounds of a journal, which may be in use.",
+    )
+    show.add_argument("path", metavar="FOLDER", help="the folder of a run, or a journal")
+    show.set_defaults(start=_start_show)
+    return parser
+
+
+def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that ``tune`` and ``optimize`` share."""
+    parser.add_argument(
+        "--method", choices=METHODS, default="best", help="default best (expected improvement)"
+    )
+    parser.add_argument(
+        "--prior",
+        metavar="LENGTHSCALE:SCALE:NOISE[:MEAN]",
+        help="a prior that is fixed before the data, instead of a fitted model: a lengthscale as a "
+        "share of each range, and standard deviations of the reward and of its noise",
+    )
+    for name, symbol in (("rkhs", "norm bound B"), ("noise", "noise bound R")):
+        parser.add_argument(
+            f"--{name}-bound",
+            type=float,
+            help=f"{symbol} in prior standard deviations (igp-ucb, gp-ts; default: unknown)",
+        )
+    parser.add_argument("--rounds", type=int, default=40, help="rounds in total (default 40)")
+    parser.add_argument("--seed", type=int, default=0, help="default 0")
+    parser.add_argument(
+        "--workers", type=int, default=1, help="processes that evaluate at once (default 1)"
+    )
+    parser.add_argument(
+        "--on-error",
+        default="raise",
+        metavar="raise|skip|retry:N",
+        help="if an evaluation fails: end the run (default), record it and continue, or try N more "
+        "times first",
+    )
+    parser.add_argument("--out", metavar="FOLDER", help="folder of the files (default runs/...)")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def _start_tune(options: argparse.Namespace) -> int:
+    from botorch_bandits.cli.commands import tune
+
+    return tune(options)
+
+
+def _start_optimize(options: argparse.Namespace) -> int:
+    from botorch_bandits.cli.commands import optimize
+
+    return optimize(options)
+
+
+def _start_show(options: argparse.Namespace) -> int:
+    from botorch_bandits.cli.summary import show
+
+    return show(options)

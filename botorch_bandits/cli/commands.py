@@ -1,301 +1,399 @@
-"""The commands of ``botorch-bandits``: each prepares the run that it starts.
+"""The commands ``tune`` and ``optimize``: each checks its options, runs, and writes a folder.
 
-The parser passes its options here. Nothing is written before all arguments have been checked.
+The folder has the journal of the run (``run.journal``) and the settings that determine it
+(``settings.json``). The same command, also with more rounds, goes on from there; a folder with
+other settings is refused, so that no outcome is ever overwritten by accident.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
-from functools import partial
+import importlib
+import json
+import multiprocessing
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from botorch_bandits.checks import check_integer, check_positive
-from botorch_bandits.cli.arguments import METHODS, OBJECTIVES, main
-from botorch_bandits.cli.changes import read_changes
-from botorch_bandits.cli.journals import resume
-from botorch_bandits.cli.options import (
-    METHOD_SETTINGS,
-    Prior,
-    build_acquisition,
-    build_loop,
-    read_budgets,
-    read_domain,
-    read_waiting,
+from botorch.exceptions.warnings import InputDataWarning
+from botorch.models.transforms import Normalize
+
+from botorch_bandits.acquisition import (
+    GPThompsonSampling,
+    ImprovedUpperConfidenceBound,
+    RandomSearch,
 )
-from botorch_bandits.cli.parallel import AtAnyRound, NamedFunction
-from botorch_bandits.cli.session import (
-    OutputFolder,
-    Session,
-    compare,
-    open_loop,
-    settings_to_continue,
-)
+from botorch_bandits.asynchronous import run_async
+from botorch_bandits.checks import check_integer, check_number, check_positive
+from botorch_bandits.cli.command_line import INTERRUPTED, METHODS, write_atomically
+from botorch_bandits.cli.summary import closing_lines, result_of, table_of
+from botorch_bandits.evaluation import run
 from botorch_bandits.loop import BanditLoop
+from botorch_bandits.models import BanditGPRecipe, FittedSingleTaskGP, candidate_grid
 from botorch_bandits.problems.random_rewards import random_baseline_of
-from botorch_bandits.problems.tuning import (
-    CostlyTuningProblem,
-    ShiftingTuning,
-    TuningProblem,
-    load_csv,
-    load_dataset,
-    shift_problem,
+from botorch_bandits.problems.tuning import TuningProblem, load_csv, load_dataset
+from botorch_bandits.processes import (
+    end_with_parent,
+    interrupts_on_hold,
+    one_thread_each,
+    terminate,
 )
+from botorch_bandits.random_baseline import RandomBaseline
 from botorch_bandits.spaces import Space
-from botorch_bandits.stopping import ErrorPolicy, SmallCertificate
+from botorch_bandits.stopping import ErrorPolicy, EvaluationError
+
+JOURNAL_FILE = "run.journal"
+SETTINGS_FILE = "settings.json"
+
+NUM_INITIAL = 5
+"""The number of uniform rounds at the start, as many as the loop itself has by default."""
+
+BAD_REWARD = 1
+"""The exit code of a run with an evaluation that did not give a usable reward."""
 
 
-def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options that determine the run, but not its length, its files or its display."""
-    left_out = {"start", "quiet", "rounds", "out", "overwrite", "workers", "journal", "arguments"}
-    left_out |= {"on_error", "stop_after_no_gain", "stop_below", "html"}
-    left_out.add("objective")  # it was turned into the method
-    if not getattr(options, "minimize", False):  # which earlier versions did not have
-        left_out.add("minimize")
-    if getattr(options, "prior", None) is None:  # likewise
-        left_out.add("prior")
-    return {name: value for name, value in vars(options).items() if name not in left_out}
+@dataclass(frozen=True)
+class Job:
+    """What a command runs.
+
+    Attributes:
+        function: A function of a dict of values by name that returns one number.
+        space: The parameters.
+        title: A description of the run.
+        name: The name of its folder in ``runs``.
+        settings: The settings that determine the run, by option.
+        in_python: A function from the recommended parameters to a Python expression.
+        maximize: Whether large numbers are sought.
+        reference: A name, and a function that returns a reward to compare with.
+        random_search: What random search finds, if it is known.
+    """
+
+    function: Callable[[Any], Any]
+    space: Space
+    title: str
+    name: str
+    settings: Mapping[str, Any]
+    in_python: Callable[[Mapping[str, Any]], str]
+    maximize: bool = True
+    reference: tuple[str, Callable[[], float]] | None = None
+    random_search: RandomBaseline | None = None
 
 
-def _check_numbers(options: argparse.Namespace) -> None:
-    for name, minimum in (("rounds", 1), ("initial", 0), ("seed", 0)):
-        check_integer(f"--{name}", getattr(options, name), minimum)
-    if getattr(options, "stop_after_no_gain", None) is not None:
-        check_integer("--stop-after-no-gain", options.stop_after_no_gain, 1)
-    if getattr(options, "stop_below", None) is not None:
-        check_positive("--stop-below", options.stop_below)
-    if hasattr(options, "on_error"):
-        ErrorPolicy.read(options.on_error, "--on-error")
+def tune(options: argparse.Namespace) -> int:
+    """Tune a classifier; returns the exit code.
 
+    Args:
+        options: The parsed options.
 
-def _build_problem(options: argparse.Namespace) -> tuple[TuningProblem, str]:
+    Raises:
+        ValueError: If options are wrong or conflict.
+    """
     if (options.data is None) != (options.target is None):
-        raise ValueError("--data and --target go together: a CSV file and its class column.")
+        raise ValueError(
+            f"--data is {options.data} and --target is {options.target}; give both, a CSV file and "
+            "its class column, or neither."
+        )
     if options.data is None:
         name, data = options.dataset, load_dataset(options.dataset)
     else:
         name, data = Path(options.data).stem, load_csv(options.data, options.target)
-    problem = TuningProblem(options.task, *data, num_folds=options.folds)
-    if options.param is not None:
-        try:
-            space = Space.parse(options.param, problem.space)
-            problem = TuningProblem(options.task, *data, num_folds=options.folds, space=space)
-        except ValueError as error:
-            raise ValueError(f"--param: {error}") from error
-    return problem, name
-
-
-def _acquisition(options: argparse.Namespace, method: str, weighs: bool = False) -> Any:
-    return build_acquisition(
-        method,
-        options.rkhs_bound,
-        options.noise_bound,
-        options.delta,
-        options.width,
-        weighs,
-        getattr(options, "feedback", None) == "censored",
-        Prior.read(getattr(options, "prior", None)),
+    problem = TuningProblem(options.task, *data)
+    own = {"task": options.task, "data": options.data or options.dataset, "target": options.target}
+    job = Job(
+        problem,
+        problem.space,
+        f"{options.task} on {name}, {METHODS[options.method]}",
+        f"tune-{options.task}-{name}-{options.method}-{options.seed}",
+        {"command": "tune", **own, **_shared_settings(options)},
+        problem.describe_estimator,
+        reference=("scikit-learn's default", problem.default_accuracy),
+        random_search=None if options.data else random_baseline_of(problem, name),
     )
+    return _execute(job, options)
 
 
-def _check_certificate(options: argparse.Namespace, loop: BanditLoop) -> None:
-    """Raise if a run should end with a certificate that it cannot have.
+def optimize(options: argparse.Namespace) -> int:
+    """Optimize a user's function; returns the exit code.
 
     Args:
-        options: The options of ``tune`` or ``optimize``.
-        loop: The loop without outcomes.
+        options: The parsed options.
+
+    Raises:
+        ValueError: If options are wrong or conflict.
     """
-    if options.stop_below is None:
-        return
-    remedy = "Give --prior, and --method igp-ucb or gp-ts with --rkhs-bound and --noise-bound."
-    if options.prior is None:
-        raise ValueError(
-            f"--stop-below is {options.stop_below:g}, but the model is fitted to the same "
-            f"outcomes, so no theorem says how close to optimal a point is. {remedy}"
-        )
+    function = NamedFunction(options.function, str(Path.cwd()))
+    function.load()
     try:
-        SmallCertificate(loop, options.stop_below)
+        space = Space.parse(options.param)
     except ValueError as error:
-        raise ValueError(f"--stop-below: {error} On the command line: {remedy}") from error
-
-
-def _settle_method(options: argparse.Namespace) -> None:
-    """Write the intended method to the options.
-
-    It is the method that was named, or the one for the objective; otherwise, it is the method of
-    the run that is continued.
-    """
-    if options.method is not None and options.objective is not None:
-        raise ValueError(
-            f"--objective is {options.objective} and --method {options.method}; give one of them."
-        )
-    known: dict[str, Any] = {}
-    if options.journal is not None or options.out is not None:
-        known = settings_to_continue(options, options.out)
-    is_named = options.method is not None or "method" in known
-    options.method = options.method or options.objective or known.get("method", OBJECTIVES[0])
-    _refuse_unread(options, list(METHODS) if is_named else [options.method])
-
-
-def _refuse_unread(options: argparse.Namespace, methods: Sequence[str]) -> None:
-    """Raise if a setting was given that none of the methods uses."""
-    for name, (_, readers) in METHOD_SETTINGS.items():
-        given = getattr(options, name)
-        if given is not None and not set(readers) & set(methods):
-            raise ValueError(
-                f"--{name.replace('_', '-')} is {given:g}, but {' and '.join(methods)} would not "
-                f"use it. Name a method that does ({' or '.join(readers)}), or leave it out."
-            )
-
-
-def _complete_settings(options: argparse.Namespace, known: Mapping[str, Any]) -> None:
-    """Fill in missing options from the run that is continued, or with the defaults."""
-    for name, (default, _) in METHOD_SETTINGS.items():
-        if getattr(options, name) is None:
-            setattr(options, name, known.get(name, default))
-
-
-def start_tune(options: argparse.Namespace) -> Session:
-    """Prepare the tuning of a classifier; raises if its options are wrong."""
-    _check_numbers(options)
-    _settle_method(options)
-    budgets = read_budgets(options)
-    is_separate = budgets.rule is not None and budgets.rule.surrogate_in_use == "separate"
-    problem, name = _build_problem(options)
-    box = problem.box
-    folder = options.out or f"runs/tune-{options.task}-{name}-{options.method}-{options.seed}"
-    known = settings_to_continue(options, folder)
-    _complete_settings(options, known)
-    acquisition = _acquisition(options, options.method, is_separate)
-    waiting = read_waiting(options, acquisition, box, known, minimum=0.0)
-    phases, feature = [problem], None
-    if options.shift:
-        *phases, feature = shift_problem(problem, options.shift_feature)
-    functions = [CostlyTuningProblem(p, budgets.budgets) if budgets.rule else p for p in phases]
-    changes = read_changes(options, box, known, reward_mean=0.8, reward_scale=0.2)
-    function: Any = AtAnyRound(functions[0])
-    title = f"{options.task} on {name}, {METHODS[options.method]}"
-    if options.shift:
-        function = ShiftingTuning((functions[0], functions[1]), changes.change_points[0])
-        title += f", shift after round {changes.change_points[0]}"
-    settings = {**_settings(options), **waiting.settings, **changes.settings, **budgets.settings}
-    if feature is not None:
-        settings["shift_feature"] = feature
-    # options that conflict are refused before a folder is made
-    if options.prior is not None and budgets.rule is not None:
-        raise ValueError(
-            f"--prior is {options.prior}, which is for one reward, but with --budget, costs are "
-            "modeled as well. Leave one of them out."
-        )
-    parts: dict[str, Any] = {
-        "feedback": waiting.feedback,
-        "restart": changes.restart,
-        "constraints": budgets.rule,
-        "prior": Prior.read(options.prior),
+        raise ValueError(f"--param: {error}") from error
+    own = {
+        "function": options.function,
+        "param": options.param,
+        "minimize": options.minimize,
     }
-    build = partial(build_loop, box, acquisition, options.initial, options.seed, **parts)
-    fresh = build()
-    _check_certificate(options, fresh)
-    output = OutputFolder(folder, settings, options.overwrite, options.journal)
-    # the result is for the data after a shift
-    default = phases[-1].default_accuracy()
-    return Session(
-        loop=open_loop(options, output, settings, build, fresh, len(budgets.budgets)),
-        function=function,
-        num_rounds=options.rounds,
-        output=output,
-        title=title,
-        waiting=waiting,
-        changes=changes,
-        budgets=budgets,
-        settings={**settings, "workers": waiting.num_workers},
-        reference=(f"scikit-learn's default{' after the shift' * bool(options.shift)}", default),
-        random_search=None
-        if options.data or options.shift or budgets.rule
-        else random_baseline_of(problem, name),
-        in_python=problem.describe_estimator,
-        arguments=options.arguments,
-        journal=options.journal,
-        progress=not options.quiet,
-        on_error=options.on_error,
-        stop_after_no_gain=options.stop_after_no_gain,
-        stop_below=options.stop_below,
-        html=options.html,
+    job = Job(
+        function,
+        space,
+        f"{options.function}{', minimized' * options.minimize}, {METHODS[options.method]}",
+        f"optimize-{options.function.replace(':', '-')}-{options.method}-{options.seed}",
+        {"command": "optimize", **own, **_shared_settings(options)},
+        repr,
+        maximize=not options.minimize,
     )
+    return _execute(job, options)
 
 
-def start_optimize(options: argparse.Namespace) -> Session:
-    """Prepare the optimization of a function; raises if its options are wrong."""
-    _check_numbers(options)
-    _settle_method(options)
-    box = read_domain(options)
-    function = NamedFunction.in_current_folder(options.function)
-    name = options.function.replace(":", "-")
-    folder = options.out or f"runs/optimize-{name}-{options.method}-{options.seed}"
-    known = settings_to_continue(options, folder)
-    _complete_settings(options, known)
-    acquisition = _acquisition(options, options.method)
-    waiting = read_waiting(options, acquisition, box, known)
-    changes = read_changes(options, box, known)
-    settings = {**_settings(options), **waiting.settings, **changes.settings}
-    parts: dict[str, Any] = {"feedback": waiting.feedback, "restart": changes.restart}
-    parts |= {"maximize": not options.minimize, "prior": Prior.read(options.prior)}
-    build = partial(build_loop, box, acquisition, options.initial, options.seed, **parts)
-    fresh = build()
-    _check_certificate(options, fresh)
-    output = OutputFolder(folder, settings, options.overwrite, options.journal)
-    return Session(
-        loop=open_loop(options, output, settings, build, fresh),
-        function=AtAnyRound(function),
-        num_rounds=options.rounds,
-        output=output,
-        title=f"{options.function}{', minimized' * options.minimize}, {METHODS[options.method]}",
-        waiting=waiting,
-        changes=changes,
-        settings={**settings, "workers": waiting.num_workers},
-        in_python=repr if options.param else lambda found: repr(list(found.values())),
-        arguments=options.arguments,
-        journal=options.journal,
-        progress=not options.quiet,
-        on_error=options.on_error,
-        stop_after_no_gain=options.stop_after_no_gain,
-        stop_below=options.stop_below,
-        html=options.html,
+def _shared_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Check the options of both commands; return those that determine the run."""
+    for name, minimum in (("rounds", 1), ("seed", 0), ("workers", 1)):
+        check_integer(f"--{name}", vars(options)[name], minimum)
+    ErrorPolicy.read(options.on_error, "--on-error")
+    bounds = {"rkhs_bound": options.rkhs_bound, "noise_bound": options.noise_bound}
+    for name, bound in bounds.items():
+        if bound is not None and options.method not in ("igp-ucb", "gp-ts"):
+            raise ValueError(
+                f"--{name.replace('_', '-')} is {bound:g}, but --method {options.method} would not "
+                "use it. Name a method that does (igp-ucb or gp-ts), or leave it out."
+            )
+    return {"method": options.method, "prior": options.prior, **bounds, "seed": options.seed}
+
+
+def _acquisition(settings: Mapping[str, Any]) -> Any:
+    """Return the acquisition of a method; None for the loop's own choice.
+
+    The scale of the reward is unknown to the command line: bounds are multiples of the prior
+    standard deviation. With a fixed prior, they are on the reward minus its mean.
+    """
+    method = settings["method"]
+    if method in ("best", "earned"):
+        return None
+    if method == "random":
+        return RandomSearch()
+    given: dict[str, Any] = {"delta": 0.1, "units": "prior"}
+    for name in ("rkhs_bound", "noise_bound"):
+        if settings[name] is not None:
+            given[name] = settings[name]
+    if settings["prior"] is not None:
+        given |= {"any_lambda": True, "assume": "centered bound"}
+    kind = ImprovedUpperConfidenceBound if method == "igp-ucb" else GPThompsonSampling
+    return kind.with_options(**given)
+
+
+def read_prior(text: str, space: Space) -> BanditGPRecipe:
+    """Return the model that ``--prior`` names: a Matern 5/2 kernel, fixed beforehand.
+
+    Args:
+        text: The value, as in ``0.2:1:0.1`` or ``0.2:1:0.1:50``: a lengthscale as a share of each
+            range, standard deviations of the reward and of its noise, and a mean.
+        space: The parameters; categories without an order have one column each.
+
+    Raises:
+        ValueError: If the text has another form.
+    """
+    try:
+        numbers = [float(part) for part in text.split(":")]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (3, 4):
+        raise ValueError(
+            f"--prior is {text!r}; it must be LENGTHSCALE:SCALE:NOISE or "
+            "LENGTHSCALE:SCALE:NOISE:MEAN, four numbers at most, as in 0.2:1:0.1."
+        )
+    names = ("LENGTHSCALE", "SCALE", "NOISE")
+    lengthscale, scale, noise = (
+        check_positive(f"--prior, {name},", number)
+        for name, number in zip(names, numbers, strict=False)
     )
+    means = [check_number("--prior, MEAN,", number) for number in numbers[3:]] or [0.0]
+    ratio = (noise / scale) ** 2
+    (prior,) = candidate_grid([lengthscale], [ratio], [scale**2], prior_means=means)
+    transform = space.input_transform() or Normalize(space.dim, bounds=space.bounds)
+    return replace(prior, input_transform=transform)
 
 
-def start_compare(options: argparse.Namespace) -> int:
-    """Compare methods on a tuning problem; returns the exit code."""
-    _check_numbers(options)
-    check_integer("--seeds", options.seeds, minimum=1)
-    methods = [name.strip() for name in options.methods.split(",") if name.strip()]
-    _refuse_unread(options, methods)
-    _complete_settings(options, {})
-    acquisitions = {method: _acquisition(options, method) for method in methods}
-    if not acquisitions:
-        raise ValueError(f"--methods is empty; choose from {', '.join(METHODS)}.")
-    problem, name = _build_problem(options)
-    return compare(
-        problem,
-        acquisitions,
-        seeds=range(options.seed, options.seed + options.seeds),
-        num_rounds=options.rounds,
-        num_initial=options.initial,
-        folder=Path(options.out or f"runs/compare-{options.task}-{name}"),
-        settings={
-            "rounds": options.rounds,
-            **{
-                k: v
-                for k, v in _settings(options).items()
-                if k not in ("methods", "seeds", "seed") and (k, v) != ("param", None)
-            },
-        },
-        progress=not options.quiet,
-        on_error=options.on_error,
-    )
+def _open_loop(job: Job, folder: Path) -> BanditLoop:
+    """Return the loop of a run, which continues from the journal in the folder if there is one.
+
+    Raises:
+        ValueError: If the folder cannot be written, or holds a run with other settings.
+    """
+    settings = json.loads(json.dumps(dict(job.settings)))
+    is_default = job.settings["method"] in ("best", "earned")
+    prior = job.settings["prior"]
+    model = FittedSingleTaskGP.for_domain(job.space)
+    parts: dict[str, Any] = {
+        "model": model if prior is None else read_prior(prior, job.space),
+        "acquisition": _acquisition(job.settings),
+        "num_initial": NUM_INITIAL,
+        "seed": job.settings["seed"],
+        "maximize": job.maximize,
+        **({"objective": job.settings["method"]} if is_default else {}),
+    }
+    BanditLoop(job.space, **parts)  # settings that conflict are refused before a folder is made
+    path, known = folder / SETTINGS_FILE, settings
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            known = dict(json.loads(path.read_text(encoding="utf-8")))
+        else:
+            write_atomically(path, json.dumps(settings, indent=2) + "\n")
+    except (OSError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"output folder {folder} cannot be used: {error}. Choose another --out folder, or make "
+            "this one writable."
+        ) from error
+    for name, value in settings.items():
+        if known.get(name) != value:
+            raise ValueError(
+                f"{folder} holds a run with --{name.replace('_', '-')} {known.get(name)}, not "
+                f"{value}. Choose another --out folder, or delete this one."
+            )
+    return BanditLoop.open(folder / JOURNAL_FILE, job.space, **parts)
 
 
-def start_resume(options: argparse.Namespace) -> int:
-    """Continue the run of a journal; returns the exit code."""
-    return resume(options, main)
+def _execute(job: Job, options: argparse.Namespace) -> int:
+    """Run a job, print the summary and write the files; returns the exit code."""
+    folder = Path(options.out or f"runs/{job.name}")
+    started = time.monotonic()
+    with warnings.catch_warnings(), _open_loop(job, folder) as loop:
+        # the model standardizes; the remaining warnings are about first outcomes that are equal
+        warnings.filterwarnings("ignore", ".*is not standardized", InputDataWarning)
+        num_known = loop.history.num_queries
+        if num_known:
+            print(f"continuing {folder} after {num_known} rounds", file=sys.stderr)
+        exit_code = _play(loop, job, options)
+        compared = None if job.reference is None else (job.reference[0], job.reference[1]())
+        result = {
+            "title": job.title,
+            "settings": dict(job.settings),
+            "seconds": round(time.monotonic() - started, 3),
+            "interrupted": exit_code == INTERRUPTED,
+            "num_rounds_before": num_known,
+            **result_of(loop, compared, job.random_search),
+        }
+        write_atomically(folder / "result.json", json.dumps(result, indent=2) + "\n")
+        write_atomically(folder / "history.csv", table_of(loop.history))
+        files = str(folder)
+        if _draw(loop, job, compared, folder / "run.png"):
+            files += " (run.png is the picture)"
+        print(closing_lines(result, options, files, job.in_python))
+    return exit_code
+
+
+def _play(loop: BanditLoop, job: Job, options: argparse.Namespace) -> int:
+    """Play the rounds that are left; returns the exit code."""
+    num_left = max(options.rounds - loop.history.num_queries, 0)
+    common: dict[str, Any] = {"on_error": options.on_error, "progress": not options.quiet}
+    try:
+        if options.workers == 1:
+            run(loop, job.function, num_left, **common)
+        else:
+            count = options.workers
+            run_async(loop, job.function, lambda: WorkerPool(count), count, num_left, **common)
+    except KeyboardInterrupt:
+        print("\ninterrupted; the same command continues", file=sys.stderr)
+        return INTERRUPTED
+    except EvaluationError as error:
+        print(f"error: {error} The same command continues.", file=sys.stderr)
+        return BAD_REWARD
+    except Exception:  # of the user's function: all told outcomes are kept
+        traceback.print_exc()
+        print("error: the function raised; the same command continues.", file=sys.stderr)
+        return BAD_REWARD
+    return BAD_REWARD if loop.history.num_failed and not loop.history.num_arrived else 0
+
+
+def _draw(loop: BanditLoop, job: Job, reference: tuple[str, float] | None, path: Path) -> bool:
+    """Draw the run; returns whether matplotlib is there to do it."""
+    try:
+        import matplotlib
+    except ImportError:
+        print("no picture: pip install 'botorch_bandits[plot]'")
+        return False
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from botorch_bandits.plotting import plot_run
+
+    panels = plot_run(loop, job.title, reference, random_search=job.random_search)
+    figure = panels[0].figure
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+    return True
+
+
+@dataclass(frozen=True)
+class NamedFunction:
+    """A user's function by its name, so that a worker process can import it for itself.
+
+    Attributes:
+        name: ``MODULE:FUNCTION``.
+        folder: Modules in this folder can also be named, as with ``python -m``.
+    """
+
+    name: str
+    folder: str
+
+    def load(self) -> Callable[[Any], Any]:
+        """Import the function.
+
+        Raises:
+            ValueError: If the name is malformed, or does not name a function that can be imported.
+        """
+        module_name, _, function_name = self.name.partition(":")
+        if not (module_name and function_name):
+            raise ValueError(
+                f"function is {self.name!r}; it must be MODULE:FUNCTION, as in mymodule:reward."
+            )
+        if self.folder not in sys.path:
+            sys.path.insert(0, self.folder)
+        try:
+            module = importlib.import_module(module_name)
+        except Exception as error:  # whatever the user's own code raises
+            raise ValueError(
+                f"module {module_name!r} cannot be imported: {type(error).__name__}: {error}. "
+                "Name it without .py, and run the command where it is."
+            ) from error
+        function = vars(module).get(function_name)
+        if not callable(function):
+            raise ValueError(f"module {module_name!r} has no function {function_name!r}.")
+        return function
+
+    def __call__(self, values: Any) -> Any:
+        """Return what the function returns for a dict of values."""
+        return self.load()(values)
+
+
+class WorkerPool(ProcessPoolExecutor):
+    """Processes with one thread each, which end when the run ends or is interrupted.
+
+    Args:
+        num_workers: The number of processes.
+    """
+
+    def __init__(self, num_workers: int) -> None:
+        """See the class."""
+        context = multiprocessing.get_context("spawn")
+        super().__init__(num_workers, context, initializer=end_with_parent)
+        self._futures: list[Future[Any]] = []
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """See :class:`concurrent.futures.Executor`."""
+        # a process starts here, with interrupts on hold so that they cannot hit its imports
+        with one_thread_each(), interrupts_on_hold():
+            future = super().submit(function, *args, **kwargs)
+        self._futures = [each for each in self._futures if not each.done()] + [future]
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the processes, even in the middle of an evaluation."""
+        if not all(future.done() for future in self._futures):
+            terminate(self)
+        super().shutdown(wait, cancel_futures=True)

@@ -39,8 +39,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from botorch_bandits.docstrings import fill_in_docstrings
-
 FEWEST_KEPT_ROWS = 256
 """With fewer rows the eigenvectors are computed in every round, at a cost of a few milliseconds."""
 
@@ -287,6 +285,3 @@ def _spectrum(growing: Any, points: Tensor, memo: dict[str, Any]) -> Spectrum:
     values, vectors = torch.linalg.eigh(matrix / growing.outputscale)
     memo[_NAME] = found = Spectrum(points, values.clamp_min(0.0), vectors)
     return found
-
-
-fill_in_docstrings(__name__)

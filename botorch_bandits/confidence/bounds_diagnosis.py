@@ -42,7 +42,6 @@ from botorch_bandits.confidence.dmm import RidgeConfidenceSet, read_data
 from botorch_bandits.confidence.igp_ucb import any_lambda_width
 from botorch_bandits.confidence.kernel_reading import refuse_several
 from botorch_bandits.confidence.width_rules import UnreadablePriorError
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.markup import display, element, listed, table
 
 NOISE_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -257,6 +256,3 @@ class _Limits:
         """Return the smallest noise bound for a norm bound."""
         least = -(self.ridges * (self.radicands + norm**2)).min() / self.rate
         return math.sqrt(max(0.0, float(least)))  # 0.0 rather than -0.0
-
-
-fill_in_docstrings(__name__)

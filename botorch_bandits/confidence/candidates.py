@@ -69,7 +69,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_bandits.checks import check_integer, check_positive, check_probability
-from botorch_bandits.docstrings import fill_in_docstrings
 
 FIRST_CAPACITY = 64
 """The initial capacity for outcomes, which is doubled when it is used up."""
@@ -281,11 +280,6 @@ class CandidateEvidence:
         return torch.from_numpy(self._weights.copy())
 
     @property
-    def log_likelihoods(self) -> Tensor:
-        """``ln p_th(D_t)`` of each prior, in nats."""
-        return torch.from_numpy(self._log_likelihoods.copy())
-
-    @property
     def log_marginal_likelihood(self) -> float:
         """``ln Z_t`` of the whole list, in nats."""
         return self._log_marginal
@@ -495,6 +489,3 @@ def check_num_skipped(num_skipped: int) -> int:
         ValueError: If it is negative.
     """
     return check_integer("num_skipped", num_skipped, minimum=0)
-
-
-fill_in_docstrings(__name__)

@@ -74,7 +74,6 @@ from botorch_bandits.confidence.width_rules import (
     no_ingredient,
     pick_bound,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 
 NEEDED = "rkhs_bound=, noise_bound= and outcome_bound="
 """The bounds that the theorems need."""
@@ -235,7 +234,7 @@ class Censoring(Filling):
         oldest = num_queries - int(self.max_delay) + 1
         return [number for number in pending if number >= oldest]
 
-    def gaps(
+    def gaps(  # noqa: C901, PLR0912 - a gap for each requirement of the theorem
         self,
         values: Sequence[float],
         prior_means: Sequence[Tensor] | None,
@@ -635,7 +634,6 @@ class CensoredWidth(WidthRule):
         return width if self.constant is None else width + self.constant
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        """See :meth:`WidthRule.guarantee`."""
         if self.constant is not None:
             return Guarantee(
                 method=f"censored feedback, constant width {self.constant:g}",
@@ -714,7 +712,6 @@ class CensoredWidth(WidthRule):
         )
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
-        """See :meth:`WidthRule.information_gain`."""
         return summary.realized_information_gain()
 
 
@@ -771,7 +768,6 @@ class PendingWidth(WidthRule):
         return self.censored.censored_width(summary, sums)
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        """See :meth:`WidthRule.guarantee`."""
         if self.uncovered is None:
             return self.censored.guarantee(summary, self.round_number).with_gaps(*self.gaps())
         guarantee = self.uncovered.guarantee(summary, self.round_number)
@@ -787,12 +783,10 @@ class PendingWidth(WidthRule):
         )
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
-        """See :meth:`WidthRule.information_gain`."""
         rule = self.censored if self.uncovered is None else self.uncovered
         return rule.information_gain(summary)
 
     def bound_on_gain(self) -> GainBound | None:
-        """See :meth:`WidthRule.bound_on_gain`."""
         return None if self.uncovered is None else self.uncovered.bound_on_gain()
 
 
@@ -888,6 +882,3 @@ def _needs_a_number(noise_bound: str) -> str:
         f"noise_bound is {noise_bound!r}; with censored feedback it must be a number in the units "
         "of the outcomes, because the rows of pending queries are not outcomes."
     )
-
-
-fill_in_docstrings(__name__)

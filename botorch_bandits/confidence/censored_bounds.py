@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from botorch_bandits.confidence.igp_ucb import DEFAULT_RKHS_BOUND
 from botorch_bandits.confidence.width_rules import Bound, PriorSummary, UnreadablePriorError
-from botorch_bandits.docstrings import fill_in_docstrings
 
 
 def gaps_of_rows(summary: PriorSummary) -> tuple[str, ...]:
@@ -61,6 +60,3 @@ def complete_censored_bounds(
     if outcome_bound is None and not bounded_outcomes and len(missing) == len(given):
         missing = (*missing, "outcome_bound")
     return DEFAULT_RKHS_BOUND if rkhs_bound is None else rkhs_bound, missing
-
-
-fill_in_docstrings(__name__)

@@ -27,8 +27,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from botorch_bandits.docstrings import fill_in_docstrings
-
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
@@ -167,6 +165,3 @@ def _factor(products: Array, num_left: int, block: Array, ridges: Array) -> Arra
     if len(diagonal):
         factor[:, r:, r:] = np.linalg.cholesky(came)
     return factor
-
-
-fill_in_docstrings(__name__)

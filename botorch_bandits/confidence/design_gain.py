@@ -59,7 +59,6 @@ from botorch_bandits.confidence.information_gain import (
     WaterFillingGain,
     check_kernel_matrix,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 
 _GROWTH = 1.5
 """The masses of two neighboring designs; between two of them, the bound is up to 1% off."""
@@ -244,7 +243,6 @@ class BoxSpectralGain(BoxGain):
     def _bounds_of_grid(
         self, matrix: Tensor, levels: list[float]
     ) -> Sequence[Callable[[int], float]]:
-        """See :class:`BoxGain`."""
         return [TruncatedSpectralGain(matrix, level) for level in levels]
 
 
@@ -415,6 +413,3 @@ def _interpolation_error(
     whole = math.sqrt(max(2.0 * (prior - between), 0.0))
     rounding = 1e-15 * prior
     return math.sqrt(max(float(variances.max()), 0.0) + rounding) + distance + half * whole
-
-
-fill_in_docstrings(__name__)

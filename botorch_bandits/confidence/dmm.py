@@ -19,29 +19,8 @@ to rows divided by ``R_i`` (the kernel matrix on both sides) with ``R = 1``:
 :math:`\|D (f(X) - y)\|^2 \le r^2` with ``D = diag(1/R_i)``. The posterior with ridge ``a`` then has
 the noise variances ``a R_i^2``. See :mod:`botorch_bandits.confidence.igp_ucb`.
 
-**One radius for several kernels.** For every kernel :math:`\theta` of a list and every function
-``f``, with :math:`r_\theta^2 = a_\theta y^\top (K_\theta + a_\theta I)^{-1} y + R^2 \ln\det(I +
-K_\theta / a_\theta)`,
-
-.. math:: M_\theta = \exp \frac{\|f(X) - y\|^2 - r_\theta^2}{2 R^2}
-
-is the ratio that the theorem is about: the likelihood under Gaussian noise of a mixture of
-functions, drawn with the covariance :math:`(R^2 / a_\theta) K_\theta`, over that of ``f``. If ``f``
-is the reward function, it is a supermartingale that starts at 1, for R-sub-Gaussian noise and any
-:math:`\theta`: the mixture is only a bet and need not contain the reward. So is
-:math:`\sum_\theta w_\theta M_\theta` for weights that sum to 1, and by Ville's inequality, with
-probability ``1 - delta``, in all rounds,
-
-.. math:: \|f(X) - y\|^2 \le r^2 =
-   -2 R^2 \ln \sum_\theta w_\theta \, e^{- r_\theta^2 / (2 R^2)} + 2 R^2 \ln(1/\delta) .
-
-It is the same radius for all kernels, and at most :math:`2 R^2 \ln(1 / w_\theta)` larger than that
-of the kernel that predicted best, without a union bound over the list. A reward in at least one of
-the balls :math:`\|f\|_\theta \le B_\theta` then lies between the least lower and the largest upper
-bound of those that :math:`r^2` does not refute.
-
 Source: Flynn and Reeb, *Tighter confidence bounds for sequential kernel regression*, arXiv
-2403.12732, 2024; the mixture over kernels is ours.
+2403.12732, 2024.
 """
 
 from __future__ import annotations
@@ -321,7 +300,7 @@ class RidgeConfidenceSet:
         )
 
     @classmethod
-    def of_growing(
+    def of_growing(  # noqa: PLR0913 - options, each with a name
         cls,
         growing: Any,
         outcomes: Tensor,
@@ -411,31 +390,6 @@ class RidgeConfidenceSet:
     def is_refuted(self) -> Tensor:
         """Whether the data refute kernel, ``B`` and ``R`` at level ``delta``; ``batch_shape``."""
         return (self.radicands < 0.0).any(-1)
-
-    @property
-    def _fits(self) -> Tensor:
-        """``y' (K + a I)^-1 y`` at each ridge, for sets without a border."""
-        return (self.mean_weights.square() / self.variance_weights).sum(-2)
-
-    def of_list(self, weights: Tensor, noise_bound: float, delta: float) -> RidgeConfidenceSet:
-        """Return the sets of several kernels with one radius for all of them.
-
-        Args:
-            weights: ``G``, the size of the only dimension of the batch: the weight of each kernel,
-                before the data; they sum to 1.
-            noise_bound: ``R`` of R-sub-Gaussian noise, positive, in the units of this set.
-            delta: The reward is in none of the sets with at most this probability, if it is in one
-                of the balls.
-        """
-        assert self.border is None
-        variance, base = noise_bound**2, self.ridges[..., -1]
-        own = base * self._fits[..., -1] + 2.0 * variance * self.information_gain
-        mixed = torch.logsumexp(weights.log() - own / (2.0 * variance), dim=0)
-        radius = 2.0 * variance * (math.log(1.0 / delta) - mixed)
-        radicands, smallest, _, _ = radicands_of(
-            radius, self.ridges, self._fits, self.rkhs_bound, doubles=False
-        )
-        return replace(self, radicands=radicands, smallest_rkhs_bound=smallest)
 
     def bounds(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
         """Return the lower and upper confidence bound at some points.

@@ -43,7 +43,6 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.checks import check_number, check_one_of, store_checked
-from botorch_bandits.docstrings import fill_in_docstrings
 
 FILLS = ("minimum", "middle", "soft", "lower_bound")
 """At the minimum; half-way to the largest outcome; at the posterior mean of the outcomes that
@@ -242,7 +241,6 @@ class DelaysAsStated(Survival):
     distribution: DelayDistribution
 
     def beyond(self, delay: float) -> float:
-        """See the base class."""
         if isinstance(self.distribution, tuple):
             if delay >= len(self.distribution):
                 return 0.0
@@ -294,7 +292,6 @@ class DelaysAsSeen(Survival):
         return cls(tuple(delays.tolist()), tuple(survival.tolist()))
 
     def beyond(self, delay: float) -> float:
-        """See the base class."""
         position = bisect_right(self.delays, delay)
         return self.survival[position - 1] if position else 1.0
 
@@ -361,6 +358,3 @@ def _cumulative(distribution: Callable[[float], float], delay: float) -> float:
             "function lies between 0 and 1."
         )
     return min(max(value, 0.0), 1.0)
-
-
-fill_in_docstrings(__name__)

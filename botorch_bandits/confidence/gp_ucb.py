@@ -42,7 +42,6 @@ from botorch_bandits.confidence.width_rules import (
     UnreadablePriorError,
     WidthRule,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 
 
 def gp_ucb_finite_width(num_arms: int, round_number: int, delta: float) -> Tensor:
@@ -158,11 +157,9 @@ class FiniteArmsWidth(WidthRule):
         return gp_ucb_finite_width(self.num_arms, round_number, self.delta)
 
     def in_numbers(self, summary: PriorSummary) -> Callable[[int], float]:
-        """See :meth:`WidthRule.in_numbers`."""
         return lambda t: _finite_width(self.num_arms, t, self.delta)
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        """See :meth:`WidthRule.guarantee`."""
         constants = {"num_arms": float(self.num_arms), "delta": self.delta}
         gaps = prior_gaps(summary)
         return Guarantee(
@@ -227,7 +224,6 @@ class CompactBoxWidth(WidthRule):
         self._width_for_unit(1, 1.0)
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        """See :meth:`WidthRule.width`."""
         priors = summary.active_priors
         if len(priors) > 1:
             raise ValueError(
@@ -239,7 +235,6 @@ class CompactBoxWidth(WidthRule):
         return torch.stack(widths).reshape(units.shape)
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        """See :meth:`WidthRule.guarantee`."""
         gaps = prior_gaps(summary)
         return Guarantee(
             method="GP-UCB on a box",
@@ -319,7 +314,6 @@ class WidthOfEachModel(WidthRule):
         return torch.tensor(self.values, dtype=torch.float64)
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        """See :meth:`WidthRule.guarantee`."""
         return Guarantee(
             method="a constant width for each model of a batch",
             gaps=("a constant width is a heuristic",),
@@ -339,6 +333,3 @@ def width_of_beta(beta: float | Tensor) -> WidthRule:
         checked = tuple(check_nonnegative("beta", value) for value in beta.tolist())
         return WidthOfEachModel(tuple(math.sqrt(value) for value in checked))
     return ConstantWidth(math.sqrt(check_nonnegative("beta", beta)))
-
-
-fill_in_docstrings(__name__)

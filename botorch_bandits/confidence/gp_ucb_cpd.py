@@ -24,7 +24,6 @@ from torch import Tensor
 from botorch_bandits.checks import DTYPE, check_integer, check_positive, store_checked
 from botorch_bandits.confidence.guarantee import Guarantee, RegretStatement
 from botorch_bandits.confidence.width_rules import PriorSummary, WidthRule
-from botorch_bandits.docstrings import fill_in_docstrings
 
 PUBLISHED_CONSTANT = 0.02
 """The value of ``D`` in the paper's experiments; its lemma requires ``D`` to be at least 1."""
@@ -189,7 +188,6 @@ class ChangePointWidth(WidthRule):
         )
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        """See :meth:`WidthRule.guarantee`."""
         exponent = regret_exponent(self.smoothness, self.dim)
         return Guarantee(
             method="GP-UCB-CPD",
@@ -214,6 +212,3 @@ class ChangePointWidth(WidthRule):
                 "the experiments of the paper use 0.02",
             ),
         )
-
-
-fill_in_docstrings(__name__)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from botorch_bandits.checks import counted
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.markup import Markup, display, element, listed
 
 
@@ -77,12 +76,7 @@ DRAWN_FROM_LIST = FunctionAssumption(
 )
 """The assumption if it is unknown from which of several priors the function is drawn."""
 
-DRAWN_FROM_FAMILY = FunctionAssumption(
-    "", " is a draw from one of the Gaussian-process priors of the family"
-)
-"""The assumption if the hyperparameters of the prior lie in a continuum."""
-
-DRAWS = (DRAWN_FROM_PRIOR, DRAWN_FROM_LIST, DRAWN_FROM_FAMILY)
+DRAWS = (DRAWN_FROM_PRIOR, DRAWN_FROM_LIST)
 """Under one of these, the reward function is random, and statements about it concern a draw."""
 
 FIXED_LIST = (
@@ -289,6 +283,8 @@ class RegretStatement(Statement):
 
     The regret of round ``t`` is at most ``factor * width * standard_deviation + tail / t ** 2 +
     added``.
+
+    See :class:`Statement` for the other arguments.
 
     Attributes:
         factor: The factor on the width; None if rounds have no bounds of their own.
@@ -681,6 +677,3 @@ def regret_of_band(delta: float, largest: float | None = None) -> RegretStatemen
         largest=largest,
         factor=2.0,
     )
-
-
-fill_in_docstrings(__name__)

@@ -57,7 +57,6 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence.censored import any_lambda_censored_width, censored_width
 from botorch_bandits.confidence.igp_ucb import any_lambda_width, igp_ucb_width
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.penalties import Penalty
 
 GainFunction = Callable[[int], float]
@@ -154,7 +153,7 @@ def igp_ucb_regret_bound(
     return regret_bound_of_width(width, horizon, information_gain, lam, largest=2.0 * rkhs_bound)
 
 
-def gp_ts_regret_bound(
+def gp_ts_regret_bound(  # noqa: PLR0913 - options, each with a name
     horizon: int,
     information_gain: GainFunction,
     rkhs_bound: float,
@@ -254,7 +253,7 @@ def realized_ts_regret_bound(
     return min(sums + spread, trivial)
 
 
-def censored_regret_bound(
+def censored_regret_bound(  # noqa: PLR0913 - options, each with a name
     horizon: int,
     information_gain: GainFunction,
     rkhs_bound: float,
@@ -305,7 +304,7 @@ def censored_regret_bound(
     return min(bound, 2.0 * rkhs_bound * horizon)
 
 
-def censored_ts_regret_bound(
+def censored_ts_regret_bound(  # noqa: PLR0913 - options, each with a name
     horizon: int,
     information_gain: GainFunction,
     rkhs_bound: float,
@@ -375,7 +374,7 @@ class PenalizedBounds(NamedTuple):
     realized_violation: float | None = None
 
 
-def exact_constraints_bounds(
+def exact_constraints_bounds(  # noqa: PLR0913 - options, each with a name
     num_epochs: int,
     epoch_length: int,
     information_gain: GainFunction,
@@ -481,7 +480,7 @@ def exact_violation_bound(
     return math.sqrt(num_constraints) * epoch_length * most
 
 
-def noisy_constraints_bounds(
+def noisy_constraints_bounds(  # noqa: PLR0913 - options, each with a name
     num_epochs: int,
     epoch_length: int,
     information_gain: GainFunction,
@@ -762,6 +761,3 @@ def _invert(penalty: Penalty, log_value: float) -> float:
             break
         low, high = (middle, high) if log_psi(middle) < log_value else (low, middle)
     return high
-
-
-fill_in_docstrings(__name__)

@@ -81,7 +81,6 @@ from botorch_bandits.confidence.width_rules import (
     combine_outputs,
     pick_bound,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 
 
 def igp_ucb_width(
@@ -521,7 +520,6 @@ class KernelizedWidth(WidthRule):
         check_not_given(self.not_given)
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        """See :meth:`WidthRule.width`."""
         explicit_gain = self._evaluate_explicit_gain(summary)
         num_outputs = summary.num_outputs
 
@@ -553,7 +551,6 @@ class KernelizedWidth(WidthRule):
             ) from error
 
     def in_numbers(self, summary: PriorSummary) -> Callable[[int], float]:
-        """See :meth:`WidthRule.in_numbers`."""
         constants = _numbers_of_bounds(self, summary)
         if constants is None or self.explicit_gain is not None:
             return super().in_numbers(summary)
@@ -574,7 +571,6 @@ class KernelizedWidth(WidthRule):
         return width
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        """See :meth:`WidthRule.guarantee`."""
         constants = bound_constants(
             self.delta, rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound
         )
@@ -635,14 +631,12 @@ class KernelizedWidth(WidthRule):
         )
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
-        """See :meth:`WidthRule.information_gain`."""
         explicit_gain = self._evaluate_explicit_gain(summary)
         if explicit_gain is not None:
             return torch.as_tensor(explicit_gain, dtype=DTYPE)
         return summary.realized_information_gain()
 
     def bound_on_gain(self) -> GainBound | None:
-        """See :meth:`WidthRule.bound_on_gain`."""
         return self.explicit_gain if isinstance(self.explicit_gain, GainBound) else None
 
     @property
@@ -725,7 +719,6 @@ class RKHSWidth(WidthRule):
             )
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        """See :meth:`WidthRule.width`."""
         gain = self.gain_bound(round_number)
 
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
@@ -736,7 +729,6 @@ class RKHSWidth(WidthRule):
         return combine_outputs(summary, self.delta, of_output)
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        """See :meth:`WidthRule.guarantee`."""
         gaps = [*self.gain_bound.gaps_with(summary.smallest_lam()), *prior_gaps(summary)]
         gain, realized = self.gain_bound(round_number), _largest_realized_gain(summary)
         if realized is not None and gain < realized - 1e-9:
@@ -766,7 +758,6 @@ class RKHSWidth(WidthRule):
         )
 
     def bound_on_gain(self) -> GainBound | None:
-        """See :meth:`WidthRule.bound_on_gain`."""
         return self.gain_bound
 
 
@@ -819,7 +810,6 @@ class AMMWidth(WidthRule):
         check_not_given(self.not_given)
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        """See :meth:`WidthRule.width`."""
         num_outputs = summary.num_outputs
 
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
@@ -842,7 +832,6 @@ class AMMWidth(WidthRule):
             ) from error
 
     def in_numbers(self, summary: PriorSummary) -> Callable[[int], float]:
-        """See :meth:`WidthRule.in_numbers`."""
         constants = _numbers_of_bounds(self, summary)
         if constants is None:
             return super().in_numbers(summary)
@@ -857,7 +846,6 @@ class AMMWidth(WidthRule):
         return width
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        """See :meth:`WidthRule.guarantee`."""
         constants = bound_constants(
             self.delta, rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound
         )
@@ -891,8 +879,4 @@ class AMMWidth(WidthRule):
         )
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
-        """See :meth:`WidthRule.information_gain`."""
         return summary.realized_information_gain()
-
-
-fill_in_docstrings(__name__)

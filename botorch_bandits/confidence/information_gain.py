@@ -42,7 +42,6 @@ from botorch_bandits.checks import (
     check_one_of,
     check_positive,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 
 
 def realized_information_gain(kernel_matrix: Tensor, lam: Tensor | float) -> Tensor:
@@ -562,6 +561,3 @@ def check_kernel_matrix(kernel_matrix: Tensor) -> Tensor:
     if not torch.allclose(kernel_matrix, kernel_matrix.T, rtol=1e-8, atol=1e-10):
         raise ValueError("kernel_matrix is not symmetric; pass (K + K.T) / 2 if that is rounding.")
     return kernel_matrix.detach()
-
-
-fill_in_docstrings(__name__)

@@ -30,7 +30,6 @@ from botorch_bandits.confidence.guarantee import (
 )
 from botorch_bandits.confidence.prior_assumptions import prior_gaps
 from botorch_bandits.confidence.width_rules import PriorSummary, WidthRule, check_all_nonnegative
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.random_streams import generator
 
 
@@ -82,7 +81,6 @@ class RandomizedWidth(WidthRule):
         return irgp_ucb_width(self.num_arms, float(draw))
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        """See :meth:`WidthRule.guarantee`."""
         gaps = prior_gaps(summary)
         return Guarantee(
             method="IRGP-UCB",
@@ -104,6 +102,3 @@ class RandomizedWidth(WidthRule):
             constants={"num_arms": float(self.num_arms)},
             gaps=tuple(gaps),
         )
-
-
-fill_in_docstrings(__name__)

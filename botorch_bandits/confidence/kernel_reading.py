@@ -21,7 +21,6 @@ from gpytorch.models import ExactGP
 from torch import Tensor
 
 from botorch_bandits.checks import check_instance
-from botorch_bandits.docstrings import fill_in_docstrings
 
 
 class UnreadablePriorError(ValueError):
@@ -272,6 +271,3 @@ def constants_of_tasks(model: MultiTaskGP) -> list[Tensor]:
     constants = [getattr(mean, "constant", None) for mean in means]
     found = [constant.detach() for constant in constants if isinstance(constant, Tensor)]
     return found if len(found) == len(constants) else []
-
-
-fill_in_docstrings(__name__)

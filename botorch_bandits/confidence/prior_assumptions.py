@@ -13,7 +13,6 @@ from botorch_bandits.confidence.guarantee import (
     FunctionAssumption,
 )
 from botorch_bandits.confidence.width_rules import Bound, PriorSummary, UnreadablePriorError
-from botorch_bandits.docstrings import fill_in_docstrings
 
 
 def prior_gaps(summary: PriorSummary) -> list[str]:
@@ -134,6 +133,3 @@ def largest_regret(
         return None
     unit = float(prior.standard_deviation.max()) if in_prior_units else 1.0
     return 2.0 * rkhs_bound * unit
-
-
-fill_in_docstrings(__name__)

@@ -45,7 +45,6 @@ from torch import Tensor
 from botorch_bandits.checks import check_nonnegative, check_number, check_positive
 from botorch_bandits.confidence.candidates import LEVEL_OF_SURVIVORS
 from botorch_bandits.confidence.width_rules import outcome_units
-from botorch_bandits.docstrings import fill_in_docstrings
 
 LARGEST_NUMBER = 2**53
 """The largest number of plays that is planned; larger numbers are not exact in float64."""
@@ -180,6 +179,3 @@ def tail_on_box(tail: float, factor: float) -> float:
         factor: ``C``, above 1.
     """
     return check_nonnegative("tail", tail) * (check_factor("factor", factor) ** 2 + 1.0) ** 2
-
-
-fill_in_docstrings(__name__)

@@ -55,7 +55,6 @@ from botorch_bandits.confidence.guarantee import FunctionAssumption, Guarantee, 
 from botorch_bandits.confidence.igp_ucb import KernelizedWidth
 from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.width_rules import PriorSummary, WidthRule
-from botorch_bandits.docstrings import fill_in_docstrings
 
 VARIES = FunctionAssumption(
     "in every round and at every point ",
@@ -160,7 +159,6 @@ class VaryingWidth(WidthRule):
         return of_one + width_of_variation(self.variation / unit, summary.num_rows, priors[0].lam)
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        """See :meth:`WidthRule.guarantee`."""
         told = self.rule.guarantee(summary, round_number)
         unit = 1.0
         if self.rule.units == "prior":
@@ -188,12 +186,7 @@ class VaryingWidth(WidthRule):
         )
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
-        """See :meth:`WidthRule.information_gain`."""
         return self.rule.information_gain(summary)
 
     def bound_on_gain(self) -> GainBound | None:
-        """See :meth:`WidthRule.bound_on_gain`."""
         return self.rule.bound_on_gain()
-
-
-fill_in_docstrings(__name__)

@@ -85,7 +85,6 @@ from botorch_bandits.confidence.kernel_reading import (
 from botorch_bandits.confidence.kernel_reading import (
     UnreadablePriorError as UnreadablePriorError,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 
 
 def _no_gain() -> None:
@@ -603,7 +602,6 @@ class RunningPriorSummary(PriorSummary, ABC):
 
     @cached_property
     def priors(self) -> tuple[OutputPrior, ...]:
-        """See :class:`PriorSummary`."""
         scalar = self._noise_variance.new_tensor
         return (
             RunningOutputPrior(
@@ -736,15 +734,12 @@ class ConstantWidth(WidthRule):
         store_checked(self, value=check_nonnegative("width", self.value))
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        """See :meth:`WidthRule.width`."""
         return constant_width(self.value)
 
     def in_numbers(self, summary: PriorSummary) -> Callable[[int], float]:
-        """See :meth:`WidthRule.in_numbers`."""
         return lambda _: self.value
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        """See :meth:`WidthRule.guarantee`."""
         return Guarantee(
             method=f"constant width {self.value:g}",
             constants={"width": float(self.value)},
@@ -889,6 +884,3 @@ def bound_constants(delta: float, **bounds: NoiseBound) -> dict[str, float]:
         numbers = zip(names, values, strict=True)
         constants.update({key: float(v) for key, v in numbers if not isinstance(v, str)})
     return constants
-
-
-fill_in_docstrings(__name__)

@@ -22,7 +22,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -40,7 +40,6 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence import Guarantee, RegretStatement, Statement
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.bandit_gp import BanditGPRecipe
 from botorch_bandits.penalties import (
     CustomPenalty,
@@ -230,9 +229,8 @@ class MultiplierRule(ABC):
         """The recipes of epochs 1, 2, ... and all further ones; empty if one model serves all."""
         return ()
 
-    @property
-    def in_one_epoch(self) -> MultiplierRule:
-        """The same rule without models, for a loop that has the model of one epoch."""
+    def of_one_model(self) -> Self:
+        """Return the rule without the recipes of epochs."""
         return self
 
     @abstractmethod
@@ -521,12 +519,10 @@ class EpochRule(MultiplierRule):
 
     @property
     def rounds_per_update(self) -> int:
-        """See :class:`MultiplierRule`."""
         return self.epoch_length
 
     @property
     def surrogate_in_use(self) -> str:
-        """See :class:`MultiplierRule`."""
         return self.surrogate
 
     @property
@@ -534,8 +530,7 @@ class EpochRule(MultiplierRule):
         """See :class:`MultiplierRule`."""
         return tuple(self.models)
 
-    @property
-    def in_one_epoch(self) -> MultiplierRule:
+    def of_one_model(self) -> Self:
         """See :class:`MultiplierRule`."""
         return replace(self, models=())
 
@@ -625,7 +620,6 @@ class MultiplicativeEpochs(EpochRule):
 
     @property
     def penalty_in_use(self) -> Penalty:
-        """See :class:`MultiplierRule`."""
         return self.penalty
 
     def update(self, levels: Tensor, mean: Tensor) -> Tensor:
@@ -636,7 +630,6 @@ class MultiplicativeEpochs(EpochRule):
         return levels.clamp_max(math.log(self.max_multiplier))
 
     def multipliers(self, state: MultiplierState) -> Tensor:
-        """See :class:`MultiplierRule`."""
         multipliers = state.levels.exp()
         if not bool(torch.isfinite(multipliers).all()):
             raise MultiplierOverflowError(
@@ -720,7 +713,6 @@ class AdditiveEpochs(EpochRule):
 
     @property
     def penalty_in_use(self) -> Penalty:
-        """See :class:`MultiplierRule`."""
         return Linear()
 
     def update(self, levels: Tensor, mean: Tensor) -> Tensor:
@@ -728,7 +720,6 @@ class AdditiveEpochs(EpochRule):
         return (levels + self.step_size * mean).clamp_min(0.0)
 
     def multipliers(self, state: MultiplierState) -> Tensor:
-        """See :class:`MultiplierRule`."""
         return state.levels
 
     def noise_factor(self, multipliers: Tensor) -> Tensor:
@@ -837,12 +828,10 @@ class PrimalDual(MultiplierRule):
 
     @property
     def rounds_per_update(self) -> int:
-        """See :class:`MultiplierRule`."""
         return 1
 
     @property
     def penalty_in_use(self) -> Penalty:
-        """See :class:`MultiplierRule`."""
         return Linear()
 
     @property
@@ -857,7 +846,6 @@ class PrimalDual(MultiplierRule):
         return (levels + mean / self.divisor).clamp(0.0, self.max_multiplier)
 
     def multipliers(self, state: MultiplierState) -> Tensor:
-        """See :class:`MultiplierRule`."""
         return state.levels
 
     def guarantee(self) -> Guarantee:
@@ -867,6 +855,3 @@ class PrimalDual(MultiplierRule):
             constants={"max_multiplier": self.max_multiplier, "divisor": self.divisor},
             gaps=("form and constants are from memory of Zhou and Ji 2022, not checked",),
         )
-
-
-fill_in_docstrings(__name__)

@@ -37,7 +37,6 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, BinaryIO
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.journal.lines import (
     MAX_LINE_BYTES,
     DamagedLineError,
@@ -831,6 +830,3 @@ def _snapshot_of(record: dict[str, Any]) -> Snapshot:
         after=Position(record["num_records"], record["end"], record["checksum"]),
         header_checksum=record["header_checksum"],
     )
-
-
-fill_in_docstrings(__name__)

@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from botorch_bandits.checks import check_integer, check_one_of
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.journal.files import (
     HandlersOnHold,
     Snapshot,
@@ -235,6 +234,8 @@ class Journal(JournalReader):
     values (None, bools, ints, floats, strings, lists, dictionaries). It is read back exactly as it
     was written. Several threads may append. A forked child may not append, because the journal
     belongs to its parent.
+
+    See :class:`JournalReader` for the other arguments.
 
     Attributes:
         torn_bytes: How many bytes were cut off on opening, because their writing had been
@@ -644,6 +645,3 @@ def _is_there_already(path: Path) -> FileExistsError:
         f"{path} already exists. Continue it with Journal.open, move it away, or choose another "
         "path."
     )
-
-
-fill_in_docstrings(__name__)

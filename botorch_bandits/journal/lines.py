@@ -23,8 +23,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from botorch_bandits.docstrings import fill_in_docstrings
-
 
 class JournalError(RuntimeError):
     """A journal cannot be read or written."""
@@ -449,6 +447,3 @@ def _is_longer_than_announced(line: bytes, size: int) -> bool:
 
 def _checksum(payload: bytes, previous: str) -> str:
     return hashlib.sha256(previous.encode("ascii") + payload).hexdigest()[:NUM_DIGITS]
-
-
-fill_in_docstrings(__name__)

@@ -6,7 +6,6 @@ derived from its history, how points are chosen, what is guaranteed, and its jou
 
 from botorch_bandits.loop.journal import DifferentSettingsError
 from botorch_bandits.loop.loop import BanditLoop
-from botorch_bandits.loop.many_rows import ManyRowsWarning
 from botorch_bandits.loop.repeated_failures import RepeatedFailureWarning
 from botorch_bandits.loop.settings import AcquisitionFactory, ModelFactory
 
@@ -14,7 +13,6 @@ __all__ = [
     "AcquisitionFactory",
     "BanditLoop",
     "DifferentSettingsError",
-    "ManyRowsWarning",
     "ModelFactory",
     "RepeatedFailureWarning",
 ]

@@ -11,7 +11,6 @@ from typing import Any
 from botorch.acquisition import AcquisitionFunction
 
 from botorch_bandits.acquisition import AcquisitionRecipe, BanditAcquisition, RandomSearch
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 
 
@@ -51,6 +50,3 @@ def _refuse_class(given: type) -> None:
             "botorch_bandits, such as GPUpperConfidenceBound.with_options(beta=4.0), which takes "
             "the pending points into account."
         )
-
-
-fill_in_docstrings(__name__)

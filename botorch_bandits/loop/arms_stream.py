@@ -20,7 +20,6 @@ from botorch_bandits.acquisition.scores import ArmsRound, ArmsRule, ThompsonArms
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.confidence.fills import share_of_bound
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.feedback import Censored, CensoredQueue, Feedback, Ignored
 from botorch_bandits.history import History, Outcome
@@ -342,6 +341,3 @@ class OutputsStream(ArmsStream):
         engine: Any = self.engine
         bounds: Tensor = engine.lower_bounds_of_constraints().amin(dim=-1)
         return bounds
-
-
-fill_in_docstrings(__name__)

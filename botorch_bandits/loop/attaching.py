@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, overload
 
 from botorch_bandits.checks import check_context, level_of_users_line
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.history import Outcome, Query
 from botorch_bandits.journal.files import HandlersOnHold
 from botorch_bandits.loop.checking import check_request
@@ -238,6 +237,3 @@ def _values(query: Query, outcome: Outcome) -> tuple[Any, ...]:
     """Return everything that two rows that are told twice have in common."""
     context = None if query.context is None else tuple(query.context.tolist())
     return tuple(query.x.tolist()), context, outcome.reward, outcome.constraints
-
-
-fill_in_docstrings(__name__)

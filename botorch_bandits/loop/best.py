@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop.settings import LoopSettings
@@ -93,6 +92,3 @@ def _best_of_model(
     pairs = list(points.values())[int(means.argmax())]
     here = [pair for pair in pairs if context is not None and is_in(pair[0], context)]
     return (here or pairs)[-1]
-
-
-fill_in_docstrings(__name__)

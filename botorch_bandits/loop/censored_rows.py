@@ -34,7 +34,6 @@ from botorch_bandits.confidence import WidthRule
 from botorch_bandits.confidence.censored import PendingWidth, censored_rule
 from botorch_bandits.confidence.fills import share_of_bound
 from botorch_bandits.confidence.width_rules import read_prior
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, CensoredView, Feedback
 from botorch_bandits.history import History
@@ -471,6 +470,3 @@ def _told(reward: float | None, history: History, query_id: int) -> tuple[float 
 
 def _table(values: Sequence[tuple[float | None, ...]], num_outputs: int) -> Tensor:
     return torch.tensor(values, dtype=DTYPE).reshape(-1, num_outputs)
-
-
-fill_in_docstrings(__name__)

@@ -22,13 +22,11 @@ from botorch_bandits.change_points import EvidenceRestart, Restart
 from botorch_bandits.checks import (
     LARGEST_OUTCOME,
     check_callable,
-    check_integer,
     check_number,
     level_of_users_line,
     shown_value,
 )
 from botorch_bandits.confidence import EvidenceTable
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored
 from botorch_bandits.forgetting import (
@@ -211,7 +209,7 @@ def _read_clock(clock: Callable[[], Any]) -> float:
 
 
 def evidence_of_loop(
-    settings: LoopSettings, chooser: Chooser, now: float, level: float | None, output: int
+    settings: LoopSettings, chooser: Chooser, now: float, level: float | None
 ) -> EvidenceTable:
     """Return the evidence of the outcomes since the last reset for each prior on the list.
 
@@ -220,11 +218,9 @@ def evidence_of_loop(
         chooser: The chooser of the loop.
         now: Clock time in seconds.
         level: See :meth:`.BanditLoop.evidence`.
-        output: See :meth:`.BanditLoop.evidence`.
 
     Raises:
         RuntimeError: If the loop's model is not a list of priors, or a user's model lacks data.
-        ValueError: If the model has no such output.
     """
     has_model = settings.model is not None and not chooser.has_no_data()
     model = chooser.model(now) if has_model else None
@@ -233,11 +229,6 @@ def evidence_of_loop(
             "no outcome has arrived, so the model cannot be built. Tell the first outcome with "
             "loop.tell(query.id, reward)."
         )
-    models = list(model.models) if isinstance(model, ModelList) else [model]
-    name = "reward" if settings.maximize else "cost"
-    if not 0 <= check_integer("output", output, minimum=0) < len(models):
-        raise ValueError(f"output is {output}, but the model has {len(models)}: 0 is the {name}.")
-    model = models[output]
     if not isinstance(model, CandidatesModel):
         remedy = "Pass BanditGP.with_candidates([...]) as model="
         forgetting, restart = settings.forgetting, settings.restart
@@ -253,9 +244,9 @@ def evidence_of_loop(
                 "loop.change_tests[-1].candidate_weights"
             )
         raise RuntimeError(f"the loop's model is not a list of priors. {remedy}.")
-    level = 0.5 * chooser.delta_now(0.1) / len(models) if level is None else level
+    level = 0.5 * chooser.delta_now(0.1) if level is None else level
     table = model.evidence.table(level)
-    return replace(table, outcome_name=f"constraint {output}" if output else name)
+    return replace(table, outcome_name="reward" if settings.maximize else "cost")
 
 
 def warn_of_drift_rate(forgetting: Forgetting | None, restart: Restart | None) -> None:
@@ -285,6 +276,3 @@ def warn_of_drift_rate(forgetting: Forgetting | None, restart: Restart | None) -
         UserWarning,
         stacklevel=level_of_users_line(),
     )
-
-
-fill_in_docstrings(__name__)

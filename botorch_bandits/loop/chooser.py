@@ -30,7 +30,6 @@ from botorch_bandits.acquisition.engines import build_arms_engine
 from botorch_bandits.acquisition.lagrangian_on_arms import Weights, build_lagrangian_engine
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.feedback import (
     Censored,
@@ -58,7 +57,6 @@ from botorch_bandits.loop.guarantees import (
     with_restarts,
     with_retractions,
 )
-from botorch_bandits.loop.many_rows import MANY_FITTED_ROWS, warn_of_many_rows
 from botorch_bandits.loop.minimizing import (
     guarantee_of_costs,
     turned_diagnostics,
@@ -78,12 +76,7 @@ from botorch_bandits.loop.state import (
     at_multipliers,
     with_feedback,
 )
-from botorch_bandits.models import (
-    BanditGPRecipe,
-    CandidatesRecipe,
-    LocalGP,
-    LocalGPRecipe,
-)
+from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe, FittedSingleTaskGP
 from botorch_bandits.models.bandit_gp import ModelBuilder
 from botorch_bandits.models.forgetting import ForgettingModels, WindowModels
 from botorch_bandits.models.front_kernels import FrontCovariance
@@ -92,6 +85,9 @@ from botorch_bandits.models.prior_on_arms import ArmsPrior
 from botorch_bandits.models.recorded_fits import plain_fit, restore_fit
 from botorch_bandits.models.several_outputs import TOGETHER
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator, seeded_globally
+
+MOST_ROWS = 20_000
+"""From this many distinct rows on, one matrix of an exact model takes 3.2 GB."""
 
 FAILURES_BEFORE_UNIFORM = 3
 """After this many consecutive failures, points are drawn uniformly until an outcome arrives."""
@@ -596,7 +592,7 @@ class AcquisitionBuilder(BuildsCensored):
         self._cached_model: tuple[Any, Model] | None = None  # with the data that it was built from
         self._cached_arrived: tuple[Any, Model] | None = None
         self._shares: Mapping[int, float] = {}
-        self._has_warned = False  # whether a warning said that the model has many rows
+        self._next_count = MOST_ROWS  # the number of outcomes at which rows are counted next
 
     def latest_fit(self) -> dict[str, Any] | None:
         """Return a recipe's hyperparameters and the rows they were fitted to; None if never."""
@@ -617,7 +613,7 @@ class AcquisitionBuilder(BuildsCensored):
 
     def has_no_data(self) -> bool:
         """Return whether a user's model cannot be built yet."""
-        if isinstance(self._given, BanditGPRecipe | CandidatesRecipe | LocalGPRecipe):
+        if isinstance(self._given, BanditGPRecipe | CandidatesRecipe):
             return False
         if isinstance(self._feedback, Censored):
             outcomes = self._history.outcomes
@@ -639,9 +635,8 @@ class AcquisitionBuilder(BuildsCensored):
         key = (self._history.num_arrived, self._history.version)
         if self._cached_model is None or self._cached_model[0] != key:
             rows = (*self._history.arrived(), *self._weights())
+            self._check_num_rows(rows[0])
             self._cached_model = (key, self._build_model(*rows))
-            if not self._has_warned and self._history.num_arrived >= MANY_FITTED_ROWS:
-                self._has_warned = warn_of_many_rows(self._cached_model[1])
         return self._cached_model[1]
 
     def build(
@@ -677,7 +672,7 @@ class AcquisitionBuilder(BuildsCensored):
                 round_number=round_number,
                 X_pending=X_pending,
                 seed=self._seed_of(round_number),
-                X_observed=self._rows_to_look_at(X, model),
+                X_observed=self._rows_to_look_at(X),
                 Y_observed=Y,
             )
         assert not isinstance(acquisition, RandomSearch)
@@ -689,10 +684,32 @@ class AcquisitionBuilder(BuildsCensored):
         weights = self._history.weights(getattr(self._given, "noise", 1.0))
         return () if weights is None else (weights,)
 
-    def _rows_to_look_at(self, X: Tensor, model: Model) -> Tensor:
+    def _check_num_rows(self, X: Tensor) -> None:
+        """Raise an error before an exact model is built of too many distinct rows.
+
+        Args:
+            X: ``n x d`` inputs of the model.
+
+        Raises:
+            ValueError: If at least ``MOST_ROWS`` of them are distinct.
+        """
+        exact = BanditGPRecipe | CandidatesRecipe | FittedSingleTaskGP
+        if self._history.num_arrived < self._next_count or not isinstance(self._given, exact):
+            return  # a user's function may build a sparse model
+        num_distinct = len(X.unique(dim=0))
+        # an outcome adds at most one row, so that no earlier one can reach the limit
+        self._next_count = self._history.num_arrived + MOST_ROWS - num_distinct
+        if num_distinct >= MOST_ROWS:
+            raise ValueError(
+                f"the outcomes are at {num_distinct} distinct points, but an exact model, such as "
+                f"that of model={type(self._given).__name__}, takes fewer than {MOST_ROWS} rows. "
+                "Pass as model= a function of (X, Y) that returns a sparse model, such as "
+                "botorch.models.SingleTaskVariationalGP with its gpytorch.models.ApproximateGP, "
+                "and history=loop.history; or forget rows with forgetting=SlidingWindow(...)."
+            )
+
+    def _rows_to_look_at(self, X: Tensor) -> Tensor:
         """Return those inputs that arrived which an acquisition function has to look at."""
-        if isinstance(model, LocalGP):
-            return model.promising_rows()
         builder = self._build_model
         return builder.distinct(X) if isinstance(builder, MergingBuilder) else X
 
@@ -753,13 +770,14 @@ class ForgettingBuilder(AcquisitionBuilder):
         return len(self._arrived(next_round)[0]) == 0
 
     def model(self, round_number: int, now: float) -> Model:
-        """See :meth:`AcquisitionBuilder.model`."""
         if isinstance(self._feedback, Censored):
             return super().model(round_number, now)
         key = (self._history.num_arrived, round_number, self._history.version)
         if self._cached_model is None or self._cached_model[0] != key:
             self._cached_model = None  # not needed for the next one; keeps one model in memory
             of_round = None if self._models is not None else round_number
+            in_force, _, their_rounds = self._arrived(round_number)
+            self._check_num_rows(self._inputs(in_force, their_rounds))
             X, Y, rounds = self._arrived(of_round)
             weights = self._weights_in(of_round)
             if self._models is None:
@@ -777,7 +795,6 @@ class ForgettingBuilder(AcquisitionBuilder):
         now: float,
         with_pending: bool = True,
     ) -> AcquisitionFunction:
-        """See :meth:`AcquisitionBuilder.build`."""
         if isinstance(self._feedback, Censored):
             return super().build(acquisition, round_number, domain, now)
         model = self.model(round_number, now)
@@ -876,6 +893,3 @@ class ForgettingBuilder(AcquisitionBuilder):
 
 def _rounds(queries: list[Query] | tuple[Query, ...]) -> Tensor:
     return torch.tensor([query.round_number for query in queries], dtype=torch.long)
-
-
-fill_in_docstrings(__name__)

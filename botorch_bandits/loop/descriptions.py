@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.feasible_sets import CONSTRAINTS
 from botorch_bandits.fingerprints import PARAMETERS, PROBES, UnnamedSettingError, fingerprint
 from botorch_bandits.loop.settings import LoopSettings
@@ -34,9 +33,6 @@ NAMES = (
 )
 INNER = {"model": ("kernel",), "restart": ("detector", "constraint_detectors")}
 """The settings that have rows of their own."""
-
-APPROXIMATE = {"LocalGPRecipe": "LocalGP"}
-"""Settings that a reader must know to be approximate, by their names in journals."""
 
 _CLASS_NAMES = ("acquisition_class", "model_class", "class")
 
@@ -137,8 +133,6 @@ def describe_setting(setting: Any) -> str:
     values = {k: v for k, v in setting.items() if k not in (*_CLASS_NAMES, "options")}
     values |= setting.get("options") or {}
     shown = [f"{k}={describe_setting(v)}" for k, v in values.items() if v not in (None, [], {})]
-    if name in APPROXIMATE:
-        name, shown = APPROXIMATE[name], ["approximate", *shown]
     return f"{name}({', '.join(shown)})" if shown or not name else name
 
 
@@ -169,6 +163,3 @@ def _describe_module(flat: Mapping[str, Any], prefix: str = "") -> str:
 def _is_side(name: str) -> bool:
     """Return whether a part of a module is uninteresting: a constraint or prior of a parameter."""
     return any(part.endswith(("_constraint", "_prior")) for part in name.split("."))
-
-
-fill_in_docstrings(__name__)

@@ -14,7 +14,6 @@ import torch
 from botorch_bandits.acquisition import AcquisitionRecipe, BanditAcquisition
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee, PriorSummary
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.loop.minimizing import settings_of_model
 from botorch_bandits.loop.settings import LoopSettings
@@ -137,6 +136,3 @@ def with_other_epochs(guarantee: Guarantee, others: Sequence[OtherEpoch]) -> Gua
             gaps = [f"in epoch {other.number}: {gap}" for gap in told.gaps]
             guarantee = guarantee.with_gaps(*gaps, of=statement)
     return guarantee
-
-
-fill_in_docstrings(__name__)

@@ -13,19 +13,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
-from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.models.model import Model
 from torch import Tensor
 
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
-    CandidatesLagrangianUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.affine_outcomes import select_output
 from botorch_bandits.acquisition.base import evaluated_as
-from botorch_bandits.acquisition.candidates_widths import INGREDIENTS
 from botorch_bandits.acquisition.output_widths import output_rules
 from botorch_bandits.acquisition.scores import RandomizedArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.checks import DTYPE, level_of_users_line
@@ -36,7 +33,6 @@ from botorch_bandits.constraints import (
     recognize_infeasibility,
     warn_if_noisy,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
 from botorch_bandits.history import History, Outcome, Query
@@ -221,11 +217,6 @@ def smallest_lower_bounds(
     bounds = []
     for j in range(rule.num_constraints):
         seed = derive_seed(settings.seed, history.num_queries, f"feasibility {j}")
-        if model is not None and is_of_lists(recipe):
-            least = _of_list(recipe, model, j, settings, round_number, width)
-            lowest = [domain.maximize(least, seed)[1] for domain in domains]
-            bounds.append(-sum(lowest) / len(lowest))
-            continue
         transform: PosteriorTransform | None = None
         if model is not None:
             used = model
@@ -240,33 +231,6 @@ def smallest_lower_bounds(
         largest = [domain.maximize(bound, seed)[1] for domain in domains]
         bounds.append(-sum(largest) / len(largest))
     return torch.tensor(bounds, dtype=DTYPE)
-
-
-def is_of_lists(recipe: object) -> bool:
-    """Return whether an acquisition has a list of priors for each output."""
-    return isinstance(recipe, AcquisitionRecipe) and issubclass(
-        recipe.acquisition_class, CandidatesLagrangianUpperConfidenceBound
-    )
-
-
-def _of_list(
-    recipe: object,
-    model: Model,
-    constraint: int,
-    settings: LoopSettings,
-    round_number: int,
-    width: float | None,
-) -> AcquisitionFunction:
-    """Return minus the lower bound of a constraint under its list of priors."""
-    assert isinstance(recipe, AcquisitionRecipe)
-    options = {**recipe.options, "multipliers": (0.0,) * settings.num_constraints}
-    if width is not None:
-        options.update(dict.fromkeys(INGREDIENTS), width=width)
-    built = AcquisitionRecipe(recipe.acquisition_class, options).build(
-        model, settings.domain, round_number=round_number
-    )
-    assert isinstance(built, CandidatesLagrangianUpperConfidenceBound)
-    return built.parts[constraint + 1]
 
 
 def _model_of(
@@ -489,6 +453,3 @@ class ConstraintWatch:
                 stacklevel=1 + level_of_users_line(),
             )
             return
-
-
-fill_in_docstrings(__name__)

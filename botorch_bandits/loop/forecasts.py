@@ -65,7 +65,6 @@ from botorch_bandits.confidence.censored import PendingWidth
 from botorch_bandits.confidence.gp_ucb_cpd import ChangePointWidth
 from botorch_bandits.confidence.width_rules import inputs_of_kernel
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box
 from botorch_bandits.feedback import Censored
 from botorch_bandits.history import History
@@ -551,6 +550,3 @@ def with_change_points(
             )
         )
     return replace(guarantee, forecasts=(*guarantee.forecasts, *told))
-
-
-fill_in_docstrings(__name__)

@@ -22,7 +22,7 @@ from botorch_bandits.acquisition import (
     ImprovedUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.base import default_options, evaluated_as
-from botorch_bandits.acquisition.candidates import BoundOfList
+from botorch_bandits.acquisition.candidates import CandidatesUpperConfidenceBound
 from botorch_bandits.acquisition.wide_confidence import FEWEST_ROWS
 from botorch_bandits.change_points import EvidenceRestart, NeverRestart, OracleRestart, Restart
 from botorch_bandits.checks import DTYPE
@@ -47,7 +47,6 @@ from botorch_bandits.constraints import (
     MultiplicativeEpochs,
     MultiplierRule,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.feedback import Censored, Hallucinated, Ignored
 from botorch_bandits.history import Failure, History, Query
@@ -58,7 +57,7 @@ from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe
 from botorch_bandits.queries import outcome_told_at_once
 
 
-def guarantee_of(
+def guarantee_of(  # noqa: C901 - a gap for each setting
     acquisition: AcquisitionFunction,
     history: History,
     settings: LoopSettings,
@@ -117,7 +116,9 @@ def guarantee_of(
         )
         told = replace(guarantee.regret, wording=guarantee.regret.wording + against)
         guarantee = replace(guarantee, regret=told)
-    if isinstance(settings.feedback, Hallucinated) and not isinstance(acquisition, BoundOfList):
+    if isinstance(settings.feedback, Hallucinated) and not isinstance(
+        acquisition, CandidatesUpperConfidenceBound
+    ):
         guarantee = _with_hallucinated(guarantee, acquisition, history)
     regret = guarantee.regret
     if regret is None or regret.factor is None or regret.is_expected:
@@ -273,7 +274,7 @@ def rounds_in_hand(history: History, starts: Iterable[int] = ()) -> list[Query]:
     return found
 
 
-def with_regret(
+def with_regret(  # noqa: C901 - a gap for each event
     guarantee: Guarantee, history: History, starts: Iterable[int] = (), num_given: int = 0
 ) -> Guarantee:
     """Return a guarantee with numbers for the rounds so far that its statement on regret covers.
@@ -572,7 +573,7 @@ def with_forgetting(guarantee: Guarantee) -> Guarantee:
     return guarantee.with_gaps("this package claims no theorem for a model that forgets")
 
 
-def with_constraints(
+def with_constraints(  # noqa: C901 - a gap for each requirement
     guarantee: Guarantee,
     acquisition: AcquisitionFunction,
     settings: LoopSettings,
@@ -820,6 +821,3 @@ def with_retractions(guarantee: Guarantee, history: History) -> Guarantee:
             else f"round {first}, which was chosen with what was retracted later",
         )
     return guarantee.with_assumptions(told)
-
-
-fill_in_docstrings(__name__)

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 
 from botorch_bandits.checks import check_one_of, check_vector, level_of_users_line
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.fingerprints import (
     EnvironmentWarning,
@@ -630,6 +629,3 @@ def _fill(history: History, records: list[dict[str, Any]]) -> None:
     for record in records:
         record["diagnostics"] = decode_floats(record["diagnostics"])
     fill(history, records)
-
-
-fill_in_docstrings(__name__)

@@ -29,7 +29,6 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence import EvidenceTable, Guarantee
 from botorch_bandits.constraints import Ledger, MultiplierOverflowError, MultiplierRule
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, CensoredView, Feedback, Hallucinated
 from botorch_bandits.forgetting import Forgetting
@@ -133,7 +132,7 @@ class BanditLoop(AttachesPoints):
 
     Raises:
         TypeError: If an argument is of the wrong kind, or a setting cannot be written to a journal
-            (:class:`~botorch_bandits.fingerprints.UnnamedSettingError`).
+            (``UnnamedSettingError``).
         ValueError: If a setting is infeasible on this domain, or the journal was begun with other
             settings (:class:`~botorch_bandits.DifferentSettingsError`).
         JournalError: If the journal cannot be used; see :mod:`botorch_bandits.journal`.
@@ -162,7 +161,7 @@ class BanditLoop(AttachesPoints):
         direction="To minimize, pass maximize=False.",
         random_state="Pass seed=, an integer.",
     )
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         domain: Domain,
         model: BanditGPRecipe | ModelFactory | None = None,
@@ -744,12 +743,10 @@ class BanditLoop(AttachesPoints):
         """Return whether the outcomes since the last reset agree with the model.
 
         ``print`` shows the result in one sentence. :meth:`.ModelCheck.coverage` has the share of
-        outcomes within their predicted intervals, outcome by outcome, and
-        :func:`~botorch_bandits.plotting.plot_leave_one_out` draws each outcome beside its
-        prediction from all others. Kernel and noise are those of the current model. Of a list of
-        priors, the likeliest is checked. With constraints, this is about the reward;
-        ``check_model(loop.current_model().models[j])``, from ``botorch_bandits.models``, checks
-        the model of constraint ``j``.
+        outcomes within their predicted intervals, outcome by outcome. Kernel and noise are those of
+        the current model. Of a list of priors, the likeliest is checked. With constraints, this is
+        about the reward; ``check_model(loop.current_model().models[j])``, from
+        ``botorch_bandits.models``, checks the model of constraint ``j``.
 
         Raises:
             RuntimeError: If the loop has no model or no data, feedback is censored, or rows are
@@ -771,15 +768,12 @@ class BanditLoop(AttachesPoints):
             )
             return check if self.settings.maximize else turned_check(check)
 
-    def evidence(self, level: float | None = None, output: int = 0) -> EvidenceTable:
+    def evidence(self, level: float | None = None) -> EvidenceTable:
         """Return the evidence of the outcomes since the last reset for each prior on the list.
 
         Args:
             level: The true prior is ever rejected with at most this probability. If omitted, it is
-                half of the ``delta`` that the acquisition has now, or 0.05 if it has none. With
-                constraints, the level is shared among the outputs.
-            output: With constraints, the output whose list is meant: 0 is the reward, ``j`` is
-                constraint ``j``.
+                half of the ``delta`` that the acquisition has now, or 0.05 if it has none.
 
         Raises:
             RuntimeError: If the loop's model is not a list of priors, or a user's model lacks data.
@@ -787,7 +781,7 @@ class BanditLoop(AttachesPoints):
                 ``loop.change_tests[-1].candidate_weights``.
         """
         with HandlersOnHold(), self._lock:
-            return evidence_of_loop(self.settings, self._chooser, self._clock(), level, output)
+            return evidence_of_loop(self.settings, self._chooser, self._clock(), level)
 
     def current_model(self) -> Model:
         """Return the model of the outcomes since the last reset; it is shared, so do not change it.
@@ -843,6 +837,3 @@ class BanditLoop(AttachesPoints):
                 "horizon and history=loop.history to go on."
             )
         return round_number
-
-
-fill_in_docstrings(__name__)

@@ -19,7 +19,6 @@ from botorch_bandits.change_points import ChangePointRestart, EvidenceRestart, R
 from botorch_bandits.checks import store_checked
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.confidence.guarantee import FunctionAssumption
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.feedback import Censored, CensoredView
 from botorch_bandits.history import Event, History, Outcome, Query, Retraction
 from botorch_bandits.loop.settings import LoopSettings
@@ -28,7 +27,6 @@ from botorch_bandits.models import (
     CandidatesRecipe,
     DefaultCandidates,
     ModelCheck,
-    PriorFamily,
 )
 
 _Entry = TypeVar("_Entry", bound=Query | Event)
@@ -129,9 +127,6 @@ def _turned_acquisition(acquisition: Any) -> Any:
     changed: dict[str, Any] = {}
     if given.get("best_f") is not None:
         changed["best_f"] = turned(given["best_f"])
-    family = given.get("family")
-    if isinstance(family, PriorFamily) and family.prior_mean:
-        changed["family"] = replace(family, prior_mean=turned(family.prior_mean))
     if not changed:
         return acquisition
     return AcquisitionRecipe(acquisition.acquisition_class, {**given, **changed})
@@ -251,6 +246,3 @@ def guarantee_of_costs(guarantee: Guarantee) -> Guarantee:
         constants=constants,
         **statements,
     )
-
-
-fill_in_docstrings(__name__)

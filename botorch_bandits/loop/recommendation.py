@@ -26,7 +26,6 @@ from botorch_bandits.acquisition.bounds import BoundOfReward, Bounds, bounds_at
 from botorch_bandits.checks import check_one_of
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.confidence.guarantee import outcomes_pending
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain, ValueScale, first_of_the_largest, value_scale_of
 from botorch_bandits.feedback import Censored
 from botorch_bandits.forgetting import SlidingWindow
@@ -617,6 +616,3 @@ class _Search:
             return points
         front = self._domain.sample(1, torch.Generator().manual_seed(0))[:, : -points.shape[-1]]
         return torch.cat([front.to(points).expand(len(points), -1), points], dim=-1)
-
-
-fill_in_docstrings(__name__)

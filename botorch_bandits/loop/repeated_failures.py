@@ -12,7 +12,6 @@ from torch import Tensor
 
 from botorch_bandits.acquisition import RandomSearch
 from botorch_bandits.checks import level_of_users_line
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box
 from botorch_bandits.feedback import Hallucinated
 from botorch_bandits.history import Failure, History
@@ -76,6 +75,3 @@ def warn_of_repeated_failures(settings: LoopSettings, history: History) -> None:
         RepeatedFailureWarning,
         stacklevel=level_of_users_line(),
     )
-
-
-fill_in_docstrings(__name__)

@@ -22,7 +22,6 @@ from botorch_bandits.confidence.repeats import (
     num_plays,
     num_plays_of_ratio,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.forgetting import Forgetting, TimeVaryingKernel
 from botorch_bandits.history import History, Query
 from botorch_bandits.models import (
@@ -193,6 +192,3 @@ def with_repeats(
     if gain is not None and keeps_all and has_all:
         constants["most_choices"] = most_choices(gain, factor, num_short)
     return replace(guarantee, constants=constants)
-
-
-fill_in_docstrings(__name__)

@@ -36,7 +36,6 @@ from botorch_bandits.checks import (
     check_positive,
     shown_value,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.feasible_sets import NONLINEAR, FeasibleSet
 from botorch_bandits.history import Query
@@ -445,7 +444,6 @@ class _Points(Arms):
     """Points of a box, with the box's search for an acquisition function that has its own."""
 
     def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
-        """See :meth:`Domain.maximize`."""
         choices = getattr(acquisition, "choices", None)
         if choices is None:
             return super().maximize(acquisition, seed)
@@ -454,7 +452,6 @@ class _Points(Arms):
         return _of_choices(choices[kept], acquisition, seed)
 
     def in_context(self, context: Tensor) -> Arms:
-        """See :meth:`Domain.in_context`."""
         return _Points(super().in_context(context).choices)
 
 
@@ -551,7 +548,6 @@ class _Slice(_PartOfBox):
         return _Points(points)
 
     def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
-        """See :meth:`Domain.maximize`."""
         choices = getattr(acquisition, "choices", None)
         if choices is None:
             return super().maximize(acquisition, seed)
@@ -559,7 +555,6 @@ class _Slice(_PartOfBox):
         return _of_choices(choices[held.all(-1)], acquisition, seed)
 
     def in_context(self, context: Tensor) -> Box:
-        """See :meth:`Domain.in_context`."""
         front = len(context)
         values = {i + front: value for i, value in self._values.items()}
         return _Slice(self._box.in_context(context), values)
@@ -597,7 +592,6 @@ class _Apart(_PartOfBox):
         return self
 
     def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
-        """See :meth:`Domain.maximize`."""
         choices = getattr(acquisition, "choices", None)
         if choices is not None:
             kept = choices[self._away.has(choices[:, self._front :])]
@@ -608,8 +602,4 @@ class _Apart(_PartOfBox):
         return super().maximize(acquisition, seed)
 
     def in_context(self, context: Tensor) -> Box:
-        """See :meth:`Domain.in_context`."""
         return _Apart(self._box.in_context(context), self._away)
-
-
-fill_in_docstrings(__name__)

@@ -29,7 +29,6 @@ from botorch_bandits.acquisition.scores import (
 )
 from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.confidence.fills import share_of_bound
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.feedback import Censored, CensoredQueue, Feedback, Ignored
 from botorch_bandits.forgetting import (
@@ -310,7 +309,6 @@ class CensoredRowsStream(RowsStream):
         context: Tensor | None = None,
         among: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, float]]:
-        """See the base class."""
         history, feedback = self._history, self._feedback
         assert isinstance(feedback, Censored)
         if isinstance(history, PenalizedHistory):
@@ -450,6 +448,3 @@ def rows_stream_of(
             *known, arrived=build_rows(model, None, *given, *engine.covariances)
         )
     return kind(*known)
-
-
-fill_in_docstrings(__name__)

@@ -14,7 +14,6 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 
 
@@ -74,6 +73,3 @@ def _not_finite(acquisition: AcquisitionFunction, points: Tensor) -> str | None:
         f"{told}; both must be finite. Check model= on the outcomes so far: its transforms, "
         "priors and noise, and whether rows repeat or outcomes are all equal."
     )
-
-
-fill_in_docstrings(__name__)

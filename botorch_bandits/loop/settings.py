@@ -20,8 +20,6 @@ from torch import Tensor
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     AMMUpperConfidenceBound,
-    CandidatesDMMUpperConfidenceBound,
-    CandidatesLagrangianUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
     CensoredThompsonSampling,
@@ -34,7 +32,6 @@ from botorch_bandits.acquisition import (
     LogExpectedImprovement,
     RandomizedUpperConfidenceBound,
     RandomSearch,
-    RegionUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.base import ONE_A_PRIOR, constructor_parameters, evaluated_as
 from botorch_bandits.acquisition.output_widths import output_rules
@@ -58,7 +55,6 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.confidence.width_rules import learns_input_scale
 from botorch_bandits.constraints import MultiplierOverflowError, MultiplierRule
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, OutcomeScale
 from botorch_bandits.forgetting import (
@@ -67,13 +63,11 @@ from botorch_bandits.forgetting import (
 )
 from botorch_bandits.history import History
 from botorch_bandits.loop.acquisitions import check_acquisition
-from botorch_bandits.loop.many_rows import check_local_model
 from botorch_bandits.loop.repeats import check_repeats
 from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,
     FittedSingleTaskGP,
-    LocalGPRecipe,
 )
 from botorch_bandits.models.forgetting import ForgettingModels
 from botorch_bandits.models.kernels import check_kernel_columns
@@ -190,10 +184,7 @@ CENSORABLE_WITH_CONSTRAINTS = (LagrangianUpperConfidenceBound, LagrangianThompso
 
 OF_LISTS = (
     CandidatesUpperConfidenceBound,
-    CandidatesDMMUpperConfidenceBound,
-    RegionUpperConfidenceBound,
     CandidatesThompsonSampling,
-    CandidatesLagrangianUpperConfidenceBound,
 )
 """Acquisitions that use the evidence for the priors of a list."""
 
@@ -390,7 +381,6 @@ def check_minimizing(
 LAGRANGIAN = (
     LagrangianUpperConfidenceBound,
     LagrangianThompsonSampling,
-    CandidatesLagrangianUpperConfidenceBound,
 )
 """Acquisitions that weigh constraints themselves, with separate models of them."""
 
@@ -416,7 +406,7 @@ def _lacks_multipliers(acquisition: Any) -> bool:
     )
 
 
-def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: Any) -> None:
+def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: Any) -> None:  # noqa: C901 - a refusal for each setting
     """Raise an error unless the rest of a loop can be combined with its constraints.
 
     Args:
@@ -477,8 +467,6 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
             "LagrangianUpperConfidenceBound.with_options(...) or "
             "LagrangianThompsonSampling.with_options(...), or surrogate='relabeled'"
         )
-        if issubclass(getattr(acquisition, "acquisition_class", type(None)), OF_LISTS):
-            remedy = "acquisition.CandidatesLagrangianUpperConfidenceBound.with_options(...)"
         raise ValueError(
             f"constraints={type(rule).__name__}(...) models reward and constraints separately, so "
             f"the acquisition must weigh them: use {remedy}."
@@ -610,7 +598,6 @@ def check_list_of_priors(
             prior have a different length.
     """
     played = getattr(acquisition, "acquisition_class", type(None))
-    is_lagrangian = issubclass(played, CandidatesLagrangianUpperConfidenceBound)
     needs_list = issubclass(played, OF_LISTS)
     if needs_list and isinstance(model, BanditGPRecipe | FittedSingleTaskGP):
         raise TypeError(
@@ -631,18 +618,11 @@ def check_list_of_priors(
             "feedback=Censored(...) does not go with BanditGP.with_candidates(...): "
             f"{NO_EVIDENCE}. Use Hallucinated() or Ignored()."
         )
-    if constraints is not None and not is_lagrangian:
+    if constraints is not None:
         raise ValueError(
-            "constraints= goes with BanditGP.with_candidates(...) only where reward and "
-            "constraints have lists of their own: penalized outcomes change with the multipliers, "
-            "and with them what they say about the priors. Use surrogate='separate' with "
-            "acquisition.CandidatesLagrangianUpperConfidenceBound, or BanditGP.with_kernel(...)."
-        )
-    clips = [n for n in ("reward_bound", "constraint_bound") if getattr(constraints, n, None)]
-    if is_lagrangian and clips:
-        raise ValueError(
-            f"constraints= has {' and '.join(clips)}, at which "
-            "CandidatesLagrangianUpperConfidenceBound does not clip its bounds. Leave them out."
+            f"constraints={type(constraints).__name__}(...) does not go with "
+            "BanditGP.with_candidates(...): penalized outcomes change with the multipliers, and "
+            "with them what they say about the priors. Use BanditGP.with_kernel(...)."
         )
 
 
@@ -650,7 +630,6 @@ OWNED = (
     AcquisitionRecipe,
     BanditGPRecipe,
     CandidatesRecipe,
-    LocalGPRecipe,
     Feedback,
     Restart,
     MultiplierRule,
@@ -734,9 +713,8 @@ class LoopSettings:
             for prior in _priors_of(model)[:1]:  # priors on a list have the same input transform
                 _warn_if_not_encoded(domain, prior)
         check_restart(self.restart)
-        check_constraints(self.constraints, acquisition, self.feedback, self.restart)
-        check_local_model(model, acquisition, self.constraints)
         check_list_of_priors(model, acquisition, self.feedback, self.constraints)
+        check_constraints(self.constraints, acquisition, self.feedback, self.restart)
         if not check_instance("maximize", self.maximize, bool, "Pass True or False."):
             check_minimizing(model, acquisition, self.restart, self.constraints, self.feedback)
         check_forgetting(self.forgetting, model)
@@ -785,7 +763,7 @@ class LoopSettings:
         if rule is None or not models:
             return self
         model = models[min(epoch, len(models)) - 1]
-        return replace(self, model=model, constraints=rule.in_one_epoch)
+        return replace(self, model=model, constraints=rule.of_one_model())
 
     @property
     def model_in_use(self) -> BanditGPRecipe | ModelFactory | None:
@@ -821,14 +799,14 @@ class LoopSettings:
         return self.domain.dim, self.context_dim, self.num_constraints, self.maximize
 
 
-def _priors_of(model: Any) -> tuple[BanditGPRecipe | LocalGPRecipe, ...]:
+def _priors_of(model: Any) -> tuple[BanditGPRecipe, ...]:
     """Return the priors of a model that is made of recipes; none for a user's function."""
     if isinstance(model, CandidatesRecipe):
         return model.candidates
-    return (model,) if isinstance(model, BanditGPRecipe | LocalGPRecipe) else ()
+    return (model,) if isinstance(model, BanditGPRecipe) else ()
 
 
-def _check_columns(prior: BanditGPRecipe | LocalGPRecipe, domain: Domain, context_dim: int) -> None:
+def _check_columns(prior: BanditGPRecipe, domain: Domain, context_dim: int) -> None:
     """Raise an error unless a recipe's kernel fits the columns of contexts and points."""
     num_columns, transform = context_dim + domain.dim, prior.input_transform
     if transform is not None:
@@ -845,7 +823,7 @@ def _check_columns(prior: BanditGPRecipe | LocalGPRecipe, domain: Domain, contex
     check_kernel_columns(prior.kernel, num_columns)
 
 
-def _warn_if_not_encoded(space: Space, model: BanditGPRecipe | LocalGPRecipe) -> None:
+def _warn_if_not_encoded(space: Space, model: BanditGPRecipe) -> None:
     """Warn if a model treats a category's position in the list as a number."""
     unordered = [space.names[i] for i in space.unordered_dims]
     if unordered and model.input_transform is None:
@@ -874,6 +852,3 @@ def _own(name: str, setting: Any) -> Any:
             f"{name} is {setting!r}, which cannot be copied ({error}), but a loop keeps a copy of "
             "its own. Build it from plain values, detached tensors and functions."
         ) from error
-
-
-fill_in_docstrings(__name__)

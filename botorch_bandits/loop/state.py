@@ -49,7 +49,6 @@ from botorch_bandits.constraints import (
     PrimalDual,
 )
 from botorch_bandits.constraints.rules import WAY_ON
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated
 from botorch_bandits.history import Event, Failure, History, Outcome, Query
@@ -117,12 +116,10 @@ class PenalizedHistory(History):
 
     @property
     def first_version(self) -> int:
-        """See :class:`History`."""
         return self._first_version
 
     @property
     def changed_after(self) -> int:
-        """See :class:`History`."""
         return max(self._multipliers.updates[-1].after_round - self._rounds_before, 0)
 
     @property
@@ -874,6 +871,3 @@ def in_epoch(
         return recipe
     options = {**recipe.options, "noise_bound": noise_bound * noise_factor}
     return AcquisitionRecipe(recipe.acquisition_class, options)
-
-
-fill_in_docstrings(__name__)

@@ -17,7 +17,6 @@ from typing import Any, Self
 
 import torch
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.history import Event, History, Query
 from botorch_bandits.journal import JournalError
 from botorch_bandits.loop.chooser import Chooser
@@ -149,6 +148,3 @@ def _give_children_locks() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_give_children_locks)
-
-
-fill_in_docstrings(__name__)

@@ -13,7 +13,6 @@ from typing import Any
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.change_points import ChangePointRestart, EvidenceRestart
 from botorch_bandits.confidence import GainBound
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.feedback import Censored
 from botorch_bandits.history import History, Outcome
 from botorch_bandits.loop.settings import LoopSettings
@@ -21,7 +20,6 @@ from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,
     FittedSingleTaskGP,
-    LocalGPRecipe,
 )
 from botorch_bandits.models.noise_floor import SMALLEST_RATIO, output_scale_of
 
@@ -184,15 +182,7 @@ def _reason_of_model(model: Any) -> str | None:
             "the model is a list of priors, whose evidence treats each outcome as one observation. "
             "Pass BanditGP.with_kernel(...), or tell each outcome by itself"
         )
-    if isinstance(model, LocalGPRecipe):
-        return (
-            "the model is a LocalGP, which treats each outcome as one observation. Pass "
-            "BanditGP.with_kernel(...), or tell each outcome by itself"
-        )
     return (
         f"the model is {type(model).__name__}, a function of inputs and outcomes that sees no "
         "weights. Pass BanditGP.with_kernel(...), or tell each outcome by itself"
     )
-
-
-fill_in_docstrings(__name__)

@@ -18,12 +18,9 @@ from botorch_bandits.models.fitted import (
     default_likelihood,
     winsorized,
 )
-from botorch_bandits.models.hyperparameter_region import HyperparameterRegion, refitted_scores
 from botorch_bandits.models.kernels import StationaryKernel, double_kernel, fingerprint_kernel
-from botorch_bandits.models.local_gp import LocalGP, LocalGPRecipe
 from botorch_bandits.models.marginal_likelihood import fit_ordinarily
 from botorch_bandits.models.model_check import ModelCheck, check_model
-from botorch_bandits.models.prior_family import PriorFamily
 from botorch_bandits.models.prior_lists import (
     DefaultCandidates,
     candidate_grid,
@@ -43,12 +40,8 @@ __all__ = [
     "CandidatesRecipe",
     "DefaultCandidates",
     "FittedSingleTaskGP",
-    "HyperparameterRegion",
     "LearnedGP",
-    "LocalGP",
-    "LocalGPRecipe",
     "ModelCheck",
-    "PriorFamily",
     "RefitWarning",
     "StationaryKernel",
     "candidate_grid",
@@ -64,6 +57,5 @@ __all__ = [
     "lengthscale_ladder",
     "posterior_rise",
     "probe_points",
-    "refitted_scores",
     "winsorized",
 ]

@@ -41,7 +41,6 @@ from torch import Tensor
 
 from botorch_bandits.checks import check_finite, check_integer, check_positive
 from botorch_bandits.confidence.width_rules import RunningPriorSummary
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.prior_on_arms import LARGEST_MATRIX, ArmsPrior
 
 SMALLEST_BUFFER = 64
@@ -798,7 +797,6 @@ class ArmsPriorSummary(RunningPriorSummary):
         super().__init__(posterior, posterior.regularization, prior_variance)
 
     def kernel_matrix(self) -> Tensor:
-        """See the base class."""
         return self._posterior.prior.columns(self._posterior.all_arms)
 
     @property
@@ -807,6 +805,3 @@ class ArmsPriorSummary(RunningPriorSummary):
         total = self._posterior.counts.sum(-1)
         first = total.reshape(-1)[0]
         return int(first) if bool((total == first).all()) else total
-
-
-fill_in_docstrings(__name__)

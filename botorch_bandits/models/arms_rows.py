@@ -50,7 +50,6 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dtrtrs
 from torch import Tensor
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.front_kernels import (
     Array,
     FrontCovariance,
@@ -299,7 +298,7 @@ class RowsPosterior:
     batch_shape = torch.Size(())
     device = torch.device("cpu")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         covariance: FrontCovariance,
         front: Array,
@@ -793,6 +792,3 @@ class RowsPosterior:
             return self._columns_of_products(rows, arms)
         seen = self._seen
         return self.covariance.columns(seen.arms[rows], seen.fronts[rows], self.front, arms)
-
-
-fill_in_docstrings(__name__)

@@ -50,7 +50,6 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence import realized_information_gain
 from botorch_bandits.confidence.width_rules import learns_input_scale
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.candidates import CandidatesRecipe
 from botorch_bandits.models.growing import DataViews
 from botorch_bandits.models.kernels import (
@@ -130,7 +129,7 @@ class BanditGP(DataViews):
 
     num_outcomes: int | None = None  # the number of reported outcomes, if rows have weights
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         train_X: Tensor,
         train_Y: Tensor,
@@ -890,6 +889,3 @@ class ModelBuilder:
 
 def _own(rows: Tensor) -> Tensor:
     return rows.clone() if isinstance(rows, Tensor) else rows
-
-
-fill_in_docstrings(__name__)

@@ -23,7 +23,6 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.confidence.width_rules import RunningPriorSummary
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.closed_form import SMALLEST_PIVOT
 from botorch_bandits.models.kernels import StationaryKernel
 
@@ -242,13 +241,9 @@ class ReplicatesPriorSummary(RunningPriorSummary):
         super().__init__(posterior, noise_variance, posterior.outputscale)
 
     def kernel_matrix(self) -> Tensor:
-        """See the base class."""
         return self._posterior.kernel_matrix()
 
     @property
     def num_rows(self) -> int:
         """The number of rows of each replicate."""
         return self._posterior.num_rows
-
-
-fill_in_docstrings(__name__)

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from botorch_bandits.checks import check_integer, check_number
 from botorch_bandits.confidence.candidates import CandidateEvidence
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.models.arms import SMALLEST_BUFFER, ArmsFactor
 from botorch_bandits.models.candidate_groups import mixture_of_groups
@@ -72,6 +71,8 @@ class PriorsOfGroups(ArmsPrior):
 
 class CandidateArms(ArmsFactor):
     """The posteriors of a list of priors on arms, and the evidence of each.
+
+    See :class:`ArmsFactor` for the other arguments.
 
     Args:
         recipe: The list.
@@ -297,6 +298,3 @@ class CandidateArms(ArmsFactor):
             self._row_limit = max(SMALLEST_BUFFER, 2 * self._num_rows)
             return
         super()._choose_form()
-
-
-fill_in_docstrings(__name__)

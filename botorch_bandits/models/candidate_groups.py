@@ -19,7 +19,6 @@ from torch import Tensor
 
 from botorch_bandits.checks import check_positive
 from botorch_bandits.confidence.candidates import log_densities
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.kernels import StationaryKernel, fingerprint_kernel
 
 
@@ -209,6 +208,3 @@ def mixture_of_groups(
     mean = means @ shares
     between = (means - mean.unsqueeze(-1)).square() @ shares
     return mean, variances @ scales + between
-
-
-fill_in_docstrings(__name__)

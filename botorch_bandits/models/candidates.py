@@ -35,7 +35,7 @@ import numpy as np
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models.model import Model, ModelList
+from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
 from botorch.posteriors import GPyTorchPosterior
 from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
@@ -70,7 +70,6 @@ from botorch_bandits.confidence.width_rules import (
     learns_input_scale,
     read_prior,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.candidate_groups import (
     CandidateGroups,
     bounds_of_groups,
@@ -234,20 +233,17 @@ class CandidatesRecipe:
         """Return the evidence before the data."""
         return CandidateEvidence(self.weights, self.names)
 
-    def __call__(self, X: Tensor, Y: Tensor) -> CandidatesModel | ModelList:
+    def __call__(self, X: Tensor, Y: Tensor) -> CandidatesModel:
         """Build the model.
 
         Args:
             X: ``n x d`` inputs in the order in which their outcomes arrived; ``n`` may be 0.
-            Y: ``n x 1`` outcomes; with ``m`` columns, there is a model for each, with the same list
-                and its own evidence.
+            Y: ``n x 1`` outcomes.
 
         Raises:
             TypeError: If a tensor is not float64.
             ValueError: If shapes do not match, or a covariance cannot be factorized.
         """
-        if Y.dim() == 2 and Y.shape[-1] > 1:
-            return ModelList(*(CandidatesModel(self, X, column) for column in Y.split(1, -1)))
         return CandidatesModel(self, X, Y)
 
     def builder(self) -> CandidatesBuilder:
@@ -497,20 +493,6 @@ class CandidatesModel(Model):
         with torch.no_grad():
             _, variances = self.group_moments(x)
         return self.recipe.groups.least_noise_ratio(variances.cpu().numpy(), in_force)
-
-    def group_covariances(self, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the covariances of points under the prior of each group.
-
-        Args:
-            X: ``r x d`` raw points.
-            Z: ``n x d`` raw points.
-
-        Returns:
-            Those of ``X`` with ``Z``, ``G x r x n``, and the variances at ``X``, ``G x r``, both at
-            output scale 1.
-        """
-        points, kernels = self._transformed(X), self._rows.kernels
-        return kernels(points, self._transformed(Z)), kernels.diagonal(points)
 
     def closed_forms_of_groups(self) -> list[ClosedForm | TransformedClosedForm] | None:
         """Return the posterior of each group, at output scale 1, as functions of raw inputs.
@@ -802,30 +784,23 @@ class CandidatesBuilder:
     def __init__(self, recipe: CandidatesRecipe) -> None:
         """See the class."""
         self._recipe = recipe
-        self._last: dict[int, CandidatesModel] = {}  # by output
+        self._last: CandidatesModel | None = None
 
-    def __call__(self, X: Tensor, Y: Tensor, num_first: int = 0) -> CandidatesModel | ModelList:
+    def __call__(self, X: Tensor, Y: Tensor, num_first: int = 0) -> CandidatesModel:
         """Build the model, as the recipe does up to rounding.
 
         Args:
             X: ``n x d`` inputs in the order in which their outcomes arrived.
-            Y: ``n x m`` outcomes.
+            Y: ``n x 1`` outcomes.
             num_first: The number of first rows that are added at once; the others are added as they
                 come.
         """
-        columns = enumerate(Y.split(1, -1))
-        models = [self._of_output(i, X, column, num_first) for i, column in columns]
-        return models[0] if len(models) == 1 else ModelList(*models)
-
-    def _of_output(self, output: int, X: Tensor, Y: Tensor, num_first: int) -> CandidatesModel:
         at_once = num_first + (len(X) - num_first) // ROWS_AT_ONCE * ROWS_AT_ONCE
-        last = self._last.get(output)
+        last = self._last
         if last is None or not at_once <= last.num_rows <= len(X) or not last.has_rows(X, Y):
             last = self._recipe(X[:at_once], Y[:at_once])
-            assert isinstance(last, CandidatesModel)
-        model = last.condition_on_observations(X[last.num_rows :], Y[last.num_rows :])
-        self._last[output] = model
-        return model
+        self._last = last.condition_on_observations(X[last.num_rows :], Y[last.num_rows :])
+        return self._last
 
 
 def _check_rows(X: Tensor, Y: Tensor, num_columns: int | None = None) -> tuple[Tensor, Tensor]:
@@ -837,6 +812,3 @@ def _check_rows(X: Tensor, Y: Tensor, num_columns: int | None = None) -> tuple[T
             "and n x 1. A vector y becomes train_Y with y.unsqueeze(-1)."
         )
     return X.detach().clone(), Y.detach().clone()
-
-
-fill_in_docstrings(__name__)

@@ -45,7 +45,6 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence.censored import Censoring
 from botorch_bandits.confidence.fills import share_of_bound
 from botorch_bandits.confidence.width_rules import UnreadablePriorError, pick_bound, read_prior
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.condition import (
     check_transformable,
     condition,
@@ -582,6 +581,3 @@ def _prior_deviations(model: Model) -> tuple[float, ...] | None:
     except UnreadablePriorError:
         return None
     return tuple(float(prior.standard_deviation.max()) for prior in priors)
-
-
-fill_in_docstrings(__name__)

@@ -31,7 +31,6 @@ from scipy.linalg.lapack import dtrtri
 from torch import Tensor
 
 from botorch_bandits.confidence.changed_basis import Spectrum
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.arms_rows import (
     Rows,
     RowsPosterior,
@@ -268,7 +267,7 @@ class ChangedRowsPosterior(RowsPosterior):
         kept: What is kept of the base.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a public constructor
         self,
         covariance: FrontCovariance,
         rows: Rows,
@@ -289,7 +288,6 @@ class ChangedRowsPosterior(RowsPosterior):
 
     @cached_property
     def information_gain(self) -> Tensor:
-        """See the base class."""
         changes, moments = self._changes, self._moments
         count = len(changes.base.arms) - len(changes.left) + len(changes.came.arms)
         logs = np.log(changes.scale * self._kept.spectrum.eigenvalues + self.lam).sum()
@@ -298,12 +296,10 @@ class ChangedRowsPosterior(RowsPosterior):
 
     @cached_property
     def means(self) -> Tensor:
-        """See the base class."""
         return torch.from_numpy(self._moments.means)
 
     @cached_property
     def variance(self) -> Tensor:
-        """See the base class."""
         known = self._moments.explained
         return torch.from_numpy(np.maximum(self.prior_variances - known, 0.0))
 
@@ -313,7 +309,6 @@ class ChangedRowsPosterior(RowsPosterior):
         return self.variance.numpy()
 
     def variance_at(self, arms: Index) -> Array:
-        """See the base class."""
         return self.variance.numpy()[arms]
 
     def moments_of_rows(self, arms: Index, fronts: Array) -> tuple[Array, Array]:
@@ -408,6 +403,3 @@ def _solving_matrix(
         if r:
             solving[r:, :r] = of_came @ half.T @ own
     return solving, 1.0 / solving.diagonal()
-
-
-fill_in_docstrings(__name__)

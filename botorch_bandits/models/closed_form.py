@@ -53,7 +53,6 @@ from linear_operator.operators import DenseLinearOperator
 from torch import Tensor
 from torch.nn import Module
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.kernels import StationaryKernel
 
 STEP_ROWS = 16
@@ -894,6 +893,3 @@ class _OnlyOnce(torch.autograd.Function):
             "derivative. Inside botorch.settings.propagate_grads(True), the posterior comes from "
             "GPyTorch, which supports it."
         )
-
-
-fill_in_docstrings(__name__)

@@ -20,7 +20,6 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihoo
 from torch import Tensor
 from torch.nn import Module
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.closed_form import ClosedForm, InverseFactor, parts_of
 from botorch_bandits.models.composed_kernels import ComposedKernel, QueryRows
 from botorch_bandits.models.kernels import StationaryKernel
@@ -112,7 +111,6 @@ class ComposedClosedForm(ClosedForm):
         return replace(self, outcomes=outcomes, weights=weights, full_weights=full_weights)
 
     def of_inputs_in_units(self, side: Tensor, origin: Tensor) -> Self:
-        """See the base class."""
         composed = self._kernel.of_inputs_in_units(side)
         return replace(self, composed=composed, center=origin + side * self.center)
 
@@ -129,12 +127,10 @@ class ComposedClosedForm(ClosedForm):
         return covariance
 
     def mean(self, X: Tensor) -> Tensor:
-        """See the base class."""
         values = self._cross(self._kernel.queries(X.detach() - self.center), len(X))
         return self._add_prior_mean(values @ self.weights)
 
     def mean_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """See the base class."""
         X = X.detach()
         queries = self._kernel.queries(X - self.center)
         values, slopes = self._kernel.values_and_slopes(queries, self.points, len(X))
@@ -144,20 +140,16 @@ class ComposedClosedForm(ClosedForm):
 
     @property
     def coefficients(self) -> Tensor:
-        """See the base class."""
         return self.weights * self._row_weights if self.has_weights else self.weights
 
     def with_coefficients(self, coefficients: Tensor) -> Self:
-        """See the base class."""
         return replace(self, weights=coefficients / self._row_weights)
 
     def solve(self, residual: Tensor) -> Tensor:
-        """See the base class."""
         return self.factor.weights(residual * self._row_weights)[0] * self._row_weights
 
     @property
     def row_weights(self) -> Tensor | None:
-        """See the base class."""
         return self._row_weights if self.has_weights else None
 
     def kernel_values(self, X: Tensor) -> tuple[Tensor, Any]:
@@ -167,7 +159,6 @@ class ComposedClosedForm(ClosedForm):
         return values, (queries, slopes)
 
     def kernel_gradients(self, X: Tensor, seen: Any, outer: Tensor) -> Tensor:
-        """See the base class."""
         queries, slopes = seen
         return self._gradients(X, queries, slopes, outer.unsqueeze(0))[0]
 
@@ -333,6 +324,3 @@ def can_be_composed(model: SingleTaskGP) -> bool:
     if read_noise(likelihood, len(inputs)) is None:
         return False
     return ComposedKernel.read(kernel, inputs.shape[-1]) is not None
-
-
-fill_in_docstrings(__name__)

@@ -33,7 +33,6 @@ from gpytorch.kernels import (
 )
 from torch import Tensor
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.kernels import StationaryKernel
 
 
@@ -472,6 +471,3 @@ def _chain(
             if j != i:
                 inner = factor if inner is None else inner * factor
         _chain(member, values, inner, slopes)
-
-
-fill_in_docstrings(__name__)

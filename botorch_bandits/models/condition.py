@@ -34,7 +34,6 @@ from botorch_bandits.confidence.width_rules import (
     prior_variance_of,
     read_outcome_scale,
 )
-from botorch_bandits.models.local_gp import LocalGP
 from botorch_bandits.models.moments import name_of_transform, untransform
 from botorch_bandits.models.pending import PendingModel
 
@@ -219,8 +218,6 @@ def condition(
     if getattr(model, "outcome_transform", None) is not None:
         for values in Y.detach().reshape(-1, Y.shape[-1]).unique(dim=0).tolist():
             check_transformable("an outcome", model, values)
-    if isinstance(model, LocalGP) and extra_noise == 0.0:
-        return model.condition_on_observations(X, Y)
     if not (isinstance(model, ExactGP) and isinstance(model, GPyTorchModel)):
         raise UnsupportedError(_refusal(model, "it is not an exact Gaussian process"))
     options = {}
@@ -289,8 +286,6 @@ def hallucinate(model: Model, X: Tensor) -> Model:
 
 def _takes_rows(model: Model) -> bool:
     """Whether pseudo-observations at points can become rows of a model, one row per point."""
-    if isinstance(model, LocalGP):
-        return True
     is_exact = isinstance(model, ExactGP) and isinstance(model, GPyTorchModel)
     # rows of several tasks have a column for the task and their own noise
     return is_exact and not isinstance(model, MultiTaskGPyTorchModel | KroneckerMultiTaskGP)

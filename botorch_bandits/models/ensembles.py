@@ -15,8 +15,6 @@ from gpytorch.distributions import MultivariateNormal
 from linear_operator.operators import DenseLinearOperator
 from torch import Tensor
 
-from botorch_bandits.docstrings import fill_in_docstrings
-
 
 class LeanMixture(GaussianMixturePosterior):
     """BoTorch's posterior of an ensemble, from marginals that are already known.
@@ -77,6 +75,3 @@ class LeanMixture(GaussianMixturePosterior):
 
 def _same(value: Tensor) -> Tensor:
     return value
-
-
-fill_in_docstrings(__name__)

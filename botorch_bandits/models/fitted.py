@@ -41,7 +41,6 @@ from gpytorch.priors import LogNormalPrior
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.models.bandit_gp import RefitWarning
 from botorch_bandits.models.growing import IncrementalGP
@@ -362,6 +361,3 @@ def _num_columns(transform: InputTransform, X: Tensor) -> int:
     """Return the number of columns that a kernel sees, as an encoding of categories adds some."""
     with torch.no_grad():
         return int(copy.deepcopy(transform).eval()(X[:1]).shape[-1])
-
-
-fill_in_docstrings(__name__)

@@ -32,7 +32,6 @@ from torch import Tensor
 
 from botorch_bandits.confidence.bordered_basis import Fading
 from botorch_bandits.confidence.width_rules import learns_input_scale
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.forgetting import (
     ExponentialWeights,
     Forgetting,
@@ -399,6 +398,3 @@ def _weights_then(
     latest = int(rounds[:count].max())
     since = float(forgetting.weights(rounds.new_tensor([latest]), round_number))
     return forgetting.weights(rounds[:count], latest + 1), since
-
-
-fill_in_docstrings(__name__)

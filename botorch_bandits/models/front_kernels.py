@@ -34,7 +34,6 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpstrf
 from torch import Tensor
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.kernels import StationaryKernel
 from botorch_bandits.models.prior_on_arms import LARGEST_MATRIX, NEGLIGIBLE, ArmsPrior
 
@@ -420,14 +419,12 @@ class SumOfProducts(FrontCovariance):
         return every
 
     def with_rows(self, arms: Index, fronts: Array, arm: int, front: Array) -> Array:
-        """See the base class."""
         total = np.zeros(len(arms))
         for prior, scale in zip(self.priors, self.scales(fronts, front[None]), strict=True):
             total += scale[:, 0] * prior.column(arm).numpy()[arms]
         return total
 
     def among(self, arms: Index, fronts: Array) -> Array:
-        """See the base class."""
         if self.num_front == 0:
             return self.rows_of(0, arms).take(arms, axis=1)
         scales = self.scales(fronts, fronts)
@@ -437,7 +434,6 @@ class SumOfProducts(FrontCovariance):
         return total
 
     def alike(self, arms: Index, front: Array) -> Array:
-        """See the base class."""
         if len(self.priors) == 1:
             return self.block_of(0, arms, arms)
         total = np.zeros((len(arms), len(arms)))
@@ -446,7 +442,6 @@ class SumOfProducts(FrontCovariance):
         return total
 
     def columns(self, arms: Index, fronts: Array, front: Array, at: Index | None = None) -> Array:
-        """See the base class."""
         total: Array | None = None
         for number, scale in enumerate(self.scales(fronts, front[None])):
             own = self.rows_of(number, arms) if at is None else self.block_of(number, arms, at)
@@ -457,14 +452,12 @@ class SumOfProducts(FrontCovariance):
         return total
 
     def at_own(self, arms: Index, fronts: Array, front: Array) -> Array:
-        """See the base class."""
         total = np.zeros(len(arms))
         for prior, scale in zip(self.priors, self.scales(fronts, front[None]), strict=True):
             total += scale[:, 0] * prior.diagonal.numpy()[arms]
         return total
 
     def variances(self, front: Array) -> Array:
-        """See the base class."""
         if not self.num_front:
             own: Array = self.priors[0].diagonal.numpy()
             return own
@@ -474,18 +467,15 @@ class SumOfProducts(FrontCovariance):
         return total
 
     def matrix(self, front: Array) -> Array:
-        """See the base class."""
         every = np.arange(self.num_arms)
         scales = self.scales(front[None], front[None])
         return sum(scale * self.rows_of(i, every) for i, scale in enumerate(scales))  # type: ignore[return-value]
 
     @property
     def num_normals(self) -> int:
-        """See the base class."""
         return sum(len(prior.root) for prior in self.priors)
 
     def simulate(self, normal: Tensor) -> Tensor:
-        """See the base class."""
         roots = [prior.root for prior in self.priors]
         parts = normal.split([len(root) for root in roots], dim=-1)
         return torch.stack([p @ root for p, root in zip(parts, roots, strict=True)], dim=-2)
@@ -537,13 +527,11 @@ class JointStationary(FrontCovariance):
         self._room = np.empty((0, len(points)))  # reused: new memory costs more than its contents
 
     def with_rows(self, arms: Index, fronts: Array, arm: int, front: Array) -> Array:
-        """See the base class."""
         slot = self._slots_of(np.array([arm]))[0]
         squared = self._distances[slot, arms][:, None] + self._apart(fronts, front[None])
         return self._values(squared, fronts, front[None])[:, 0]
 
     def among(self, arms: Index, fronts: Array) -> Array:
-        """See the base class."""
         slots = self._slots_of(arms)
         squared = self._distances[slots[:, None], arms]
         squared += self._apart(fronts, fronts)
@@ -557,7 +545,6 @@ class JointStationary(FrontCovariance):
         return np.reciprocal(values, out=values)
 
     def columns(self, arms: Index, fronts: Array, front: Array, at: Index | None = None) -> Array:
-        """See the base class."""
         slots, apart = self._slots_of(arms), self._apart(fronts, front[None])
         if at is not None:
             squared = self._distances[slots[:, None], at]
@@ -574,15 +561,12 @@ class JointStationary(FrontCovariance):
         return columns
 
     def at_own(self, arms: Index, fronts: Array, front: Array) -> Array:
-        """See the base class."""
         return self._values(self._apart(fronts, front[None]), fronts, front[None])[:, 0]
 
     def variances(self, front: Array) -> Array:
-        """See the base class."""
         return np.full(self.num_arms, self._variance)
 
     def matrix(self, front: Array) -> Array:
-        """See the base class."""
         return self._matrix
 
     @cached_property
@@ -602,11 +586,9 @@ class JointStationary(FrontCovariance):
 
     @property
     def num_normals(self) -> int:
-        """See the base class."""
         return len(self.root[0])
 
     def simulate(self, normal: Tensor) -> Tensor:
-        """See the base class."""
         factor, order = self.root
         function = torch.empty(*normal.shape[:-1], self.num_arms, dtype=normal.dtype)
         function[..., torch.from_numpy(order)] = normal @ torch.from_numpy(factor)
@@ -666,23 +648,19 @@ class AnyKernel(FrontCovariance):
         self._kernel, self._points = kernel, points
 
     def with_rows(self, arms: Index, fronts: Array, arm: int, front: Array) -> Array:
-        """See the base class."""
         rows, other = self._inputs(arms, fronts), self._inputs(np.array([arm]), front[None])
         return self._evaluate(rows, other, fronts, front[None])[:, 0]
 
     def among(self, arms: Index, fronts: Array) -> Array:
-        """See the base class."""
         rows = self._inputs(arms, fronts)
         return self._evaluate(rows, rows, fronts, fronts)
 
     def columns(self, arms: Index, fronts: Array, front: Array, at: Index | None = None) -> Array:
-        """See the base class."""
         rows, here = self._inputs(arms, fronts), self._here(front)
         here = here if at is None else here[torch.from_numpy(at)]
         return self._evaluate(rows, here, fronts, front[None])
 
     def at_own(self, arms: Index, fronts: Array, front: Array) -> Array:
-        """See the base class."""
         rows = self._inputs(arms, fronts)
         behind = self._inputs(arms, np.broadcast_to(front, fronts.shape))
         with torch.no_grad():
@@ -691,13 +669,11 @@ class AnyKernel(FrontCovariance):
         return values if decay is None else values * decay[:, 0]
 
     def variances(self, front: Array) -> Array:
-        """See the base class."""
         with torch.no_grad():
             values: Array = self._kernel(self._here(front), diag=True).numpy()
         return values
 
     def matrix(self, front: Array) -> Array:
-        """See the base class."""
         here = self._here(front)
         return self._evaluate(here, here, front[None], front[None])
 
@@ -745,6 +721,3 @@ def front_covariance(
     if stationary is not None and len(stationary.lengthscale) in (1, num_columns):
         return JointStationary(stationary, own, num_contexts, rate)
     return AnyKernel(kernel, own, num_contexts, rate)
-
-
-fill_in_docstrings(__name__)

@@ -20,7 +20,6 @@ from linear_operator.operators import DiagLinearOperator, LinearOperator
 from torch import Tensor
 
 from botorch_bandits.checks import check_double, check_finite
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.random_streams import usual_dtype
 
 
@@ -161,6 +160,3 @@ def collapse_repeats(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor, Tensor, floa
     means = torch.zeros_like(counts).index_add_(0, inverse, Y[:, 0]) / counts
     deviations = Y[:, 0] - means[inverse]
     return distinct, means.unsqueeze(-1), counts, float(deviations @ deviations)
-
-
-fill_in_docstrings(__name__)

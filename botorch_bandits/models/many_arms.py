@@ -23,7 +23,6 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.arms import DENSE_BLOCK, ArmsPosterior
 from botorch_bandits.models.prior_on_arms import ArmsPrior
 
@@ -264,6 +263,3 @@ def posterior_on_arms(
     if is_single and prior.matrix is None and prior.diagonal.device.type == "cpu":
         return ManyArmsPosterior(prior, float(lam))
     return ArmsPosterior(prior, lam, batch_shape)
-
-
-fill_in_docstrings(__name__)

@@ -54,7 +54,6 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from botorch_bandits.checks import check_nonnegative, check_vector
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.kernels import SMALLEST_DISTANCE, StationaryKernel
 from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood
 from botorch_bandits.models.means import has_learned_constant, read_constant_mean
@@ -859,6 +858,3 @@ class _InLogarithms:
 
     def to_raw(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.where(self._is_log, np.exp(np.where(self._is_log, values, 0.0)), values)
-
-
-fill_in_docstrings(__name__)

@@ -10,7 +10,6 @@ from gpytorch.means import ConstantMean, Mean, ZeroMean
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_number
-from botorch_bandits.docstrings import fill_in_docstrings
 
 
 class FixedMean(Mean):
@@ -78,6 +77,3 @@ def has_learned_constant(mean: Mean) -> bool:
         and mean.raw_constant.numel() == 1
         and not hasattr(mean, "raw_constant_constraint")
     )
-
-
-fill_in_docstrings(__name__)

@@ -25,7 +25,6 @@ from botorch.models import ModelListGP
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.bandit_gp import BanditGP, ModelBuilder, keeps_rows_apart
 from botorch_bandits.models.closed_form import ClosedForm
 from botorch_bandits.models.kernels import StationaryKernel
@@ -163,7 +162,6 @@ class MergingBuilder(ModelBuilder):
     def __call__(
         self, X: Tensor, Y: Tensor, weights: Tensor | None = None
     ) -> BanditGP | ModelListGP:
-        """See the base class."""
         if weights is not None:
             self._latest_merged = []
             return self._weighted(X, Y, weights)
@@ -198,7 +196,6 @@ class MergingBuilder(ModelBuilder):
         )
 
     def _merges_weighted(self, X: Tensor) -> bool:
-        """See the base class."""
         if not self._can_merge or len(X) < FEWEST_ROWS:
             return False
         return len(torch.unique(X, dim=0)) <= MOST_PLACES * len(X)
@@ -271,6 +268,3 @@ class MergingBuilder(ModelBuilder):
             and len(torch.unique(X, dim=0)) <= MOST_PLACES * len(X)
         )
         return super()._refit(X, Y)
-
-
-fill_in_docstrings(__name__)

@@ -40,7 +40,6 @@ from botorch_bandits.confidence.width_rules import (
     outcome_units,
     read_prior,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.markup import display
 from botorch_bandits.models.candidates import CandidatesModel
 from botorch_bandits.models.likelihoods import check_weights
@@ -318,9 +317,7 @@ def check_model(
 ) -> ModelCheck:
     """Compare outcomes with what an exact Gaussian-process model predicted.
 
-    Kernel, noise and mean are the model's current ones. :attr:`ModelCheck.verdict` is a sentence;
-    :func:`~botorch_bandits.plotting.plot_leave_one_out` plots each outcome next to what the others
-    predict for it.
+    Kernel, noise and mean are the model's current ones. :attr:`ModelCheck.verdict` is a sentence.
 
     Args:
         model: A model of one output. It is not changed. Of a list of priors, the one with the
@@ -427,6 +424,3 @@ def _nearest_correlation(Z: Tensor, K: Tensor) -> float | None:
     deviations = unlike.diagonal().clamp_min(torch.finfo(K.dtype).tiny).sqrt()
     unlike = (unlike / (deviations.unsqueeze(-1) * deviations)).fill_diagonal_(0.0)
     return float(unlike.amax(-1).median())
-
-
-fill_in_docstrings(__name__)

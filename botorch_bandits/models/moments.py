@@ -43,7 +43,6 @@ from torch import Tensor
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence.kernel_reading import is_of_output_task, prior_mean_at
 from botorch_bandits.confidence.width_rules import UnreadablePriorError, kernel_inputs, read_prior
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.closed_form import LeanPosterior
 
 SMALLEST_ORDINARY_VARIANCE = 1e-3
@@ -437,6 +436,3 @@ def check_takes_transform(
             "none for KroneckerMultiTaskGP. Use MultiTaskGP, or a ModelListGP with one model per "
             "output."
         )
-
-
-fill_in_docstrings(__name__)

@@ -15,7 +15,6 @@ from gpytorch.kernels import AdditiveKernel, Kernel, ProductKernel, ScaleKernel
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_finite, check_positive
-from botorch_bandits.docstrings import fill_in_docstrings
 
 SMALLEST_RATIO = 1e-10
 """Modeled noise variance over output scale must be above this; float64 cannot factorize kernel
@@ -147,6 +146,3 @@ def check_range_on_box(kernel: Kernel, prior_mean: float) -> None:
             f"box it must be at most {LARGEST_PRIOR_MEAN:g} of them in size. Subtract a constant "
             "from the outcomes and from prior_mean."
         )
-
-
-fill_in_docstrings(__name__)

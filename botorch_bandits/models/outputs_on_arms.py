@@ -21,7 +21,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.arms import ArmsPosterior, ones_for_none
 from botorch_bandits.models.prior_on_arms import ArmsPrior
 
@@ -206,6 +205,3 @@ class OutputsPosterior(ArmsPosterior):
         if bool(mask.any()):
             self._other_sums.zero_()
             self._means.zero_()
-
-
-fill_in_docstrings(__name__)

@@ -41,8 +41,6 @@ from linear_operator.operators import DenseLinearOperator
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
-from botorch_bandits.docstrings import fill_in_docstrings
-
 SMALLEST_NOISE = 1e-10
 """The smallest observation noise, as a share of the largest posterior variance."""
 
@@ -537,6 +535,3 @@ def _finished(
         posterior = posterior_transform(posterior=posterior, X=X)
     found: Posterior = posterior
     return found
-
-
-fill_in_docstrings(__name__)

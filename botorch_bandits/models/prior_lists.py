@@ -29,7 +29,6 @@ from botorch_bandits.checks import (
     check_positive,
     store_checked,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
 from botorch_bandits.models.candidates import CandidatesModel, CandidatesRecipe
 
@@ -310,6 +309,3 @@ def _refuse_two_lists(bounds: Any) -> None:
 def _recipe_of(default: DefaultCandidates, scales: tuple[float, ...]) -> CandidatesRecipe:
     """Return the list, which takes longer to build than a model with it."""
     return default.recipe(scales)
-
-
-fill_in_docstrings(__name__)

@@ -25,7 +25,6 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bandits.checks import check_double, check_finite
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.kernels import (
     StationaryKernel,
     check_kernel_columns,
@@ -332,6 +331,3 @@ def _evaluate(
         if stationary is not None:
             return stationary.matrix(inputs[index], inputs)
         return kernel(inputs[index], inputs).to_dense()
-
-
-fill_in_docstrings(__name__)

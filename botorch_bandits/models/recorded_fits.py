@@ -16,7 +16,6 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.bandit_gp import ModelBuilder
 
 
@@ -65,6 +64,3 @@ def _digest(fit: Mapping[str, Any], X: Tensor, Y: Tensor) -> str:
     for rows in (X, Y):
         digest.update(rows.detach().to("cpu", torch.float64).contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-fill_in_docstrings(__name__)

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpstrf
 from torch import Tensor
 
-from botorch_bandits.docstrings import fill_in_docstrings
-
 
 def cholesky(matrix: NDArray[np.float64]) -> Tensor:
     """Return a lower Cholesky factor, of a matrix raised as little as rounding errors require.
@@ -55,6 +53,3 @@ def root_of(covariance: Tensor) -> Tensor:
     root = torch.zeros(len(factor), rank, dtype=covariance.dtype)
     root[torch.from_numpy(pivots).long() - 1] = torch.from_numpy(np.tril(factor[:, :rank]))
     return root.to(covariance.device)
-
-
-fill_in_docstrings(__name__)

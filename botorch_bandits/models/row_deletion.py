@@ -29,7 +29,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.closed_form import SLAB_ROWS, ClosedForm, InverseFactor, _Slab
 
 BLOCK = 64
@@ -166,6 +165,3 @@ def _rows_of(factor: InverseFactor, start: int, end: int) -> Tensor:
             width = min(end, slab.shape[1])
             rows[low - start : high - start, :width] = slab[low - first : high - first, :width]
     return rows
-
-
-fill_in_docstrings(__name__)

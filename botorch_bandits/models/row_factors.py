@@ -14,7 +14,6 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.front_kernels import Array, Index
 from botorch_bandits.models.roots import cholesky
 
@@ -83,11 +82,9 @@ class FreshFactor(RowFactor):
         self.log_determinant = 2.0 * float(self._factor.diagonal().log().sum())
 
     def half(self, columns: Array) -> Array:
-        """See the base class."""
         return self._solve(self._factor, columns, upper=False)
 
     def back(self, values: Array) -> Array:
-        """See the base class."""
         return self._solve(self._factor.T, values, upper=True)
 
     def _solve(self, factor: Tensor, columns: Array, upper: bool) -> Array:
@@ -129,7 +126,6 @@ class GrowingFactor(RowFactor):
         self.log_determinant += 2.0 * math.log(left)
 
     def half(self, columns: Array) -> Array:
-        """See the base class."""
         n = self.num_rows
         result = np.empty((n, *columns.shape[1:]))
         for start, end in self._blocks(columns):  # beyond the block there are only zeros
@@ -137,7 +133,6 @@ class GrowingFactor(RowFactor):
         return result
 
     def back(self, values: Array) -> Array:
-        """See the base class."""
         n = self.num_rows
         result = np.empty((n, *values.shape[1:]))
         for start, end in self._blocks(values):  # before the block there are only zeros
@@ -153,7 +148,6 @@ class GrowingFactor(RowFactor):
         return [(start, min(start + size, n)) for start in range(0, n, size)]
 
     def half_of_groups(self, slots: Index, weights: Array, num_groups: int) -> Array:
-        """See the base class."""
         n = self.num_rows
         groups = csr_array((weights, slots, np.arange(n + 1)), shape=(n, num_groups))
         # the whole buffer, whose rows are contiguous in memory and zero beyond n
@@ -178,18 +172,15 @@ class ExtendedFactor(RowFactor):
         self.log_determinant = base.log_determinant + self._rest.log_determinant
 
     def half(self, columns: Array) -> Array:
-        """See the base class."""
         n = self._base.num_rows
         return self._with_rest(self._base.half(columns[:n]), columns[n:])
 
     def back(self, values: Array) -> Array:
-        """See the base class."""
         n = self._base.num_rows
         rest = self._rest.back(values[n:])
         return np.concatenate([self._base.back(values[:n] - self._known @ rest), rest])
 
     def half_of_groups(self, slots: Index, weights: Array, num_groups: int) -> Array:
-        """See the base class."""
         n = self._base.num_rows
         columns = np.zeros((self.num_rows - n, num_groups))
         columns[np.arange(len(columns)), slots[n:]] = weights[n:]
@@ -199,6 +190,3 @@ class ExtendedFactor(RowFactor):
 
     def _with_rest(self, first: Array, columns: Array) -> Array:
         return np.concatenate([first, self._rest.half(columns - self._known.T @ first)])
-
-
-fill_in_docstrings(__name__)

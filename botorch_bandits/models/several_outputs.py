@@ -15,7 +15,6 @@ from botorch.models import ModelListGP
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.growing import IncrementalGP
 from botorch_bandits.models.kernels import StationaryKernel, double_kernel, kernel_of_output
 
@@ -143,6 +142,3 @@ def expand_kernel(kernel: Kernel, batch_shape: torch.Size) -> None:
                 shape = batch_shape + parameter.shape[num_batch_dims:]
                 parameter.data = parameter.data.expand(shape).contiguous()
             part.batch_shape = batch_shape
-
-
-fill_in_docstrings(__name__)

@@ -22,7 +22,6 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.closed_form import SLAB_ROWS, ClosedForm, InverseFactor, _Slab
 from botorch_bandits.models.kernels import StationaryKernel
 from botorch_bandits.models.row_deletion import inverse_without_first_rows
@@ -423,6 +422,3 @@ def _refuse(group: int, lam: float, num_rows: int) -> None:
         f"the kernel matrix of {num_rows} rows cannot be factorized for the entries of the list "
         f"with noise ratio {lam:g} (group {group}). Give them a larger noise variance."
     )
-
-
-fill_in_docstrings(__name__)

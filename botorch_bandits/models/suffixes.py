@@ -55,7 +55,6 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dspmv, dspr, dtpmv
 from torch import Tensor
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.candidate_groups import split_scale
 from botorch_bandits.models.forgetting import BehindTime
 from botorch_bandits.models.kernels import StationaryKernel, describe_module
@@ -300,7 +299,6 @@ class ArmsSuffixes(SuffixPosteriors):
         return 2 * len(self.priors) + 1
 
     def observe(self, x: Tensor, outcomes: Array, num_suffixes: int) -> tuple[Array, Array]:
-        """See the base class."""
         arm, g = int(x), len(self.priors)
         at = self._entries_of(arm, num_suffixes)
         parts = self._parts(num_suffixes)
@@ -393,7 +391,6 @@ class RowsSuffixes(SuffixPosteriors):
         return len(self.priors)
 
     def keep_only(self, position: int) -> None:
-        """See the base class."""
         super().keep_only(position)
         first = int(self._index.min()) if len(self._index) else self._num_rows
         self._index -= first
@@ -401,7 +398,6 @@ class RowsSuffixes(SuffixPosteriors):
         self._num_rows -= first
 
     def observe(self, x: Tensor, outcomes: Array, num_suffixes: int) -> tuple[Array, Array]:
-        """See the base class."""
         inputs = [prior.inputs(x.unsqueeze(0))[0] for prior in self._transformed_by]
         covariances, prior_variance = self._covariances(inputs)
         self._append(np.arange(num_suffixes), self._num_rows)
@@ -585,6 +581,3 @@ def _multiplier(values: Array, squared: Array, bound: float) -> float:
         if step <= 1e-15 * found:
             break
     return found
-
-
-fill_in_docstrings(__name__)

@@ -20,7 +20,6 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg.lapack import dpstrf, dtrtri
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.front_kernels import Array, FrontCovariance, Index
 from botorch_bandits.models.roots import cholesky
 
@@ -126,6 +125,3 @@ def telling_rows(
     _, pivots, rank, _ = dpstrf(alike.T, tol=NEGLIGIBLE_SHARE, lower=1, overwrite_a=1)
     taken: Index = kept[pivots[: min(max(rank, 1), most)] - 1]
     return taken
-
-
-fill_in_docstrings(__name__)

@@ -1,4 +1,4 @@
-"""The style that all figures share: axes, line styles, grays and marks of rounds.
+"""The style that all figures share: axes, line styles, names of axes and marks of rounds.
 
 It applies to a figure's own axes; matplotlib's global settings are not changed.
 """
@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from botorch_bandits.spaces import Categorical, Float, Integer, Space
+from botorch_bandits.spaces import Categorical, Space
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +28,7 @@ STYLE = {
 }
 """Settings of matplotlib for the figures of this package, which hold while a figure is made."""
 
-LINE_STYLES = tuple(
+LINE_STYLES: tuple[dict[str, Any], ...] = tuple(
     {"color": color, "ls": style}
     for color, style in (
         ("#000000", "-"),
@@ -46,54 +46,25 @@ LINE_STYLES = tuple(
 The hues are those of Okabe and Ito, except for their yellow, which is too light on white.
 """
 
-MARKERS = ("o", "s", "^", "D", "v")
-"""Markers that can be told apart at small sizes."""
-
 SMALL = 9
-"""Font size of legends and of names beside lines."""
+"""Font size of legends."""
 
-ORIGINS = (
-    ("initial", "s", "initial, random"),
-    ("exploration", "^", "exploration, random"),
-    ("random", "v", "random"),
-    ("acquisition", "o", "chosen"),
-    ("repeat", ".", "played again"),
-    ("attached", "D", "attached"),
-)
-"""The origins of points, with their markers and names in legends."""
+EXPECTED_COLOR, BAND_COLOR = "#0072B2", "0.87"
+"""What a model expects: a dark blue line over a light gray band."""
 
-LINE_COLOR = "#08306b"
-"""Dark blue, nearly black in print: what a run found, and what a model expects."""
+TOLD: dict[str, Any] = {"marker": "o", "color": "black", "mfc": "0.5", "ms": 4.5, "ls": "none"}
+PENDING: dict[str, Any] = {**TOLD, "mfc": "white", "ms": 5.5, "mew": 1.3, "zorder": 4}
+FAILED: dict[str, Any] = {**TOLD, "marker": "x", "zorder": 4}
+ELSEWHERE: dict[str, Any] = {**TOLD, "marker": ".", "color": "0.7", "mfc": "0.7"}
+BEST: dict[str, Any] = {**PENDING, "marker": "*", "ms": 13.0, "mew": 1.0, "zorder": 5}
+"""Points: their outcome was told, is missing, does not come, belongs to another context, is best.
 
-RANDOM_COLOR, RANDOM_BAND = "#d95f02", "#fdd0a2"
-"""Orange, a middle gray in print: random search and its variation."""
-
-PENDING: dict[str, Any] = {
-    "marker": "o",
-    "color": "black",
-    "mfc": "white",
-    "ms": 6.0,
-    "mew": 1.6,
-    "zorder": 4,
-}
-"""A point whose outcome is still missing."""
-
-FAILED: dict[str, Any] = {"marker": "x", "color": "black", "ms": 6.0, "mew": 1.4, "zorder": 4}
-"""A point whose evaluation failed."""
-
-BEST: dict[str, Any] = {
-    "marker": "*",
-    "color": "black",
-    "mfc": "white",
-    "ms": 14.0,
-    "mew": 1.0,
-    "zorder": 5,
-}
-"""The best point."""
+They differ in shape and fill, not in color alone.
+"""
 
 
 def need_matplotlib() -> Any:
-    """Return ``matplotlib.pyplot`` with a backend that needs no screen if there is none.
+    """Return ``matplotlib.pyplot``.
 
     Raises:
         ImportError: If matplotlib is not installed.
@@ -141,34 +112,22 @@ def axes_or_new(ax: Axes | None) -> Axes:
     return ax
 
 
-def axis_names(domain: Any, dim: int) -> list[str]:
-    """Return the names of the coordinates of a domain.
-
-    Args:
-        domain: The domain. A :class:`~botorch_bandits.Space` has names; otherwise they are ``x``,
-            or ``x1``, ``x2``, ...
-        dim: The number of coordinates.
-    """
-    if isinstance(domain, Space):
-        return list(domain.names)
-    return ["x"] if dim == 1 else [f"x{i + 1}" for i in range(dim)]
-
-
 def label_axis(axis: Axis, domain: Any, i: int, dim: int) -> None:
     """Name an axis that shows a coordinate, with native values at its ticks.
 
     Args:
         axis: The axis, such as ``ax.xaxis``.
-        domain: See :func:`axis_names`.
+        domain: A :class:`~botorch_bandits.Space` has names; otherwise they are ``x``, or ``x1``,
+            ``x2``, ...
         i: The number of the coordinate, from 0.
         dim: The number of coordinates.
     """
-    name = axis_names(domain, dim)[i]
-    axis.set_label_text(name)
     if not isinstance(domain, Space):
+        axis.set_label_text("x" if dim == 1 else f"x{i + 1}")
         return
+    axis.set_label_text(domain.names[i])
     ticks = native_ticks(domain, i)
-    if ticks is not None:
+    if ticks:
         axis.set_ticks([at for at, _ in ticks], [text for _, text in ticks])
     elif i in domain.integer_dims:
         from matplotlib.ticker import MaxNLocator
@@ -176,12 +135,12 @@ def label_axis(axis: Axis, domain: Any, i: int, dim: int) -> None:
         axis.set_major_locator(MaxNLocator(integer=True))
 
 
-MOST_TICKS = 12
-"""With more categories than this, only every so many have their names at the axis."""
+MOST_TICKS = 8
+"""With more categories or decades than this, only every so many have their names at the axis."""
 
 
-def native_ticks(space: Space, i: int) -> list[tuple[float, str]] | None:
-    """Return positions and texts of a coordinate's ticks; None if plain numbers are enough.
+def native_ticks(space: Space, i: int) -> list[tuple[float, str]]:
+    """Return positions and texts of a coordinate's ticks; none if plain numbers are enough.
 
     Logarithms have ticks at 1, 10, 100, ... and, over less than two decades, at 2 and 5 as well.
 
@@ -189,12 +148,12 @@ def native_ticks(space: Space, i: int) -> list[tuple[float, str]] | None:
         space: The domain.
         i: The number of the coordinate, from 0.
     """
-    parameter = space.parameters[space.names[i]]
+    parameter: Any = space.parameters[space.names[i]]
     if isinstance(parameter, Categorical):
         step = math.ceil(len(parameter.values) / MOST_TICKS)
         return [(float(k), str(v)) for k, v in enumerate(parameter.values)][::step]
-    if not isinstance(parameter, Float | Integer) or not parameter.log:
-        return None
+    if not parameter.log:
+        return []
     low, high = parameter.bounds
     first, last = math.floor(low), math.ceil(high)
     step = math.ceil((last - first) / MOST_TICKS)
@@ -206,76 +165,45 @@ def native_ticks(space: Space, i: int) -> list[tuple[float, str]] | None:
     return [(math.log10(v), f"{v:g}") for v in inside]
 
 
-def line_style(number: int) -> dict[str, Any]:
-    """Return the style of the line with this number, from 0; markers tell later ones apart."""
-    style: dict[str, Any] = dict(LINE_STYLES[number % len(LINE_STYLES)])
-    repeat = number // len(LINE_STYLES)
-    if repeat > len(MARKERS):
-        most = len(LINE_STYLES) * (len(MARKERS) + 1)
-        raise ValueError(
-            f"there are more than {most} lines in one panel, which nobody can tell apart; draw "
-            "them in several panels with ax=."
-        )
-    if repeat:
-        style |= {"marker": MARKERS[repeat - 1], "markevery": 0.1, "ms": 4}
-    return style
-
-
-def write_in_the_middle(ax: Axes, text: str) -> None:
-    """Write in an empty panel why it is empty."""
-    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center")
-
-
-def mark_rounds(
-    ax: Axes, resets: Sequence[Any] = (), change_points: Sequence[int] | None = ()
-) -> None:
+def mark_rounds(ax: Axes, restarts: Sequence[int], change_points: Sequence[int]) -> None:
     """Draw restarts (solid) and true changes (dotted) as vertical lines; one legend entry each.
 
     They are drawn between the last round before and the first one after.
     """
-    for i, tau in enumerate(change_points or ()):
-        label = "_" if i else "true change"
-        ax.axvline(tau + 0.5, color="black", ls=":", lw=1.4, label=label)
-    for i, reset in enumerate(resets):
-        label = "_" if i else "restart"
-        ax.axvline(after_round(reset) + 0.5, color="0.5", lw=0.9, label=label)
+    for rounds, label, look in (
+        (change_points, "true change", {"color": "black", "ls": ":", "lw": 1.4}),
+        (restarts, "restart", {"color": "0.5", "ls": "-", "lw": 0.9}),
+    ):
+        for k, last in enumerate(rounds):
+            ax.axvline(last + 0.5, label="_" if k else label, **look)  # type: ignore[arg-type]
 
 
-def after_round(reset: Any) -> int:
-    """Return the round after which a loop started over.
+def plot_points(
+    ax: Axes, points: Sequence[tuple[Any, Any]], look: dict[str, Any], **more: Any
+) -> None:
+    """Draw points, if there are any, so that a legend has no entry without one."""
+    if points:
+        ax.plot([x for x, _ in points], [y for _, y in points], **look, **more)
+
+
+MOST_BARS = 60
+"""More discrete values than this are joined by a line."""
+
+
+def plot_expected(ax: Axes, x: Any, mean: Any, half: Any, is_discrete: bool, label: str) -> None:
+    """Draw a posterior mean and its band: bars at discrete values, otherwise a line.
 
     Args:
-        reset: A :class:`~botorch_bandits.change_points.Reset`, or the number of the round itself.
+        ax: The axes.
+        x: ``n`` values in increasing order.
+        mean: ``n`` values.
+        half: ``n`` half-widths of the band.
+        is_discrete: Whether there is nothing between the values.
+        label: The name of the mean in the legend.
     """
-    return int(getattr(reset, "after_round", reset))
-
-
-def break_at(
-    rounds: Sequence[int], values: Sequence[float], resets: Sequence[Any]
-) -> tuple[list[float], list[float]]:
-    """Return a line that is interrupted at restarts by a NaN in each gap.
-
-    Args:
-        rounds: The round of each value, or the round after which it holds, in order.
-        values: One per round.
-        resets: See :func:`after_round`.
-    """
-    ends = sorted(after_round(reset) for reset in resets)
-    xs: list[float] = []
-    ys: list[float] = []
-    for t, value in zip(rounds, values, strict=True):
-        crossed = 0
-        while ends and ends[0] < t:
-            ends.pop(0)
-            crossed += 1
-        if crossed and xs:
-            xs.append(float("nan"))
-            ys.append(float("nan"))
-        xs.append(t)
-        ys.append(value)
-    return xs, ys
-
-
-def columns(points: Sequence[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
-    """Return first and second entries of pairs, as two lists."""
-    return [p[0] for p in points], [p[1] for p in points]
+    if is_discrete and len(x) <= MOST_BARS:
+        bars: dict[str, Any] = {"fmt": "_", "ms": 7, "mew": 2.0, "elinewidth": 3.0}
+        ax.errorbar(x, mean, half, color=EXPECTED_COLOR, ecolor="0.75", label=label, **bars)
+    else:
+        ax.fill_between(x, mean - half, mean + half, color=BAND_COLOR, lw=0)
+        ax.plot(x, mean, color=EXPECTED_COLOR, lw=1.6, label=label)

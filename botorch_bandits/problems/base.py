@@ -14,8 +14,6 @@ import numpy as np
 import torch
 from botorch.test_functions.base import (
     BaseTestProblem,
-    ConstrainedBaseTestProblem,
-    MultiObjectiveTestProblem,
 )
 from gpytorch.kernels import Kernel
 from numpy.typing import NDArray
@@ -24,7 +22,6 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from botorch_bandits.checks import check_double, check_finite, check_nonnegative, check_vector
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box
 
 # A Gram matrix of a valid kernel has eigenvalues >= 0 up to rounding. One this
@@ -189,6 +186,8 @@ class ArmsProblem(RewardProblem):
 
     ``bounds`` is the smallest box that holds all arms.
 
+    See :class:`RewardProblem` for the other arguments.
+
     Args:
         choices: The arms, ``num_arms x d``, float64, no row twice.
         values: The reward of each arm, ``(num_arms,)``, float64.
@@ -295,67 +294,6 @@ class ArmsProblem(RewardProblem):
         # take() copies even for a single point, where indexing would return a view that
         # BoTorch then adds the noise to in place.
         return self.values.take(self.arm_indices(X))
-
-
-def restrict_to_arms(problem: BaseTestProblem, choices: Tensor) -> ArmsProblem:
-    """Restrict a problem to a finite set of arms.
-
-    The problem is evaluated once, without noise, on every arm. Regret on the
-    result is measured against the best of the arms, not the best of the box.
-
-    Args:
-        problem: A single-objective problem without constraints whose values are
-            rewards, i.e. ``is_minimization_problem`` is False.
-        choices: The arms, ``num_arms x d``, float64, inside the bounds of the problem.
-
-    Returns:
-        The restricted problem, with the noise level of the given one.
-
-    Raises:
-        TypeError: If ``problem`` is not a BoTorch test problem or ``choices`` not float64.
-        ValueError: If the problem is one to be minimized, has several objectives or
-            constraints, or an arm is not in its domain.
-
-    Example:
-        >>> import torch
-        >>> from botorch.test_functions import Branin
-        >>> choices = torch.tensor([[0.0, 0.0], [3.0, 2.0]], dtype=torch.float64)
-        >>> restrict_to_arms(Branin(negate=True), choices).optimal_arm
-        1
-    """
-    if not isinstance(problem, BaseTestProblem):
-        raise TypeError(
-            f"problem must be a BoTorch BaseTestProblem, got {type(problem).__name__}; "
-            "for a table of rewards use ArmsProblem(choices, values)."
-        )
-    name = type(problem).__name__
-    if isinstance(problem, (MultiObjectiveTestProblem, ConstrainedBaseTestProblem)):
-        raise ValueError(
-            f"problem ({name}) has several objectives or constraints, which a bandit "
-            "with one reward cannot keep; pass a problem with one objective."
-        )
-    if problem.is_minimization_problem:
-        raise ValueError(
-            f"problem ({name}) is to be minimized, but bandits maximize rewards; "
-            f"build it with {name}(negate=True)."
-        )
-    choices = Arms(choices).choices
-    if choices.shape[1] != problem.dim:
-        raise ValueError(
-            f"choices must have {problem.dim} columns like problem ({name}), "
-            f"got shape {tuple(choices.shape)}."
-        )
-    lower, upper = problem.get_buffer("bounds")
-    is_outside = ((choices < lower) | (choices > upper)).any(dim=-1)
-    if bool(is_outside.any()):
-        row = int(is_outside.nonzero()[0].item())
-        raise ValueError(
-            f"choices must lie inside the bounds of problem ({name}), but row {row} = "
-            f"{choices[row].tolist()} does not; drop or move it."
-        )
-    with torch.no_grad():
-        values = problem(choices, noise=False)
-    return ArmsProblem(choices, values, noise_std=problem.noise_std)
 
 
 _NUM_SOBOL_POINTS = 4096
@@ -492,6 +430,3 @@ def _separated_best(unit: Tensor, values: Tensor) -> list[int]:
         chosen.append(best)
         is_open &= (unit - unit[best]).norm(dim=-1) > radius
     return chosen
-
-
-fill_in_docstrings(__name__)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from botorch.test_functions.base import ConstrainedBaseTestProblem
@@ -19,9 +19,7 @@ from botorch_bandits.checks import (
     check_matrix,
     check_nonnegative,
     check_one_of,
-    check_vector,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.problems.base import ArmsProblem, RewardProblem
 
 NOISE_DISTRIBUTIONS = ("normal", "uniform")
@@ -42,6 +40,8 @@ class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
         constraint_noise_std: Standard deviation of the noise on each observed constraint value;
             None for exact observations.
         constraint_noise_distribution: ``"normal"`` or ``"uniform"``.
+    See :class:`RewardProblem` for the other arguments.
+
     """
 
     constraint_noise_distribution: str = "normal"
@@ -206,6 +206,8 @@ class ConstrainedArmsProblem(ConstrainedProblem, ArmsProblem):
         constraint_table: The noiseless constraints (buffer, ``num_arms x num_constraints``).
         optimizers: All feasible arms of maximal reward (buffer, ``num_best x d``).
 
+    See :class:`ArmsProblem` for the other arguments.
+
     Raises:
         TypeError: If a tensor is not float64 or a standard deviation not a number.
         ValueError: If a shape or an entry is wrong, or ``choices`` has two equal rows.
@@ -316,6 +318,8 @@ class GardnerProblem(ConstrainedProblem):
         optimal_multiplier: The ``kappa`` for which the optimum also maximizes ``f - kappa
             g`` on the box, so that no random choice of points is better on average.
 
+    See :class:`RewardProblem` for the other arguments.
+
     Raises:
         TypeError: If a standard deviation is not one number.
         ValueError: If it is negative or not finite.
@@ -342,108 +346,12 @@ class GardnerProblem(ConstrainedProblem):
         """See the class."""
         super().__init__(noise_std=noise_std)
         self._set_constraint_noise(constraint_noise_std)
-        _set_optimizer(self, [1.5 * math.pi, math.asin(0.95)])
+        point = [1.5 * math.pi, math.asin(0.95)]
+        self._optimizers = [tuple(point)]
+        self.register_buffer("optimizers", torch.tensor([point], dtype=torch.float64))
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
         return -X[..., 0].sin() - X[..., 1]
 
     def _evaluate_constraints(self, X: Tensor) -> Tensor:
         return (X[..., :1].sin() * X[..., 1:].sin()) + 0.95
-
-
-class RatesProblem(ConstrainedProblem):
-    r"""Data rates of four servers under a budget for electricity.
-
-    .. math:: f(x) = \sum_i U_i(x_i), \qquad
-        g(x) = 0.2 x_1 + 0.4 x_2 + 0.8 x_3 + 1.2 x_4 - 2 \le 0 \quad \text{on } [0, 2]^4
-
-    Servers 1 and 3 have utility ``c / (1 + exp(-a (x - b))) + c d``, servers 2 and 4
-    ``c ln(a x + b) + c d``.
-
-    The constants are a SUBSTITUTE: Shi and Eryilmaz 2022, appendix E.2, take theirs from Lee,
-    Mazumdar and Shroff 2005, which was not available. With the constants here, ``U_i(0) = 0`` and
-    ``U_i(2) = 1``, so the reward lies in [0, 4]; values are not comparable with the paper's. There
-    are four local optima under the constraint.
-
-    Args:
-        noise_std: Standard deviation of the Gaussian noise on rewards; 0.1 in the paper. None
-            means no noise.
-        constraint_noise_half_width: Noise on the constraint is uniform between minus and plus this;
-            0.2 in appendix E.2.2. None means no noise.
-
-    Attributes:
-        optimal_multiplier: As in :class:`GardnerProblem`.
-
-    Raises:
-        TypeError: If an argument is not one number.
-        ValueError: If it is negative or not finite.
-
-    Example:
-        >>> problem = RatesProblem(noise_std=0.1, constraint_noise_half_width=0.2)
-        >>> round(problem.optimal_value, 6), problem.constraint_noise_distribution
-        (3.057417, 'uniform')
-    """
-
-    dim = 4
-    num_constraints = 1
-    continuous_inds: ClassVar[list[int]] = [0, 1, 2, 3]
-    _bounds: ClassVar[list[tuple[float, float]]] = [(0.0, 2.0)] * 4
-    optimal_value = 3.057417245937211
-    optimal_multiplier = 0.7474524819459596
-    _worst_feasible_value = 0.0
-
-    # c and d in closed form: a logistic curve (servers 1, 3) and a logarithm (2, 4), each scaled
-    # so that U(0) = 0 and U(2) = 1
-    _a: ClassVar[tuple[float, ...]] = (6.0, 5.0, 8.0, 5.0)
-    _b: ClassVar[tuple[float, ...]] = (1.0, 1.0, 0.8, 1.0)
-    _c: ClassVar[tuple[float, ...]] = (
-        1.004969823313689,
-        0.4170323914242463,
-        1.001729511274645,
-        0.4170323914242463,
-    )
-    _d: ClassVar[tuple[float, ...]] = (-0.0024726231566347743, 0.0, -0.0016588010801744215, 0.0)
-    _weights: ClassVar[tuple[float, ...]] = (0.2, 0.4, 0.8, 1.2)
-    _budget: ClassVar[float] = 2.0
-
-    def __init__(
-        self, noise_std: float | None = None, constraint_noise_half_width: float | None = None
-    ) -> None:
-        """See the class."""
-        super().__init__(noise_std=noise_std)
-        width = constraint_noise_half_width
-        if width is not None:
-            width = check_nonnegative("constraint_noise_half_width", width) / math.sqrt(3.0)
-        self._set_constraint_noise(width, "uniform")
-        # the last digit is below that of the exact optimum, so that rounding leaves it feasible
-        _set_optimizer(
-            self, [1.607617179809572, 1.1948458313313803, 1.1032498737162302, 0.2649486104437905]
-        )
-
-    def _evaluate_true(self, X: Tensor) -> Tensor:
-        return self.utilities(X).sum(-1)
-
-    def utilities(self, X: Tensor) -> Tensor:
-        """Return the utility of each server, ``batch_shape x 4``.
-
-        Args:
-            X: Data rates, ``batch_shape x 4``, float64.
-        """
-        a, b, c, d = (X.new_tensor(row) for row in (self._a, self._b, self._c, self._d))
-        logistic = torch.sigmoid(a * (X - b))
-        # rates are at least 0 and b is at least 0.8, so the logarithm exists for all servers
-        logarithm = (a * X + b).log()
-        is_logistic = torch.tensor([True, False, True, False], device=X.device)
-        return c * (torch.where(is_logistic, logistic, logarithm) + d)
-
-    def _evaluate_constraints(self, X: Tensor) -> Tensor:
-        return (X @ X.new_tensor(self._weights) - self._budget).unsqueeze(-1)
-
-
-def _set_optimizer(problem: Any, point: list[float]) -> None:
-    """Store the location of the optimum."""
-    problem._optimizers = [tuple(point)]
-    problem.register_buffer("optimizers", check_vector("point", point).unsqueeze(0))
-
-
-fill_in_docstrings(__name__)

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.checks import check_integer, check_nonnegative, check_positive, store_checked
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.random_streams import generator
 
 NEVER = math.inf
@@ -145,44 +144,3 @@ class InputDependentDelay(Delays):
     def draw(self, x: Tensor, stream: torch.Generator) -> float:
         """See :meth:`Delays.draw`."""
         return self.delays_at(x).draw(x, stream)
-
-
-NAMES: dict[str, Callable[..., Delays]] = {
-    "constant": lambda delay: ConstantDelay(_whole(delay)),
-    "poisson": PoissonDelay,
-    "geometric": GeometricDelay,
-    "heavy-tailed": HeavyTailedDelay,
-}
-
-
-def parse_delays(text: str) -> Delays:
-    """Return the delays that a string such as ``poisson:10`` or ``heavy-tailed:5,1.5`` names.
-
-    Args:
-        text: ``constant:ROUNDS``, ``poisson:MEAN``, ``geometric:MEAN`` or
-            ``heavy-tailed:SCALE[,INDEX]``.
-
-    Raises:
-        ValueError: If it has none of these forms.
-
-    Example:
-        >>> parse_delays("poisson:10")
-        PoissonDelay(mean=10.0)
-    """
-    name, _, numbers = text.partition(":")
-    try:
-        return NAMES[name](*(float(number) for number in numbers.split(",")))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"delay is {text!r}; it must be constant:ROUNDS, poisson:MEAN, geometric:MEAN or "
-            f"heavy-tailed:SCALE[,INDEX], with numbers that are not negative ({error})."
-        ) from error
-
-
-def _whole(delay: float) -> int:
-    if delay != int(delay):
-        raise ValueError(f"{delay} is not a whole number of rounds")
-    return int(delay)
-
-
-fill_in_docstrings(__name__)

@@ -11,7 +11,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.problems.tuning import TuningProblem
 from botorch_bandits.random_baseline import RandomBaseline
 
@@ -59,6 +58,3 @@ def random_baseline_of(problem: TuningProblem, dataset: str) -> RandomBaseline |
         if wanted.items() <= record.items():
             return RandomBaseline(y for y, count in record["rewards"] for _ in range(count))
     return None
-
-
-fill_in_docstrings(__name__)

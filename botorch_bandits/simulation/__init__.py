@@ -4,26 +4,21 @@ Policies are the recipes of the loop, and they make the choices that the loop wo
 """
 
 from botorch_bandits.simulation.arms import play_arms
-from botorch_bandits.simulation.candidates import CandidatesReplicates
 from botorch_bandits.simulation.problems import (
     ArmRewards,
-    PeriodRewards,
     Policy,
     SimulationResult,
     rewards_of,
 )
-from botorch_bandits.simulation.replicates import play_box, simulate
+from botorch_bandits.simulation.replicates import simulate
 from botorch_bandits.simulation.restarts import ReplicateSegments
 
 __all__ = [
     "ArmRewards",
-    "CandidatesReplicates",
-    "PeriodRewards",
     "Policy",
     "ReplicateSegments",
     "SimulationResult",
     "play_arms",
-    "play_box",
     "rewards_of",
     "simulate",
 ]

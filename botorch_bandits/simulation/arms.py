@@ -13,13 +13,12 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.engines import ArmsEngine
 from botorch_bandits.checks import check_finite
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.random_streams import RandomBlocks
 from botorch_bandits.simulation.problems import ArmRewards, SimulationResult
 from botorch_bandits.simulation.restarts import ReplicateSegments
 
 
-def play_arms(
+def play_arms(  # noqa: C901, PLR0912, PLR0913, PLR0915 - one round of every setting
     engine: ArmsEngine,
     values: Tensor | ArmRewards,
     noise_std: float | Tensor,
@@ -37,7 +36,7 @@ def play_arms(
         engine: An engine with one seed per replicate, and with the rule of the segments, if there
             are any; see :meth:`ReplicateSegments.rule`.
         values: ``num_replicates x num_arms`` noiseless rewards, on the engine's device; or rewards
-            that depend on the round, such as :class:`~botorch_bandits.simulation.PeriodRewards`.
+            that depend on the round.
             The regret of a round is then relative to the largest reward of that round.
         noise_std: Standard deviation of the Gaussian noise, one number or one per replicate.
         num_rounds: The number of rounds.
@@ -159,6 +158,3 @@ def _columns(rounds: Sequence[Tensor | int | float], empty: Tensor) -> Tensor:
     if rounds and isinstance(rounds[0], Tensor):
         return torch.stack(rounds, -1)  # type: ignore[arg-type]
     return torch.tensor([rounds], dtype=empty.dtype) if rounds else empty
-
-
-fill_in_docstrings(__name__)

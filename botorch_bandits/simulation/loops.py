@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.evaluation import RunResult, run
 from botorch_bandits.loop import BanditLoop
@@ -138,6 +137,3 @@ def padded(multipliers: Tensor, num_epochs: int) -> Tensor:
     missing = num_epochs - multipliers.shape[-2]
     last = multipliers[..., -1:, :]
     return torch.cat([multipliers, last.expand(*last.shape[:-2], missing, -1)], dim=-2)
-
-
-fill_in_docstrings(__name__)

@@ -15,22 +15,16 @@ from typing import Any, TypeAlias
 import torch
 from botorch.test_functions.base import (
     BaseTestProblem,
-    ConstrainedBaseTestProblem,
-    MultiObjectiveTestProblem,
 )
 from torch import Tensor
 
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.change_points import Reset, Restart
 from botorch_bandits.checks import (
-    check_double,
-    check_finite,
     check_integer,
-    check_nonnegative,
     store_checked,
 )
 from botorch_bandits.constraints import Ledger, MultiplierRule
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.loop import BanditLoop
@@ -41,6 +35,7 @@ from botorch_bandits.models import (
     DefaultCandidates,
 )
 from botorch_bandits.problems import ArmsProblem, ChangingProblem, SwitchingProblem
+from botorch_bandits.problems.changing import check_reward
 
 
 @dataclass(frozen=True)
@@ -49,8 +44,7 @@ class Policy:
 
     Attributes:
         model: Kernel and noise, such as ``BanditGP.with_kernel(...)``; or a list of priors,
-            ``BanditGP.with_candidates([...])`` or ``DefaultCandidates(bounds)``. If
-            ``constraints`` has ``models=``, the first of them.
+            ``BanditGP.with_candidates([...])`` or ``DefaultCandidates(bounds)``.
         acquisition: A recipe such as ``ImprovedUpperConfidenceBound.with_options(...)``.
         num_initial: Rounds at the start, and after each reset, that choose uniformly at random.
         forgetting: How old outcomes are treated; None keeps all of them.
@@ -228,10 +222,16 @@ def check_problems(problems: list[Problem], has_constraints: bool = False) -> No
         raise ValueError("problem is an empty list; give at least one problem.")
     first = problems[0]
     for i, other in enumerate(problems):
-        if not is_on_arms(other):
+        if not (is_on_arms(other) or has_constraints):
             periods = other.problems if isinstance(other, SwitchingProblem) else ()
             for part in periods or (_in_round(other, 1),):
-                _check_reward_on_box(part, has_constraints)
+                check_reward("problem", part)
+                is_discrete = bool(part.discrete_inds or part.categorical_inds)
+                if is_discrete or type(part).forward is not BaseTestProblem.forward:
+                    raise ValueError(
+                        f"problem ({type(part).__name__}) has dimensions that are not continuous, "
+                        "or adds noise in its own way. Run policy.loop(...) for each seed instead."
+                    )
         if is_on_arms(other) != is_on_arms(first):
             raise ValueError(
                 "problem is a list of problems on arms and on boxes; simulate the two kinds "
@@ -242,37 +242,6 @@ def check_problems(problems: list[Problem], has_constraints: bool = False) -> No
         if not is_same or other.noise_std != first.noise_std:
             what = "arms" if is_on_arms(first) else "bounds"
             raise ValueError(f"problem {i} has other {what} or another noise_std than problem 0.")
-
-
-def _check_reward_on_box(problem: BaseTestProblem, has_constraints: bool) -> None:
-    name = type(problem).__name__
-    if isinstance(problem, MultiObjectiveTestProblem):
-        raise ValueError(f"problem ({name}) has several objectives; a bandit has one reward.")
-    if isinstance(problem, ConstrainedBaseTestProblem) and not has_constraints:
-        raise ValueError(
-            f"problem ({name}) has constraints, but policy has none. Pass constraints= to Policy, "
-            f"such as AdditiveEpochs({problem.num_constraints}, ...)."
-        )
-    if problem.is_minimization_problem:
-        raise ValueError(
-            f"problem ({name}) is to be minimized, but a bandit maximizes. Build it with "
-            "negate=True."
-        )
-    if problem.discrete_inds or problem.categorical_inds:
-        raise ValueError(
-            f"problem ({name}) has dimensions that are not continuous. Run policy.loop(...) on a "
-            "Box with integer_dims= for each seed instead."
-        )
-    if type(problem).forward is not BaseTestProblem.forward:
-        raise ValueError(
-            f"problem ({name}) evaluates in its own way, so its noise is unknown. Run "
-            "policy.loop(...) for each seed instead."
-        )
-
-
-def noise_std_of(problem: Problem) -> float:
-    """Return the standard deviation of the noise; 0 if the problem has none."""
-    return check_nonnegative("noise_std", 0.0 if problem.noise_std is None else problem.noise_std)
 
 
 def optimal_value_of(problem: Problem, round_number: int) -> float:
@@ -302,73 +271,6 @@ class ArmRewards(ABC):
         Args:
             round_number: The number of the round, from 1.
         """
-
-
-class PeriodRewards(ArmRewards):
-    """Rewards that are constant in each period.
-
-    Args:
-        values: ``num_replicates x num_periods x num_arms``, float64.
-        change_points: The last round of each period but the last one, shared by all replicates; or
-            one such sequence per replicate. Each is increasing; with fewer change points than
-            ``num_periods - 1``, the last periods are left out.
-
-    Raises:
-        TypeError: If ``values`` is not float64.
-        ValueError: If shapes disagree, or change points do not increase.
-
-    Example:
-        >>> values = torch.tensor([[[1.0, 2.0], [4.0, 3.0]]], dtype=torch.float64)
-        >>> rewards = PeriodRewards(values, [10])
-        >>> rewards.at(10).tolist(), rewards.at(11).tolist()
-        ([[1.0, 2.0]], [[4.0, 3.0]])
-    """
-
-    def __init__(
-        self, values: Tensor, change_points: Sequence[int] | Sequence[Sequence[int]]
-    ) -> None:
-        """See the class."""
-        check_finite("values", check_double("values", values))
-        if values.dim() != 3:
-            raise ValueError(
-                f"values has shape {tuple(values.shape)}; it must be num_replicates x num_periods "
-                "x num_arms."
-            )
-        shared = all(isinstance(entry, int) for entry in change_points)
-        lists = [list(change_points)] * len(values) if shared else list(change_points)
-        if len(lists) != len(values):
-            raise ValueError(
-                f"change_points has {len(lists)} sequences for {len(values)} replicates; give one "
-                "per replicate, or one that all share."
-            )
-        self._values = values
-        # row b, column k: the last round of period k of replicate b
-        self._ends = torch.full((len(values), max(values.shape[1] - 1, 0)), torch.inf)
-        for row, points in zip(self._ends, lists, strict=True):
-            ends = torch.tensor(points, dtype=row.dtype)
-            if len(ends) > len(row) or bool((ends[1:] <= ends[:-1]).any() | (ends < 1).any()):
-                raise ValueError(
-                    f"change_points has {points}; they must increase, be at least 1 and at most "
-                    f"{len(row)} for {values.shape[1]} periods."
-                )
-            row[: len(ends)] = ends
-        self._changes = {int(end) + 1 for end in self._ends.flatten().tolist() if end < torch.inf}
-        self._now: tuple[int, Tensor] | None = None
-
-    def at(self, round_number: int) -> Tensor:
-        """See :meth:`ArmRewards.at`."""
-        known = self._now
-        if known is not None and (
-            round_number == known[0]
-            or (round_number == known[0] + 1 and round_number not in self._changes)
-        ):
-            self._now = (round_number, known[1])
-            return known[1]
-        periods = (self._ends < round_number).sum(-1).to(self._values.device)
-        rows = torch.arange(len(periods), device=periods.device)
-        current = self._values[rows, periods]
-        self._now = (round_number, current)
-        return current
 
 
 class EnvironmentRewards(ArmRewards):
@@ -423,19 +325,4 @@ def rewards_of(
     if len(fixed) == len(problems):
         values = torch.stack([p.values for p in fixed]).to(device)
         return values.expand(num_replicates, -1)
-    switching = [p for p in problems if isinstance(p, SwitchingProblem)]
-    if len(switching) == len(problems):
-        num_periods = max(len(p.problems) for p in switching)
-        tables = []
-        for p in switching:
-            rows = [p.arm_values(tau) for tau in p.change_points]
-            rows.append(p.arm_values(p.change_points[-1] + 1 if p.change_points else 1))
-            # periods that a replicate does not have are never played
-            tables.append(torch.stack(rows + rows[-1:] * (num_periods - len(rows))))
-        values = torch.stack(tables).to(device).expand(num_replicates, -1, -1)
-        points = [p.change_points for p in switching]
-        return PeriodRewards(values, points * (num_replicates // len(points)))
     return EnvironmentRewards(problems, num_replicates, device)
-
-
-fill_in_docstrings(__name__)

@@ -6,15 +6,14 @@ The rules are those of the loop, applied to tensors with one more dimension if a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
-from botorch_bandits.acquisition.candidates_engine import build_candidates_engine
+from botorch_bandits.acquisition import RandomSearch
 from botorch_bandits.acquisition.engines import (
-    BoxEngine,
     build_arms_engine,
     build_box_engine,
     sample_uniformly,
@@ -22,23 +21,12 @@ from botorch_bandits.acquisition.engines import (
 from botorch_bandits.checks import DTYPE, check_finite, check_integer
 from botorch_bandits.domains import Arms, Box
 from botorch_bandits.loop.settings import check_restart
-from botorch_bandits.models import (
-    BanditGPRecipe,
-    CandidatesRecipe,
-    DefaultCandidates,
-)
-from botorch_bandits.problems import ArmsProblem, ChangingProblem, ConstrainedArmsProblem
+from botorch_bandits.models import BanditGPRecipe
+from botorch_bandits.problems import ChangingProblem
 from botorch_bandits.progress import ProgressBar
 from botorch_bandits.random_streams import RandomBlocks, derive_seed
 from botorch_bandits.simulation.arms import play_arms
-from botorch_bandits.simulation.candidates import CandidatesReplicates
-from botorch_bandits.simulation.constrained import (
-    check_constrained,
-    is_played_in_step,
-    play_constrained_arms,
-)
-from botorch_bandits.simulation.in_processes import play_in_processes
-from botorch_bandits.simulation.loops import play_loops
+from botorch_bandits.simulation.loops import padded, play_loops
 from botorch_bandits.simulation.problems import (
     Policy,
     Problem,
@@ -47,67 +35,13 @@ from botorch_bandits.simulation.problems import (
     check_problems,
     evaluate,
     is_on_arms,
-    noise_std_of,
     optimal_value_of,
     rewards_of,
 )
 from botorch_bandits.simulation.restarts import ReplicateSegments
 
 
-def play_box(
-    engine: BoxEngine | None,
-    box: Box,
-    evaluate: Callable[[Tensor, int], Tensor],
-    optimal_values: Tensor,
-    noise_std: float,
-    num_rounds: int,
-    seeds: Sequence[int],
-    num_initial: int = 0,
-    on_round: Callable[[int], None] | None = None,
-) -> SimulationResult:
-    """Let an engine play reward functions on a box, one per replicate.
-
-    Args:
-        engine: An engine with one seed per replicate; None plays uniformly at random.
-        box: The box, on the CPU.
-        evaluate: Maps a point per replicate, ``num_replicates x d`` on the CPU, and the round (from
-            1) to the noiseless rewards, ``num_replicates``.
-        optimal_values: ``num_replicates x num_rounds``, the largest rewards; or one column if they
-            do not depend on the round.
-        noise_std: Standard deviation of the Gaussian noise.
-        num_rounds: The number of rounds.
-        seeds: The seeds of noise and initial rounds, one per replicate.
-        num_initial: Rounds at the start that choose uniformly at random.
-        on_round: Called with the number of each finished round.
-
-    Raises:
-        ValueError: If a reward is not finite.
-    """
-    noise = RandomBlocks(seeds, "noise")
-    points = torch.empty(len(seeds), num_rounds, box.dim, dtype=torch.float64)
-    values, outcomes = torch.empty(2, len(seeds), num_rounds, dtype=torch.float64)
-    for t in range(num_rounds):
-        if engine is None or t < num_initial:
-            chosen = sample_uniformly(box, seeds, t + 1)
-        else:
-            chosen, _ = engine.choose(t + 1)
-        points[:, t] = chosen
-        values[:, t] = check_finite("the problem's values", evaluate(points[:, t], t + 1))
-        outcomes[:, t] = values[:, t] + noise_std * noise.at(t + 1)
-        if engine is not None:
-            engine.observe(points[:, t], outcomes[:, t])
-        if on_round is not None:
-            on_round(t + 1)
-    return SimulationResult(
-        arms=None,
-        outcomes=outcomes,
-        regret=optimal_values - values,
-        seeds=tuple(seeds),
-        points=points,
-    )
-
-
-def simulate(
+def simulate(  # noqa: PLR0913 - options, each with a name
     problem: Problem | Sequence[Problem],
     policy: Policy,
     num_rounds: int,
@@ -116,7 +50,7 @@ def simulate(
     seed: int = 0,
     device: torch.device | str = "cpu",
     with_bounds: bool = True,
-    num_processes: int = 1,
+    num_workers: int = 1,
     progress: bool = True,
 ) -> SimulationResult:
     """Play independent replicates of a bandit at once, on arms or on a box.
@@ -129,12 +63,6 @@ def simulate(
     With ``policy.restart``, each replicate on arms starts over on its own: its detector looks at
     its own uniform queries, and its widths count its own rounds and segments.
 
-    With ``policy.constraints``, on a :class:`~botorch_bandits.problems.ConstrainedArmsProblem` and
-    with the surrogate ``"relabeled"`` or ``"fresh"``, each replicate has its own multipliers.
-
-    With a list of priors (:meth:`BanditGP.with_candidates`), each replicate on arms has its own
-    evidence; replicates share only the prior covariances.
-
     **On a box**, random search and upper confidence bounds with a width rule (GP-UCB, IGP-UCB, AMM)
     on a plain ``BanditGP`` are played in lockstep. Each round maximizes the bounds of all
     replicates together, from ``Box``'s default numbers of raw samples and restarts. A replicate's
@@ -144,14 +72,12 @@ def simulate(
 
     **Any other policy** is played by loops, one per replicate: ``run(policy.loop(domain,
     seed=result.seeds[b]), problem, num_rounds)``, with the noise of that run. This applies to
-    forgetting, models of epochs, restarts together with constraints or a list of priors, separate
-    models of constraints, learned hyperparameters, acquisition functions without such a rule, and,
-    on a box, draws, lists of priors, restarts and constraints. It takes as long as the loops do,
-    and the result has no ``covered`` and ``mean_width``.
+    constraints, lists of priors, forgetting, learned hyperparameters, acquisition functions without
+    such a rule, and, on a box, draws and restarts. It takes as long as the loops do, and the result
+    has no ``covered`` and ``mean_width``.
 
-    **In processes** (``num_processes``), the replicates are divided among processes, and each
-    process plays its part on one thread. Each replicate plays the same as in one process, up to
-    ties that are decided by rounding.
+    **In processes** (``num_workers``), joblib divides the replicates among processes. Each
+    plays the same as in one process, up to ties that are decided by rounding.
 
     Args:
         problem: A reward function to be maximized, with its noise: an
@@ -166,17 +92,15 @@ def simulate(
         seed: Replicate ``b`` has the seed ``derive_seed(seed, b, "replicate")``.
         device: Where the arithmetic runs. Random numbers are drawn on the CPU.
         with_bounds: Whether to compute ``covered`` and ``mean_width`` on arms, which takes time.
-        num_processes: The number of processes among which the replicates are divided; with 1, this
-            process plays all. Other processes are newly started, so a script that uses them must do
-            its work under ``if __name__ == "__main__"``. If the simulation fails or is interrupted,
-            they end.
-        progress: Whether to show a progress bar, which counts the rounds of all processes.
+        num_workers: The number of processes among which the replicates are divided; with 1, this
+            process plays all. More need joblib, which comes with scikit-learn.
+        progress: Whether to show a progress bar of the rounds; with several workers there is none.
 
     Raises:
-        RuntimeError: If a process died.
-        TypeError: If the problem is not a test problem, or cannot be sent to a process.
+        ImportError: If several workers are requested and joblib is not installed.
+        TypeError: If the problem is not a test problem.
         ValueError: If problems differ in arms, box or noise, the settings of the policy cannot be
-            combined, or a device other than the CPU is requested with several processes or for a
+            combined, or a device other than the CPU is requested with several workers or for a
             policy that is played by loops.
 
     Example:
@@ -202,8 +126,6 @@ def simulate(
     """
     problems = [problem] if isinstance(problem, Problem) else list(problem)
     check_problems(problems, has_constraints=policy.constraints is not None)
-    if policy.constraints is not None:
-        check_constrained(policy, problems)
     count = len(problems) if num_replicates is None else num_replicates
     count = check_integer("num_replicates", count, minimum=1)
     if len(problems) not in (1, count):
@@ -213,20 +135,86 @@ def simulate(
         )
     num_rounds = check_integer("num_rounds", num_rounds, minimum=0)
     seeds = tuple(derive_seed(seed, b, "replicate") for b in range(count))
-    if check_integer("num_processes", num_processes, minimum=1) > 1:
-        if torch.device(device).type != "cpu":
-            raise ValueError(
-                f"num_processes is {num_processes}, but device is {device!s}, which processes "
-                "would share. Leave out one of them."
+    device = torch.device(device)
+    num_workers = check_integer("num_workers", num_workers, minimum=1)
+    if num_workers == 1:
+        with ProgressBar(num_rounds, "rounds", progress) as bar:
+            return _play(
+                problems, policy, num_rounds, seeds, device, with_bounds, lambda t: bar.advance()
             )
-        num_processes = min(num_processes, count)
-        return play_in_processes(
-            _play, problems, policy, num_rounds, seeds, with_bounds, num_processes, progress
+    if device.type != "cpu":
+        raise ValueError(
+            f"num_workers is {num_workers}, but device is {device!s}, which processes would share. "
+            "Leave out one of them."
         )
-    with ProgressBar(num_rounds, "rounds", progress) as bar:
-        return _play(
-            problems, policy, num_rounds, seeds, device, with_bounds, lambda t: bar.advance()
+    try:
+        import joblib
+    except ImportError as error:
+        raise ImportError(
+            f"num_workers is {num_workers}, which needs joblib: "
+            "pip install 'botorch_bandits[tune]', or leave out num_workers=."
+        ) from error
+    shares = [share.tolist() for share in torch.arange(count).tensor_split(num_workers)]
+    tasks = [
+        joblib.delayed(_play)(
+            problems if len(problems) == 1 else [problems[b] for b in share],
+            policy,
+            num_rounds,
+            tuple(seeds[b] for b in share),
+            device,
+            with_bounds,
         )
+        for share in shares
+        if share
+    ]
+    return put_together(joblib.Parallel(num_workers)(tasks))
+
+
+def put_together(parts: Sequence[SimulationResult]) -> SimulationResult:
+    """Return the result of all replicates from those of parts, in order.
+
+    Args:
+        parts: Results of the same policy and number of rounds.
+    """
+    joined: dict[str, Any] = {}
+    for field in fields(SimulationResult):
+        name, values = field.name, [getattr(part, field.name) for part in parts]
+        known = [value for value in values if value is not None]
+        if name == "covered" and known:  # a part without bounds explored in all rounds
+            known = [
+                torch.ones(len(part.seeds), dtype=torch.bool) if value is None else value
+                for part, value in zip(parts, values, strict=True)
+            ]
+        elif name == "multipliers" and known:
+            most = max(value.shape[1] for value in known)
+            known = [padded(value, most) for value in known]
+        if not known:
+            joined[name] = None
+        elif name in ("seeds", "resets"):
+            joined[name] = sum(known, ())
+        else:  # without restarts, all replicates share the epochs
+            is_shared = name == "epochs" and known[0].dim() == 1
+            joined[name] = known[0] if is_shared else torch.cat(known)
+    joined["mean_width"] = _mean_width(parts)
+    return SimulationResult(**joined)
+
+
+def _mean_width(parts: Sequence[SimulationResult]) -> Tensor | None:
+    """Return the mean over the replicates that did not explore in a round, as for one part."""
+    num_rounds = parts[0].outcomes.shape[-1]
+    sums, counts = torch.zeros(2, num_rounds, dtype=DTYPE)
+    for part in parts:
+        if part.mean_width is None:
+            continue
+        if part.explored is None:  # without restarts, initial rounds alone have no bounds
+            first = num_rounds - len(part.mean_width)
+            playing = (torch.arange(num_rounds) >= first) * len(part.seeds)
+        else:
+            playing = (~part.explored).sum(0)
+        has_bounds = playing > 0
+        sums[has_bounds] += playing[has_bounds] * part.mean_width
+        counts += playing
+    return (sums / counts)[counts > 0] if bool(counts.any()) else None
 
 
 def _play(
@@ -234,24 +222,28 @@ def _play(
     policy: Policy,
     num_rounds: int,
     seeds: tuple[int, ...],
-    device: torch.device | str,
+    device: torch.device,
     with_bounds: bool,
-    on_round: Callable[[int], None],
+    on_round: Callable[[int], None] | None = None,
 ) -> SimulationResult:
-    on_arms = [p for p in problems if is_on_arms(p)]
     played = None
-    given = policy.model, getattr(policy.restart, "candidates", None)
-    is_many = any(isinstance(each, DefaultCandidates) for each in given)
-    is_many = is_many or (policy.constraints is not None and bool(policy.constraints.models_in_use))
-    if policy.forgetting is not None or is_many:
-        pass  # engines of replicates have no forgetting, model changes, or separate lists
-    elif on_arms:
-        played = _simulate_arms(on_arms, policy, num_rounds, seeds, device, with_bounds, on_round)
-    else:
-        played = _simulate_box(problems, policy, num_rounds, seeds, device, on_round)
+    has_list = getattr(policy.restart, "candidates", None) is not None
+    # engines of replicates have no forgetting, lists of priors, model changes or multipliers
+    if not (
+        has_list
+        or policy.forgetting is not None
+        or policy.constraints is not None
+        or not isinstance(policy.model, BanditGPRecipe)
+    ):
+        if is_on_arms(problems[0]):
+            played = _simulate_arms(
+                problems, policy, num_rounds, seeds, device, with_bounds, on_round
+            )
+        else:
+            played = _simulate_box(problems, policy, num_rounds, seeds, device, on_round)
     if played is not None:
         return played
-    if torch.device(device).type != "cpu":
+    if device.type != "cpu":
         raise ValueError(
             f"device is {device!s}, but this policy ({policy.acquisition!r}) is played by loops, "
             "which are on the CPU. Leave device= out."
@@ -264,43 +256,26 @@ def _simulate_arms(
     policy: Policy,
     num_rounds: int,
     seeds: tuple[int, ...],
-    device: torch.device | str,
+    device: torch.device,
     with_bounds: bool,
-    on_round: Callable[[int], None],
+    on_round: Callable[[int], None] | None,
 ) -> SimulationResult | None:
     """Play replicates on arms as one tensor program; return None if no engine can."""
-    on_arms = [p for p in problems if isinstance(p, ArmsProblem | ChangingProblem)]
-    choices = on_arms[0].choices
-    assert choices is not None
-    arms = Arms(choices.to(device))
-    has_constraints = policy.constraints is not None
-    if has_constraints and not is_played_in_step(policy, problems, arms):
-        return None
+    arms = Arms(problems[0].choices.to(device))  # type: ignore[union-attr]
     rule, segments = None, None
     if (restart := check_restart(policy.restart)) is not None:
         segments = ReplicateSegments(restart, arms, len(seeds), policy.num_initial, policy.model)
         rule = segments.rule(policy.acquisition, arms)
-    engine: Any = None
-    if isinstance(policy.model, CandidatesRecipe):
-        if has_constraints or restart is not None or not _plays_list(policy, arms):
+        if rule is None and not isinstance(policy.acquisition, RandomSearch):
             return None
-        engine = CandidatesReplicates(policy.model, policy.acquisition, arms, seeds)
-    else:
-        assert isinstance(policy.model, BanditGPRecipe)
-        engine = build_arms_engine(policy.model, policy.acquisition, arms, seeds, rule=rule)
+    assert isinstance(policy.model, BanditGPRecipe)
+    engine = build_arms_engine(policy.model, policy.acquisition, arms, seeds, rule=rule)
     if engine is None:
         return None
-    if policy.constraints is not None:
-        constrained = [p for p in problems if isinstance(p, ConstrainedArmsProblem)]
-        return play_constrained_arms(
-            engine, policy, arms, constrained, num_rounds, seeds, with_bounds, on_round
-        )
-    values = rewards_of(on_arms, len(seeds), device)
-    noise_std = problems[0].noise_std or 0.0
     return play_arms(
         engine,
-        values,
-        noise_std,
+        rewards_of(problems, len(seeds), device),
+        problems[0].noise_std or 0.0,
         num_rounds,
         seeds,
         policy.num_initial,
@@ -310,30 +285,20 @@ def _simulate_arms(
     )
 
 
-def _plays_list(policy: Policy, arms: Arms) -> bool:
-    """Return whether an engine on arms can play a list of priors."""
-    if not isinstance(policy.acquisition, AcquisitionRecipe):
-        return False
-    assert isinstance(policy.model, CandidatesRecipe)
-    return build_candidates_engine(policy.model, policy.acquisition, arms, 0) is not None
-
-
 def _simulate_box(
     problems: list[Problem],
     policy: Policy,
     num_rounds: int,
     seeds: tuple[int, ...],
-    device: torch.device | str,
-    on_round: Callable[[int], None],
+    device: torch.device,
+    on_round: Callable[[int], None] | None,
 ) -> SimulationResult | None:
     """Play replicates on a box in lockstep; return None if no engine can."""
-    if check_restart(policy.restart) is not None or policy.constraints is not None:
+    if check_restart(policy.restart) is not None:
         return None
     box = Box(bounds_of(problems[0]).cpu())
     engine = None
     if not isinstance(policy.acquisition, RandomSearch):
-        if isinstance(policy.model, CandidatesRecipe):
-            return None
         assert isinstance(policy.model, BanditGPRecipe)
         there = Box(box.bounds.to(device))
         engine = build_box_engine(policy.model, policy.acquisition, there, seeds)
@@ -342,14 +307,25 @@ def _simulate_box(
     is_changing = any(isinstance(p, ChangingProblem) for p in problems)
     rounds = range(1, (num_rounds if is_changing else 1) + 1)
     optima = [[optimal_value_of(p, t) for t in rounds] for p in problems]
-    return play_box(
-        engine,
-        box,
-        lambda points, t: evaluate(problems, points, t),
-        torch.tensor(optima, dtype=DTYPE).expand(len(seeds), -1),
-        noise_std_of(problems[0]),
-        num_rounds,
-        seeds,
-        policy.num_initial,
-        on_round,
+    noise, noise_std = RandomBlocks(seeds, "noise"), problems[0].noise_std or 0.0
+    points = torch.empty(len(seeds), num_rounds, box.dim, dtype=DTYPE)
+    values, outcomes = torch.empty(2, len(seeds), num_rounds, dtype=DTYPE)
+    for t in range(num_rounds):
+        if engine is None or t < policy.num_initial:
+            points[:, t] = sample_uniformly(box, seeds, t + 1)
+        else:
+            points[:, t] = engine.choose(t + 1)[0]
+        rewards = evaluate(problems, points[:, t], t + 1)
+        values[:, t] = check_finite("the problem's values", rewards)
+        outcomes[:, t] = values[:, t] + noise_std * noise.at(t + 1)
+        if engine is not None:
+            engine.observe(points[:, t], outcomes[:, t])
+        if on_round is not None:
+            on_round(t + 1)
+    return SimulationResult(
+        arms=None,
+        outcomes=outcomes,
+        regret=torch.tensor(optima, dtype=DTYPE).expand(len(seeds), -1) - values,
+        seeds=seeds,
+        points=points,
     )

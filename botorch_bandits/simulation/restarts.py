@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
-from botorch_bandits.acquisition.scores import ArmsRound, ArmsRule, ThompsonArmsRule, WidthArmsRule
+from botorch_bandits.acquisition.scores import ArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import (
     ChangePointRestart,
     EvidenceEngine,
@@ -32,7 +32,6 @@ from botorch_bandits.change_points import (
 )
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee, PriorSummary, WidthRule
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 
 
@@ -82,56 +81,6 @@ class SegmentWidth(WidthRule):
         if number not in self._rules:
             self._rules[number] = self._rule_of(number)
         return self._rules[number]
-
-
-class SegmentArmsRule(ArmsRule):
-    """A rule for each segment that depends on delta in other ways than through a width.
-
-    Args:
-        segments: The segments of the replicates.
-        rule_of: A function that maps a segment, counted from 0, to its rule.
-    """
-
-    def __init__(self, segments: ReplicateSegments, rule_of: Callable[[int], ArmsRule]) -> None:
-        """See the class."""
-        self._segments, self._rule_of = segments, rule_of
-        self._rules: dict[int, ArmsRule] = {0: rule_of(0)}
-        self.needs_extremes = self._rules[0].needs_extremes
-
-    def prepare(self, seen: ArmsRound) -> dict[int, ArmsRound]:
-        """Return the round as the rule of each segment sees it, by the segment's number."""
-        numbers = dict.fromkeys(self._segments.numbers.tolist())
-        for number in numbers:
-            if number not in self._rules:
-                self._rules[number] = self._rule_of(number)
-        return {number: replace(seen, rule=self._rules[number]) for number in numbers}
-
-    def scores(self, seen: ArmsRound) -> Tensor:
-        """See the base class."""
-        return self._gather({number: part.scores for number, part in seen.prepared.items()})
-
-    def bounds(self, seen: ArmsRound) -> tuple[Tensor, Tensor] | None:
-        """See the base class."""
-        bounds = {}
-        for number, part in seen.prepared.items():
-            ends = part.rule.bounds(part)
-            if ends is None:
-                return None
-            bounds[number] = ends
-        lower, upper = (
-            self._gather({number: ends[side] for number, ends in bounds.items()}) for side in (0, 1)
-        )
-        return lower, upper
-
-    def _gather(self, values: dict[int, Tensor]) -> Tensor:
-        """Select, from values by segment, those of each replicate's own segment."""
-        numbers = self._segments.numbers
-        gathered: Tensor | None = None
-        for number, of_segment in values.items():
-            here = (numbers == number).to(of_segment.device).unsqueeze(-1)
-            gathered = of_segment if gathered is None else of_segment.where(here, gathered)
-        assert gathered is not None
-        return gathered
 
 
 @dataclass
@@ -314,7 +263,8 @@ class ReplicateSegments:
             domain: The arms.
 
         Returns:
-            None for random search, and if the recipe has no rule on arms.
+            None for random search, and if no rule on arms is based on a width that depends on round
+            and delta.
         """
         if isinstance(acquisition, RandomSearch):
             return None
@@ -326,23 +276,15 @@ class ReplicateSegments:
         first = of_segment(0)
         shares = acquisition.at_share_of_delta(lambda delta: 0.5 * delta) is not acquisition
         shares = shares and self._restart.split_delta
-        if isinstance(first, WidthArmsRule | ThompsonArmsRule):
+        if not isinstance(first, WidthArmsRule | ThompsonArmsRule):
+            return None if shares else first  # other rules do not depend on the round
 
-            def width_of_segment(number: int) -> WidthRule:
-                rule = of_segment(number)
-                assert isinstance(rule, WidthArmsRule | ThompsonArmsRule)
-                return rule.rule
-
-            return replace(first, rule=SegmentWidth(self, width_of_segment, shares))
-        if first is None or not shares:
-            return first  # other rules do not depend on the round
-
-        def known(number: int) -> ArmsRule:
+        def width_of_segment(number: int) -> WidthRule:
             rule = of_segment(number)
-            assert rule is not None
-            return rule
+            assert isinstance(rule, WidthArmsRule | ThompsonArmsRule)
+            return rule.rule
 
-        return SegmentArmsRule(self, known)
+        return replace(first, rule=SegmentWidth(self, width_of_segment, shares))
 
     def _weigh(
         self,
@@ -425,6 +367,3 @@ class ReplicateSegments:
         self.num_history[b] = float(num_kept)
         self.num_uniform[b] = float(sum(self._is_uniform[b]))
         self.numbers[b] += 1
-
-
-fill_in_docstrings(__name__)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 from botorch_bandits.checks import check_instance
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.spaces.parameters import (
     LARGEST_CATEGORICAL,
     Categorical,
@@ -180,6 +179,3 @@ def _of_hyperparameter(ConfigSpace: Any, name: str, known: Any) -> Parameter:
         "only has ranges, and the model finds out where to search. Make it uniform, with "
         "log=True if the scale is logarithmic."
     )
-
-
-fill_in_docstrings(__name__)

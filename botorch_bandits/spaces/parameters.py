@@ -20,7 +20,6 @@ from botorch_bandits.checks import (
     explains_arguments,
     store_checked,
 )
-from botorch_bandits.docstrings import fill_in_docstrings
 
 Plain: TypeAlias = str | int | float | bool | None
 """The types of values that a journal records exactly."""
@@ -145,7 +144,6 @@ class Float(Parameter):
         return (math.log10(self.low), math.log10(self.high)) if self.log else (self.low, self.high)
 
     def check(self, name: str, value: Any) -> float:
-        """See the base class."""
         number = _check_real(name, value)
         if not self.low <= number <= self.high:
             raise ValueError(
@@ -155,12 +153,10 @@ class Float(Parameter):
         return number
 
     def encode(self, value: Any) -> float:
-        """See the base class."""
         low, high = self.bounds
         return min(max(math.log10(value), low), high) if self.log else float(value)
 
     def decode(self, coordinate: float) -> float:
-        """See the base class."""
         low, high = self.bounds
         if coordinate <= low:
             return self.low
@@ -225,7 +221,6 @@ class Integer(Parameter):
         return float(self.low), float(self.high)
 
     def check(self, name: str, value: Any) -> int:
-        """See the base class."""
         number = _check_real(name, value)
         if number != round(number):
             raise ValueError(
@@ -240,11 +235,9 @@ class Integer(Parameter):
         return int(number)
 
     def encode(self, value: Any) -> float:
-        """See the base class."""
         return math.log10(value) if self.log else float(value)
 
     def decode(self, coordinate: float) -> int:
-        """See the base class."""
         number = round(10.0**coordinate if self.log else coordinate)
         return min(max(number, self.low), self.high)
 
@@ -325,15 +318,12 @@ class Categorical(Parameter):
         return 0.0, len(self.values) - 1.0
 
     def check(self, name: str, value: Any) -> Plain:
-        """See the base class."""
         return self.values[self._find(name, value)]
 
     def encode(self, value: Any) -> float:
-        """See the base class."""
         return float(self._find("value", value))
 
     def decode(self, coordinate: float) -> Plain:
-        """See the base class."""
         return self.values[min(max(round(coordinate), 0), len(self.values) - 1)]
 
     def _find(self, name: str, value: Any) -> int:
@@ -366,7 +356,6 @@ class Fixed(Parameter):
         store_checked(self, value=check_plain("value", self.value))
 
     def check(self, name: str, value: Any) -> Plain:
-        """See the base class."""
         if not (_is_plain(value) and _are_close(self.value, value)):
             raise ValueError(
                 f"parameter {name!r} is {value!r}, but it is fixed at {self.value!r}. Leave it out."
@@ -422,5 +411,3 @@ for _kind in (Float, Integer, Categorical, Fixed):
         _kind.__name__,
         step="Write values with a step as Categorical([...], ordered=True).",
     )(_kind.__init__)
-
-fill_in_docstrings(__name__)

@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from botorch_bandits.checks import DTYPE, check_instance, check_matrix, check_text
-from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box
 from botorch_bandits.feasible_sets import constraints_text, read_indices
 from botorch_bandits.spaces.conversions import of_configspace, of_optuna, parse_parameter
@@ -392,7 +391,6 @@ class Space(Box):
         return self.dim + sum(self.num_values[i] - 1 for i in self.unordered_dims)
 
     def recorded_parts(self) -> dict[str, Any]:
-        """See :meth:`Domain.recorded_parts`."""
         return {
             "parameters": self._parameters,
             "names": list(self._parameters),  # a mapping does not record the order
@@ -428,12 +426,10 @@ class Space(Box):
         return dict(sorted({**super().num_values, **further}.items()))
 
     def values_of(self, dim: int) -> list[float]:
-        """See :meth:`Box.values_of`."""
         of_logarithm = self._logarithms.get(dim)
         return super().values_of(dim) if of_logarithm is None else of_logarithm.values()
 
     def few_points(self) -> Arms | None:
-        """See :meth:`Box.few_points`."""
         return self._few
 
     @cached_property
@@ -463,6 +459,3 @@ class Space(Box):
 
 def _is_log(parameter: Parameter | None) -> bool:
     return bool(getattr(parameter, "log", False))
-
-
-fill_in_docstrings(__name__)

@@ -1,16 +1,14 @@
 """What the harness crosses: model families, acquisition functions, BoTorch's optimizers.
 
-The lists are data, free of pytest, so that a table "which acquisition function works with which
-model in which optimizer" can be made from :func:`optimizer_combinations`.
+The lists are data, free of pytest.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -772,32 +770,10 @@ OPTIMIZERS = (
 )
 
 
-@dataclass(frozen=True)
-class Combination:
-    """One cell of the table; ``refusal`` says why it cannot work, if it cannot."""
-
-    acquisition: AcquisitionCase
-    model: ModelCase
-    optimizer: OptimizerCase
-    q: int
-    refusal: str | None = None
-
-    @property
-    def label(self) -> str:
-        parts = (self.acquisition.name, self.model.name, self.optimizer.name, f"q={self.q}")
-        return "-".join(part.replace(", ", ",").replace(" ", "_") for part in parts)
-
-
-def optimizer_combinations(
-    acquisitions: Sequence[AcquisitionCase] = ACQUISITIONS, sizes: Sequence[int] = (1, 3)
-) -> Iterator[Combination]:
-    """Every combination, those that cannot work with the reason."""
-    for acquisition, model, optimizer, q in product(acquisitions, MODELS, OPTIMIZERS, sizes):
-        refusal = None
-        if model.kind in acquisition.refuses:
-            refusal = "it works with kernel and data of one model, not of a batch"
-        elif model.kind == "batch":
-            refusal = "a batched model has one value per member, an optimizer wants one"
-        elif acquisition.on_choices and optimizer.searches != "choices":
-            refusal = "a draw on choices exists only there; leave choices= out for a box"
-        yield Combination(acquisition, model, optimizer, q, refusal)
+def can_be_optimized(
+    acquisition: AcquisitionCase, model: ModelCase, optimizer: OptimizerCase, q: int
+) -> bool:
+    """Whether an optimizer, which wants one value a point, can search with it."""
+    if model.kind == "batch" or model.kind in acquisition.refuses:
+        return False
+    return not acquisition.on_choices or optimizer.searches == "choices"

@@ -48,16 +48,16 @@ def test_affine_outcomes_refuse():
     X, Y = rows()
     with pytest.raises(TypeError, match=r"weights has dtype torch.float32"):
         AffineOutcomes(torch.ones(1, 2))
-    with pytest.raises(ValueError, match=r"weights must be num_rows x m.*unsqueeze"):
+    with pytest.raises(ValueError, match="weights must be num_rows"):
         AffineOutcomes(double([1.0, 2.0]))
-    with pytest.raises(ValueError, match="only zeros in row 1"):
+    with pytest.raises(ValueError, match="zeros in row 1"):
         AffineOutcomes(double([[1.0, 2.0], [0.0, 0.0]]))
-    with pytest.raises(ValueError, match=r"offsets has shape \(2,\).*each of the 1 rows"):
+    with pytest.raises(ValueError, match=r"offsets has shape \(2,\).*each"):
         AffineOutcomes(double([[1.0, 2.0]]), double([1.0, 2.0]))
-    with pytest.raises(ValueError, match="for 3 outputs, but the model has 2"):
+    with pytest.raises(ValueError, match="for 3 outputs, but"):
         CASES[0].build().posterior(X, posterior_transform=AffineOutcomes(double([[1.0, 2.0, 3.0]])))
     positive = SingleTaskGP(X, Y.abs() + 1.0, outcome_transform=Log())
-    with pytest.raises(UnsupportedError, match=r"joint Gaussian posterior.*such as Log"):
+    with pytest.raises(UnsupportedError, match=r"joint Gaussian posterior.*such as"):
         positive.posterior(X, posterior_transform=AffineOutcomes(double([[1.0, 2.0]])))
 
 

@@ -241,7 +241,7 @@ def test_less_is_better() -> None:
         mirrored(X_TEST.unsqueeze(-2)),
         censored(up, minimum=-1.0, X_pending=PENDING)(X_TEST.unsqueeze(-2)),
     )
-    with pytest.raises(ValueError, match=r"is above the known maximum, -0\.9"):
+    with pytest.raises(ValueError, match=r"the known maximum, -0\.9"):
         censored(down, minimum=-0.9, maximize=False)
 
 
@@ -332,7 +332,7 @@ def test_five_distinct_points_at_once() -> None:
 def test_an_outcome_below_the_minimum() -> None:
     model = bandit_gp()
     lowest = float(model.train_targets.min())
-    with pytest.raises(ValueError, match=r"below the known minimum, 0\.2.*on_lower='lower'"):
+    with pytest.raises(ValueError, match=r"the known minimum, 0\.2.*on_lower='lower'"):
         censored(model, minimum=0.2)
     with pytest.warns(MinimumLoweredWarning, match="below the known minimum"):
         acqf = censored(model, minimum=0.2, on_lower="lower", X_pending=PENDING)
@@ -340,7 +340,7 @@ def test_an_outcome_below_the_minimum() -> None:
     assert acqf.model.train_targets[-1].item() == lowest
     assert any("lowered" in gap for gap in acqf.guarantee().gaps)
     given = torch.cat([model.train_targets.unsqueeze(-1), double([[-3.0]])])
-    with pytest.raises(ValueError, match="an observed outcome, -3, is below"):
+    with pytest.raises(ValueError, match="an observed outcome, -3"):
         censored(model, Y_observed=given)
     with pytest.raises(ValueError, match="Y_observed has shape"):
         censored(model, Y_observed=given.squeeze(-1))
@@ -483,7 +483,7 @@ NEAR = double([[0.48, 0.5], [0.53, 0.5], [0.5, 0.46], [0.5, 0.55]])
 
 def test_a_posterior_that_rings_is_reported() -> None:
     model = smooth_model(1e-4)
-    with pytest.warns(RingingWarning, match=r"4 pending queries in at 0.*hallucination"):
+    with pytest.warns(RingingWarning, match="4 pending queries in"):
         acqf = CensoredUpperConfidenceBound(model, minimum=0.0, width=2.0, X_pending=NEAR)
     x = probe_points(NEAR, model.train_inputs[0])
     assert acqf.model.posterior(x).mean.max() > 1.05 * model.posterior(x).mean.max()
@@ -537,14 +537,14 @@ def test_a_model_that_cannot_be_conditioned_says_so(cls: type) -> None:
         acqf.set_X_pending(X[:1])
     assert acqf.X_pending is None
     assert acqf.model is model
-    with pytest.raises(ValueError, match=r"not an exact Gaussian process.*explicit width="):
+    with pytest.raises(ValueError, match=r"exact Gaussian process.*explicit width="):
         cls(model, minimum=-9.0, **BOUNDS)
 
 
 def test_extra_noise_needs_affine_outcomes() -> None:
     X, Y = rows()
     model = SingleTaskGP(X, Y[:, :1], outcome_transform=Log()).eval()
-    with pytest.raises(UnsupportedError, match="unit of extra noise is unknown"):
+    with pytest.raises(UnsupportedError, match="unit of extra noise"):
         condition(model, PENDING, Y[:4, :1], extra_noise=0.1)
 
 
@@ -591,7 +591,7 @@ def test_outcomes_that_noise_takes_below_the_minimum_are_taken_as_they_are() -> 
     bounds: dict[str, Any] = {**options, "rkhs_bound": 2.0, "noise_bound": 0.1}
     told = set()
     for _ in range(2):
-        with pytest.warns(BelowMinimumWarning, match="by no more than noise explains") as caught:
+        with pytest.warns(BelowMinimumWarning, match="by no more than") as caught:
             acqf = CensoredUpperConfidenceBound(model, **bounds)
         told |= {(str(each.message), each.filename) for each in caught}
     assert len(told) == 1  # Python shows the same text of the same line once
@@ -613,9 +613,7 @@ def test_outcomes_that_noise_takes_below_the_minimum_are_taken_as_they_are() -> 
         "1 outcomes lie below the minimum, but bounded_outcomes=True requires that none does",
     )
     for cls in (CensoredUpperConfidenceBound, CensoredThompsonSampling):
-        with pytest.raises(
-            ValueError, match=r"by more than the 0\.02 that noise explains.*tolerance="
-        ):
+        with pytest.raises(ValueError, match=r"0\.02 that noise explains.*tolerance="):
             cls(model, **options, tolerance=0.02)
     assert cls.with_options(minimum=0.0, width=1.0, tolerance=0.1)
 
@@ -633,9 +631,9 @@ def test_a_drop_in_judges_an_outcome_below_the_minimum_by_the_other_ones() -> No
     many = [4.0, *[1.0] * 9]
     with pytest.warns(BelowMinimumWarning):
         make(*many, -0.999)
-    with pytest.raises(ValueError, match="by more than the 1 that noise explains"):
+    with pytest.raises(ValueError, match="more than the 1"):
         make(*many, -1.001)
-    with pytest.raises(ValueError, match="by more than the 0 that noise explains"):
+    with pytest.raises(ValueError, match="more than the 0"):
         make(-7.0, -8.0, -9.0, -7.0)
 
 
@@ -685,20 +683,20 @@ def test_a_minimum_without_a_logarithm_is_refused(cls: Any, pending: Any, transf
     model.posterior(AWAY)
     before = model.train_targets.clone()
     if transform == "Power, Log" and cls is CensoredUpperConfidenceBound:
-        with pytest.raises(UnsupportedError, match="needs mean and variance of outcomes"):
+        with pytest.raises(UnsupportedError, match="needs mean and variance"):
             cls(model, minimum=0.0, width=1.0, X_pending=pending)
         return
-    with pytest.raises(ValueError, match=r"minimum is 0, which the outcome transform .*Log") as e:
+    with pytest.raises(ValueError, match="minimum is 0, which") as e:
         cls(model, minimum=0.0, width=1.0, X_pending=pending)
     assert "Pass a value that" in str(e.value)
     assert not model.outcome_transform.training
     assert torch.equal(model.train_targets, before)
     if transform != "Power, Log":  # the square of -1 has one
-        with pytest.raises(ValueError, match=r"minimum is -1, .* maps to nan"):
+        with pytest.raises(ValueError, match="minimum is -1"):
             cls(model, minimum=-1.0, width=1.0, X_pending=pending)
     two = ModelListGP(SingleTaskGP(POSITIVE, POSITIVE.cos()), model)
     weights = ScalarizedPosteriorTransform(torch.ones(2, dtype=torch.float64))
-    with pytest.raises(ValueError, match=r"minimum is 0, which the outcome transform .*Log"):
+    with pytest.raises(ValueError, match="minimum is 0, which"):
         cls(two, minimum=(-1.0, 0.0), width=1.0, posterior_transform=weights, X_pending=pending)
 
 
@@ -732,14 +730,14 @@ def test_a_minimum_with_a_logarithm_is_that_of_the_transformed_model(transform: 
 
 
 def test_a_proxy_without_a_logarithm_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"the pseudo-value of minimum_proxy=100 is -\d+"):
+    with pytest.raises(ValueError, match="the pseudo-value of minimum_proxy=100"):
         CensoredUpperConfidenceBound(
             logarithmic("Log"), minimum_proxy=100.0, width=1.0, X_pending=AWAY
         )
 
 
 def test_no_model_is_conditioned_on_an_outcome_without_a_logarithm() -> None:
-    with pytest.raises(ValueError, match="an outcome is -1, which the outcome transform Log"):
+    with pytest.raises(ValueError, match="outcome is -1, which"):
         condition(logarithmic("Log"), AWAY, AWAY - AWAY - 1.0)
 
 
@@ -758,13 +756,13 @@ def test_a_loop_with_a_users_model_refuses_a_minimum_without_a_logarithm() -> No
     for _ in range(2):
         loop.tell(loop.ask().id, 1.0)
     loop.ask()
-    with pytest.raises(ValueError, match="outcome is 0, which the outcome transform Log"):
+    with pytest.raises(ValueError, match="outcome is 0, which"):
         loop.ask()
 
 
 def test_a_proxy_leaves_no_minimum_to_lower() -> None:
     for cls in (CensoredUpperConfidenceBound, CensoredThompsonSampling):
-        with pytest.raises(ValueError, match=r"the minimum is unknown.*Leave on_lower= out"):
+        with pytest.raises(ValueError, match=r"minimum is unknown.*Leave on_lower="):
             cls.with_options(minimum_proxy=2.0, width=1.0, on_lower="lower")
 
 
@@ -826,5 +824,5 @@ def test_a_width_rule_that_knows_no_censoring_is_refused(cls: Any) -> None:
         def width_rule(cls, options: Any) -> Any:
             return ConstantWidth(2.0)
 
-    with pytest.raises(TypeError, match=r"Constant\.width_rule made a ConstantWidth; .* Censored"):
+    with pytest.raises(TypeError, match=r"Constant\.width_rule made a ConstantWidth"):
         Constant(bandit_gp(), minimum=-1.0, width=1.0)

@@ -34,7 +34,6 @@ from botorch_bandits import BanditGP, GPThompsonSampling, GPUpperConfidenceBound
 from botorch_bandits.acquisition import BanditAcquisition, base
 from botorch_bandits.confidence import ConstantWidth
 from botorch_bandits.loop.settings import OF_LISTS
-from botorch_bandits.models import PriorFamily
 from botorch_bandits.models.moments import count_columns
 
 from .cases import rows, uniform
@@ -42,9 +41,6 @@ from .cases import rows, uniform
 X, Y = rows(8)
 CENSORED = {"minimum_proxy": 2.0, "outcome_bound": 9.0}
 OPTIONS: dict[str, dict[str, Any]] = {
-    "CandidatesDMMUpperConfidenceBound": {"rkhs_bound": 9.0, "noise_bound": 0.5},
-    "CandidatesLagrangianUpperConfidenceBound": {"multipliers": (1.0,)},
-    "RegionUpperConfidenceBound": {"family": PriorFamily((0.1, 2.0), (0.1, 9.0), (0.01, 1.0))},
     "CensoredThompsonSampling": CENSORED,
     "CensoredUpperConfidenceBound": CENSORED,
     "ChangePointUpperConfidenceBound": {"horizon": 100, "smoothness": 2.5, "dim": 2},

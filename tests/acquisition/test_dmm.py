@@ -193,10 +193,10 @@ def test_pickle_and_deepcopy(data: tuple[Tensor, Tensor]) -> None:
 def test_models_it_cannot_read_are_refused(data: tuple[Tensor, Tensor]) -> None:
     X, Y = data
     batched = BanditGP(X.expand(2, 9, 1), Y.expand(2, 9, 1), kernel=RBFKernel(), noise=LAM)
-    with pytest.raises(UnreadablePriorError, match=r"is a batch of \(2,\) models, each with"):
+    with pytest.raises(UnreadablePriorError, match=r"batch of \(2,\) models"):
         DMMUpperConfidenceBound(batched, rkhs_bound=2.0, noise_bound=0.1)
     two = BanditGP(X, Y.expand(9, 2), kernel=RBFKernel(), noise=LAM)
-    with pytest.raises(UnreadablePriorError, match="2 outputs and no posterior_transform"):
+    with pytest.raises(UnreadablePriorError, match="outputs and no posterior_transform"):
         DMMUpperConfidenceBound(two, rkhs_bound=2.0, noise_bound=0.1)
     with pytest.raises(ValueError, match="needs rkhs_bound= and noise_bound="):
         DMMUpperConfidenceBound.with_options(rkhs_bound=1.0)
@@ -204,6 +204,7 @@ def test_models_it_cannot_read_are_refused(data: tuple[Tensor, Tensor]) -> None:
         DMMUpperConfidenceBound.with_options(rkhs_bound=0.0, noise_bound=0.1)
 
 
+@pytest.mark.slow
 def test_less_regret_than_amm_and_igp_ucb_in_the_loop() -> None:
     """Mean cumulative regret over 6 functions at 25 rounds: DMM < AMM < IGP-UCB."""
     options = {"rkhs_bound": 2.0, "noise_bound": 0.1, "delta": 0.1}

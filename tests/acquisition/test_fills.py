@@ -182,7 +182,7 @@ def test_points_that_are_chosen_one_after_the_other() -> None:
         acqf, bounds, q=4, sequential=True, num_restarts=4, raw_samples=64
     )
     assert torch.pdist(candidates).min() > 1e-3
-    with pytest.raises(UnsupportedError, match="q > 1 points cannot be valued together"):
+    with pytest.raises(UnsupportedError, match="q > 1 points"):
         acqf(candidates.unsqueeze(0))
     draw = CensoredThompsonSampling(
         bandit_gp(), minimum=-1.0, width=1.0, outcome_bound=BOUND, seed=0, fill="middle"

@@ -26,6 +26,7 @@ PENDING = uniform(3, 2, seed=4)
 BOUNDS: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": 0.1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_streams", [None, 20])
 def test_draws_of_gp_bts_have_the_hallucinated_moments(num_streams: int | None) -> None:
     points = torch.linspace(0, 1, 8, dtype=torch.float64).unsqueeze(-1)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import pytest
 import torch
 from botorch.optim import optimize_acqf
+from pairwise import pairwise
 
 from botorch_bandits import (
     BanditGP,
@@ -20,7 +20,6 @@ from botorch_bandits import (
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
 )
-from botorch_bandits.acquisition import CandidatesLagrangianUpperConfidenceBound
 from botorch_bandits.acquisition.affine_outcomes import select_output
 from botorch_bandits.acquisition.draws import draw_path
 from botorch_bandits.models import candidate_grid
@@ -50,19 +49,18 @@ VALUED = [case for case in ACQUISITIONS if case.expected is not None]
 
 
 def ids(case: Any) -> str:
-    return case.name.replace(", ", ",").replace(" ", "_")
+    return str(case) if isinstance(case, int) else case.name.replace(", ", ",").replace(" ", "_")
 
 
-def pairs(acquisitions: list[AcquisitionCase]) -> list[Any]:
-    return [
-        pytest.param(a, m, id=f"{ids(a)}-{ids(m)}")
-        for a, m in product(acquisitions, MODELS)
-        if m.kind not in a.refuses
-    ]
+def of_kinds(acquisition: AcquisitionCase, case: ModelCase, *others: Any) -> bool:
+    return case.kind not in acquisition.refuses
 
 
-@pytest.mark.parametrize("num_pending", [0, 2])
-@pytest.mark.parametrize(("acquisition", "case"), pairs(VALUED))
+@pytest.mark.parametrize(
+    ("acquisition", "case", "num_pending"),
+    pairwise(VALUED, MODELS, (0, 2), allowed=of_kinds),
+    ids=ids,
+)
 def test_value_of_several_points_is_the_sum_of_textbook_values(
     acquisition: AcquisitionCase, case: ModelCase, num_pending: int
 ) -> None:
@@ -88,9 +86,12 @@ def test_value_of_several_points_is_the_sum_of_textbook_values(
 DRAWN = [case for case in ACQUISITIONS if case.scale_of_draw is not None]
 
 
-@pytest.mark.parametrize("num_pending", [0, 2])
 @pytest.mark.parametrize(
-    ("acquisition", "case"), pairs([each for each in DRAWN if each.name.startswith("GP-TS")])
+    ("acquisition", "case", "num_pending"),
+    pairwise(
+        [each for each in DRAWN if each.name.startswith("GP-TS")], MODELS, (0, 2), allowed=of_kinds
+    ),
+    ids=ids,
 )
 def test_several_points_have_a_draw_each(
     acquisition: AcquisitionCase, case: ModelCase, num_pending: int
@@ -235,15 +236,6 @@ def test_lists_of_priors() -> None:
             acqf.set_X_pending(torch.cat([pending, points[:i]]))
             total = total + acqf(points[i : i + 1])
         assert torch.allclose(together, total, rtol=1e-10, atol=1e-10)
-    both = BanditGP.with_candidates(candidate_grid([0.1, 0.5], scales=[1.0, 4.0]))(X, Y)
-    penalized = CandidatesLagrangianUpperConfidenceBound(
-        both, multipliers=[1.5], num_arms=50, X_pending=pending
-    )
-    together, total = penalized(points), 0.0
-    for i in range(3):
-        penalized.set_X_pending(torch.cat([pending, points[:i]]))
-        total = total + penalized(points[i : i + 1])
-    assert torch.allclose(together, total, rtol=1e-10, atol=1e-10)
     draw = CandidatesThompsonSampling(model, seed=2)
     together, total = draw(points), 0.0
     for i in range(3):

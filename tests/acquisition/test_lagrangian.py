@@ -445,15 +445,15 @@ def test_recipe_takes_multipliers_from_the_loop():
 def test_refusals():
     model = CASES[0].build()
     x = CASES[0].points(3, seed=3)
-    with pytest.raises(ValueError, match=r"2 multipliers.* 3 outputs .*the model has 2"):
+    with pytest.raises(ValueError, match=r"2 multipliers.* 3 outputs"):
         LagrangianUpperConfidenceBound(model, multipliers=[1.0, 1.0], width=1.0)
     with pytest.raises(ValueError, match=r"multipliers is \[-1.0\]"):
         LagrangianUpperConfidenceBound(model, multipliers=[-1.0], width=1.0)
     with pytest.raises(TypeError, match=r"multipliers has dtype torch.float32"):
         LagrangianUpperConfidenceBound(model, multipliers=torch.ones(1), width=1.0)
-    with pytest.raises(TypeError, match=r"penalty must be a Penalty"):
+    with pytest.raises(TypeError, match="penalty must be"):
         LagrangianUpperConfidenceBound(model, multipliers=[1.0], penalty=torch.exp, width=1.0)
-    with pytest.raises(ValueError, match=r"rkhs_bound has 3 entries for 2 outputs"):
+    with pytest.raises(ValueError, match="rkhs_bound has 3 entries"):
         make(model, rkhs_bound=(1.0, 1.0, 1.0))
     acqf = make(model)
     with pytest.raises(UnsupportedError, match=r"q = 3.*X\.unsqueeze\(-2\)"):

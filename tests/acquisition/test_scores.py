@@ -101,7 +101,7 @@ def test_an_engine_without_a_rule_can_only_play_at_random() -> None:
         2, ImprovedUpperConfidenceBound.with_options(rkhs_bound=2.0, noise_bound=0.1)
     )
     engine.rule = None
-    with pytest.raises(ValueError, match="has no rule; call choose_uniformly"):
+    with pytest.raises(ValueError, match="no rule; call choose_uniformly"):
         engine.look(3)
     assert engine.choose_uniformly(3).shape == (3,)
 

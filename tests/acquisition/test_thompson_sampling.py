@@ -97,6 +97,7 @@ def moment_statistics(sample: np.ndarray, mean: np.ndarray, covariance: np.ndarr
 # --- draws on arms --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_draws_on_arms_have_the_joint_moments_of_the_posterior() -> None:
     v, num = 3.0, 2000
     model, reference = bandit_gp(noise=0.3), bandit_gp_reference(noise=0.3)
@@ -211,9 +212,9 @@ def test_draws_of_one_posterior_are_from_one_factorization(
 def test_only_the_choices_can_be_evaluated() -> None:
     acqf = GPThompsonSampling(bandit_gp(), width=1.0, choices=ARMS, seed=0)
     off = ARMS[:1] + 1e-12
-    with pytest.raises(ValueError, match="which is not one of the 6 arms"):
+    with pytest.raises(ValueError, match="one of the 6"):
         acqf(off)
-    with pytest.raises(ValueError, match=r"Take rows of Arms\.choices unchanged"):
+    with pytest.raises(ValueError, match=r"Take rows of Arms\.choices"):
         optimize_acqf(acqf, UNIT_BOX, q=1, num_restarts=2, raw_samples=4)
     values = acqf(ARMS.flip(0).unsqueeze(-2))
     assert torch.equal(values.flip(0), acqf(ARMS.unsqueeze(-2)))
@@ -417,7 +418,7 @@ def test_a_model_without_any_draw_on_a_box_names_the_way_out() -> None:
     acqf = GPThompsonSampling(
         model, seed=0, posterior_transform=ScalarizedPosteriorTransform(double([1.0, 0.5]))
     )
-    with pytest.raises(UnsupportedError, match=r"Pass choices=, a finite set"):
+    with pytest.raises(UnsupportedError, match="Pass choices=, a finite"):
         acqf(X[:1])
 
 
@@ -627,14 +628,14 @@ def test_infeasible_options_are_refused(
 
 def test_several_outputs_need_a_transform() -> None:
     model = named(MODELS, "SingleTaskGP, two outputs, scalarized").build()
-    with pytest.raises(UnsupportedError, match="2 outputs; pass a posterior_transform"):
+    with pytest.raises(UnsupportedError, match="outputs; pass a posterior_transform"):
         GPThompsonSampling(model, width=1.0)
 
 
 def test_an_exact_draw_needs_a_gaussian_posterior() -> None:
     posterior = MockPosterior(mean=torch.zeros(6, 1).double(), variance=torch.ones(6, 1).double())
     acqf = GPThompsonSampling(MockModel(posterior), width=1.0, choices=ARMS)
-    with pytest.raises(UnsupportedError, match="needs a Gaussian posterior, got MockPosterior"):
+    with pytest.raises(UnsupportedError, match="Gaussian posterior, got MockPosterior"):
         acqf(ARMS.unsqueeze(-2))
 
 

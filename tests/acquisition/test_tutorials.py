@@ -1,12 +1,8 @@
-"""BoTorch's tutorials with one objective run with one line changed.
-
-``python -m tests.acquisition.test_tutorials`` writes the table of the documentation again.
-"""
+"""BoTorch's tutorials with one objective run with one line changed."""
 
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,8 +11,6 @@ from botorch_bandits import GPThompsonSampling
 
 from .cases import uniform
 from .tutorials import DRAWS, EQUAL, INSIDE, OUTSIDE, RUNS, SAMPLED, Loop, Tutorial
-
-TABLE = Path(__file__).parents[2] / "docs" / "results" / "botorch-tutorials.md"
 
 
 def check_candidates(loop: Loop, candidates: torch.Tensor, values: torch.Tensor) -> None:
@@ -95,31 +89,3 @@ def test_each_tutorial_of_botorch_is_listed() -> None:
     listed = {each.name for each in INSIDE} | set(OUTSIDE)
     assert len(listed) == 38  # of BoTorch 0.18
     assert {each.name for each in INSIDE} & set(OUTSIDE) == {"composite_bo_with_hogp"}  # in part
-
-
-def table() -> str:
-    """Return both tables, from what came out."""
-    lines = [
-        "| Tutorial | What it uses | Before | After | Result |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    lines += [
-        f"| `{each.name}` | {each.uses} | {each.line[0]} | {each.line[1]} | {outcome_of(each)} |"
-        for each in INSIDE
-    ]
-    lines += ["", "| Not covered | Why |", "| --- | --- |"]
-    lines += [f"| `{name}` | {why} |" for name, why in OUTSIDE.items()]
-    return "\n".join(lines) + "\n"
-
-
-def test_the_table_of_the_documentation_is_of_these() -> None:
-    text = TABLE.read_text(encoding="utf-8")
-    for each in INSIDE:
-        row = f"| `{each.name}` | {each.uses} | {each.line[0]} | {each.line[1]} | {each.result} |"
-        assert row in text, "run python -m tests.acquisition.test_tutorials"
-    for name, why in OUTSIDE.items():
-        assert f"| `{name}` | {why} |" in text, "run python -m tests.acquisition.test_tutorials"
-
-
-if __name__ == "__main__":
-    TABLE.write_text(table(), encoding="utf-8")

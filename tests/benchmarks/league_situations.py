@@ -38,7 +38,6 @@ from botorch_bandits.problems import (
     Hartmann3Reward,
     PoissonDelay,
     RKHSFunction,
-    load_readings,
     need_scikit_learn,
 )
 from botorch_bandits.random_streams import derive_seed, generator
@@ -147,7 +146,7 @@ class Situation:
         """
         if self.data and (data is None or not (data / self.data).is_file()):
             raise ValueError(
-                f"{self.name} needs --data, a folder with {self.data}; docs/league-situations.md "
+                f"{self.name} needs --data, a folder with {self.data}; docs/league.md "
                 "says where it is from."
             )
         return self.make(seed, data)
@@ -301,8 +300,9 @@ class SensorsWorld(World):
     def __init__(self, seed: int, data: Path) -> None:
         """Read the table."""
         path = data / TEMPERATURES_FILE
-        self._readings = load_readings(path, "temperature")
-        self._places = load_readings(path, "xy_m")
+        tables = np.load(path)
+        self._readings = torch.from_numpy(tables["temperature"].astype(np.float64))
+        self._places = torch.from_numpy(tables["xy_m"].astype(np.float64))
         rows = len(self._readings) - self.ROWS_A_ROUND * CHANGING_ROUNDS
         if rows < 0 or len(self._places) != self._readings.shape[1]:
             raise ValueError(
@@ -443,35 +443,6 @@ SVR_PARAMETERS = (
     Parameter("gamma", -5.0, 1.0, "log"),
     Parameter("epsilon", 0.0, 2.0, "log"),
 )
-
-
-def search_budget_reference(num_points: int) -> tuple[float, Coordinates]:
-    """Return the largest reward within the budget that a fixed search finds, and where.
-
-    Half of the points are Sobol points of the whole range, the others lie within a twentieth of it
-    around the best of these.
-
-    Args:
-        num_points: How many there are, even.
-    """
-    shares = SobolEngine(len(SVR_PARAMETERS)).draw(num_points // 2, dtype=torch.float64)
-    value, best = _best_within_budget(shares)
-    near = (best + (shares - 0.5) / 10.0).clamp(0.0, 1.0)
-    near_value, near_best = _best_within_budget(near)
-    value, best = max((value, best), (near_value, near_best), key=lambda found: found[0])
-    return value, _svr_point(best)
-
-
-def _svr_point(shares: Tensor) -> Coordinates:
-    return tuple(p.at(u) for p, u in zip(SVR_PARAMETERS, shares.tolist(), strict=True))
-
-
-def _best_within_budget(shares: Tensor) -> tuple[float, Tensor]:
-    world = SupportVectorsWorld()
-    points = [_svr_point(row) for row in shares]
-    rewards = [world.reward(x, 1) if world.constraint(x, 1) <= 0.0 else -math.inf for x in points]
-    index = max(range(len(rewards)), key=rewards.__getitem__)
-    return rewards[index], shares[index]
 
 
 # ---------------------------------------------------------------------------------------- contexts

@@ -67,9 +67,7 @@ BENCHMARKS = {
             "a journal with 200 fits is opened, against all fits again",
             workers.fits_on_record,
         ),
-        Benchmark(
-            "many-rows", "20000 rows on a box: repeated, and distinct with LocalGP", rows.many_rows
-        ),
+        Benchmark("many-rows", "20000 rows on a box that repeat", rows.many_rows),
         Benchmark(
             "rounds-without-end",
             "100000 rounds on a box that play points again",

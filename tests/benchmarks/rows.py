@@ -29,7 +29,6 @@ from botorch_bandits import (
     GPUpperConfidenceBound,
     History,
     ImprovedUpperConfidenceBound,
-    LocalGP,
 )
 
 NOISE = 0.01
@@ -39,11 +38,7 @@ REPEATS = 1.5
 
 
 def many_rows(scale: Scale) -> list[Measurement]:
-    """One more outcome and 256 points: repeated rows and distinct ones; then whole rounds."""
-    return [*_repeated(scale), *(_distinct(scale, dim) for dim in (2, 6))]
-
-
-def _repeated(scale: Scale) -> list[Measurement]:
+    """One more outcome and 256 points: repeated rows; then whole rounds."""
     num_rows, num_places = scale.of(4000, 300), scale.of(200, 20)
     places = smooth_data(num_places, 2, scale.seed)[0]
     stream = torch.Generator().manual_seed(scale.seed)
@@ -83,44 +78,6 @@ def _repeated(scale: Scale) -> list[Measurement]:
             note=f"a round of a loop with {all_rows} rows there takes {1000 * in_loop:.0f} ms",
         )
     ]
-
-
-def _distinct(scale: Scale, dim: int) -> Measurement:
-    """The local model on all rows, against the exact one on a fifth of them."""
-    num_rows, part = scale.of(20000, 400), scale.of(4000, 100)
-    X, Y = smooth_data(num_rows, dim, scale.seed)
-    points = smooth_data(256, dim, scale.seed + 1)[0].unsqueeze(-2)
-    spans, exact = [], torch.empty(0)
-    sizes = (part // 2, part)
-    for size in sizes:
-        start = time.process_time()
-        exact = _moments(ordinary_model(X[:size], Y[:size], standard_kernel(), NOISE), points)
-        spans.append(time.process_time() - start)
-    # with all rows as neighbors, the two agree
-    few = X[: sizes[0]], Y[: sizes[0]]
-    whole = LocalGP(*few, standard_kernel(), NOISE, num_neighbors=sizes[0])
-    same = ordinary_model(*few, standard_kernel(), NOISE)
-    difference = float((_moments(whole, points[:8]) - _moments(same, points[:8])).abs().max())
-    start = time.process_time()
-    _moments(LocalGP(X, Y, standard_kernel(), NOISE), points)
-    ours = time.process_time() - start
-    local = _moments(LocalGP(X[:part], Y[:part], standard_kernel(), NOISE), points)
-    error = float((local - exact)[0].square().mean().sqrt())
-    in_loop = _seconds_of_rounds(LocalGP.with_kernel(standard_kernel(), NOISE), X, Y)
-    return Measurement(
-        name=f"many-rows: {num_rows} distinct rows in {dim} dimensions, local, 256 points",
-        ratio=spans[1] / ours,
-        difference=difference,
-        tolerance=1e-6,
-        unit="model",
-        ordinary_seconds=spans[1],
-        our_seconds=ours,
-        at_least=10.0,
-        note=(
-            f"ordinary: {part} rows, growing as n^{growth_exponent(sizes, spans):.1f}; means there "
-            f"are {error:.1g} off; a round of a loop takes {in_loop:.2f} s"
-        ),
-    )
 
 
 SECONDS_OF_A_ROUND = 0.05

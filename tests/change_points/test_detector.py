@@ -333,7 +333,7 @@ def test_points_outside_a_box_are_refused():
 
 
 def test_other_domains_are_refused():
-    with pytest.raises(TypeError, match="knows only Arms and Box"):
+    with pytest.raises(TypeError, match="knows only Arms"):
         ChangePointDetector(MaternKernel(nu=2.5)).on(LINE.choices)
 
 

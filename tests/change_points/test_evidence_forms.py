@@ -129,6 +129,7 @@ def calm_streams(engine, lengthscale, noise, num_runs, num_rounds, seed, heavy=F
         yield tests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("true", [0, 1, 2])
 def test_robust_lists_keep_the_level_at_each_prior(true):
     engine = robust_list().on(ARMS, LIST)
@@ -289,6 +290,7 @@ def test_steady_drift_is_no_change_and_an_abrupt_one_is_found(num_streams):
     assert np.mean(np.array(late) == 75) <= 0.25
 
 
+@pytest.mark.slow
 def test_a_null_that_drifts_keeps_its_level():
     detector = EvidenceDetector(alpha=0.8, robust=False, change_scale=5.0, drift_rate=RATE)
     engine, random = detector.on(ARMS, PRIOR), np.random.default_rng(1)

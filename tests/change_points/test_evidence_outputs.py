@@ -118,7 +118,7 @@ def test_refusals():
         EvidenceRestart(outputs="constraints")
     bounds = torch.tensor([[0.0], [5.0]], dtype=torch.float64)
     restart = EvidenceRestart(candidates=DefaultCandidates(bounds))
-    with pytest.raises(ValueError, match="outputs='reward' to test the reward alone"):
+    with pytest.raises(ValueError, match="outputs='reward' to test"):
         constrained(restart)
 
 

@@ -130,7 +130,7 @@ class Plan:
         return {"assume": tuple(entries)} if entries else {}
 
     @cached_property
-    def recipe(self) -> Any:
+    def recipe(self) -> Any:  # noqa: C901, PLR0912 - a kind of method each
         """The recipe of the acquisition function."""
         kind: Any
         setting, raw = self.setting, self.raw

@@ -254,21 +254,21 @@ def summary(rows: list[Row]) -> str:
         "boxes.",
         *_told_of_axes(rows),
         "",
-        "| theorem | settings | runs | statement | failed | allowed | p |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "A cell has the runs in which a statement failed, of those that tested it, how many may "
+        "fail, and p.",
+        "",
+        f"| theorem | {' | '.join(STATEMENTS)} |",
+        f"| --- {'| --- ' * len(STATEMENTS)}|",
     ]
     for theorem in sorted({str(row["theorem"]) for row in rows if _num_runs(row)}):
         of_it = [row for row in rows if row["theorem"] == theorem]
+        cells = []
         for name in STATEMENTS:
             stated = [row for row in of_it if _number(row, f"{name}_runs")]
-            if not stated:
-                continue
-            failed, allowed, p = pooled(stated, name)
             runs = sum(_number(row, f"{name}_runs") for row in stated)
-            lines.append(
-                f"| {theorem} | {len(stated)} | {runs} | {name} | {failed} | {allowed:.1f} | "
-                f"{p:.2g} |"
-            )
+            failed, allowed, p = pooled(stated, name) if stated else (0, 0.0, 1.0)
+            cells.append(f"{failed} of {runs} ({allowed:.1f}, {p:.2g})" if stated else "")
+        lines.append(f"| {theorem} | {' | '.join(cells)} |")
     again = [row for row in rows if _number(row, "more_runs")]
     refuted = [row for row in rows if is_refuted(row)]
     lines += [

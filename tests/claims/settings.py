@@ -368,7 +368,7 @@ def _draw(chance: random.Random, number: int, only: Mapping[str, str]) -> Settin
     raise ValueError(f"no setting was found with {dict(only)}; the values do not go together.")
 
 
-def _draw_any(chance: random.Random, number: int, only: Mapping[str, str]) -> Setting:
+def _draw_any(chance: random.Random, number: int, only: Mapping[str, str]) -> Setting:  # noqa: C901, PLR0912, PLR0915 - a draw for each axis
     axes = {axis: _pick(chance, axis) for axis in AXES}
     plain = {axis: next(iter(AXES[axis])) for axis in EVENTS}
     number_of_events = chance.choices((0, 1, 2, 3, 4), (1.0, 3.0, 4.0, 3.0, 1.0))[0]
@@ -440,7 +440,7 @@ def _draw_any(chance: random.Random, number: int, only: Mapping[str, str]) -> Se
     )
 
 
-def _is_accepted(setting: Setting) -> bool:
+def _is_accepted(setting: Setting) -> bool:  # noqa: C901, PLR0912 - a refusal for each pair
     """Whether loop and drop-in accept it, as far as that is known without building it."""
     censors = setting.is_censored
     method = setting.method

@@ -7,12 +7,12 @@ fixed point.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from pairwise import pairwise
 
 from botorch_bandits import BanditLoop
 from claims.building import Plan
@@ -55,7 +55,7 @@ COVERED: list[tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...], str]
 
 def combinations(restarts: tuple[str, ...] = ("none",)) -> Iterator[Any]:
     for method, domains, feedback, contexts, constraints in COVERED:
-        for domain, form, context in itertools.product(domains, feedback, contexts):
+        for domain, form, context in pairwise(domains, feedback, contexts):
             for restart in restarts:
                 kernel = "Matern 1/2" if constraints.startswith("multiplicative") else "RBF"
                 name = (method, domain[:4].strip(","), form, context, constraints, restart)

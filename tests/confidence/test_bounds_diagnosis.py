@@ -207,14 +207,14 @@ def test_bad_arguments() -> None:
         diagnose_bounds(model_of(X[:0], Y[:0]))
     with pytest.raises(ValueError, match="2 outputs"):
         diagnose_bounds(SingleTaskGP(X, torch.stack([Y, Y], -1)))
-    with pytest.raises(TypeError, match=r"model is None\. Pass a BoTorch model"):
+    with pytest.raises(TypeError, match=r"None\. Pass a BoTorch"):
         diagnose_bounds(None)
     recipe = BanditGP.with_kernel(RBFKernel(), noise=0.04)
     listed = BanditGP.with_candidates([recipe, recipe])(X, Y.unsqueeze(-1))
-    with pytest.raises(ValueError, match=r"list of priors; diagnose each .* model\.member\(0\)"):
+    with pytest.raises(ValueError, match=r"diagnose each .* model\.member\(0\)"):
         diagnose_bounds(listed)
     assert diagnose_bounds(listed.member(0)).num_rows == 14
-    with pytest.raises(UnreadablePriorError, match="differs from row to row"):
+    with pytest.raises(UnreadablePriorError, match="differs from row"):
         diagnose_bounds(SingleTaskGP(X, Y.unsqueeze(-1), torch.rand_like(Y).unsqueeze(-1) + 0.1))
     for name, options in (
         ("noise_bound", {"noise_bound": -1.0}),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 from scipy.stats import binom
@@ -78,6 +79,7 @@ def test_the_norm_is_needed_before_the_first_round() -> None:
     assert failures(f, too_small, lam=0.05, noise_std=0.01, seed=11) > NUM_RUNS / 2
 
 
+@pytest.mark.slow
 def test_the_printed_width_covers_from_lambda_one_upwards() -> None:
     for lam in (1.0, 1.0 + 2.0 / NUM_ROUNDS):
         f = functions_of_norm(1.0, seed=2)
@@ -85,6 +87,7 @@ def test_the_printed_width_covers_from_lambda_one_upwards() -> None:
         assert failures(f, rule, lam=lam, noise_std=0.5, seed=12) <= MOST_FAILURES
 
 
+@pytest.mark.slow
 def test_the_printed_width_fails_below_lambda_one_where_the_general_one_holds() -> None:
     # lam = R^2 as in the experiments of the literature, and nothing but noise: f = 0, B = 0.
     zero = torch.zeros(NUM_RUNS, NUM_ARMS, dtype=torch.float64)
@@ -94,6 +97,7 @@ def test_the_printed_width_fails_below_lambda_one_where_the_general_one_holds() 
     assert failures(zero, general, lam=0.01, noise_std=0.1, seed=13) <= MOST_FAILURES
 
 
+@pytest.mark.slow
 def test_gp_ucb_covers_draws_of_the_prior() -> None:
     eigenvalues, eigenvectors = torch.linalg.eigh(gram(ARMS, ARMS))
     root = eigenvectors * eigenvalues.clamp_min(0.0).sqrt()

@@ -120,6 +120,7 @@ def test_a_norm_that_cannot_be_is_refuted_without_nan() -> None:
         assert bool(again.is_refuted) is refuted
 
 
+@pytest.mark.slow
 def test_covers_functions_of_known_norm() -> None:
     """At level 0.2, over 300 functions and growing data: failures at most 0.2 within error."""
     delta, failures = 0.2, 0

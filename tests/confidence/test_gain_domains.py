@@ -106,7 +106,7 @@ def test_on_makes_the_matrix_itself(cls: Any, scale: float) -> None:
 
 
 def test_points_are_checked() -> None:
-    with pytest.raises(ValueError, match=r"points has shape \(3, 1\), but kernel_matrix has 40"):
+    with pytest.raises(ValueError, match=r"\(3, 1\), but kernel_matrix"):
         WaterFillingGain(dense(GRID), LAM, THREE)
     with pytest.raises(TypeError, match="points"):
         WaterFillingGain(dense(GRID), LAM, GRID.float())

@@ -155,9 +155,9 @@ def test_a_bound_on_the_norm_is_for_the_reward_less_the_prior_mean() -> None:
 
 
 def test_nobody_can_vouch_for_anything_else() -> None:
-    with pytest.raises(ValueError, match=r"assume is 'fixed'; it must be one of"):
+    with pytest.raises(ValueError, match="assume is 'fixed'"):
         PriorSummary(fixed(0.5), assume="fixed")
-    with pytest.raises(TypeError, match="assume is 3; pass some of 'fixed prior'"):
+    with pytest.raises(TypeError, match="assume is 3; pass"):
         PriorSummary(fixed(0.5), assume=3)  # type: ignore[arg-type]
 
 

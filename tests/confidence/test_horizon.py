@@ -361,9 +361,7 @@ def test_multipliers_of_algorithm_3_stay_below_their_bound() -> None:
 
 def test_a_margin_that_is_too_small_says_which_would_do() -> None:
     given = (10, 20, gain, 1.0, 0.5, 0.1, 1.0, 0.3)
-    with pytest.raises(
-        ValueError, match=r"slater_margin is 0\.1; the theorem needs more than"
-    ) as told:
+    with pytest.raises(ValueError, match=r"slater_margin is 0\.1") as told:
         noisy_constraints_bounds(*given, 0.1, 1.0, 1.0)
     needed = float(str(told.value).split("more than ")[1].split(" with")[0])
     noisy_constraints_bounds(*given, 1.001 * needed, 1.0, 1.0)

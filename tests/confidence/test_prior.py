@@ -450,7 +450,7 @@ def test_a_scalarization_of_nothing_is_refused() -> None:
 
 def test_other_posterior_transforms_cannot_be_read() -> None:
     transform = ExpectationPosteriorTransform(n_w=3)
-    with pytest.raises(UnreadablePriorError, match="ExpectationPosteriorTransform is not a Scalar"):
+    with pytest.raises(UnreadablePriorError, match="ExpectationPosteriorTransform is not"):
         _ = PriorSummary(SingleTaskGP(X, Y), transform).active_outputs
 
 
@@ -458,5 +458,5 @@ def test_the_number_of_rows_is_the_largest_of_a_list() -> None:
     models = ModelListGP(SingleTaskGP(X[:4], Y[:4, :1]), SingleTaskGP(X, Y[:, 1:]))
     assert PriorSummary(models).num_rows == 9
     assert PriorSummary(SingleTaskGP(X.expand(5, 9, 2), Y.expand(5, 9, 2))).num_rows == 9
-    with pytest.raises(UnreadablePriorError, match="does not show its training targets"):
+    with pytest.raises(UnreadablePriorError, match="does not show its"):
         _ = PriorSummary(SingleTaskVariationalGP(X, Y[:, :1])).num_rows

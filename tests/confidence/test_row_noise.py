@@ -447,7 +447,7 @@ def test_a_row_without_a_bound_is_named() -> None:
         AMMUpperConfidenceBound,
         DMMUpperConfidenceBound,
     ):
-        with pytest.raises(ValueError, match=r"not finite and positive in these rows: 2, 5\. .*or"):
+        with pytest.raises(ValueError, match="these rows: 2, 5"):
             acquisition(model, rkhs_bound=B, noise_bound="model")
 
 
@@ -467,13 +467,13 @@ def test_another_word_is_refused() -> None:
 
 def test_censored_feedback_needs_a_number() -> None:
     options: dict[str, Any] = {"minimum": -3.0, "outcome_bound": 5.0, "rkhs_bound": B}
-    with pytest.raises(ValueError, match=r"noise_bound is 'model'; with censored feedback"):
+    with pytest.raises(ValueError, match="noise_bound is 'model'; with"):
         CensoredUpperConfidenceBound(model_of(), **options, noise_bound="model")
-    with pytest.raises(ValueError, match=r"noise_bound is 'model'; with censored feedback"):
+    with pytest.raises(ValueError, match="noise_bound is 'model'; with"):
         CensoredWidth(2.0, (0.1, "model"), 1.0)  # type: ignore[arg-type]
     recipe = BanditGP.with_kernel(MaternKernel(nu=2.5), lengthscale=0.4, noise=0.09)
     for acquisition in (ImprovedUpperConfidenceBound, AMMUpperConfidenceBound):
-        with pytest.raises(ValueError, match=r"noise_bound is 'model'; with censored feedback"):
+        with pytest.raises(ValueError, match="noise_bound is 'model'; with"):
             BanditLoop(
                 Arms(TEST),
                 recipe,
@@ -541,7 +541,7 @@ def test_penalized_outcomes_need_a_number() -> None:
     recipe = BanditGP.with_kernel(MaternKernel(nu=2.5), lengthscale=0.4, noise=0.09)
     acquisition = AMMUpperConfidenceBound.with_options(rkhs_bound=2.0, noise_bound="model")
     rule = AdditiveEpochs(1, epoch_length=5, step_size=0.5, surrogate="relabeled")
-    with pytest.raises(ValueError, match=r"noise_bound is 'model', but constraints=.*a number"):
+    with pytest.raises(ValueError, match="noise_bound is 'model', but"):
         BanditLoop(Arms(TEST), recipe, acquisition, constraints=rule)
     lagrangian = LagrangianUpperConfidenceBound.with_options(rkhs_bound=2.0, noise_bound="model")
     rule = AdditiveEpochs(1, epoch_length=5, step_size=0.5, surrogate="separate")
@@ -624,6 +624,7 @@ def failures(method: str, sizes: tuple[int, ...], factor: float = 1.0) -> int:
     return int(failed.sum())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.AssumptionRefutedWarning")
 @pytest.mark.parametrize("method", ["igp", "amm", "dmm"])
 def test_a_function_of_the_stated_norm_stays_within_the_bounds(method: str) -> None:
@@ -631,6 +632,7 @@ def test_a_function_of_the_stated_norm_stays_within_the_bounds(method: str) -> N
     assert failures(method, sizes) <= DELTA_OF_COVERAGE * RUNS
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.AssumptionRefutedWarning")
 @pytest.mark.parametrize("method", ["igp", "amm", "dmm"])
 def test_understated_noise_is_found_out_by_the_same_runs(method: str) -> None:

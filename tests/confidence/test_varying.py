@@ -290,11 +290,11 @@ def test_variation_needs_bounds_and_one_output() -> None:
     feedback = bandits.Censored(minimum=0.0, outcome_bound=1.0, max_delay=3)
     rule = ImprovedUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True, variation=0.1)
     recipe = BanditGP.with_kernel(scaled(1.0), noise=1.0)
-    with pytest.raises(ValueError, match="does not go with variation"):
+    with pytest.raises(ValueError, match="does not go with"):
         BanditLoop(bandits.Box([[0.0], [1.0]]), recipe, rule, feedback=feedback)
     two = BanditGP(X, torch.cat([X, X], -1), kernel=scaled(1.0), noise=1.0)
     weights = torch.ones(2, dtype=torch.float64)
-    with pytest.raises(ValueError, match=r"variation is 0\.1, but the model has 2 outputs"):
+    with pytest.raises(ValueError, match=r"variation is 0\.1, but"):
         ImprovedUpperConfidenceBound(
             two,
             **BOUNDS,

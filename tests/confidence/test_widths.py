@@ -118,7 +118,7 @@ def test_widths_are_double_whatever_the_default() -> None:
 def test_a_constant_width() -> None:
     assert constant_width(0.0).item() == 0.0
     assert constant_width(2.5).item() == 2.5
-    with pytest.raises(ValueError, match=r"width is -1.0; it must be at least 0"):
+    with pytest.raises(ValueError, match=r"width is -1.0"):
         constant_width(-1.0)
 
 
@@ -153,7 +153,7 @@ def test_delta_is_a_probability(delta: float) -> None:
 
 @pytest.mark.parametrize("lam", [0.0, -1.0, NAN, [1.0, 0.0]])
 def test_lambda_is_positive(lam: Any) -> None:
-    with pytest.raises(ValueError, match=r"lam is .*; it is a noise variance and must be positive"):
+    with pytest.raises(ValueError, match=r"lam is .*; it"):
         any_lambda_width(1.0, 1.0, 1.0, 0.1, double(lam))
 
 
@@ -162,5 +162,5 @@ def test_arms_and_rounds_count_from_one() -> None:
         gp_ucb_finite_width(0, 1, 0.1)
     with pytest.raises(ValueError, match="round_number is 0"):
         gp_ucb_finite_width(10, 0, 0.1)
-    with pytest.raises(TypeError, match="round_number must be an integer"):
+    with pytest.raises(TypeError, match="round_number must be"):
         gp_ucb_finite_width(10, 1.5, 0.1)  # type: ignore[arg-type]

@@ -54,9 +54,7 @@ def test_what_is_synchronized(
 
 def test_what_does_not_go_is_refused(tmp_path: Path) -> None:
     opened(tmp_path / "run.journal").close()
-    with pytest.raises(
-        ValueError, match=r"durability= is to group records, but .* was begun with 'record'"
-    ):
+    with pytest.raises(ValueError, match="durability= is to group"):
         opened(tmp_path / "run.journal", durability="round")
     with pytest.raises(ValueError, match="durability"):
         opened(tmp_path / "other.journal", durability="never")

@@ -78,15 +78,11 @@ SUBSET = (
             "users_models",
         )
     ),
-    *(
-        f"tests/plotting/test_plot_{name}.py"
-        for name in ("coverage", "overview", "posterior", "regret", "runs")
-    ),
+    *(f"tests/plotting/test_plot_{name}.py" for name in ("posterior", "regret", "run")),
     *(f"tests/problems/test_{name}.py" for name in ("base", "constrained", "rkhs", "tuning")),
     "tests/simulation/test_constrained.py",
     "tests/spaces/test_conversions.py",
     "tests/spaces/test_space.py",
-    "tests/watching/test_optuna_study.py",
     *(
         f"tests/test_{name}.py"
         for name in (
@@ -96,6 +92,7 @@ SUBSET = (
             "feasible_sets",
             "forgetting",
             "history",
+            "in_optuna",
             "markup",
             "model_selection",
             "optim",

@@ -164,7 +164,7 @@ def test_a_failure_while_locking_releases_everything(
     num_open = count_open_files(tmp_path)
     for _ in range(2):
         monkeypatch.setattr(module, failing, fail)
-        with pytest.raises(OSError, match="No space left on device"):
+        with pytest.raises(OSError, match="No space left on"):
             Journal.open(path)
         monkeypatch.undo()
         assert count_open_files(tmp_path) == num_open
@@ -180,7 +180,7 @@ def test_a_failure_while_locking_a_new_journal_leaves_none(
 
     path = tmp_path / "run.journal"
     monkeypatch.setattr(os, "ftruncate", fail)
-    with pytest.raises(OSError, match=r"run\.journal\.lock cannot be written.*Free space"):
+    with pytest.raises(OSError, match=r"run\.journal\.lock cannot be written.*Free"):
         Journal.create(path, {})
     monkeypatch.undo()
     assert not path.exists()

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from benchmarks.power_cuts import PowerCuts, cut_power
-from botorch_bandits.cli.journals import begin_journal
 from botorch_bandits.journal import Journal, TornTailWarning
 from botorch_bandits.loop.settings import LoopSettings
 
@@ -133,21 +132,6 @@ def test_of_a_batch_there_is_a_prefix_with_all_that_was_synchronized(tmp_path: P
         cuts.promise(11)
 
     assert cut_power(tmp_path, program, check) > 300
-
-
-def test_the_folders_that_a_command_makes_are_on_disk(
-    tmp_path: Path, settings: LoopSettings
-) -> None:
-    def program(folder: Path, cuts: PowerCuts) -> None:
-        path = folder / "new" / "newer" / "run.journal"
-        begin_journal(path, settings, ["optimize", "a:b"], {})
-        cuts.promise(0)
-
-    def check_begun(folder: Path, promised: list[Any]) -> None:
-        if promised:
-            assert Journal.read(folder / "new" / "newer" / "run.journal").num_records == 0
-
-    assert cut_power(tmp_path, program, check_begun) > 3
 
 
 @pytest.fixture

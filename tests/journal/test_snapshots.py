@@ -62,7 +62,7 @@ def test_a_snapshot_comes_back_with_its_place(tmp_path: Path, after: int) -> Non
         assert journal.num_records == len(RECORDS)
         for k in range(len(RECORDS) + 1):
             assert list(journal.records(after=k)) == RECORDS[k:]
-    with pytest.raises(ValueError, match=r"after is 6, but .* has 5 records"):
+    with pytest.raises(ValueError, match="after is 6, but"):
         journal.write_snapshot({}, 6)
     # a place that is passed already, and one that was appended since
     journal.write_snapshot({"early": 1}, 1)
@@ -91,7 +91,7 @@ def test_a_damaged_snapshot_is_passed_over(tmp_path: Path) -> None:
             journal = Journal.read(path)
         assert journal.num_checked == len(RECORDS)
         assert list(journal.records()) == RECORDS
-        with pytest.warns(SnapshotWarning, match="The whole journal is read"):
+        with pytest.warns(SnapshotWarning, match="The whole journal"):
             assert journal.read_snapshot() is None
 
 
@@ -131,10 +131,10 @@ def test_a_journal_that_lost_what_its_snapshot_covers_is_not_continued(tmp_path:
         path.write_bytes(content[: ends[3]] + torn)
         with (
             pytest.warns(SnapshotWarning),
-            pytest.raises(SnapshotAheadError, match=r"has 2 whole .* covers 4: "),
+            pytest.raises(SnapshotAheadError, match="has 2 whole"),
         ):
             Journal.open(path)
-        with pytest.warns(SnapshotWarning, match="does not have the 4 records"):
+        with pytest.warns(SnapshotWarning, match="not have the 4"):
             assert Journal.read(path).num_records == 2
         assert path.read_bytes() == content[: ends[3]] + torn
         assert snapshot_of(path).read_bytes() == before
@@ -203,7 +203,7 @@ def test_a_snapshot_that_cannot_be_written_leaves_the_last_one(
     files = sorted(tmp_path.iterdir())
     with Journal.open(path) as journal:
         monkeypatch.setattr(os, failing, fail)
-        with pytest.raises(JournalWriteError, match=r"snapshot cannot be written.*journal itself"):
+        with pytest.raises(JournalWriteError, match=r"snapshot cannot be written.*journal"):
             journal.write_snapshot({"new": 1}, 5)
         monkeypatch.undo()
         snapshot = journal.read_snapshot()

@@ -463,7 +463,7 @@ def test_domains_of_ones_own_are_refused() -> None:
         def check_point(self, name: str, x: Any) -> torch.Tensor:
             return torch.zeros(1, dtype=torch.float64)
 
-    with pytest.raises(ValueError, match="Mine is a domain of your own"):
+    with pytest.raises(ValueError, match="Mine is a domain"):
         BanditLoop(Mine(), None, RandomSearch()).ask(available=[[0.0]])
 
 
@@ -497,7 +497,7 @@ def test_a_loop_that_is_opened_again_goes_on_with_what_was_there(tmp_path: Path)
         there = np.random.default_rng(4).random(40) < 0.3
         assert loop.ask(available=there, request_id="round 4").id == 4
         for other in (None, there ^ True):
-            with pytest.raises(ValueError, match="for another context, point or restriction"):
+            with pytest.raises(ValueError, match="for another context, point"):
                 loop.ask(available=other, request_id="round 4")
         assert loop.history.num_queries == 20
 
@@ -590,6 +590,7 @@ def test_the_guarantee_says_against_what_regret_is_and_what_that_takes() -> None
     assert any("reveal nothing about the reward" in each for each in drawn.guarantee().assumptions)
 
 
+@pytest.mark.slow
 def test_regret_against_what_was_there_is_below_the_bound() -> None:
     """A function of known norm, and sets that an adversary chooses: those without the best arms."""
     choices = uniform(60, 2, seed=1)

@@ -245,6 +245,6 @@ def test_a_request_is_named_by_a_text(request_id: Any) -> None:
         lambda: loop.attach([0.5], 1.0, request_id=request_id),
         lambda: loop.history.query_of_request(request_id),
     ):
-        with pytest.raises(TypeError, match="request_id must be a string, got"):
+        with pytest.raises(TypeError, match="request_id must be"):
             call()
     assert loop.history.num_queries == 0

@@ -320,13 +320,13 @@ class Circle(Domain):
 
 
 def test_a_domain_without_bounds_needs_a_model() -> None:
-    with pytest.raises(TypeError, match=r"Circle shows no bounds.*Pass BanditGP.with_kernel"):
+    with pytest.raises(TypeError, match=r"shows no bounds.*Pass BanditGP.with_kernel"):
         make(Circle())
     assert make(Circle(), acquisition=RandomSearch()).settings.model is None
 
 
 def test_an_objective_is_no_acquisition() -> None:
-    with pytest.raises(ValueError, match="Leave out objective= or acquisition="):
+    with pytest.raises(ValueError, match="out objective= or acquisition="):
         make(objective="best", acquisition=RandomSearch())
     with pytest.raises(ValueError, match=r"objective is 'fast'.*best"):
         make(objective="fast")

@@ -630,7 +630,7 @@ def test_outcomes_below_the_minimum_are_a_gap() -> None:
 
 def test_bounds_in_prior_units_are_refused() -> None:
     options = {"rkhs_bound": B, "noise_bound": R, "units": "prior"}
-    with pytest.raises(ValueError, match="in the units of outcomes, but ImprovedUpper"):
+    with pytest.raises(ValueError, match="of outcomes, but ImprovedUpper"):
         build(acquisition=ImprovedUpperConfidenceBound.with_options(**options))
 
 
@@ -644,7 +644,7 @@ def test_a_function_that_fails_is_named_before_anything_is_recorded() -> None:
     loop = build("arms", feedback)
     for _ in range(3):
         loop.ask()
-    with pytest.raises(ValueError, match=r"delay_distribution gives 1\.7 at a delay of 3"):
+    with pytest.raises(ValueError, match=r"delay_distribution gives 1\.7 at"):
         loop.ask()
     assert loop.history.num_queries == 3
 

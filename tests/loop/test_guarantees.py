@@ -53,7 +53,7 @@ from botorch_bandits.constraints import (
 from botorch_bandits.feedback import Censored, Hallucinated, Ignored
 from botorch_bandits.history import History
 from botorch_bandits.loop.guarantees import rounds_in_hand
-from botorch_bandits.models import PriorFamily, candidate_grid
+from botorch_bandits.models import candidate_grid
 
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1, "delta": 0.2}
 CHOICES = torch.linspace(0.0, 1.0, 9, dtype=torch.float64).unsqueeze(-1)
@@ -748,13 +748,10 @@ def test_equal_outcomes_and_expected_regret_have_no_such_note(end: float) -> Non
 
 LIST = BanditGP.with_candidates(candidate_grid([0.2, 0.5], noise_ratios=[0.1]))
 CENSORED = {"minimum": -1.0, "outcome_bound": 2.0, "rkhs_bound": 2.0, "noise_bound": 0.1}
-FAMILY = PriorFamily((0.2, 0.5), scales=(1.0, 1.0), noises=(0.05, 0.2))
 OPTIONS: dict[str, dict[str, Any]] = {
-    "CandidatesDMMUpperConfidenceBound": {"rkhs_bound": 2.0, "noise_bound": 0.1},
     "CensoredThompsonSampling": CENSORED,
     "CensoredUpperConfidenceBound": CENSORED,
     "ChangePointUpperConfidenceBound": {"horizon": 9, "smoothness": 2.5, "dim": 1},
-    "RegionUpperConfidenceBound": {"family": FAMILY},
     "WidthUpperConfidenceBound": {"rule": ConstantWidth(2.0)},
 }
 CLASSES = [
@@ -779,7 +776,7 @@ RULES = [
 @pytest.mark.parametrize("name", CLASSES)
 def test_no_statement_is_printed_with_an_open_place(name: str) -> None:
     recipe = getattr(acquisition, name).with_options(**OPTIONS.get(name, {}))
-    model = LIST if name.startswith(("Candidates", "Region")) else MODEL
+    model = LIST if name.startswith("Candidates") else MODEL
     num_played = 0
     for rule in RULES:
         try:

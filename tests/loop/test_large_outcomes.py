@@ -51,16 +51,12 @@ from botorch_bandits import (
 )
 from botorch_bandits.acquisition import (
     BanditAcquisition,
-    CandidatesDMMUpperConfidenceBound,
-    CandidatesLagrangianUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
-    RegionUpperConfidenceBound,
 )
 from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.checks import LARGEST_OUTCOME
 from botorch_bandits.confidence import ConstantWidth
-from botorch_bandits.models import PriorFamily
 from botorch_bandits.penalties import Polynomial
 
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1}
@@ -97,14 +93,6 @@ CANDIDATES = [
     CandidatesUpperConfidenceBound.with_options(),
     CandidatesUpperConfidenceBound.with_options(form="mixture"),
     CandidatesThompsonSampling.with_options(),
-    CandidatesDMMUpperConfidenceBound.with_options(rkhs_bound=2.0, noise_bound=0.1),
-    RegionUpperConfidenceBound.with_options(
-        family=PriorFamily((0.05, 1.0), scales=(0.1, 10.0), noises=(0.001, 0.1))
-    ),
-]
-CANDIDATES_LAGRANGIAN = [
-    CandidatesLagrangianUpperConfidenceBound.with_options(form=form)
-    for form in ("survivors", "mixture")
 ]
 PRIORS = BanditGP.with_candidates(
     [BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=each) for each in (0.1, 0.3)]
@@ -127,7 +115,7 @@ def refuse_and_go_on(loop: BanditLoop, rewards=REWARDS, constraints=None, **ask)
         query = loop.ask(**ask)
         loop.settings.domain.check_point("x", query.x)
         for wrong in (math.nextafter(LARGEST_OUTCOME, math.inf), -1e155, -1e308):
-            with pytest.raises(ValueError, match=r"reward is .* must be at most 1e\+50"):
+            with pytest.raises(ValueError, match=r"be at most 1e\+50"):
                 loop.tell(query.id, wrong, constraints)
             assert loop.history.state(query.id) == "pending"
         loop.tell(query.id, reward, constraints)
@@ -142,7 +130,7 @@ def test_every_acquisition_is_here():
         for known in (getattr(room, name) for name in room.__all__)
         if isinstance(known, type) and issubclass(known, BanditAcquisition)
     } - {BanditAcquisition}
-    recipes = RECIPES + ON_ARMS + LAGRANGIAN + CANDIDATES + CANDIDATES_LAGRANGIAN
+    recipes = RECIPES + ON_ARMS + LAGRANGIAN + CANDIDATES
     assert {recipe.acquisition_class for recipe in recipes} == classes
 
 
@@ -223,7 +211,6 @@ RULES = [
     (MultiplicativeEpochs(1, 2), DMMUpperConfidenceBound.with_options(**BOUNDS)),
     *((AdditiveEpochs(1, 2, surrogate="separate"), recipe) for recipe in LAGRANGIAN),
     *((PrimalDual(1, max_multiplier=5.0, divisor=2.0), recipe) for recipe in LAGRANGIAN),
-    *((AdditiveEpochs(1, 2, surrogate="separate"), recipe) for recipe in CANDIDATES_LAGRANGIAN),
 ]
 
 
@@ -232,8 +219,7 @@ RULES = [
 @pytest.mark.parametrize(("rule", "recipe"), RULES, ids=lambda part: type(part).__name__)
 def test_large_constraint_values(rule, recipe, domain):
     """A value is taken if the penalized outcome that it makes is within the bound, too."""
-    model = PRIORS if recipe in CANDIDATES_LAGRANGIAN else KERNEL
-    loop = build(domain, model, recipe, constraints=rule)
+    loop = build(domain, KERNEL, recipe, constraints=rule)
     refuse_and_go_on(loop, constraints=[-0.5])
     exponents = (308, 200, 100, 51, 50, 40, 24, 16, 12, 8, 5, 3, 2, 1)
     for exponent in exponents if domain is ARMS else exponents[1::2]:  # a box is searched each time
@@ -292,7 +278,7 @@ def test_a_history_with_larger_outcomes_is_read_and_can_be_mended(recipe, domain
         x = domain.sample(1, torch.Generator().manual_seed(i))[0]
         history.add_outcome(history.add_query(x, "acquisition", 0.0).id, reward, 0.0)
     settings = {"domain": domain, "model": KERNEL, "acquisition": recipe}
-    with pytest.warns(RuntimeWarning, match=r"query_id 1 are larger .* loop.retract") as caught:
+    with pytest.warns(RuntimeWarning, match="query_id 1 are larger") as caught:
         loop = BanditLoop(**settings, history=history, journal=tmp_path / "run.journal")
     assert caught[0].filename == __file__
     with loop:

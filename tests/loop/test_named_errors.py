@@ -144,7 +144,7 @@ def test_other_errors_of_a_search_stay_as_they_are() -> None:
     loop = BanditLoop(BOX, SingleTaskGP, lambda model, pending: Broken(model, beta=2.0))
     loop.attach([0.5], 1.0)
     loop.attach([0.25], 0.0)
-    with pytest.raises(RuntimeError, match="the machine is on fire"):
+    with pytest.raises(RuntimeError, match="machine is on fire"):
         loop.ask()
 
 
@@ -164,7 +164,7 @@ def costly(x: torch.Tensor) -> tuple[float, list[float]]:
 def test_a_run_goes_on_after_multipliers_overflow(tmp_path: Path) -> None:
     """What was told is not lost, nor is the query whose outcome was refused."""
     with with_rule(MultiplicativeEpochs(**EXACT), journal=tmp_path / "first.journal") as loop:
-        with pytest.raises(Exception, match=r"turns into a multiplier .* history=loop\.history"):
+        with pytest.raises(Exception, match=r"a multiplier .* history=loop\.history"):
             run(loop, costly, 20, progress=False)
         history, refused = loop.history, loop.history.pending()[0].id
     for more in ({}, {"journal": tmp_path / "second.journal"}):
@@ -184,7 +184,7 @@ def test_a_loop_goes_on_where_a_retraction_made_multipliers_overflow() -> None:
         loop.tell(loop.ask().id, 0.5, [value])
     for query_id in range(0, 40, 2):  # these held the multiplier down
         loop.retract(query_id, "another unit")
-    with pytest.raises(MultiplierOverflowError, match=r"To continue from .* history=loop\.history"):
+    with pytest.raises(MultiplierOverflowError, match=r"continue from .* history=loop\.history"):
         loop.ask()
     other = with_rule(HELD, history=loop.history)
     assert other.ask().id == 40

@@ -79,7 +79,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "list, penalized outcomes": (
-        "lists of their own",
+        "penalized outcomes",
         {"model": LIST, "acquisition": OF_LIST, "constraints": RULE},
     ),
     "list, weights": (

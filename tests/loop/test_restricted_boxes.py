@@ -267,7 +267,7 @@ def test_queries_that_are_running_are_not_asked_again() -> None:
         query = loop.ask(avoid=[each.x for each in loop.history.queries])
         loop.tell(query.id, float(query.x.sum()))
     assert len({tuple(query.x.tolist()) for query in loop.history.queries}) == 12
-    with pytest.raises(ValueError, match="avoid leaves no point: all 12 candidates"):
+    with pytest.raises(ValueError, match="no point: all 12"):
         loop.ask(avoid=[each.parameters for each in loop.history.queries])
     assert loop.history.num_queries == 12
 
@@ -311,7 +311,7 @@ def test_an_acquisition_that_lives_on_points_chooses_among_those_that_are_left()
     assert tuple(away.tolist()) in there
     assert float((away - best.x).norm()) >= 0.2
     for limits in ({"fixed": {1: 0.5}}, {"available": [[0.5, 0.5]]}):
-        with pytest.raises(ValueError, match="none of the points in choices="):
+        with pytest.raises(ValueError, match="the points in choices="):
             asked(**limits)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 import torch
 from botorch.models.transforms import Normalize
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
+from pairwise import pairwise
 
 from botorch_bandits import (
     AdditiveEpochs,
@@ -96,6 +97,16 @@ def by_models(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+def has_rows(forgetting: str, num_contexts: int, delayed: bool) -> bool:
+    """Whether more than arms and outcomes matters, so that there are rows to keep."""
+    return forgetting != "all is kept" or num_contexts > 0
+
+
+def in_turns(names: Iterable[str]) -> list[tuple[str, bool]]:
+    """Each name once, with outcomes that are delayed and that are not in turns."""
+    return [(name, bool(i % 2)) for i, name in enumerate(names)]
+
+
 def assert_chooses_as_models_do(
     monkeypatch: pytest.MonkeyPatch, delayed: bool, num_rounds: int = 13, **options: Any
 ) -> None:
@@ -112,14 +123,13 @@ def assert_chooses_as_models_do(
             assert ours.diagnostics[name] == pytest.approx(value, rel=1e-8, abs=1e-8)
 
 
-@pytest.mark.parametrize("delayed", [False, True])
-@pytest.mark.parametrize("num_contexts", [0, 1])
-@pytest.mark.parametrize("forgetting", FORGETTING)
+@pytest.mark.parametrize(
+    ("forgetting", "num_contexts", "delayed"),
+    pairwise(list(FORGETTING), (0, 1), (False, True), allowed=has_rows),
+)
 def test_bounds_are_those_of_the_models(
     forgetting: str, num_contexts: int, delayed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if forgetting == "all is kept" and num_contexts == 0:
-        return
     for kernel in (None, PRODUCT)[: 1 + num_contexts]:
         options: dict[str, Any] = {"forgetting": forgetting, "num_contexts": num_contexts}
         options["model"] = model(kernel, prior_mean=0.3)
@@ -145,8 +155,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("delayed", [False, True])
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize(("name", "delayed"), in_turns(OTHERS))
 def test_other_rules_are_those_of_the_models(
     name: str, delayed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,8 +205,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("delayed", [False, True])
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(("name", "delayed"), in_turns(SETTINGS))
 def test_settings_combine(name: str, delayed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_chooses_as_models_do(monkeypatch, delayed, num_rounds=14, **SETTINGS[name])
 
@@ -221,16 +229,20 @@ APART: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("delayed", [False, True])
-@pytest.mark.parametrize("num_contexts", [0, 1])
-@pytest.mark.parametrize("forgetting", FORGETTING)
-@pytest.mark.parametrize("name", APART)
+@pytest.mark.parametrize(
+    ("name", "forgetting", "num_contexts", "delayed"),
+    pairwise(
+        list(APART),
+        list(FORGETTING),
+        (0, 1),
+        (False, True),
+        allowed=lambda name, *others: has_rows(*others),
+    ),
+)
 def test_reward_and_constraints_apart_are_those_of_the_models(
     name: str, forgetting: str, num_contexts: int, delayed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Uniform rounds too, whose lower bounds drive multipliers; and with a kernel each."""
-    if forgetting == "all is kept" and num_contexts == 0:
-        return
     shape = torch.Size([2])
     each = RBFKernel(batch_shape=shape).double()
     each.lengthscale = torch.tensor([0.3, 0.6], dtype=torch.float64).view(-1, 1, 1)
@@ -274,18 +286,16 @@ THOMPSON = {
 }
 
 
+RULES = [(IGP_UCB, True), (THOMPSON["redraw"], False), (THOMPSON["hallucinate"], True)]
+REBUILT: list[dict[str, Any]] = [
+    *({"forgetting": f, "num_contexts": n} for f in FORGETTING for n in (0, 1)),
+    *(SETTINGS[name] for name in SETTINGS if name != "ignored"),
+]
+
+
 @pytest.mark.parametrize(
-    ("acquisition", "delayed"),
-    [(IGP_UCB, True), (THOMPSON["redraw"], False), (THOMPSON["hallucinate"], True)],
-    ids=["IGP-UCB", "GP-TS", "GP-BTS"],
-)
-@pytest.mark.parametrize(
-    "settings",
-    [
-        *({"forgetting": f, "num_contexts": n} for f in FORGETTING for n in (0, 1)),
-        *(SETTINGS[name] for name in SETTINGS if name != "ignored"),
-    ],
-    ids=str,
+    ("settings", "acquisition", "delayed"),
+    [(settings, *RULES[i % 3]) for i, settings in enumerate(REBUILT)],
 )
 def test_a_rebuilt_loop_goes_on_to_the_last_bit(
     settings: dict[str, Any], acquisition: Any, delayed: bool
@@ -306,9 +316,9 @@ def test_a_rebuilt_loop_goes_on_to_the_last_bit(
     assert again.history.to_records() == whole.history.to_records()
 
 
-@pytest.mark.parametrize("name", APART)
-@pytest.mark.parametrize("forgetting", ["window", "time"])
-@pytest.mark.parametrize("draws", [False, True])
+@pytest.mark.parametrize(
+    ("name", "forgetting", "draws"), pairwise(list(APART), ("window", "time"), (False, True))
+)
 def test_a_rebuilt_loop_with_constraints_goes_on_to_the_last_bit(
     name: str, forgetting: str, draws: bool
 ) -> None:
@@ -446,8 +456,7 @@ MANY: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("delayed", [False, True])
-@pytest.mark.parametrize("name", MANY)
+@pytest.mark.parametrize(("name", "delayed"), in_turns(MANY))
 def test_many_arms_choose_as_models_do(
     name: str, delayed: bool, as_on_many_arms: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -466,8 +475,7 @@ def test_many_arms_choose_as_models_do(
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("delayed", [False, True])
-@pytest.mark.parametrize("name", MANY)
+@pytest.mark.parametrize(("name", "delayed"), in_turns(MANY))
 def test_a_rebuilt_loop_on_many_arms_goes_on_to_the_last_bit(
     name: str, delayed: bool, as_on_many_arms: None
 ) -> None:

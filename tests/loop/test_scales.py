@@ -355,5 +355,5 @@ def test_replicates_on_a_box_have_the_same_range() -> None:
     for s, o in ((1e-8, 0.0), (1e-8, 1e-2), (1e8, 0.0), (1e8, -1e14)):
         difference = float((box_replicates(s, o) - expected).abs().max())
         assert difference < (1e-5 if o == 0.0 else 1e-3), (s, o)
-    with pytest.raises(ValueError, match=r"kernel's output scale is .* on a box"):
+    with pytest.raises(ValueError, match="kernel's output scale"):
         box_replicates(1e9, 0.0)

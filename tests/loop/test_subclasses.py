@@ -132,7 +132,7 @@ def test_a_subclass_that_changes_nothing_is_treated_as_its_parent(parent, option
 
 @pytest.mark.parametrize("parent", list(OPTIONS)[:5], ids=lambda parent: parent.__name__)
 def test_a_subclass_that_changes_values_is_refused_with_censored_feedback(parent):
-    with pytest.raises(ValueError, match="no width for the acquisition Shifted"):
+    with pytest.raises(ValueError, match="no width for"):
         build(shifted(parent), CENSORED, **OPTIONS[parent])
 
 
@@ -143,7 +143,7 @@ def test_a_subclass_with_another_width_is_not_its_parent():
             return ConstantWidth(3.0)
 
     assert evaluated_as(Wider) is None
-    with pytest.raises(ValueError, match="no width for the acquisition Wider"):
+    with pytest.raises(ValueError, match="no width for"):
         build(Wider, CENSORED, **BOUNDS)
     gaps = build(Wider, MULTIPLICATIVE, **BOUNDS).guarantee().reasons
     assert any("inner algorithm is IGP-UCB" in gap for gap in gaps)
@@ -166,11 +166,11 @@ def test_what_censors_pending_points_is_not_censored_twice(parent, change):
 @pytest.mark.parametrize("parent", [LAGRANGIAN, LagrangianThompsonSampling])
 def test_what_weighs_constraints_is_refused_in_words(parent):
     for cls in (parent, trivial(parent), shifted(parent)):
-        with pytest.raises(ValueError, match="weighs constraints, but the loop has none"):
+        with pytest.raises(ValueError, match="weighs constraints, but"):
             build(cls, {}, **OPTIONS[parent])
         with pytest.raises(ValueError, match="must not penalize again"):
             build(cls, RELABELED, **OPTIONS[parent])
-    with pytest.raises(ValueError, match="models reward and constraints separately"):
+    with pytest.raises(ValueError, match="models reward and constraints"):
         build(shifted(parent), SEPARATE, **OPTIONS[parent])
     with pytest.raises(ValueError, match="Leave them out"):
         build(trivial(parent), SEPARATE, multipliers=[1.0], **OPTIONS[parent])

@@ -34,7 +34,6 @@ from botorch_bandits import (
     Integer,
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
-    LocalGP,
     LogExpectedImprovement,
     MultiplicativeEpochs,
     Policy,
@@ -147,10 +146,6 @@ ON_BOTH: dict[str, Callable[[], dict[str, Any]]] = {
         "acquisition": GPUpperConfidenceBound.with_options(delta=0.1),
         "repeats": 1.5,
     },
-    "many rows": lambda: {
-        "model": LocalGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=0.3),
-        "acquisition": WIDTH,
-    },
 }
 
 DOMAINS: dict[str, Callable[[], Any]] = {
@@ -169,7 +164,6 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     **{f"{n} on arms": (lambda s=s: {"domain": Arms(POINTS), **s()}) for n, s in ON_BOTH.items()},
     **{name: (lambda d=d: {"domain": d()}) for name, d in DOMAINS.items()},
 }
-del CASES["many rows on arms"]
 
 
 def a_loop(case: str) -> BanditLoop:

@@ -40,11 +40,9 @@ from botorch_bandits import (
     TimeVaryingKernel,
 )
 from botorch_bandits.change_points import PowerThreshold
-from botorch_bandits.cli import main
 from botorch_bandits.confidence import WaterFillingGain
 from botorch_bandits.history import flatten_records
 from botorch_bandits.loop.arms_stream import ArmsStream
-from botorch_bandits.models import LocalGP
 from tests.models.textbook import posterior, squared_exponential, uniform
 
 LAM = 0.04
@@ -212,7 +210,7 @@ def test_the_loop_of_who_knows_nothing_takes_counts(
     model = loop.current_model()
     assert torch.allclose(model.repeats, weights * (1.0 / weights).mean(), **EXACT)
     query = loop.ask(**given)
-    with pytest.raises(ValueError, match=r"is learned from the outcomes.*tell a mean with count="):
+    with pytest.raises(ValueError, match="a mean with count="):
         loop.tell(query.id, 0.5, noise=0.1)
     assert loop.history.num_pending == 1
     loop.ask(**given)  # while another one is pending
@@ -265,30 +263,6 @@ def test_records_and_files_have_the_weights_where_there_are_any() -> None:
     assert not {"count", "noise"} & set(plain.history.to_records()[0])
     query = BanditLoop(DOMAINS["arms"], MODEL, IGP, history=again).ask()
     assert torch.equal(query.x, loop.ask().x)
-
-
-def test_the_command_line_shows_what_outcomes_are_means_of(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shown = []
-    for given in ([{}, {}], [{"count": 40}, {"noise": 0.25}]):
-        path = tmp_path / f"{len(shown)}.journal"
-        with build(journal=path) as loop:
-            for each in given:
-                loop.tell(loop.ask().id, 0.5, **each)
-        assert main(["show", str(path)]) == 0
-        shown.append(capsys.readouterr().out)
-    assert "have their own noise" in shown[1]
-    assert "noise 0.25" in shown[1]
-    rows = [line.split() for line in shown[1].splitlines()]
-    names = next(row for row in rows if row[:2] == ["round", "origin"])
-    first = next(row for row in rows if row[:2] == ["1", "acquisition"])
-    assert "of" in names
-    assert "40" in first
-    # the table without weights is what it always was
-    assert "their own noise" not in shown[0]
-    names = next(row for row in map(str.split, shown[0].splitlines()) if row[:1] == ["round"])
-    assert "of" not in names
 
 
 def test_telling_the_same_again_does_nothing_and_another_weight_is_another_outcome() -> None:
@@ -384,13 +358,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"model": LIST, "acquisition": GPUpperConfidenceBound.with_options(width=2.0)},
         "list",
     ),
-    "local": (
-        {
-            "model": LocalGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=0.3),
-            "acquisition": GPUpperConfidenceBound.with_options(width=2.0),
-        },
-        "LocalGP",
-    ),
 }
 
 
@@ -452,7 +419,7 @@ def test_a_count_is_that_of_the_reward_and_of_each_constraint(domain: str, name:
     if name == "bound":
         lower = float(mean) - 2.0 * float(covariance) ** 0.5
         assert known["constraint_lower_bound_1"] == pytest.approx(lower, abs=1e-6)
-    with pytest.raises(ValueError, match="variance of the reward's noise alone"):
+    with pytest.raises(ValueError, match="variance of the reward's"):
         loop.tell(query.id, 0.1, constraints=[0.1], noise=0.5)
 
 

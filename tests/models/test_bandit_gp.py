@@ -411,6 +411,7 @@ def test_the_knowledge_gradient_can_be_optimized(num_rows: int) -> None:
 # --- pathwise draws -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_rows", [0, 6])
 @pytest.mark.parametrize("nu", [None, 2.5])
 def test_paths_have_the_moments_of_the_posterior(num_rows: int, nu: float | None) -> None:

@@ -148,5 +148,5 @@ def test_too_little_noise_is_refused() -> None:
         for row in X.unbind(1):
             state.append(row, row[:, 0])
 
-    with pytest.raises(ValueError, match=r"noise is 1e-16, too small .* of replicate 1"):
+    with pytest.raises(ValueError, match="noise is 1e-16, too"):
         append_all()

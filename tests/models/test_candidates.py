@@ -330,6 +330,7 @@ def test_any_kernel_and_any_transform_can_be_on_the_list() -> None:
         torch.testing.assert_close(variance[:, k], covariance.diagonal(), rtol=0.0, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_true_prior_is_a_martingale_and_survives() -> None:
     """The mean of the evidence of the true prior is 1; it is eliminated as seldom as proved.
 
@@ -495,7 +496,7 @@ def test_bad_lists_are_refused() -> None:
     other = BanditGP.with_kernel(
         RBFKernel(), input_transform=Normalize(1, bounds=double([[0.0], [2.0]]))
     )
-    with pytest.raises(ValueError, match=r"input transforms of .* differ"):
+    with pytest.raises(ValueError, match="input transforms of"):
         BanditGP.with_candidates([priors[0], other])
     recipe = BanditGP.with_candidates(priors)
     with pytest.raises(ValueError, match="n x 1"):
@@ -678,7 +679,7 @@ def test_batches_of_points_do_not_copy_the_factors() -> None:
 
 def test_bounds_that_could_be_read_in_two_ways_are_refused():
     for bounds in ([[0.0, 1.0], [2.0, 3.0]], ([0.0, 1.0], [0.0, 1.0])):
-        with pytest.raises(ValueError, match=r"could be two \(low, high\) pairs"):
+        with pytest.raises(ValueError, match=r"could be two \(low"):
             DefaultCandidates(bounds)
     pairs = DefaultCandidates([(0.0, 1.0), (2.0, 3.0)])
     rows = DefaultCandidates(torch.tensor([[0.0, 2.0], [1.0, 3.0]], dtype=torch.float64))

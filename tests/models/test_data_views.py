@@ -57,7 +57,7 @@ def test_since_keeps_settings_and_raw_inputs():
 def test_rows_that_there_are_not_are_refused():
     X, Y = data(0)
     model = BanditGP(X, Y, kernel=RBFKernel(), noise=0.1)
-    with pytest.raises(ValueError, match="row is 10, but the model has 9 rows"):
+    with pytest.raises(ValueError, match="row is 10, but"):
         model.since(10)
     with pytest.raises(ValueError, match="row"):
         model.since(-1)

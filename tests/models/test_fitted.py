@@ -80,7 +80,7 @@ def test_a_fit_that_fails_leaves_the_starting_hyperparameters(
         raise ModelFittingError("all attempts failed")
 
     monkeypatch.setattr("botorch_bandits.models.fitted.fit_gpytorch_mll", fail)
-    with pytest.warns(RefitWarning, match="fit to 12 rows failed"):
+    with pytest.warns(RefitWarning, match="fit to 12 rows"):
         model = FittedSingleTaskGP(BOUNDS)(X, Y)
     assert model.covar_module.outputscale.item() == 1.0
     assert torch.isfinite(model.posterior(POINTS).mean).all()

@@ -423,7 +423,7 @@ def test_malformed_rows_are_refused(
 
 def test_malformed_outcomes_are_refused() -> None:
     model = build(5)
-    with pytest.raises(ValueError, match=r"Y has shape \(4, 1\).*have shape \(5, 1\)"):
+    with pytest.raises(ValueError, match=r"\(4, 1\).*have shape \(5"):
         model.with_outcomes(Y[:4])
     with pytest.raises(TypeError, match="float64"):
         model.with_outcomes(Y[:5].float())
@@ -449,9 +449,7 @@ def test_outcomes_of_other_models_are_replaced_too() -> None:
 def test_rows_of_another_number_of_outputs_are_refused(num_rows: int) -> None:
     X = torch.rand(num_rows, 2, dtype=torch.float64)
     model = BanditGP(X, X[:, :1], kernel=RBFKernel(), noise=0.1)
-    with pytest.raises(
-        ValueError, match=r"Y has shape \(2, 2\), but the model's number of outputs is 1"
-    ):
+    with pytest.raises(ValueError, match=r"has shape \(2, 2\)"):
         model.condition_on_observations(torch.zeros(2, 2).double(), torch.zeros(2, 2).double())
 
 

@@ -224,6 +224,7 @@ def test_a_mean_of_another_kind_is_left_to_botorch() -> None:
 # --- where fits end -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_fit_is_as_good_as_the_ordinary_one_on_a_dozen_data_sets() -> None:
     for seed in range(12):
         values = []

@@ -103,7 +103,7 @@ def test_each_output_has_a_ratio_of_its_own() -> None:
     Y = torch.cat([CHOICES.sin(), CHOICES.cos()], dim=-1)
     model = BanditGP(CHOICES, Y, kernel=kernel, noise=double([1e-2, 1e-12]))
     assert model.likelihood.noise.squeeze(-1).tolist() == pytest.approx([1e-2, 1e-12], rel=1e-9)
-    with pytest.raises(ValueError, match="noise is 1e-12 and the kernel's output scale 1:"):
+    with pytest.raises(ValueError, match="1e-12 and the kernel's"):
         BanditGP(CHOICES, Y, kernel=kernel, noise=double([1e-12, 1e-2]))
 
 

@@ -391,7 +391,7 @@ def test_censored_feedback_on_one_of_several_tasks() -> None:
         model, minimum=lowest - 0.01, X_pending=PENDING, tolerance=0.0, **options
     )  # outcomes of other tasks may be lower
     assert bool(acqf(POINTS.unsqueeze(-2)).isfinite().all())
-    with pytest.raises(ValueError, match="is below the known minimum"):
+    with pytest.raises(ValueError, match="below the known minimum"):
         CensoredUpperConfidenceBound(model, minimum=lowest + 0.1, tolerance=0.0, **options)
 
 
@@ -405,7 +405,7 @@ def test_several_output_tasks_and_kronecker_models_say_what_to_do(cls: Any) -> N
         ({"width": 1.0, "X_pending": PENDING}, UnsupportedError),
         ({"outcome_bound": 30.0, **BOUNDS}, ValueError),
     ):
-        with pytest.raises(error, match=r"output tasks.*build it with output_tasks=\[one of"):
+        with pytest.raises(error, match=r"tasks.*build it with output_tasks=\[one"):
             cls(model, **options, **more)
     model = KroneckerMultiTaskGP(X, torch.cat([Y, -Y], -1))
     with pytest.raises(UnsupportedError, match=r"Kronecker.*Use MultiTaskGP"):
@@ -437,11 +437,11 @@ def test_what_of_several_tasks_is_not_read_says_why() -> None:
 
 
 def test_float32_data_are_still_refused() -> None:
-    with pytest.raises(TypeError, match=r"holds torch\.float32 numbers, but float64 is needed"):
+    with pytest.raises(TypeError, match=r"torch\.float32 numbers, but float64"):
         ImprovedUpperConfidenceBound(SingleTaskGP(X.float(), Y.float()), **BOUNDS)
     model = SingleTaskGP(X, Y)
     model.covar_module.float()
-    with pytest.raises(TypeError, match=r"holds torch\.float32 numbers, but float64 is needed"):
+    with pytest.raises(TypeError, match=r"torch\.float32 numbers, but float64"):
         ImprovedUpperConfidenceBound(model, **BOUNDS)
 
 

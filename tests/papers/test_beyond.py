@@ -1,623 +1,300 @@
-"""What is not in the papers: environments, players and switches of the three experiments."""
+"""What goes beyond the papers, against loops and dense computations; tables played again."""
 
 from __future__ import annotations
 
 import csv
 import math
-import multiprocessing
-from dataclasses import fields, replace
-from functools import partial
-from importlib.util import find_spec
+import os
+from dataclasses import replace
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 import pytest
 import torch
-from botorch.fit import fit_fully_bayesian_model_nuts
-from botorch.models.fully_bayesian import FullyBayesianSingleTaskGP
-from torch import Tensor
 
-from botorch_bandits import Arms, BanditGP, GPUpperConfidenceBound, run
-from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
-from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
-from botorch_bandits.problems import ArmsProblem, GardnerProblem
+from botorch_bandits import Arms, BanditGP, BanditLoop, SlidingWindow, TimeVaryingKernel
+from botorch_bandits.forgetting import ExponentialWeights
 from botorch_bandits.random_streams import RandomBlocks
-from botorch_bandits.simulation import PeriodRewards, Policy
-from papers import (
-    beyond_changes,
-    beyond_forgetting,
-    beyond_multipliers,
-    beyond_priors,
-    build_experiments,
+from papers import beyond
+from papers.avanesov import NOISE_STD, kernel, tabulate_detections
+from papers.beyond import Change
+from papers.runner import build_experiments, run_arms_experiment, tabulate
+from papers.shi import tabulate_violation
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+
+
+def dense(
+    rule, arms: torch.Tensor, outcomes: torch.Tensor, matrix: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return mean and variance of all arms of one run, by a solve."""
+    n = len(arms)
+    rounds = torch.arange(1.0, n + 1, dtype=torch.float64)
+    noise = torch.full((n,), NOISE_STD**2, dtype=torch.float64)
+    gram, cross = matrix[arms][:, arms], matrix[arms]
+    if isinstance(rule, SlidingWindow):
+        first = max(n - rule.length, 0)
+        gram, cross, noise = gram[first:, first:], cross[first:], noise[first:]
+        outcomes = outcomes[first:]
+    if isinstance(rule, ExponentialWeights):
+        noise = noise / rule.discount ** (n - rounds)
+    if isinstance(rule, TimeVaryingKernel):
+        kept = (1.0 - rule.rate) ** 0.5
+        gram = gram * kept ** (rounds.unsqueeze(-1) - rounds).abs()
+        cross = cross * (kept ** (n + 1 - rounds)).unsqueeze(-1)
+    weights = torch.linalg.solve(gram + noise.diag(), cross).mT
+    return weights @ outcomes, matrix.diagonal() - (weights * cross.mT).sum(-1)
+
+
+@pytest.mark.parametrize(
+    "rule", [SlidingWindow(6), ExponentialWeights(0.9), TimeVaryingKernel(0.05)], ids=str
 )
-from papers.avanesov import ChangingStudy, RestartMethod, arms_of, prior_of
-from papers.avanesov import kernel as matern
-from papers.beyond_combined import (
-    CORRELATION,
-    CUT_OFF,
-    DELAYS,
-    NOISE_STD,
-    build_loop,
-    detection_power,
-    draw_scenario,
-    play_scenario,
-    play_scenarios,
-    variants,
-)
-from papers.beyond_fills import poisson
-from papers.beyond_forgetting import EnvironmentStudy, forgotten_posterior, play_environments
-from papers.beyond_multipliers import EPOCH_LENGTHS, MAX_MULTIPLIER, STEP_SIZES
-from papers.beyond_priors import (
-    FITTED_LENGTHSCALES,
-    FITTED_RATIOS,
-    ON_BOX,
-    TRUTHS,
-    PriorMethod,
-    Samples,
-    draw_on_box,
-    fitted_posterior,
-    list_of_priors,
-    play_on_box,
-    play_priors,
-    points_of,
-    sample_hyperparameters,
-    sampled_posterior,
-    slopes,
-)
-from papers.results import tabulate
-from papers.shi import averages
-from papers.trials import ArmsExperiment, run_arms_experiment, run_pieces
-
-matplotlib.use("Agg")
-
-SMALL = {
-    "beyond-multipliers": {"num_points": (9, 3), "num_trials": 3, "num_rounds": 6},
-    "beyond-forgetting": {"num_arms": 15, "num_trials": 3, "num_rounds": 8, "chunk": 3},
-    "beyond-priors": {"num_arms": 15, "num_trials": 3, "num_rounds": 8, "chunk": 3},
-    # three rounds have no chain, which would need more than the tests install
-    "beyond-priors-sampled": {"num_arms": 15, "num_trials": 3, "num_rounds": 3, "chunk": 3},
-    "beyond-changes": {"num_arms": 15, "num_trials": 3, "num_rounds": 24, "chunk": 3},
-    "beyond-changes-hard": {"num_arms": 16, "num_trials": 3, "num_rounds": 24, "chunk": 3},
-    "beyond-calm": {"num_arms": 15, "num_trials": 3, "num_rounds": 12, "chunk": 3},
-    "beyond-misspecified": {"num_arms": 15, "num_trials": 3, "num_rounds": 12, "chunk": 3},
-    "beyond-combined": {"num_trials": 3, "num_rounds": 8, "chunk": 3},
-    "beyond-fills": {"num_trials": 3, "num_rounds": 8},
-}
+def test_models_forget_as_a_dense_computation_says(rule) -> None:
+    panel = beyond.forgetting(2, 24, num_arms=30)[1]
+    study = panel.make_study(0, 2)
+    method = replace(beyond._forgetting_methods(study)[0], forgetting=rule)
+    regret = torch.from_numpy(beyond.follow(study, method)["regret"])
+    noise = RandomBlocks(study.seeds, "noise")
+    values = torch.stack([study.rewards.at(t) for t in range(1, 25)], 1)
+    for b in range(2):
+        arms: list[int] = []
+        outcomes: list[float] = []
+        for t in range(24):
+            score = torch.ones(30)
+            if arms:
+                known = torch.tensor(arms), torch.tensor(outcomes, dtype=torch.float64)
+                mean, variance = dense(rule, *known, study.prior.matrix)
+                score = mean + 2.0 * variance.clamp_min(0.0).sqrt()
+            arm = int(score.argmax())
+            arms.append(arm)
+            outcomes.append(float(values[b, t, arm] + NOISE_STD * noise.at(t + 1)[b]))
+            assert float(regret[b, t]) == pytest.approx(
+                float(values[b, t].max() - values[b, t, arm])
+            )
 
 
-def panels(name: str, **options: object) -> list[ArmsExperiment]:
-    return build_experiments(name, **{**SMALL[name], **options})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_chunks_and_interruptions_do_not_change_results(name: str, tmp_path: Path) -> None:
-    for experiment in panels(name)[:1]:
-        whole = run_arms_experiment(experiment, tmp_path / "whole", progress=False)
-        pieces = replace(experiment, chunk=2)
-        run_arms_experiment(pieces, tmp_path / "parts", progress=False, only=2)
-        parts = run_arms_experiment(pieces, tmp_path / "parts", progress=False)
-        for method, curve in whole.items():
-            assert torch.equal(curve.regret, parts[method].regret)
-            for key, values in curve.others.items():
-                assert torch.equal(values.nan_to_num(-1), parts[method].others[key].nan_to_num(-1))
-        for row in tabulate(experiment, whole):
-            assert list(row)[:4] == ["experiment", "method", "trials", "rounds"]
-            for key in experiment.tabulated:
-                known = whole[row["method"]].others[key].double()
-                assert row[f"{key}_mean"] == pytest.approx(float(known.mean()))
-                error = float(known.std()) / math.sqrt(3)
-                assert row[f"{key}_standard_error"] == pytest.approx(error)
-
-
-def test_processes_do_not_change_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # forked ones import nothing; test_papers_are_public.py has those that begin from nothing
-    forked = multiprocessing.get_context("fork")
-    monkeypatch.setattr(multiprocessing, "get_context", lambda method: forked)
-    build = partial(
-        build_experiments, "beyond-combined", num_trials=2, num_rounds=3, seed=0, chunk=1
-    )
-    run_pieces(build, tmp_path / "two", 2, progress=False)
-    (experiment,) = build()
-    alone = run_arms_experiment(experiment, tmp_path / "one", progress=False)
-    together = run_arms_experiment(experiment, tmp_path / "two", progress=False)
-    names = [sorted(p.name for p in (tmp_path / n / "trials").iterdir()) for n in ("one", "two")]
-    assert names[0] == names[1]
-    for method, curve in alone.items():
-        assert torch.equal(curve.regret, together[method].regret)
-        assert torch.equal(curve.others["constraint"], together[method].others["constraint"])
-
-
-# multipliers
-
-
-def test_families_of_multipliers_have_as_many_settings(tmp_path: Path) -> None:
-    experiments = panels("beyond-multipliers")
-    assert [e.name.removeprefix("beyond-multipliers-") for e in experiments] == [
-        "gardner-exact",
-        "gardner-noisy",
-        "rates-exact",
-        "rates-noisy",
-    ]
-    for experiment in experiments:
-        every_round, separate, relabeled = np.reshape(
-            experiment.make_methods(experiment.make_study(0, 1)), (3, 5)
-        )
-        rules = [method.build(0).rule for method in every_round]
-        assert all(isinstance(rule, PrimalDual) for rule in rules)
-        assert [1.0 / rule.divisor for rule in rules[1:]] == pytest.approx(STEP_SIZES)
-        assert {rule.max_multiplier for rule in rules[1:]} == {MAX_MULTIPLIER}
-        bound, _, gap = experiment.settings["bounds"]
-        assert rules[0].max_multiplier == pytest.approx(4.0 * bound / gap)
-        rules = [m.build(0).rule for m in separate]
-        rules += [m.build(0).loop.settings.constraints for m in relabeled]
-        assert [rule.epoch_length for rule in rules] == [*EPOCH_LENGTHS, *EPOCH_LENGTHS]
-        assert [rule.surrogate for rule in rules] == 5 * ["separate"] + 5 * ["relabeled"]
-        kind = MultiplicativeEpochs if experiment.name.endswith("exact") else AdditiveEpochs
-        assert all(isinstance(rule, kind) for rule in rules)
-    results = run_arms_experiment(experiments[0], tmp_path, progress=False)
-    for curve in results.values():
-        known = averages(curve)
-        for name in experiments[0].tabulated:
-            assert torch.allclose(known.at(name, 6), curve.others[name], atol=1e-15)
-
-
-def test_priced_regret_is_that_of_the_lagrangian(tmp_path: Path) -> None:
-    experiments = panels("beyond-multipliers")
-    curves = [run_arms_experiment(e, tmp_path, progress=False) for e in experiments[:1]]
-    beyond_multipliers.report(experiments[:1], curves, tmp_path)
-    with (tmp_path / "violation.csv").open() as file:
-        rows = {(row["method"], int(row["round"])): row for row in csv.DictReader(file)}
-    box = GardnerProblem()
-    grid, price = box.on_grid(9), box.optimal_multiplier
-    largest = float((grid.values - price * grid.constraint_table[:, 0]).max())
-    for method, curve in curves[0].items():
-        values = grid.optimal_value - curve.regret
-        losses = largest - (values - price * curve.others["constraint"])
-        assert float(losses.min()) >= -1e-12
-        for t in (3, 6):
-            row = rows[method, t]
-            own = losses[:, :t].mean(-1)
-            assert float(row["priced_mean"]) == pytest.approx(float(own.mean()))
-            error = float(own.std()) / math.sqrt(3)
-            assert float(row["priced_standard_error"]) == pytest.approx(error)
-
-
-# forgetting
-
-
-@pytest.mark.parametrize("kind", ["abrupt", "drift"])
-def test_methods_play_what_the_loop_plays(kind: str) -> None:
-    rounds = 36 if kind == "abrupt" else 20
-    options = {"num_arms": 12, "num_rounds": rounds}
-    experiment = panels("beyond-forgetting", **options)[kind == "drift"]
-    study = experiment.make_study(2, 1 if kind == "abrupt" else 2)
-    assert isinstance(study, EnvironmentStudy)
-    assert study.change_points == ((9, 18, 27) if kind == "abrupt" else ())
-    methods = experiment.make_methods(study)
-    assert len(methods) == 10 + (kind == "abrupt")
-    arms = Arms(torch.linspace(0.0, 5.0, 12, dtype=torch.float64).unsqueeze(-1))
-    distinct = set()
-    for method in methods:
-        if kind == "drift" and "restart" in method.name:
-            continue
-        if isinstance(method.forgetting, SlidingWindow):  # shorter than the run
-            length = method.forgetting.length // 10
-            method = replace(method, forgetting=SlidingWindow(length))
-        policy = Policy(
-            BanditGP.with_kernel(matern(), noise=method.lam),
-            method.acquisition,
-            forgetting=method.forgetting,
-            restart=method.restart(study) if method.restart else None,
-        )
-        played = play_environments(study, method, lambda t: None)
-        distinct.add(played["regret"].tobytes())
-        for i, seed in enumerate(study.seeds):
-            loop = policy.loop(arms, seed)
-            result = run(loop, study.environments[i], rounds, progress=False)
-            assert played["regret"][i] == pytest.approx(result.regret.numpy(), abs=1e-9)
-            assert played["resets"][i] == len(loop.resets)
-            origins = [query.origin for query in loop.history.queries]
-            assert played["explored"][i] == origins.count("exploration")
-    assert len(distinct) >= 5
-
-
-def test_the_same_environments_for_every_method_and_chunk() -> None:
-    for experiment in panels("beyond-forgetting"):
-        whole, part = experiment.make_study(0, 3), experiment.make_study(2, 1)
-        assert isinstance(whole, EnvironmentStudy)
-        assert isinstance(part, EnvironmentStudy)
-        assert whole.seeds[2:] == part.seeds
-        for t in (8, 1, 7):
-            ours, theirs = whole.environments[2].arm_values(t), part.environments[0].arm_values(t)
-            assert torch.equal(ours, theirs)
-    calibrated = beyond_forgetting._calibrated_restart(15, 8)
-    assert calibrated.detector.threshold.false_alarm_rate == 0.1
-
-
-def test_the_posterior_of_the_time_kernel_is_computed_in_double_precision() -> None:
-    matrix, (rate, lam, rounds) = prior_of(20).matrix, (0.03, 0.0025, 40)
-    assert matrix is not None
-    stream = torch.Generator().manual_seed(1)
-    arms = torch.randint(20, (2, rounds), generator=stream)
-    outcomes = torch.randn(2, rounds, dtype=torch.float64, generator=stream)
-    rule = TimeVaryingKernel(rate)
-    means, variances = forgotten_posterior(matrix, lam, rule, arms, outcomes)
-    K = matrix.numpy()
-    asked = np.arange(1.0, rounds + 1.0)
-    fades = (1.0 - rate) ** (0.5 * np.abs(asked[:, None] - asked))
-    for own, y, mean, variance in zip(
-        arms.numpy(), outcomes.numpy(), means, variances, strict=True
-    ):
-        cross = K[:, own] * (1.0 - rate) ** (0.5 * (rounds + 1.0 - asked))
-        solved = np.linalg.solve(K[np.ix_(own, own)] * fades + lam * np.eye(rounds), cross.T)
-        np.testing.assert_allclose(mean.numpy(), solved.T @ y, rtol=0.0, atol=1e-11)
-        expected = K.diagonal() - (cross * solved.T).sum(-1)
-        np.testing.assert_allclose(variance.numpy(), expected, rtol=0.0, atol=1e-12)
-
-
-# priors that are not known
-
-
-def test_priors_are_played_as_loops_play_them() -> None:
-    experiment = panels("beyond-priors")[0]
-    study = experiment.make_study(1, 2)
-    arms = points_of(15)
-    truth = TRUTHS["listed"]
-    covered = []
-    for method in experiment.make_methods(study):
-        assert isinstance(method, PriorMethod)
-        if method.form not in ("oracle", "list"):
-            continue
-        known = BanditGP.with_kernel(truth.kernel, noise=0.01)
-        model = list_of_priors() if method.form == "list" else known
-        played = play_priors(study, method, lambda t: None)
-        for i, seed in enumerate(study.seeds):
-            problem = ArmsProblem(arms.choices, study.values[i], noise_std=0.1)
-            loop = Policy(model, method.acquisition).loop(arms, seed)
-            result = run(loop, problem, 8, progress=False)
-            assert played["regret"][i] == pytest.approx(result.regret.numpy(), abs=1e-9)
-        covered.append("covered" in played)
-    assert covered == [True, True, False, False, False]
-
-
-def test_draws_on_the_box_are_those_of_the_kernel_and_their_slopes_as_steep_as_assumed() -> None:
-    x = torch.linspace(0.0, 1.0, 201, dtype=torch.float64)
-    drawn = torch.stack([draw_on_box(seed)(x) for seed in range(800)])
-    expected = ON_BOX.kernel(x[::50].unsqueeze(-1)).to_dense().detach()
-    found = drawn[:, ::50].mT @ drawn[:, ::50] / 800.0
-    assert torch.allclose(found, expected, atol=0.18)
-    a, b = slopes(ON_BOX.lengthscale, ON_BOX.scale)
-    largest = (drawn.diff() * 200.0).abs().amax(-1)
-    for level in (10.0, 14.0, 17.0):
-        bound = a * math.exp(-((level / b) ** 2))
-        assert float((largest > level).double().mean()) <= bound + 0.05
-    assert a * math.exp(-((14.0 / b) ** 2)) < 0.1  # the levels say something
-
-
-def test_the_box_is_played_with_widths_of_each_prior() -> None:
-    experiment = panels("beyond-priors")[-1]
-    study = experiment.make_study(0, 1)
-    methods = {method.name: method for method in experiment.make_methods(study)}
-    options = methods["survivors"].acquisition.options  # type: ignore[union-attr]
-    entries = list_of_priors().candidates
-    for entry, a, b in zip(entries, options["smoothness_a"], options["smoothness_b"], strict=True):
-        length = float(entry.kernel.base_kernel.lengthscale.detach())
-        assert (a, b) == pytest.approx(slopes(length, float(entry.kernel.outputscale.detach())))
-    regret = play_on_box(study, methods["survivors"], lambda t: None)["regret"]
-    assert regret.shape == (1, 8)
-    assert float(regret.min()) >= -1e-9
-
-
-def test_learned_hyperparameters_are_the_most_likely_ones_or_integrated_out() -> None:
-    stream = torch.Generator().manual_seed(4)
-    X, points = torch.rand(2, 5, dtype=torch.float64, generator=stream)
-    y = torch.sin(6.0 * X)
-    log_scales = torch.linspace(-12.0, 8.0, 4001, dtype=torch.float64)  # s, under the prior 1 / s
-    densities, means, units, tops, bests = [], [], [], [], []
-    for length in FITTED_LENGTHSCALES:
-        for ratio in FITTED_RATIOS:
-            K = torch.exp(-0.5 * ((X.unsqueeze(-1) - X) / length) ** 2)
-            K = K + ratio * torch.eye(5).double()
-            k = torch.exp(-0.5 * ((points.unsqueeze(-1) - X) / length) ** 2)
-            fit = float(y @ torch.linalg.solve(K, y))
-            values = -0.5 * (5.0 * log_scales + torch.logdet(K) + fit * (-log_scales).exp())
-            densities.append(values)
-            means.append(k @ torch.linalg.solve(K, y))
-            units.append(1.0 - (k @ torch.linalg.solve(K, k.mT)).diagonal())
-            tops.append(float(values.max()))
-            bests.append(fit / 5.0)
-    best = int(np.argmax(tops))
-    mean, variance = fitted_posterior(X, y.unsqueeze(-1), points)
-    torch.testing.assert_close(mean, means[best], rtol=0.0, atol=1e-8)
-    torch.testing.assert_close(variance, units[best] * bests[best], rtol=1e-6, atol=1e-8)
-    joint = torch.stack(densities)
-    weights = (joint - joint.max()).exp()
-    weights = weights / weights.sum()
-    m = sum(w.sum() * each for w, each in zip(weights, means, strict=True))
-    v = sum(
-        (w * log_scales.exp()).sum() * unit + w.sum() * (each - m) ** 2
-        for w, unit, each in zip(weights, units, means, strict=True)
-    )
-    mean, variance = fitted_posterior(X, y.unsqueeze(-1), points, is_integrated=True)
-    assert isinstance(m, torch.Tensor)
-    assert isinstance(v, torch.Tensor)
-    torch.testing.assert_close(mean, m, rtol=0.0, atol=2e-3)  # what is negligible is left out
-    torch.testing.assert_close(variance, v, rtol=0.02, atol=2e-3)
-
-
-def samples_of(num_samples: int, seed: int) -> Samples:
-    stream = torch.Generator().manual_seed(seed)
-    u = torch.rand(3, num_samples, dtype=torch.float64, generator=stream)
-    return Samples(0.05 + u[0], 0.01 + 0.2 * u[1], u[2] - 0.5, center=1.5, unit=0.7)
-
-
-def test_a_mixture_of_samples_is_that_of_their_posteriors() -> None:
-    stream = torch.Generator().manual_seed(4)
-    X, y = torch.rand(2, 9, dtype=torch.float64, generator=stream)
-    points, samples = torch.linspace(0.0, 1.0, 6, dtype=torch.float64), samples_of(5, seed=1)
-    mean, variance = sampled_posterior(X, y.unsqueeze(-1), points, samples)
-    moments = []
-    for length, noise, constant in zip(
-        samples.lengthscale, samples.noise, samples.constant, strict=True
-    ):
-
-        def matern(a: float, b: float, length: Tensor = length) -> float:
-            r = math.sqrt(5.0) * abs(a - b) / float(length)
-            return (1.0 + r + r * r / 3.0) * math.exp(-r)
-
-        K = np.array([[matern(a, b) for b in X] for a in X]) + float(noise) * np.eye(9)
-        cross = np.array([[matern(a, b) for b in points] for a in X])
-        m = 1.5 + 0.7 * float(constant)
-        at = m + cross.T @ np.linalg.solve(K, y.numpy() - m)
-        moments.append((at, 0.49 * (1.0 - (cross * np.linalg.solve(K, cross)).sum(0))))
-    expected = np.mean([at for at, _ in moments], axis=0)
-    spread = np.mean([v + (at - expected) ** 2 for at, v in moments], axis=0)
-    np.testing.assert_allclose(mean, expected, atol=1e-10)
-    np.testing.assert_allclose(variance, spread, atol=1e-10)
-
-
-def test_hyperparameters_are_sampled_every_few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[tuple[int, int]] = []
-
-    def chain(X: Tensor, y: Tensor, seed: int) -> Samples:
-        calls.append((len(X), seed))
-        return samples_of(4, seed)
-
-    monkeypatch.setattr(beyond_priors, "sample_hyperparameters", chain)
-    experiment = panels("beyond-priors-sampled", num_rounds=12, num_trials=2)[1]
-    study = experiment.make_study(0, 2)
-    *_, method = experiment.make_methods(study)
-    regret = play_priors(study, method, lambda t: None)["regret"]
-    assert regret.shape == (2, 12)
-    assert (regret >= 0.0).all()
-    assert [rows for rows, _ in calls] == [3, 3, 8, 8]
-    assert len({seed for _, seed in calls}) == 4
-
-
-@pytest.mark.skipif(find_spec("numpyro") is None, reason="BoTorch's chains need JAX and NumPyro")
-def test_samples_are_those_of_botorchs_model() -> None:
-    X = torch.linspace(0.0, 1.0, 8, dtype=torch.float64)
-    y = (5.0 * X).sin().unsqueeze(-1)
-    samples = sample_hyperparameters(X, y, seed=3)
-    assert len(samples.lengthscale) == len(samples.noise) == len(samples.constant) == 16
-    model = FullyBayesianSingleTaskGP(X.unsqueeze(-1), (y - samples.center) / samples.unit)
-    fit_fully_bayesian_model_nuts(
-        model, warmup_steps=64, num_samples=64, thinning=4, disable_progbar=True, seed=3
-    )
-    points = torch.linspace(0.0, 1.0, 5, dtype=torch.float64)
-    posterior = model.posterior(points.unsqueeze(-1))
-    mean, variance = sampled_posterior(X, y, points, samples)
-    expected = samples.center + samples.unit * posterior.mixture_mean.squeeze(-1)
-    assert (mean - expected).abs().max() < 1e-8
-    assert (variance - samples.unit**2 * posterior.mixture_variance.squeeze(-1)).abs().max() < 1e-8
-
-
-# ways to follow changes
-
-
-def test_the_drifting_posterior_is_that_of_the_time_kernel() -> None:
-    matrix, (rate, lam, rounds) = prior_of(20).matrix, (0.03, 0.01, 30)
-    assert matrix is not None
-    stream = torch.Generator().manual_seed(0)
-    arms = torch.randint(20, (2, rounds), generator=stream)
-    outcomes = torch.randn(2, rounds, dtype=torch.float64, generator=stream)
-    posterior = beyond_changes.DriftingPosterior(matrix, lam, rate, 2)
-    for t in range(rounds):
-        posterior.observe(arms[:, t], outcomes[:, t])
-    asked = torch.arange(rounds, dtype=torch.float64)
-    fades = (1.0 - rate) ** (0.5 * (asked.unsqueeze(-1) - asked).abs())
-    for own, rewards, mean, variance in zip(
-        arms, outcomes, posterior.mean, posterior.variance, strict=True
-    ):
-        noisy = matrix[own][:, own] * fades + lam * torch.eye(rounds, dtype=torch.float64)
-        cross = matrix[:, own] * (1.0 - rate) ** (0.5 * (rounds - asked))
-        solved = torch.linalg.solve(noisy, cross.T)
-        assert torch.allclose(mean, solved.T @ rewards, rtol=0.0, atol=1e-8)
-        expected = matrix.diagonal() - (cross * solved.T).sum(-1)
-        assert torch.allclose(variance, expected, rtol=0.0, atol=1e-8)
-
-
-@pytest.mark.parametrize("name", ["evidence, robust", "evidence, plain", "window 6", "time kernel"])
+@pytest.mark.parametrize("name", [beyond.PLAIN, beyond.ROBUST, beyond.NEVER])
 def test_ways_to_follow_changes_are_those_of_the_loop(name: str) -> None:
-    rounds, num_arms = 48, 12
-    experiment = panels("beyond-changes", num_arms=num_arms, num_rounds=rounds)[0]
-    study = experiment.make_study(1, 2)
-    assert isinstance(study, ChangingStudy)
-    (method,) = [m for m in experiment.make_methods(study) if m.name.startswith(name)]
-    restart, forgetting, acquisition = None, None, method.acquisition
-    if isinstance(method, RestartMethod):
-        restart = method.restart(study.change_points)
-    else:
-        assert isinstance(method, beyond_changes.ForgettingMethod)
-        forgetting = method.forgetting
-        acquisition = GPUpperConfidenceBound.with_options(width=method.width)
-    policy = Policy(
-        BanditGP.with_kernel(matern(), noise=method.lam),
-        acquisition,
-        forgetting=forgetting,
-        restart=restart,
+    panel = next(p for p in beyond.hard(1, 60, num_arms=25) if p.name.endswith("plane"))
+    study = panel.make_study(0, 1)
+    (method,) = [m for m in panel.make_methods(study) if m.name == name]
+    played = beyond.follow(study, method)
+    loop = BanditLoop(
+        Arms(study.points),
+        BanditGP.with_kernel(kernel(), noise=float(method.lam)),
+        method.acquisition,
+        restart=method.restart(study.change_points),
+        seed=study.seeds[0],
     )
-    played = beyond_changes.play(study, method, lambda t: None)
-    for i, seed in enumerate(study.seeds):
-        environment = PeriodRewards(study.periods[i : i + 1], study.change_points)
-        loop = policy.loop(arms_of(num_arms), seed)
-        noise = RandomBlocks((seed,), "noise")
-        for t in range(rounds):
-            query = loop.ask()
-            arm = arms_of(num_arms).index_of(query.x.unsqueeze(0))
-            values = environment.at(t + 1)[0]
-            assert played["regret"][i, t] == pytest.approx(float(values.max() - values[arm]))
-            loop.tell(query.id, float(values[arm] + study.noise_std * noise.at(t + 1)))
-        ended = [reset.after_round - 1 for reset in loop.resets]
-        assert np.flatnonzero(played["resets"][i]).tolist() == ended
-        assert bool(ended) == isinstance(method, RestartMethod)
+    noise = RandomBlocks(study.seeds, "noise")
+    for t in range(1, 61):
+        query, values = loop.ask(), study.rewards.at(t)[0]
+        value = float(values[study.arms.index_of(query.x.unsqueeze(0))])
+        assert float(values.max()) - value == pytest.approx(float(played["regret"][0, t - 1]))
+        loop.tell(query.id, value + study.noise_std * float(noise.at(t)[0]))
+    assert [r.after_round for r in loop.resets] == (
+        np.flatnonzero(played["resets"][0]) + 1
+    ).tolist()
 
 
-# the combined scenario
+def test_a_fall_is_at_the_peak_and_a_hidden_peak_rises_elsewhere() -> None:
+    points = beyond.points_of(1, 101)
+    values = torch.sin(points[:, 0])
+    peak = int(values.argmax())
+    fallen = beyond.changed(Change("", kind="fall", fall=2.0, noise_std=0.3), points, values, 0)
+    assert float(values[peak] - fallen[peak]) == pytest.approx(0.6)
+    far = (points[:, 0] - points[peak, 0]).abs() >= 1.0
+    torch.testing.assert_close(fallen[far], values[far])
+    risen = beyond.changed(Change("", kind="hidden"), points, values, 0)
+    top = int(risen.argmax())
+    assert float((risen - values[peak] - 1.0).abs().min()) < 1e-9
+    assert abs(float(points[top, 0] - points[peak, 0])) >= 1.5
+    near = (points[:, 0] - points[peak, 0]).abs() <= 0.5
+    torch.testing.assert_close(risen[near], values[near])
 
 
-def test_scenarios_are_what_they_say() -> None:
-    scenarios = [draw_scenario(20, seed) for seed in range(60)]
-    for scenario in scenarios:
-        for period in range(2):
-            for z in range(5):
-                pairs = zip(
-                    scenario.costs[z].tolist(), scenario.rewards[period, z].tolist(), strict=True
-                )
-                best = max(reward for cost, reward in pairs if cost <= 0.0)
-                assert float(scenario.best[period, z]) == best
-        assert scenario.change_point == 10
-        assert [scenario.period(t) for t in (1, 10, 11, 20)] == [0, 0, 1, 1]
-        assert len(scenario.contexts) == 20
-        assert set(scenario.contexts) <= set(range(5))
-    again = draw_scenario(20, 7)
-    assert torch.equal(again.rewards, scenarios[7].rewards)
-    assert again.contexts == scenarios[7].contexts
-    rewards = torch.stack([s.rewards for s in scenarios]).reshape(60, 2, -1)
-    costs = torch.stack([s.costs for s in scenarios]).reshape(60, -1)
-    # costs are tilted a little by the demand that each context has a feasible arm
-    assert float((rewards[:, 0] * costs).mean()) == pytest.approx(CORRELATION, abs=0.25)
-    assert float((rewards[:, 0] * rewards[:, 1]).mean()) == pytest.approx(0.5, abs=0.25)
-    assert float(rewards.square().mean()) == pytest.approx(1.0, abs=0.3)
+def test_hyperparameters_are_the_most_likely_ones_or_integrated_out() -> None:
+    X = torch.tensor([0.1, 0.35, 0.4, 0.8], dtype=torch.float64)
+    y = torch.tensor([[0.3], [1.0], [1.1], [-0.4]], dtype=torch.float64)
+    points = torch.linspace(0, 1, 7, dtype=torch.float64)
+    fits, means, variances, integrated = [], [], [], []
+    for length in beyond.FITTED_LENGTHSCALES:
+        for ratio in beyond.FITTED_RATIOS:
+            matrix = torch.exp(-0.5 * ((X.unsqueeze(-1) - X) / length).square())
+            matrix = matrix + ratio * torch.eye(4, dtype=torch.float64)
+            cross = torch.exp(-0.5 * ((X.unsqueeze(-1) - points) / length).square())
+            weights = torch.linalg.solve(matrix, cross).mT
+            scale = float(y.mT @ torch.linalg.solve(matrix, y)) / 4
+            fits.append(-2.0 * math.log(scale) - 0.5 * float(matrix.logdet()))
+            means.append((weights @ y).squeeze(-1))
+            shrunk = 1.0 - (weights * cross.mT).sum(-1)
+            variances.append(scale * shrunk)
+            integrated.append(2.0 * scale * shrunk)
+    best = int(np.argmax(fits))
+    mean, variance = beyond.fitted_posterior(X, y, points)
+    torch.testing.assert_close(mean, means[best])
+    torch.testing.assert_close(variance, variances[best], atol=1e-9, rtol=1e-6)
+    share = torch.tensor(fits, dtype=torch.float64).softmax(0).unsqueeze(-1)
+    middle = (share * torch.stack(means)).sum(0)
+    spread = (share * (torch.stack(integrated) + (torch.stack(means) - middle).square())).sum(0)
+    mean, variance = beyond.fitted_posterior(X, y, points, is_integrated=True)
+    torch.testing.assert_close(mean, middle, atol=1e-2, rtol=1e-2)  # negligible ones are left out
+    torch.testing.assert_close(variance, spread, atol=2e-2, rtol=2e-2)
 
 
-@pytest.mark.parametrize("sees_context", [True, False], ids=["context", "withheld"])
-def test_outcomes_arrive_late_or_never(monkeypatch: pytest.MonkeyPatch, sees_context: bool) -> None:
-    seed, rounds = 11, 120
-    scenario = draw_scenario(rounds, seed)
-    loop = build_loop(variants(120)[7], rounds, seed)
-    told: dict[int, tuple[int, float | None]] = {}
-
-    def tell(query_id: int, reward: float, constraints: object = None) -> None:
-        assert constraints is None
-        told[query_id] = (loop.history.num_queries + 1, reward)
-
-    def tell_failed(query_id: int) -> None:
-        told[query_id] = (loop.history.num_queries + 1, None)
-
-    monkeypatch.setattr(loop, "tell", tell)
-    monkeypatch.setattr(loop, "tell_failed", tell_failed)
-    arms = play_scenario(scenario, loop, rounds, seed, sees_context)
-    lost, errors = 0, []
-    for query in loop.history.queries:
-        s = query.round_number
-        z = scenario.contexts[s - 1]
-        assert float(query.context) == (z / 4 if sees_context else 0.5)
-        assert float(query.x) == pytest.approx(arms[s - 1] / 39)
-        delay = DELAYS.of_query(query.x, seed, s)
-        due = s + (CUT_OFF if delay > CUT_OFF else max(delay, 1.0))
-        if due > rounds:
-            assert query.id not in told
-            continue
-        arrived, reward = told[query.id]
-        assert arrived == due
-        assert (reward is None) == (delay > CUT_OFF)
-        if reward is None:
-            lost += 1
-        else:
-            errors.append(reward - float(scenario.rewards[int(s > 60), z, arms[s - 1]]))
-    assert lost >= 2
-    assert float(np.std(errors)) == pytest.approx(NOISE_STD, rel=0.3)
+def test_fills_are_told_the_distribution_of_the_delays() -> None:
+    panel = beyond.fills(1, 15)[0]
+    ways = {m.name: m.feedback for m in panel.make_methods(panel.make_study(0, 1))}
+    shares = ways["soft, stated delays"].delay_distribution
+    expected = [math.exp(-10.0) * 10.0**k / math.factorial(k) for k in range(39)]
+    np.testing.assert_allclose(shares[:-1], expected, rtol=1e-12)
+    assert math.fsum(shares) == pytest.approx(1.0, abs=1e-15)
+    assert {way.max_delay for name, way in ways.items() if name[:2] in ("mi", "so", "lo")} == {20}
 
 
-def test_a_switch_changes_one_setting() -> None:
-    full, *others = [build_loop(variant, 40, 3) for variant in variants(40)]
-    changed = []
-    for loop in others:
-        different = {
-            field.name
-            for field in fields(full.settings)
-            if field.name not in ("domain", "model", "acquisition", "seed")
-            and getattr(loop.settings, field.name) != getattr(full.settings, field.name)
-        }
-        changed.append(different)
-    restart, constraints = {"restart"}, {"constraints"}
-    assert changed[:6] == [{"feedback"}, restart, constraints, set(), restart, restart]
-    assert [variant.sees_context for variant in variants(40)].count(False) == 1
-    for loop in others[:6]:
-        assert type(loop.settings.model) is type(full.settings.model)
-        assert repr(loop.settings.acquisition) == repr(full.settings.acquisition)
-    # those that test all outcomes, and those that are told, spend nothing on exploration
-    assert full.settings.restart.exploration is None
-    assert others[5].settings.restart.exploration is None
+def test_priced_regret_is_what_the_lagrangian_loses(tmp_path: Path) -> None:
+    panel = beyond.multipliers(2, 12, num_points=(9, 3))[0]
+    method = panel.make_methods(panel.make_study(0, 1))[-1]
+    small = replace(panel, make_methods=lambda study: [method])
+    curves = run_arms_experiment(small, tmp_path)
+    beyond.report_priced([small], [curves], tmp_path)
+    (*_, row) = csv.DictReader((tmp_path / "violation.csv").open())
+    grid, price = method.problem, panel.settings["price"]
+    lagrangian = grid.values - price * grid.constraint_table[:, 0]
+    curve = curves[method.name]
+    played = grid.optimal_value - curve.regret - price * curve.others["constraint"]
+    assert float(row["priced_mean"]) == pytest.approx(float((lagrangian.max() - played).mean()))
+    assert float(played.max()) <= float(lagrangian.max()) + 1e-9
 
 
-def test_regret_and_violation_of_a_scenario() -> None:
-    (experiment,) = panels("beyond-combined", num_rounds=16)
-    study = experiment.make_study(1, 2)
-    full = experiment.make_methods(study)[0]
-    played = play_scenarios(study, full, lambda t: None)
-    for i, seed in enumerate(study.seeds):
-        scenario = draw_scenario(16, seed)
-        arms = play_scenario(scenario, build_loop(full, 16, seed), 16, seed, True)
-        total = violation = 0.0
-        for t, (z, arm) in enumerate(zip(scenario.contexts, arms, strict=True)):
-            period = int(t >= 8)
-            allowed = scenario.rewards[period, z][scenario.costs[z] <= 0.0]
-            total += float(allowed.max() - scenario.rewards[period, z, arm])
-            violation += float(scenario.costs[z, arm])
-        assert played["regret"][i].sum() == pytest.approx(total)
-        assert 8 * (played["before"][i] + played["after"][i]) == pytest.approx(total)
-        assert played["violation"][i] == pytest.approx(max(violation, 0.0) / 16)
-        assert played["rectified"][i] >= played["violation"][i] - 1e-12
+def test_environments_vary_as_they_say() -> None:
+    for kind, variation in beyond.VARIATIONS.items():
+        problem, norms = beyond.environment(variation, 3)
+        (constraint,) = problem.constraints
+        assert norms[0] == pytest.approx(1.5)
+        assert float(constraint.mean.values.min()) == pytest.approx(-0.5)
+        rows = torch.stack([problem.arm_values(t) for t in range(1, 51)])
+        moved = (rows - problem.mean.values).abs().amax()
+        assert float(moved) <= variation.reward + 1e-9
+        within = (rows - rows[0]).abs().amax()
+        if kind == "drift":  # the functions of an epoch are near one of them
+            assert float(within) <= 2 * variation.within * variation.reward
+        if kind == "shocks":  # shared by all arms
+            torch.testing.assert_close((rows - rows[0]).std(-1), torch.zeros(50).double())
 
 
-def test_power_of_the_detector_with_the_samples_of_a_policy() -> None:
-    rows = detection_power(60, num_streams=12)
-    shares = [row["detected"] for row in rows]
-    assert [row["samples_after"] for row in rows] == [8, 16, 32]
-    assert shares == sorted(shares)
-    assert 0.0 <= shares[0] < shares[-1] <= 1.0
-    loop = build_loop(variants(30)[5], 60, 5)
-    play_scenario(draw_scenario(60, 5), loop, 30, 5, True)
-    origins = [query.origin for query in loop.history.queries]
-    assert rows[0]["samples_before"] == origins.count("exploration")
+def test_scenarios_are_played_with_late_outcomes_and_judged_in_their_period() -> None:
+    scenario = beyond.draw_scenario(40, 1)
+    assert bool((scenario.costs <= 0.0).any(-1).all())
+    study = beyond.combined(1, 40)[0].make_study(0, 1)
+    told: list[tuple[int, int]] = []
+
+    class Told:
+        """The loop of a variant, whose outcomes are counted."""
+
+        def __init__(self, loop: BanditLoop) -> None:
+            self.loop, self.history, self.round = loop, loop.history, 0
+
+        def ask(self, context):
+            self.round += 1
+            return self.loop.ask(context)
+
+        def tell(self, query_id: int, *outcome) -> None:
+            told.append((query_id, self.round))
+            self.loop.tell(query_id, *outcome)
+
+        def tell_failed(self, query_id: int) -> None:
+            self.loop.tell_failed(query_id)
+
+    variant = beyond.variants(40)[0]
+    loop = Told(beyond.build_loop(variant, study.seeds[0]))
+    scenario = beyond.draw_scenario(40, study.seeds[0])
+    arms = beyond.play_scenario(scenario, loop, 40, study.seeds[0], True)
+    asked = {query.id: number for number, query in enumerate(loop.history.queries, 1)}
+    nowhere = torch.zeros(1, dtype=torch.float64)
+    for query_id, after in told:
+        delay = beyond.DELAYS.of_query(nowhere, study.seeds[0], asked[query_id])
+        assert delay <= 30
+        assert after + 1 == asked[query_id] + max(delay, 1)
+    played = beyond.play_scenarios(study, variant)
+    for t, arm in enumerate(arms):
+        z, period = scenario.contexts[t], int(t >= 20)
+        rewards, feasible = scenario.rewards[period, z], scenario.costs[z] <= 0.0
+        expected = float(rewards[feasible].max() - rewards[arm])
+        assert float(played["regret"][0, t]) == pytest.approx(expected)
 
 
-# the page
+def test_the_guide_shows_the_committed_table_of_ringing() -> None:
+    shown = (RESULTS.parent / "delayed-feedback.md").read_text(encoding="utf-8")
+    for row in csv.DictReader((RESULTS / "ringing.csv").open()):
+        rings, best = float(row["rings"]), float(row["best_reward"])
+        line = next(
+            x for x in shown.splitlines() if x.startswith(f"| {row['model']} | {row['pending']} |")
+        )
+        cells = [float(cell) for cell in line.split("|")[3:-1]]
+        assert (cells[0], cells[-1]) == (
+            pytest.approx(rings, abs=6e-3),
+            pytest.approx(best, abs=6e-3),
+        )
 
 
-def test_stated_delays_are_those_that_are_drawn() -> None:
-    known = torch.distributions.Poisson(torch.tensor(10.0, dtype=torch.float64))
-    stated = poisson(10.0, 40)
-    delays = torch.arange(39, dtype=torch.float64)
-    assert stated[:39] == pytest.approx(known.log_prob(delays).exp().tolist(), rel=1e-12)
-    assert math.fsum(stated) == pytest.approx(1.0, abs=1e-15)
+# experiment, panel, methods whose committed rows are played again with all their trials
+ROWS = [
+    ("verma-synthetic", "verma-ucb-poisson", ["GP-UCB-SDF", "GP-UCB"]),
+    ("verma-synthetic", "verma-ts-fixed", ["GP-TS-SDF"]),
+    ("verma-synthetic-given", "verma-ucb-poisson", ["GP-BUCB"]),
+    ("verma-contextual", "verma-growing-ucb-poisson", ["GP-BUCB"]),
+    ("shi-gardner", "shi-gardner-epochs", ["S = 35"]),
+    ("shi-rates", "shi-rates-noiseless-surrogates", ["Algorithm 2, fresh"]),
+    ("beyond-multipliers", "beyond-multipliers-gardner-exact", ["every round, theory"]),
+    ("beyond-forgetting", "beyond-forgetting-abrupt", ["never restarts", "window 50"]),
+    ("beyond-priors", "beyond-priors-listed", ["oracle, Theorem 1", "survivors"]),
+    ("beyond-changes", "beyond-changes-4", ["told of the changes"]),
+    (
+        "beyond-changes-hard",
+        "beyond-changes-hard-fall-2",
+        ["told of the changes", "evidence, plain"],
+    ),
+    ("beyond-fills", "beyond-fills-given", ["soft", "middle"]),
+]
 
 
-def test_fills_meet_the_same_functions_and_delays(tmp_path: Path) -> None:
-    """Where nothing has arrived nor can arrive, fills make no difference to the first query."""
-    experiments = panels("beyond-fills", num_rounds=4)
-    assert [e.name.removeprefix("beyond-fills-") for e in experiments] == [
-        "given",
-        "theory",
-        "learned",
-        "svm-given",
-        "svm-learned",
-    ]
-    curves = run_arms_experiment(experiments[2], tmp_path, progress=False)
-    firsts = [curve.regret[:, :4] for curve in curves.values()]
-    assert len(firsts) == 7
-    for each in firsts[1:]:  # the initial points
-        assert torch.equal(each, firsts[0])
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("name", "panel", "methods"), ROWS, ids=["-".join(row[:2]) for row in ROWS]
+)
+def test_committed_rows_are_played_again(
+    name: str, panel: str, methods: list[str], tmp_path: Path
+) -> None:
+    files = []
+    if name == "verma-contextual":
+        folder = Path(os.environ.get("BANDITS_DATA", ""))
+        files = [folder / "tst_svm_meta.npz", folder / "pima_diabetes.csv"]
+        if not all(path.is_file() for path in files):
+            pytest.skip("BANDITS_DATA names no folder with the data")
+    options = {"given": True} if name.endswith("-given") else {}
+    found = build_experiments(name.removesuffix("-given"), files, **options)
+    (whole,) = [p for p in found if p.name == panel]
+    study = whole.make_study(0, 1)
+    chosen = [m.name for m in whole.make_methods(study) if m.name in methods]
+    assert chosen == methods
+    experiment = replace(
+        whole,
+        make_methods=lambda study: [m for m in whole.make_methods(study) if m.name in methods],
+    )
+    curves = run_arms_experiment(experiment, tmp_path)
+    tables = {name: tabulate(experiment, curves)}
+    if "stopped" in curves[methods[0]].others:
+        tables = {name: tabulate_violation([experiment], [curves])}
+    if (RESULTS / f"{name}-detections.csv").exists():
+        tables[f"{name}-detections"] = tabulate_detections([experiment], [curves])
+    for stem, rows in tables.items():
+        known = list(csv.DictReader((RESULTS / f"{stem}.csv").open()))
+        for row in rows:
+            keys = [key for key in ("experiment", "method", "round") if key in row]
+            (expected,) = [k for k in known if all(k[key] == str(row[key]) for key in keys)]
+            for column, value in row.items():
+                cell = expected.get(column, "")
+                if isinstance(value, float) and cell and not column.startswith("more_than"):
+                    assert value == pytest.approx(float(cell), rel=2e-9, abs=1e-12), (stem, column)

@@ -1,280 +1,174 @@
-"""The experiments with long-term constraints."""
+"""The methods for long-term constraints, against computations by hand."""
 
 from __future__ import annotations
 
-import csv
-import math
-from dataclasses import replace
-from pathlib import Path
-
+import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
-from botorch_bandits import Arms, BanditLoop, LagrangianUpperConfidenceBound
-from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
-from botorch_bandits.penalties import Polynomial
-from botorch_bandits.problems import GardnerProblem, RatesProblem
-from papers import EXPERIMENTS, build_experiments
-from papers.commands import main
-from papers.constrained_study import PlayedLoop, SeparateArms, play_constrained
-from papers.shi import Constants, Setting, averages, fit_growth, gardner, tabulate_growth
-from papers.trials import ArmsExperiment, Curves, run_arms_experiment
+from botorch_bandits.problems import GardnerProblem
+from botorch_bandits.random_streams import generator
+from papers import shi
+from papers.environments import RatesProblem
+from papers.runner import Curves
 
-NAMES = ("shi-gardner", "shi-rates")
-CONSTANTS = Constants(lengthscale=1.5)
+BOX = [[0.0, 0.0], [2.0, 4.0]]
 
 
-SMALL = {"shi-gardner": 9, "shi-rates": 3}
-"""Points of the grids, a dimension."""
+def tensor(*numbers: float) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=torch.float64)
 
 
-def panels(name: str, **options: int) -> list[ArmsExperiment]:
-    return build_experiments(name, num_points=SMALL[name], **options)
+def test_a_step_of_oco_by_hand() -> None:
+    player = shi.SaddlePoint(BOX, 3, step_size=0.1)
+    sides = tensor(2.0, 4.0)
+    start = torch.rand(2, dtype=torch.float64, generator=generator(3, 0, "start")).clamp(0.1, 0.9)
+    ahead = player.choose(1)
+    player.observe(ahead, 1.0, tensor(0.5))
+    behind = player.choose(2)
+    player.observe(behind, 0.2, tensor(-0.1))
+    direction = (ahead - behind) / sides / 0.2
+    assert float(direction.norm()) == pytest.approx(1.0)
+    torch.testing.assert_close((ahead + behind) / 2 / sides, start)
+    # slopes are dim (f(x + r u) - f(x - r u)) / (2 r) u; the multiplier was 0
+    point = (start + 0.1 * 2 * 0.8 / 0.2 * direction).clamp(0.1, 0.9)
+    assert float(player.multipliers[0]) == pytest.approx(0.1 * 0.2)
+    third = player.choose(3)
+    player.observe(third, 0.0, tensor(0.0))
+    torch.testing.assert_close((third + player.choose(4)) / 2 / sides, point)
 
 
-def panel(name: str, **options: int) -> ArmsExperiment:
-    experiments = panels("-".join(name.split("-")[:2]), **options)
-    return next(e for e in experiments if e.name == name)
+def test_oco_converges_on_a_linear_problem() -> None:
+    player = shi.SaddlePoint([[0.0], [1.0]], 0, step_size=0.05)
+    played = []
+    for t in range(1, 3001):
+        x = player.choose(t)
+        played.append(float(x))
+        player.observe(x, float(x), x - 0.6)  # the largest x with x <= 0.6
+    # the regularization of the multiplier, step * k with k = 1, leaves a violation of 0.05
+    assert np.mean(played[-500:]) == pytest.approx(0.65, abs=1e-3)
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        MultiplicativeEpochs(1, 4, penalty=Polynomial(1.0, 2), surrogate="separate"),
-        AdditiveEpochs(1, 4, step_size=0.7, surrogate="separate"),
-        PrimalDual(1, 3.0, 2.0, reward_bound=1.5, constraint_bound=0.8),
-    ],
-    ids=["multiplicative", "additive", "every round"],
-)
-def test_separate_models_play_what_the_loop_plays(rule) -> None:
-    exact = isinstance(rule, MultiplicativeEpochs)
-    problem = GardnerProblem(0.1, None if exact else 0.1).on_grid(9)
-    loop = BanditLoop(
-        Arms(problem.choices),
-        CONSTANTS.model,
-        LagrangianUpperConfidenceBound.with_options(**CONSTANTS.widths),
-        constraints=rule,
-        num_initial=2,
-        seed=5,
-    )
-    ours = SeparateArms(
-        problem.choices,
-        CONSTANTS.kernel,
-        CONSTANTS.lam,
-        rule,
-        num_initial=2,
-        seed=5,
-        **CONSTANTS.widths,
-    )
-    expected = play_constrained(PlayedLoop(loop), problem, 30, seed=3)
-    record = play_constrained(ours, problem, 30, seed=3)
-    assert torch.equal(record.points, expected.points)
-    assert ours.multipliers == pytest.approx(loop.multipliers, rel=1e-9)
-    assert len({tuple(x) for x in record.points.tolist()}) > 8
-    with pytest.raises(ValueError, match="must be 'separate'"):
-        SeparateArms(
-            problem.choices, CONSTANTS.kernel, 0.01, AdditiveEpochs(1, 4), **CONSTANTS.widths
+def observe(player: shi.ADMMBO, rows: list[tuple[float, float, float]]) -> list[torch.Tensor]:
+    chosen = []
+    for t, (_, reward, constraint) in enumerate(rows, 1):
+        chosen.append(player.choose(t))
+        player.observe(chosen[-1], reward, tensor(constraint))
+    return chosen
+
+
+def test_admm_alternates_between_reward_and_feasibility_by_hand() -> None:
+    player = shi.ADMMBO(BOX, ((2, 1), (1, 1)), 1)
+    rows = [(0, 0.3, 0.2), (0, 0.1, -0.5), (0, 0.9, 0.1), (0, 0.4, -0.2)]
+    X = torch.stack(observe(player, rows))
+    corner = tensor(2.0, 4.0)
+    reward = tensor(*(row[1] for row in rows))
+    x = X[int((-reward + 0.05 * (X - corner).square().sum(-1)).argmin())]
+    torch.testing.assert_close(player.x, x)
+    player.observe(player.choose(5), 0.2, tensor(-0.3))
+    X = torch.cat([X, player._points[-1:]])
+    violated = tensor(1.0, 0.0, 1.0, 0.0, 0.0)
+    z = X[int((violated + 0.05 / 50.0 * (X - x).square().sum(-1)).argmin())]
+    torch.testing.assert_close(player.z, z)
+    torch.testing.assert_close(player.y, 0.1 * (x - z))
+    primal, dual = float((x - z).norm()), 0.1 * float((z - corner).norm())
+    factor = 2.0 if primal > 10 * dual else 0.5 if dual > 10 * primal else 1.0
+    assert player.penalty == pytest.approx(0.1 * factor)
+
+
+def test_expected_improvements_against_quadrature() -> None:
+    player = shi.ADMMBO(BOX, ((20, 2), (20, 2)), 2)
+    observe(player, [(0, 0.3, 0.4), (0, 0.1, -0.5), (0, 0.9, 0.1)])
+    points = torch.rand(5, 2, dtype=torch.float64, generator=generator(0, 0, "points"))
+    model = shi.BanditGP.with_kernel(shi.MaternKernel(nu=2.5), noise=0.01, lengthscale=1.0)
+    normal = torch.linspace(-9, 9, 40001, dtype=torch.float64)
+    density = torch.exp(-0.5 * normal.square())
+    density = density / density.sum()
+    for is_reward in (True, False):
+        player._is_reward = is_reward
+        observed = player._observed[:, [0 if is_reward else 1]]
+        posterior = model(player._points, observed).posterior(points.unsqueeze(-2))
+        mean, std = (
+            posterior.mean.detach().reshape(-1, 1),
+            posterior.variance.detach().sqrt().reshape(-1, 1),
         )
+        drawn = mean + std * normal
+        cost = -drawn if is_reward else (drawn > 0.0).double()
+        cost = cost + player._penalty_at(points).unsqueeze(-1)
+        expected = (player._costs().min() - cost).clamp_min(0.0) @ density
+        torch.testing.assert_close(player._improvement(points), expected, atol=1e-3, rtol=1e-3)
+
+
+def test_admm_plays_the_best_feasible_point_once_it_has_stopped() -> None:
+    player = shi.ADMMBO(BOX, ((1, 1), (1, 1)), 0)
+    chosen = observe(player, [(0, 0.9, 0.4), (0, 0.1, -0.5), (0, 0.7, -0.1)])
+    player.stopped_after = 3
+    torch.testing.assert_close(player.choose(4), chosen[2])
+
+
+def test_playing_records_true_values_and_tells_noisy_ones() -> None:
+    problem = GardnerProblem(0.1, 0.1)
+    told = []
+
+    class Fixed(shi.Baseline):
+        stopped_after = 2
+
+        def choose(self, round_number: int) -> torch.Tensor:
+            return tensor(1.0, 0.5 * round_number)
+
+        def observe(self, x: torch.Tensor, reward: float, constraints: torch.Tensor) -> None:
+            told.append((reward, float(constraints)))
+
+    study = shi.ArmsStudy(torch.empty(0, 0), torch.zeros(1, 1), 0.1, 3, 7)
+    played = shi.play_with_constraints(study, shi.ConstrainedMethod("", problem, lambda s: Fixed()))
+    X = torch.stack([tensor(1.0, 0.5 * t) for t in (1, 2, 3)])
+    regret = problem.optimal_value - problem.evaluate_true(X)
+    np.testing.assert_allclose(played["regret"][0], regret)
+    np.testing.assert_allclose(played["constraint"][0], problem.constraint_values(X)[:, 0])
+    noise = np.array(told) - np.stack([problem.optimal_value - regret, played["constraint"][0]], 1)
+    assert (np.abs(noise) > 0).all()
+    assert np.abs(noise).max() < 0.6
+    assert np.isnan(played["multiplier"][0])
+    assert played["stopped"][0] == 2
+
+
+def test_slack_offsets_signed_violation_only_and_averages_end_where_a_method_stops() -> None:
+    constraint = torch.tensor([[1.0, -2.0, 1.0, 1.0]], dtype=torch.float64)
+    regret = torch.tensor([[1.0, 0.0, 0.0, 3.0]], dtype=torch.float64)
+    others = {"constraint": constraint, "stopped": torch.tensor([3]), "multiplier": tensor(2.0)}
+    curve = Curves(regret, others)
+    known = shi.averages(curve)
+    torch.testing.assert_close(known["violation"], torch.tensor([[1.0, 0.0, 0.0, 0.25]]).double())
+    torch.testing.assert_close(known["rectified"], torch.tensor([[1.0, 0.5, 2 / 3, 0.75]]).double())
+    shown = shi.running_averages(curve)["time-averaged regret"]
+    assert shown.isnan().tolist() == [[False, False, False, True]]
+    panel = shi.gardner(1, 4, num_points=5)[0]
+    half, end = shi.tabulate_violation([panel], [{"m": curve}])
+    assert (half["round"], half["regret_mean"]) == (2, 0.5)
+    assert (end["round"], end["regret_mean"], end["mean_stop"]) == (4, pytest.approx(1 / 3), 3.0)
 
 
 @pytest.mark.parametrize(
-    "name", ["shi-gardner-noiseless", "shi-gardner-noisy-surrogates", "shi-gardner-noiseless-slow"]
+    ("box", "num_points", "best", "mixed"),
+    [(GardnerProblem(0.1), 41, "-0.3519", "-0.2700"), (RatesProblem(0.1), 7, "2.9881", "3.0236")],
 )
-def test_chunks_and_interruptions_do_not_change_results(name: str, tmp_path: Path) -> None:
-    experiment = panel(name, num_trials=3, num_rounds=5)
-    whole = run_arms_experiment(experiment, tmp_path / "whole", progress=False)
-    pieces = replace(experiment, chunk=2)
-    parts = run_arms_experiment(pieces, tmp_path / "parts", progress=False)
-    for path in sorted((tmp_path / "parts" / "trials").iterdir())[::2]:
-        path.unlink()
-    again = run_arms_experiment(pieces, tmp_path / "parts", progress=False)
-    for method, curve in whole.items():
-        assert curve.regret.shape == curve.others["constraint"].shape == (3, 5)
-        for other in (parts[method], again[method]):
-            assert torch.equal(curve.regret, other.regret)
-            for key in ("constraint", "stopped", "multiplier"):
-                assert torch.equal(
-                    curve.others[key].nan_to_num(-1), other.others[key].nan_to_num(-1)
-                )
-
-
-def test_trials_begin_at_other_points_and_regret_is_against_the_grid(tmp_path: Path) -> None:
-    experiment = panel("shi-gardner-noiseless", num_trials=4, num_rounds=3)
-    curve = run_arms_experiment(experiment, tmp_path, progress=False)["Algorithm 2"]
-    assert len(set(curve.regret[:, 0].tolist())) >= 3
-    grid, box = GardnerProblem().on_grid(9), GardnerProblem()
-    assert experiment.settings is not None
-    assert experiment.settings["optimal_value_of_grid"] == grid.optimal_value
-    assert GardnerProblem().on_grid(41).optimal_value == pytest.approx(-0.352, abs=5e-4)
-    assert box.optimal_value == pytest.approx(-0.253236, abs=1e-6)
-    assert box.optimizers[0].tolist() == pytest.approx([4.71239, 1.25324], abs=1e-5)
-    # every regret and constraint value is that of one arm
-    table = torch.stack([grid.optimal_value - grid.values, grid.constraint_table[:, 0]], -1)
-    for regret, constraint in zip(
-        curve.regret.flatten(), curve.others["constraint"].flatten(), strict=True
-    ):
-        assert float((table - torch.stack([regret, constraint])).abs().sum(-1).min()) < 1e-12
-
-
-@pytest.mark.parametrize(
-    ("box", "num_points", "earned"),
-    [(GardnerProblem(), 41, "-0.2700"), (RatesProblem(), 7, "3.0236")],
-)
-def test_what_a_mixture_of_arms_earns_without_violation(box, num_points: int, earned: str) -> None:
-    """By duality, the least over prices of the largest priced reward; the page says it."""
+def test_what_the_page_says_of_the_grids(box, num_points: int, best: str, mixed: str) -> None:
     grid = box.on_grid(num_points)
-    prices = torch.linspace(0.0, 6.0, 3001, dtype=torch.float64)
-    g = grid.constraint_table[:, 0]
-    best = min(float((grid.values - price * g).max()) for price in prices)
-    assert f"{best:.4f}" == earned
-    assert grid.optimal_value < best < box.optimal_value
-    page = (Path(__file__).parents[2] / "docs" / "experiments" / "shi-2022.md").read_text(
-        encoding="utf-8"
-    )
-    assert f"{earned} on the" in page
-    assert f"{grid.optimal_value - best:.3f}" in page
+    assert f"{grid.optimal_value:.4f}" == best
+    # the least priced value over multipliers is what a mixture that holds on average earns
+    prices = torch.linspace(0.0, 8.0, 8001, dtype=torch.float64)
+    lagrangian = grid.values - prices.unsqueeze(-1) * grid.constraint_table[:, 0]
+    assert float(lagrangian.amax(-1).min()) == pytest.approx(float(mixed), abs=2e-4)
 
 
-def test_reuse_learns_what_fresh_epochs_forget() -> None:
-    """Three runs of 160 rounds on a coarse grid: by a factor, and by all runs."""
-    steps = ((10, 5), (50, 5))
-    setting = Setting("x", GardnerProblem(0.1), 25, steps, (7.0, 1.95, 0.05), 160)
-    found = {}
-    for surrogate in ("relabeled", "fresh"):
-        rule = MultiplicativeEpochs(1, 20, surrogate=surrogate)
-        method = setting.loop(surrogate, rule)
-        found[surrogate] = [
-            play_constrained(method.build(seed), method.problem, 160, seed=seed)
-            for seed in range(3)
-        ]
-    for kept, fresh in zip(found["relabeled"], found["fresh"], strict=True):
-        violation = kept.average_signed_violation
-        assert float(violation[-1]) < 0.5 * float(fresh.average_signed_violation[-1])
-        assert float(violation[-1]) < 0.7 * float(violation[79])  # and falling
-        assert float(kept.average_regret[-1]) < 0.3
-        assert float(fresh.average_regret[-1]) > 0.8
-
-
-def curves(regret: Tensor, constraint: Tensor, stopped: list[int]) -> Curves:
-    others = {
-        "constraint": constraint,
-        "stopped": torch.tensor(stopped),
-        "multiplier": torch.ones(len(regret), dtype=torch.float64),
-    }
-    return Curves(regret, None, None, others=others)
-
-
-def test_averages_end_where_a_method_stops() -> None:
-    regret = torch.tensor([[1.0, 3.0, 5.0, 7.0], [2.0, 0.0, -2.0, 8.0]], dtype=torch.float64)
-    constraint = torch.tensor([[1.0, -3.0, 1.0, 3.0], [1.0, 1.0, 1.0, 1.0]], dtype=torch.float64)
-    known = averages(curves(regret, constraint, [2, 4]))
-    assert known.regret.tolist() == [[1.0, 2.0, 3.0, 4.0], [2.0, 1.0, 0.0, 2.0]]
-    assert known.violation[0].tolist() == [1.0, 0.0, 0.0, 0.5]
-    assert known.rectified[0].tolist() == pytest.approx([1.0, 0.5, 2 / 3, 5 / 4])
-    assert known.at("regret", 1).tolist() == [1.0, 2.0]
-    assert known.at("regret", 4).tolist() == [2.0, 2.0]  # the first run ended behind round 2
-    assert known.last_round == 4
-    assert known.running_mean("regret").tolist() == [1.5, 1.5, 0.0, 2.0]
-    most = averages(curves(regret.repeat(2, 1), constraint.repeat(2, 1), [2, 4, 2, 3]))
-    assert most.last_round == 3
-    assert most.running_mean("regret").tolist() == [1.5, 1.5, 0.0]
-
-
-def test_a_power_is_found_with_an_interval_that_covers_it() -> None:
-    sizes = [350, 700, 1400]
-    scale = torch.rand(40, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) + 0.5
-    exact = scale * torch.tensor(sizes, dtype=torch.float64) ** 0.6
-    fit = fit_growth(sizes, exact)
-    assert fit is not None
-    assert [fit.power, fit.lower, fit.upper] == pytest.approx([0.6] * 3, abs=1e-12)
-    covered = 0
-    for seed in range(40):
-        stream = torch.Generator().manual_seed(seed)
-        noise = torch.randn(40, 3, dtype=torch.float64, generator=stream)
-        fit = fit_growth(sizes, exact * (1.0 + 0.3 * noise), seed)
-        assert fit is not None
-        covered += fit.lower <= 0.6 <= fit.upper
-    # 38 expected; 32 of 40 is below the 0.1% quantile of Binomial(40, 0.95)
-    assert covered >= 32
-    assert fit_growth(sizes, exact - exact.mean(0)) is None
-    assert fit_growth(sizes, exact * torch.tensor([1.0, 1.0, -1.0], dtype=torch.float64)) is None
-
-
-def test_priced_regret_is_never_negative(tmp_path: Path) -> None:
-    experiment = panel("shi-gardner-powers", num_trials=2, num_rounds=10)
-    assert experiment.num_rounds == 40
-    results = run_arms_experiment(experiment, tmp_path, progress=False)
-    rows = {(r["method"], r["quantity"]): r for r in tabulate_growth(experiment, results)}
-    box, grid = GardnerProblem(), GardnerProblem().on_grid(9)
-    for method in results:
-        priced = [rows[method, "priced regret"][f"mean_total_{i}"] for i in (1, 2, 3)]
-        assert 0.0 < priced[0] < priced[1] < priced[2]
-    curve = results["Algorithm 2"]
-    price = 1.0 / math.sqrt(1.0 - 0.95**2)
-    assert box.optimal_multiplier == pytest.approx(price)
-    largest = (grid.values - price * grid.constraint_table[:, 0]).max()
-    values = grid.optimal_value - curve.regret
-    hand = (largest - values + price * curve.others["constraint"]).sum(1).mean()
-    assert rows["Algorithm 2", "priced regret"]["mean_total_3"] == pytest.approx(float(hand))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_report_shows_regret_with_its_violation(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    experiments = panels(name, num_trials=2, num_rounds=4)
-    results = [run_arms_experiment(e, tmp_path, progress=False) for e in experiments]
-    report = EXPERIMENTS[name].report
-    assert report is not None
-    report(experiments, results, tmp_path)
-    output = capsys.readouterr().out
-    with (tmp_path / "violation.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    found = {
-        (e.name, m): c for e, r in zip(experiments, results, strict=True) for m, c in r.items()
-    }
-    assert len(rows) == 2 * len(found)
-    for row in rows:
-        assert f"{row['experiment']}, {row['method']}" in output
-        curve = found[row["experiment"], row["method"]]
-        if row["method"] == "ADMMBO":
-            continue  # it may stop
-        t = int(row["round"])
-        total = curve.others["constraint"][:, :t].sum(1)
-        assert float(row["regret_mean"]) == pytest.approx(float(curve.regret[:, :t].mean()))
-        assert float(row["violation_mean"]) == pytest.approx(float(total.clamp_min(0).mean()) / t)
-        assert float(row["rectified_mean"]) >= float(row["violation_mean"]) - 1e-12
-    with (tmp_path / "boxes.csv").open() as file:
-        boxes = list(csv.DictReader(file))
-    assert {row["experiment"].rsplit("-", 1)[1] for row in boxes} == {"noiseless", "noisy"}
-    for row in boxes:
-        curve = found[row["experiment"], row["method"]]
-        values = getattr(averages(curve), row["quantity"].split()[-1])[:, int(row["round"]) - 1]
-        if row["method"] != "ADMMBO":
-            for p, column in ((0, "least"), (0.25, "lower_quartile"), (1, "largest")):
-                assert float(row[column]) == pytest.approx(float(values.quantile(p)), rel=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_runs_from_the_command_line(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["experiment", name, "--trials", "2", "--rounds", "3", "--quiet"]
-    arguments += ["--out", str(tmp_path)]
-    assert main(arguments) == 0
-    output = capsys.readouterr().out
-    assert len(list((tmp_path / "images").iterdir())) >= 16
-    stamps = {p: p.stat().st_mtime_ns for p in (tmp_path / "trials").iterdir()}
-    assert main(arguments) == 0
-    assert capsys.readouterr().out == output
-    assert stamps == {p: p.stat().st_mtime_ns for p in (tmp_path / "trials").iterdir()}
-
-
-def test_panels_say_what_the_paper_states() -> None:
-    experiments = gardner(num_trials=1, num_rounds=2)
-    assert len({e.name for e in experiments}) == len(experiments)
-    stated = [e.published for e in experiments if e.published]
-    assert len(stated) == 3
-    assert all("Figure" in words for words in stated)
+def test_panels_have_the_rules_of_the_paper() -> None:
+    panels = {p.name: p for p in shi.gardner(3, 30, num_points=5, length=15, lengthscale=2.0)}
+    study = panels["shi-gardner-noisy"].make_study(0, 1)
+    names = [m.name for m in panels["shi-gardner-noisy"].make_methods(study)]
+    assert names == ["Algorithm 3", "OCO, saddle point", "ADMMBO"]
+    assert panels["shi-gardner-epochs"].settings["constants"]["lengthscale"] == 2.0
+    for number, known in (
+        (2, shi.MultiplicativeEpochs(1, 15, surrogate="fresh")),
+        (3, shi.AdditiveEpochs(1, 15, step_size=0.5, surrogate="fresh")),
+    ):
+        assert repr(shi.epochs(number, "fresh", 15)) == repr(known)

@@ -15,7 +15,6 @@ from botorch_bandits.problems import (
     HeavyTailedDelay,
     InputDependentDelay,
     PoissonDelay,
-    parse_delays,
 )
 
 X = torch.zeros(2, dtype=torch.float64)
@@ -58,19 +57,3 @@ def test_delay_belongs_to_seed_round_and_point() -> None:
     assert drawn == [poisson.of_query(X, 0, t) for t in range(1, 30)]
     assert drawn != [poisson.of_query(X, 1, t) for t in range(1, 30)]
     assert len(set(drawn)) > 3
-
-
-def test_texts_name_delays() -> None:
-    assert parse_delays("constant:3") == ConstantDelay(3)
-    assert parse_delays("poisson:10") == PoissonDelay(10.0)
-    assert parse_delays("geometric:2.5") == GeometricDelay(2.5)
-    assert parse_delays("heavy-tailed:5") == HeavyTailedDelay(5.0)
-    assert parse_delays("heavy-tailed:5,2") == HeavyTailedDelay(5.0, 2.0)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "poisson", "poisson:", "poisson:-1", "poisson:nan", "constant:1.5", "gamma:3"]
-)
-def test_other_texts_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="delay is"):
-        parse_delays(text)

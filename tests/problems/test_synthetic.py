@@ -6,10 +6,10 @@ import math
 
 import pytest
 import torch
-from botorch.test_functions import Branin, Hartmann, Rosenbrock
+from botorch.test_functions import Branin, Hartmann
 from torch import Tensor
 
-from botorch_bandits.problems import BraninReward, Hartmann3Reward, RosenbrockReward
+from botorch_bandits.problems import BraninReward, Hartmann3Reward
 
 
 def uniform_points(bounds: Tensor, num_points: int, seed: int) -> Tensor:
@@ -66,40 +66,3 @@ def test_hartmann_optimum_is_stationary() -> None:
     assert gradient.abs().max().item() < 1e-12
     hessian = torch.autograd.functional.hessian(lambda x: problem(x), problem.optimizers[0])
     assert torch.linalg.eigvalsh(hessian).max().item() < 0.0
-
-
-@pytest.mark.parametrize("dim", [2, 5])
-def test_rosenbrock_formula(dim: int) -> None:
-    problem = RosenbrockReward(dim=dim)
-    points = uniform_points(problem.bounds, 100, seed=2)
-    for row, reward in zip(points.tolist(), problem(points).tolist(), strict=True):
-        cost = sum(
-            100.0 * (row[i + 1] - row[i] ** 2) ** 2 + (row[i] - 1.0) ** 2 for i in range(dim - 1)
-        )
-        assert reward == pytest.approx(-cost, rel=1e-12)
-    assert problem.optimal_value == 0.0
-    assert problem.optimizers.tolist() == [[1.0] * dim]
-
-
-@pytest.mark.parametrize(
-    ("reward", "cost"),
-    [
-        (BraninReward(), Branin()),
-        (Hartmann3Reward(), Hartmann(dim=3)),
-        (RosenbrockReward(dim=3), Rosenbrock(dim=3)),
-    ],
-)
-def test_rewards_are_negated_costs_on_the_same_box(reward: BraninReward, cost: Branin) -> None:
-    assert isinstance(reward, type(cost))
-    assert torch.equal(reward.bounds, cost.bounds)
-    points = uniform_points(reward.bounds, 50, seed=3)
-    # BoTorch's Hartmann constants are float32, hence the wide tolerance.
-    assert torch.allclose(reward(points), -cost(points), rtol=1e-6, atol=1e-6)
-    assert cost.is_minimization_problem
-    assert not reward.is_minimization_problem
-
-
-@pytest.mark.parametrize("dim", [1, 0, 2.5])
-def test_bad_dimension_is_refused(dim: int) -> None:
-    with pytest.raises((TypeError, ValueError), match=r"dim (is .*at least 2|must be an integer)"):
-        RosenbrockReward(dim=dim)

@@ -7,12 +7,10 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from botorch_bandits.acquisition import ArmsEngine, GPUpperConfidenceBound
-from botorch_bandits.confidence import RKHSWidth
 from botorch_bandits.domains import Arms
 from botorch_bandits.models import ArmsPrior
 from botorch_bandits.simulation import SimulationResult
 from botorch_bandits.simulation.arms import play_arms
-from papers.coverage import coverage
 
 CHOICES = torch.linspace(0.0, 1.0, 11, dtype=torch.float64).unsqueeze(-1)
 LEVEL = 0.3
@@ -37,14 +35,3 @@ def test_noise_is_plus_or_minus_its_bound(num_replicates: int) -> None:
     gaussian, _ = played(num_replicates, bounded_noise=False)
     assert float(gaussian.abs().max()) > 1.5 * LEVEL
     assert bool((gaussian[:, 0].sign() == noise[:, 0].sign()).all())
-
-
-def test_theorem_3_is_played_with_bounded_noise_and_the_others_are_not() -> None:
-    found = 0
-    for panel in coverage(num_trials=1, num_rounds=2):
-        for method in panel.make_methods(panel.make_study(0, 1)):
-            rule = method.acquisition.arms_rule(Arms(CHOICES))  # type: ignore[union-attr]
-            needs_it = isinstance(getattr(rule, "rule", None), RKHSWidth)
-            assert method.bounded_noise == needs_it, method.name
-            found += needs_it
-    assert found == 4

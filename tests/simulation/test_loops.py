@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from typing import Any
 
 import pytest
@@ -33,7 +32,6 @@ from botorch_bandits import (
     run,
     simulate,
 )
-from botorch_bandits.acquisition import CandidatesLagrangianUpperConfidenceBound
 from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.constraints import Ledger
 from botorch_bandits.problems import (
@@ -75,7 +73,6 @@ def constrained(count: int) -> list[ConstrainedArmsProblem]:
 
 SWITCHING = switching_gp_draws(MaternKernel(nu=2.5), ARMS, [9], seed=0, noise_std=0.1)
 SEPARATE = LagrangianUpperConfidenceBound.with_options(width=1.0)
-OF_LISTS = CandidatesLagrangianUpperConfidenceBound.with_options()
 RESTARTS: dict[str, Any] = {
     "never": NeverRestart(),
     "oracle": OracleRestart((7,)),
@@ -106,13 +103,6 @@ CONSTRAINED: dict[str, Policy] = {
         MODEL,
         DMMUpperConfidenceBound.with_options(rkhs_bound=20.0, noise_bound=0.2),
         constraints=AdditiveEpochs(2, S),
-    ),
-    "a list": Policy(LIST, OF_LISTS, constraints=AdditiveEpochs(2, S, surrogate="separate")),
-    "a list with restarts": Policy(
-        LIST,
-        OF_LISTS,
-        constraints=AdditiveEpochs(2, S, surrogate="separate"),
-        restart=RESTARTS["oracle"],
     ),
     **{
         f"relabeled with {name}": Policy(
@@ -179,36 +169,6 @@ def test_replicates_under_constraints(name: str) -> None:
         torch.testing.assert_close(ledger.signed_violation[b], violation)
 
 
-def test_epochs_of_replicates_that_begin_anew_at_other_times(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Epochs are each replicate's own, and processes put them together as one process does."""
-    forking = multiprocessing.get_context("fork")  # which spares each process its imports
-    monkeypatch.setattr(multiprocessing, "get_context", lambda kind: forking)
-    restart = ChangePointRestart(
-        detector=ChangePointDetector(
-            RBFKernel(), lengthscale=0.25, threshold=PowerThreshold(scale=0.02, exponent=-0.5)
-        )
-    )
-    policy = Policy(MODEL, IGP_UCB, constraints=AdditiveEpochs(2, S), restart=restart)
-    together = simulate(constrained(1)[0], policy, 40, 3, seed=1, progress=False)
-    assert together.resets is not None
-    assert together.epochs is not None
-    assert together.multipliers is not None
-    assert len({len(each) for each in together.resets}) > 1
-    for resets, epochs in zip(together.resets, together.epochs, strict=True):
-        for reset in resets:
-            if reset.after_round < 40:  # the reset begins an epoch
-                assert epochs[reset.after_round] > epochs[reset.after_round - 1]
-    parts = simulate(constrained(1)[0], policy, 40, 3, seed=1, num_processes=2, progress=False)
-    assert parts.arms is not None
-    assert parts.multipliers is not None
-    assert parts.epochs is not None
-    assert torch.equal(parts.arms, together.arms)
-    assert torch.equal(parts.epochs, together.epochs)
-    torch.testing.assert_close(parts.multipliers, together.multipliers)
-
-
 BOXES: dict[str, tuple[Any, Policy]] = {
     "constraints": (
         GardnerProblem(noise_std=0.1),
@@ -252,14 +212,8 @@ def test_on_boxes(name: str) -> None:
         assert [[reset.after_round for reset in each] for each in played.resets] == [[3], [3]]
 
 
-def test_no_rounds_and_the_rounds_that_are_reported() -> None:
-    empty = simulate(constrained(2), CONSTRAINED["separate"], 0, progress=False)
-    assert empty.regret.shape == (2, 0)
-    assert empty.ledger().constraints.shape == (2, 0, 2)
-
-
 def test_another_device_is_refused() -> None:
     if not torch.cuda.is_available():
         pytest.skip("needs a GPU")
-    with pytest.raises(ValueError, match=r"device is cuda.*played by loops"):
+    with pytest.raises(ValueError, match=r"device is cuda.*played by"):
         simulate(SWITCHING, PLAIN["SlidingWindow"], 3, 2, device="cuda", progress=False)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import RBFKernel
 from other_device import other_device
 from torch import Tensor
 
@@ -14,7 +14,6 @@ from botorch_bandits import (
     AMMUpperConfidenceBound,
     Arms,
     BanditGP,
-    BanditLoop,
     DMMUpperConfidenceBound,
     GPThompsonSampling,
     GPUpperConfidenceBound,
@@ -134,66 +133,6 @@ def test_rule_on_arms_scores_as_the_acquisition_function_does(name: str) -> None
         assert described[quantity] == pytest.approx(value, abs=1e-8), quantity
 
 
-@pytest.mark.parametrize("kernel", [ScaleKernel(RBFKernel()), MaternKernel(nu=1.5)])
-def test_prior_variance_counts(kernel: Any) -> None:
-    kernel = kernel.double()
-    if isinstance(kernel, ScaleKernel):
-        kernel.outputscale = torch.tensor(3.0, dtype=torch.float64)
-    model = BanditGP.with_kernel(kernel, noise=LAM, lengthscale=0.3)
-    for name in ("IGP-UCB", "AMM", "DMM"):
-        recipe = RECIPES[name]
-        assert isinstance(recipe, AcquisitionRecipe)
-        loop = Policy(model, recipe).loop(Arms(CHOICES), seed=0)
-        result = run(loop, problems(1)[0], num_rounds=6, progress=False)
-        acquisition = recipe.build(
-            model(*loop.history.arrived()), loop.settings.domain, round_number=7
-        )
-        expected = acquisition(CHOICES.unsqueeze(-2))
-        query = loop.ask()
-        assert query.diagnostics["acquisition_value"] == pytest.approx(
-            float(expected.max()), abs=1e-8
-        )
-        assert len(result.rewards) == 6
-
-
-@pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.AssumptionRefutedWarning")
-@pytest.mark.parametrize("name", [name for name in RECIPES if name not in DRAWS])
-def test_prior_mean_counts(name: str) -> None:
-    recipe = RECIPES[name]
-    assert isinstance(recipe, AcquisitionRecipe)
-    model = BanditGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=LENGTHSCALE, prior_mean=-3.0)
-    loop = Policy(model, recipe).loop(Arms(CHOICES), seed=0)
-    run(loop, problems(1)[0], num_rounds=6, progress=False)
-    X, Y = loop.history.arrived()
-    acquisition = recipe.build(
-        model(X, Y), loop.settings.domain, round_number=7, X_observed=X, Y_observed=Y
-    )
-    query = loop.ask()
-    assert float(acquisition(query.x.unsqueeze(0))) == pytest.approx(
-        query.diagnostics["acquisition_value"], abs=1e-8
-    )
-    assert query.diagnostics["mean"] == pytest.approx(
-        float(model(X, Y).posterior(query.x.unsqueeze(0)).mean), abs=1e-8
-    )
-
-
-def test_draws_are_around_the_prior_mean() -> None:
-    shifted = BanditGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=LENGTHSCALE, prior_mean=50.0)
-    raised = [ArmsProblem(CHOICES, p.values + 50.0, noise_std=0.1) for p in problems(2)]
-    plain = simulate(problems(2), Policy(MODEL, RECIPES["GP-TS"]), 40, progress=False)
-    moved = simulate(raised, Policy(shifted, RECIPES["GP-TS"]), 40, progress=False)
-    assert torch.equal(plain.arms, moved.arms)
-
-
-def test_replicates_do_not_depend_on_each_other() -> None:
-    for name in DRAWS:
-        policy = Policy(MODEL, RECIPES[name])
-        many = simulate(problems(1)[0], policy, 40, 5, seed=3, progress=False)
-        few = simulate(problems(1)[0], policy, 40, 2, seed=3, progress=False)
-        assert torch.equal(many.arms[:2], few.arms)
-        assert len({tuple(row.tolist()) for row in many.arms}) > 1
-
-
 def test_bounds_of_norm_and_noise_per_replicate() -> None:
     bounds = torch.tensor([3.0, 20.0], dtype=torch.float64)
     for cls in (ImprovedUpperConfidenceBound, DMMUpperConfidenceBound, AMMUpperConfidenceBound):
@@ -244,19 +183,6 @@ def test_result_adds_up() -> None:
 def test_bad_settings_are_refused(act: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         act(Policy(MODEL, RECIPES["IGP-UCB"]))
-
-
-def test_a_subclass_is_evaluated_itself() -> None:
-    """What a subclass changes must not be passed over by the rule of its parent."""
-
-    class Negative(ImprovedUpperConfidenceBound):
-        def forward(self, X: Tensor) -> Tensor:
-            return -super().forward(X)
-
-    loop = BanditLoop(Arms(CHOICES), MODEL, Negative.with_options(**BOUNDS))
-    assert loop._chooser._stream is None
-    query = loop.ask()
-    assert query.diagnostics["acquisition_value"] < 0.0
 
 
 @pytest.mark.parametrize("name", RECIPES)

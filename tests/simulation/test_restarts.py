@@ -113,27 +113,6 @@ def test_other_policies_begin_anew_too(name: str) -> None:
     assert check_against_loops(policy, 60) >= 2 or name == "random"
 
 
-@pytest.mark.parametrize("name", ["ucb", "random"])
-def test_initial_rounds_come_again(name: str) -> None:
-    restart = replace(RESTARTS["change-point"], exploration=0.5)
-    check_against_loops(Policy(MODEL, ACQUISITIONS[name], num_initial=4, restart=restart))
-
-
-@pytest.mark.parametrize("name", ["igp-ucb", "ts"])
-def test_one_replicate_alone_is_that_of_the_batch(name: str) -> None:
-    """Plain numbers stand in for tensors where there is one replicate; nothing else differs."""
-    policy = Policy(MODEL, ACQUISITIONS[name], restart=RESTARTS["change-point"])
-    environment = environments()[0]
-    both = simulate(environment, policy, 60, 2, seed=5, progress=False)
-    alone = simulate(environment, policy, 60, 1, seed=5, progress=False)
-    assert both.arms is not None
-    assert alone.arms is not None
-    assert both.explored is not None
-    assert alone.explored is not None
-    assert torch.equal(alone.arms, both.arms[:1])
-    assert torch.equal(alone.explored, both.explored[:1])
-
-
 def test_resets_of_one_replicate_do_not_touch_the_others() -> None:
     """Whoever else plays beside it, a replicate does the same."""
     policy = Policy(MODEL, ACQUISITIONS["ucb"], restart=RESTARTS["change-point"])
@@ -173,16 +152,6 @@ def test_both_lists_follow_the_pseudo_code(exploration: float) -> None:
                 history = uniform = 0
 
 
-def test_long_runs_meet_equality_in_float64() -> None:
-    """At 3, 12, 27, ... queries both sides are equal, also where float32 lacks the digits."""
-    segments = ReplicateSegments(NeverRestart(), ARMS, 1)
-    for size in range(1, 2000):
-        segments.num_history[0], segments.num_uniform[0] = 3.0 * size**2, 3.0 * size
-        assert bool(segments.explores())
-        segments.num_uniform[0] += 1.0
-        assert not bool(segments.explores())
-
-
 def test_widths_are_those_of_each_replicates_own_round_and_share() -> None:
     segments = ReplicateSegments(NeverRestart(), ARMS, 4)
     segments.num_history = torch.tensor([0.0, 9.0, 9.0, 4.0], dtype=torch.float64)
@@ -211,9 +180,3 @@ def test_bounds_count_where_something_was_chosen_by_them() -> None:
     result = simulate(calm, sure, 10, 3, seed=5, progress=False)
     assert result.covered is not None
     assert not result.covered.any()
-
-
-def test_a_detector_alone_is_no_restart() -> None:
-    policy = Policy(MODEL, ACQUISITIONS["ucb"], restart=DETECTOR)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="ChangePointRestart"):
-        simulate(environments(), policy, 3, progress=False)

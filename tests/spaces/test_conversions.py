@@ -78,14 +78,14 @@ def test_a_value_in_quotes_may_have_a_comma() -> None:
 
 
 def test_texts_are_a_list() -> None:
-    with pytest.raises(TypeError, match="texts is 'C=log:1:2'; pass a list of strings"):
+    with pytest.raises(TypeError, match="texts is 'C=log:1:2'; pass"):
         Space.parse("C=log:1:2")
-    with pytest.raises(TypeError, match="a parameter must be a string, got 3"):
+    with pytest.raises(TypeError, match="a string, got 3"):
         Space.parse([3])  # type: ignore[list-item]
 
 
 def test_a_name_is_described_once() -> None:
-    with pytest.raises(ValueError, match="'C' is described twice; give each parameter once"):
+    with pytest.raises(ValueError, match="'C' is described twice"):
         Space.parse(["C=float:0:1", "C=int:0:1"])
 
 
@@ -131,7 +131,7 @@ def assert_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
 def test_values_on_a_grid_are_found_as_people_type_them() -> None:
     space = Space.from_optuna({"x": FloatDistribution(0.0, 1.0, step=0.1)})
     assert space.encode({"x": 0.3}).tolist() == [3.0]  # 3 * 0.1 is another float
-    with pytest.raises(ValueError, match=r"parameter 'x' is 0.31; it must be one of 0.0, 0.1"):
+    with pytest.raises(ValueError, match=r"parameter 'x' is 0.31"):
         space.encode({"x": 0.31})
 
 
@@ -172,9 +172,9 @@ def test_choices_of_optuna_that_are_no_plain_values_are_refused() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         known = CategoricalDistribution([1, (2, 3)])  # type: ignore[list-item]
-    with pytest.raises(TypeError, match=r"choice 1 of 'p' is \(2, 3\), but values must be plain"):
+    with pytest.raises(TypeError, match=r"'p' is \(2, 3\)"):
         Space.from_optuna({"p": known})
-    with pytest.raises(TypeError, match="Pass a dict from names to them"):
+    with pytest.raises(TypeError, match="Pass a dict from"):
         Space.from_optuna([known])  # type: ignore[arg-type]
 
 
@@ -267,5 +267,5 @@ def test_a_missing_package_is_named_with_its_extra(
 
 
 def test_only_a_space_of_configspace_is_converted() -> None:
-    with pytest.raises(TypeError, match=r"space is \{'x': 1\}. Pass a ConfigurationSpace"):
+    with pytest.raises(TypeError, match=r"space is \{'x': 1\}"):
         Space.from_configspace({"x": 1})

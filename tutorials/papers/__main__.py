@@ -17,6 +17,6 @@ if not __package__:
     ]
 
 if __name__ == "__main__":
-    from papers.commands import main
+    from papers.runner import main
 
     sys.exit(main())

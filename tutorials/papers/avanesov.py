@@ -8,8 +8,8 @@ tables of detections and the fitted powers of regret.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -30,60 +30,34 @@ from botorch_bandits.change_points import (
     EvidenceRestart,
     NeverRestart,
     OracleRestart,
+    PowerThreshold,
     Restart,
     calibrate_threshold,
+    cross_validated_ridge,
+    estimate_false_alarm_rate,
 )
 from botorch_bandits.checks import DTYPE, check_one_of, check_positive
 from botorch_bandits.confidence import PUBLISHED_WIDTH_CONSTANT
-from botorch_bandits.domains import Arms, Domain
+from botorch_bandits.domains import Arms
 from botorch_bandits.models import ArmsPrior, BanditGP, double_kernel
 from botorch_bandits.problems import evenly_spaced_change_points, gp_draws_of_periods
 from botorch_bandits.random_streams import derive_seed, generator
 from botorch_bandits.simulation import (
     ArmRewards,
-    PeriodRewards,
     ReplicateSegments,
     play_arms,
 )
-from papers.results import write_csv
-from papers.trials import ArmsExperiment, ArmsStudy, Curves, Method
-
-
-def calibrated_restart(
-    detector: ChangePointDetector,
-    domain: Domain,
-    num_rounds: int,
-    *,
-    noise_std: float,
-    false_alarm_rate: float,
-    num_simulations: int,
-) -> ChangePointRestart:
-    """Return restarts by a detector with a threshold calibrated for the samples of a run.
-
-    With the published exploration ``xi``, a run of ``T`` rounds draws at most
-    ``xi sqrt(T) + 1`` queries uniformly.
-
-    Args:
-        detector: The detector; its own threshold is not used.
-        domain: The domain of the uniform samples.
-        num_rounds: ``T``.
-        noise_std: Standard deviation of the noise, in outcome units.
-        false_alarm_rate: The probability of any alarm without a change, in (0, 1).
-        num_simulations: See :func:`~botorch_bandits.change_points.calibrate_threshold`.
-    """
-    rule = ChangePointRestart(detector=detector)
-    assert rule.exploration is not None
-    threshold = calibrate_threshold(
-        detector,
-        domain,
-        horizon=max(int(rule.exploration * num_rounds**0.5) + 1, 2),
-        false_alarm_rate=false_alarm_rate,
-        noise_std=noise_std,
-        num_simulations=num_simulations,
-        progress=False,
-    )
-    return replace(rule, detector=replace(detector, threshold=threshold))
-
+from papers.environments import PeriodRewards
+from papers.runner import (
+    ArmsExperiment,
+    ArmsStudy,
+    Entry,
+    Method,
+    Results,
+    Row,
+    format_table,
+    write_csv,
+)
 
 SMOOTHNESS, LENGTHSCALE, LENGTH = 2.5, 1.0, 5.0
 NOISE_STD = 0.05
@@ -199,9 +173,7 @@ def _functions(seed: int, num_arms: int, num_periods: int, num_trials: int) -> T
     return gp_draws_of_periods(kernel(), arms_of(num_arms), num_periods, seeds)
 
 
-def play_changing(
-    study: ArmsStudy, method: Method, on_round: Callable[[int], None]
-) -> dict[str, Any]:
+def play_changing(study: ChangingStudy, method: RestartMethod) -> dict[str, Any]:
     """Play a study with a method.
 
     Returns:
@@ -209,8 +181,6 @@ def play_changing(
         ``resets`` (whether the method restarted after the round) and ``explored`` (whether it drew
         its arm uniformly).
     """
-    assert isinstance(study, ChangingStudy)
-    assert isinstance(method, RestartMethod)
     restart = method.restart(study.change_points)
     model = BanditGP.with_kernel(kernel(), noise=float(method.lam))
     segments = ReplicateSegments(restart, study.arms, len(study.values), model=model)
@@ -222,7 +192,6 @@ def play_changing(
         study.num_rounds,
         study.seeds,
         with_bounds=False,
-        on_round=on_round,
         segments=segments,
     )
     assert played.resets is not None
@@ -355,9 +324,7 @@ def count_detections(resets: Tensor, change_points: Sequence[int]) -> Detections
     )
 
 
-def tabulate_detections(
-    experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]]
-) -> list[dict[str, Any]]:
+def tabulate_detections(experiments: Sequence[ArmsExperiment], curves: Results) -> list[Row]:
     """Return one row for each panel and method with a detector."""
     rows = []
     for experiment, results in zip(experiments, curves, strict=True):
@@ -393,12 +360,8 @@ def tabulate_detections(
     return rows
 
 
-def report_power(
-    experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]], folder: Path
-) -> None:
-    """Print the fitted and the published power, and the detections.
-
-    Writes ``power.csv`` and ``detections.csv``.
+def report_power(experiments: Sequence[ArmsExperiment], curves: Results, folder: Path) -> None:
+    """Print and write the fitted and the published power, as ``power.csv``, and the detections.
 
     Args:
         experiments: The panels of ``avanesov-horizon`` or ``avanesov-periods``.
@@ -408,23 +371,15 @@ def report_power(
     kind = experiments[0].name.split("-")[1]
     letter, published = PUBLISHED[kind]
     sizes = [int(experiment.name.split("-")[2]) for experiment in experiments]
-    method = next(iter(curves[0]))
-    totals = [results[method].regret.sum(-1) for results in curves]
-    fit = fit_power(sizes, totals)
-    print(f"\nfit to the mean regrets: {fit.constant:.3g} {letter}^{fit.power:.3f}, ", end="")
-    print(f"95% interval of the power {fit.lower:.3f} to {fit.upper:.3f} (bootstrap over runs)")
-    print(f"published: {published.constant:g} {letter}^{published.power:g}, ", end="")
-    print(f"{published.lower:g} to {published.upper:g}")
+    fit = fit_power(sizes, [results[CPD].regret.sum(-1) for results in curves])
     fits = (("fitted", fit), ("published", published))
-    write_csv(
-        folder / "power.csv", [{"source": name, "variable": letter, **vars(f)} for name, f in fits]
-    )
-    _print_detections(experiments, curves, folder)
+    rows = [{"source": name, "variable": letter, **vars(power)} for name, power in fits]
+    write_csv(folder / "power.csv", rows)
+    print(f"\nmean regret as constant * size ** power\n{format_table(rows)}")
+    report_comparison(experiments, curves, folder)
 
 
-def report_comparison(
-    experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]], folder: Path
-) -> None:
+def report_comparison(experiments: Sequence[ArmsExperiment], curves: Results, folder: Path) -> None:
     """Print what the detectors did, and write ``detections.csv``.
 
     Args:
@@ -432,26 +387,9 @@ def report_comparison(
         curves: Their results.
         folder: The folder for the files.
     """
-    _print_detections(experiments, curves, folder)
-
-
-def _print_detections(
-    experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]], folder: Path
-) -> None:
     rows = tabulate_detections(experiments, curves)
     write_csv(folder / "detections.csv", rows)
-    columns = (
-        ("delay", "mean_delay", ".1f"),
-        ("sd", "sd_delay", ".1f"),
-        ("missed", "missed_share", ".3f"),
-        ("false/run", "false_alarms_per_run", ".2f"),
-        ("explored", "explored_per_run", ".1f"),
-    )
-    print(f"\n{'what the detector did':<48}" + "".join(f"{title:>11}" for title, _, _ in columns))
-    for row in rows:
-        cells = ["" if row[key] == "" else format(row[key], digits) for _, key, digits in columns]
-        name = f"{row['experiment']}, {row['method']}"
-        print(f"{name:<48}" + "".join(f"{cell:>11}" for cell in cells))
+    print(f"\nwhat the detectors did\n{format_table(rows)}")
 
 
 def _change_points(experiment: ArmsExperiment) -> tuple[int, ...]:
@@ -591,72 +529,6 @@ def compare(
     ]
 
 
-def constants(
-    num_trials: int = 64,
-    num_rounds: int = 1200,
-    seed: int = 0,
-    num_arms: int = NUM_ARMS,
-    chunk: int = 16,
-) -> list[ArmsExperiment]:
-    """Return panels on unspecified constants, as for Figure 3; arguments as for ``horizon``.
-
-    The functions and the noise are those of ``compare``.
-    """
-    variants: dict[str, tuple[float, Statistic, float | str]] = {
-        "c = 1, mean, noise variance": (1.0, "mean", "noise"),
-        "c = 0.3, mean, noise variance": (0.3, "mean", "noise"),
-        "c = 1, integral, noise variance": (1.0, "integral", "noise"),
-        "c = 0.3, integral, noise variance": (0.3, "integral", "noise"),
-        "c = 1, mean, 6 g^2 ln T": (1.0, "mean", "theorem"),
-    }
-    size = (num_trials, seed, num_arms, chunk)
-    title = f"GP-UCB-CPD, T = {num_rounds}, 4 periods"
-    return [
-        changed_panel(
-            "avanesov-constants",
-            title,
-            num_rounds,
-            4,
-            variants,
-            size,
-            functions="avanesov-compare",
-        )
-    ]
-
-
-def changed_panel(
-    name: str,
-    title: str,
-    num_rounds: int,
-    num_periods: int,
-    variants: Mapping[str, tuple[float, Statistic, float | str]],
-    size: tuple[int, int, int, int],
-    functions: str,
-) -> ArmsExperiment:
-    """Return a panel of GP-UCB-CPD with other constants.
-
-    Args:
-        name: The name of the panel.
-        title: A title in words.
-        num_rounds: The horizon.
-        num_periods: The number of periods, all of the same length.
-        variants: Ridge, statistic and noise variance of each method, by its name.
-        size: Trials, seed, arms, and trials per file.
-        functions: The panel whose functions and noise are used.
-    """
-    return _panel(
-        name,
-        title,
-        "",
-        num_rounds,
-        num_periods,
-        [_cpd(method, num_rounds, *options) for method, options in variants.items()],
-        {"variants": dict(variants)},
-        size,
-        functions=functions,
-    )
-
-
 def _panel(
     name: str,
     title: str,
@@ -666,7 +538,6 @@ def _panel(
     methods: Sequence[RestartMethod],
     settings: dict[str, Any],
     size: tuple[int, int, int, int],
-    functions: str | None = None,
 ) -> ArmsExperiment:
     num_trials, seed, num_arms, chunk = size
     return ArmsExperiment(
@@ -675,9 +546,7 @@ def _panel(
         published=published,
         num_trials=num_trials,
         num_rounds=num_rounds,
-        make_study=partial(
-            make_study, functions or name, num_rounds, num_periods, num_arms, num_trials, seed
-        ),
+        make_study=partial(make_study, name, num_rounds, num_periods, num_arms, num_trials, seed),
         make_methods=partial(_given, methods),
         player=play_changing,
         chunk=chunk,
@@ -723,3 +592,123 @@ def _plain(change_points: tuple[int, ...]) -> Restart:
 
 def _never(change_points: tuple[int, ...]) -> Restart:
     return NeverRestart()
+
+
+# --- The ridge of the detector --------------------------------------------------------------------
+
+CALIBRATED: tuple[tuple[Statistic, float], ...] = (
+    *(("mean", c) for c in (0.0025, 0.1, 0.3, 1.0, 2.0, 3.0, 10.0)),
+    *(("integral", c) for c in (1.0, 10.0, 30.0)),
+)
+"""The statistic and the ridge of each row of the calibration."""
+
+CALM_SAMPLES = 30
+"""The number of uniform samples in 300 rounds without a reset, at the published exploration."""
+
+SAMPLES_AFTER = 12
+"""The number of uniform samples in the next 300 rounds."""
+
+ALARM_RATE = 0.05
+
+CANDIDATES = (1e-4, 3e-4, 1e-3, 2.5e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0)
+"""The ridges among which cross-validation chooses."""
+
+
+def calibration(num_trials: int = 200, seed: int = 0) -> list[Row]:
+    """Return how the published threshold performs with several ridges, one row each.
+
+    Nothing is played. Streams of uniform samples are drawn with the functions, the domain and the
+    noise of the experiments: as many samples as the policy explores in 300 rounds without a change,
+    followed by those of 300 rounds after one. The columns are the share of streams with an alarm
+    before the change, its Clopper-Pearson bounds, the share with an alarm at the samples after the
+    change, the threshold's scale for which :data:`ALARM_RATE` of the streams without a change would
+    alarm, with the share of alarms after the change then, and the share of streams for which
+    cross-validation before the change chooses a ridge of this size at most.
+
+    Args:
+        num_trials: The number of streams of either kind.
+        seed: The seed of the streams.
+    """
+    arms = arms_of(NUM_ARMS)
+    seeds = [derive_seed(seed, i, "environment") for i in range(num_trials)]
+    functions = gp_draws_of_periods(kernel(), arms, 2, seeds)
+    stream = generator(seed, 0, "calibration of the published threshold")
+    total = CALM_SAMPLES + SAMPLES_AFTER
+    drawn = torch.randint(NUM_ARMS, (num_trials, total), generator=stream)
+    noise = torch.randn(num_trials, total, dtype=torch.float64, generator=stream)
+    chosen = torch.tensor(_chosen_ridges(min(num_trials, 50), seed), dtype=torch.float64)
+    is_late = (torch.arange(total) >= CALM_SAMPLES).long()
+    rewards = functions[torch.arange(num_trials).unsqueeze(-1), is_late, drawn] + NOISE_STD * noise
+    simulated: dict[str, Any] = {
+        "horizon": CALM_SAMPLES,
+        "noise_std": NOISE_STD,
+        "num_simulations": num_trials,
+        "progress": False,
+    }
+    rows = []
+    for statistic, ridge in CALIBRATED:
+        tested = detector(ridge, statistic)
+        engine = tested.on(arms)
+        calm = estimate_false_alarm_rate(tested, arms, **simulated)
+        threshold = calibrate_threshold(
+            tested, arms, false_alarm_rate=ALARM_RATE, confidence=None, **simulated
+        )
+        scale = threshold.levels[0]
+        level = PowerThreshold(scale)
+        is_seen = torch.zeros(2, dtype=torch.float64)
+        for row, values in zip(drawn, rewards, strict=True):
+            # the largest ratio of statistic and threshold over the tests after the change
+            ratios = []
+            for n in range(CALM_SAMPLES + 1, total + 1):
+                test = engine.test(arms=row[:n], Y=values[:n])
+                ratios.append(float((test.statistics / test.thresholds).max()))
+            largest = max(ratios)
+            is_seen += torch.tensor(
+                [largest > 1.0, largest * PowerThreshold().scale > level.scale],
+                dtype=torch.float64,
+            )
+        seen = (is_seen / num_trials).tolist()
+        rows.append(
+            {
+                "statistic": statistic,
+                "ridge": ridge,
+                "trials": num_trials,
+                "alarms": calm.rate,
+                "alarms_low": calm.lower,
+                "alarms_high": calm.upper,
+                "seen": seen[0],
+                "calibrated_scale": scale,
+                "seen_calibrated": seen[1],
+                "chosen_at_most": float((chosen <= ridge).double().mean()),
+            }
+        )
+    return rows
+
+
+def _chosen_ridges(num_trials: int, seed: int) -> list[float]:
+    """Return the ridge that cross-validation chooses from 30 uniform samples, for each stream."""
+    arms = arms_of(NUM_ARMS)
+    seeds = [derive_seed(seed, i, "environment") for i in range(num_trials)]
+    functions = gp_draws_of_periods(kernel(), arms, 1, seeds)[:, 0]
+    stream = generator(seed, 0, "cross-validation of the ridge")
+    chosen = []
+    for function in functions:
+        drawn = torch.randint(NUM_ARMS, (CALM_SAMPLES,), generator=stream)
+        noise = torch.randn(CALM_SAMPLES, dtype=torch.float64, generator=stream)
+        found = cross_validated_ridge(
+            detector(),
+            arms,
+            arms.choices[drawn],
+            function[drawn] + NOISE_STD * noise,
+            CANDIDATES,
+        )
+        chosen.append(found.ridge)
+    return chosen
+
+
+EXPERIMENTS = {
+    "avanesov-horizon": Entry(horizon, "Avanesov 2020, Figure 1", report=report_power),
+    "avanesov-periods": Entry(periods, "Avanesov 2020, Figure 2", report=report_power),
+    "avanesov-compare": Entry(compare, "Avanesov 2020, Figure 3", report=report_comparison),
+}
+TABLES = {"avanesov-calibration": calibration}

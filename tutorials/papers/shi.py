@@ -1,71 +1,55 @@
-"""Experiments of Shi and Eryilmaz 2022, appendix E (Figures 1 to 9): long-term constraints.
+"""Shi and Eryilmaz 2022: long-term constraints, as published and with one setting changed.
 
-Our methods play a grid of arms, and their regret is against the grid's own optimum. Methods of
-other authors that need a box play the box itself. The paper does not specify ``B``, ``R``, ``lam``,
-``delta`` or the lengthscale; here they are 1, 0.1 (the standard deviation of the reward's noise),
-0.01, 0.1 and 1, on a model with prior mean 0 and prior variance 1, which is not rescaled with the
-multipliers. No theorem covers these runs, because 1 does not bound a norm here and ``lam`` is below
-1. A panel with other values shows their effect.
+The first problem has a small feasible region, the second shares data rates among four servers, with
+substitute constants, because those of the paper could not be obtained. The paper does not specify
+``B``, ``R``, ``lam``, ``delta`` or the lengthscale (:class:`Constants`). Our methods play a grid of
+arms, and regret is against the grid's own best feasible arm; OCO and ADMMBO play the box.
+
+Algorithm 2 has multiplicative epochs for a constraint that is observed exactly, Algorithm 3
+additive ones for one that is observed with noise. The paper prints them with *fresh* epochs, which
+use only the queries of the epoch; *relabeled* epochs use all queries.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from gpytorch.kernels import Kernel, MaternKernel
+from gpytorch.kernels import MaternKernel
 from torch import Tensor
 
 from botorch_bandits.acquisition import (
-    AcquisitionRecipe,
-    GPThompsonSampling,
     ImprovedUpperConfidenceBound,
+    LagrangianUpperConfidenceBound,
 )
-from botorch_bandits.checks import DTYPE
-from botorch_bandits.constraints import (
-    SURROGATES,
-    AdditiveEpochs,
-    MultiplicativeEpochs,
-    MultiplierRule,
-    PrimalDual,
-)
-from botorch_bandits.domains import Arms
+from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
+from botorch_bandits.domains import Arms, Box
+from botorch_bandits.history import Query
 from botorch_bandits.loop import BanditLoop
-from botorch_bandits.models import ArmsPrior, BanditGP, double_kernel
-from botorch_bandits.problems import GardnerProblem, RatesProblem
+from botorch_bandits.models import BanditGP
+from botorch_bandits.problems import ConstrainedProblem, GardnerProblem
 from botorch_bandits.random_streams import generator
-from papers.constrained_methods import ADMMBO, BanditSaddlePoint, ConstrainedImprovement
-from papers.constrained_study import (
-    ConstrainedMethod,
-    PlayedLoop,
-    SeparateArms,
-    play_with_constraints,
-)
-from papers.results import write_csv
-from papers.trials import ArmsExperiment, ArmsStudy, Curves
+from papers.environments import RatesProblem
+from papers.runner import ArmsExperiment, ArmsStudy, Curves, Entry, standard_error, write_csv
 
-NOISE_STD = 0.1
-"""The standard deviation of the reward's noise in both experiments."""
+Rule = MultiplicativeEpochs | AdditiveEpochs | PrimalDual
 
+NOISE_STD, RATE_NOISE = 0.1, 0.2
+EPOCH_LENGTH, STEP_SIZE, EPOCH_LENGTHS = 20, 0.5, (5, 10, 20, 35, 70)
 NUM_INITIAL = 1
-"""The number of uniformly drawn rounds, so that each run starts at a different point."""
+EPOCH_TRIALS, FURTHER_TRIALS = 20, 10
+"""The numbers of trials of Figure 1, as in the paper, and of panels that are ours."""
 
 
 @dataclass(frozen=True)
 class Constants:
-    """The constants that the paper does not specify.
-
-    Attributes:
-        rkhs_bound: ``B``.
-        noise_bound: ``R``.
-        lam: The regularization of the model.
-        delta: The failure probability of all epochs together.
-        lengthscale: The lengthscale of the Matern 5/2 kernel, in units of the box.
-    """
+    """What the paper does not specify: in units that are never rescaled, with prior mean 0."""
 
     rkhs_bound: float = 1.0
     noise_bound: float = NOISE_STD
@@ -74,38 +58,275 @@ class Constants:
     lengthscale: float = 1.0
 
     @property
-    def kernel(self) -> Kernel:
-        """The kernel, with prior variance 1."""
-        return double_kernel(MaternKernel(nu=2.5), lengthscale=self.lengthscale)
-
-    @property
-    def model(self) -> Any:
-        """The recipe of the model."""
-        return BanditGP.with_kernel(
-            MaternKernel(nu=2.5), noise=self.lam, lengthscale=self.lengthscale
-        )
-
-    @property
     def widths(self) -> dict[str, float]:
-        """Options of IGP-UCB and GP-TS."""
-        return {
-            "rkhs_bound": self.rkhs_bound,
-            "noise_bound": self.noise_bound,
-            "delta": self.delta,
-        }
+        """The options of the acquisition."""
+        names = ("rkhs_bound", "noise_bound", "delta")
+        return {name: vars(self)[name] for name in names}
+
+
+# --- methods
+
+
+class Baseline:
+    """A method that plays by itself.
+
+    Attributes:
+        multipliers: Those in force; NaN if there are none.
+        stopped_after: The round after which it has nothing more to do.
+    """
+
+    multipliers: Any = (math.nan,)
+    stopped_after: int | None = None
+
+    def choose(self, round_number: int) -> Tensor:
+        """Return the point to play."""
+        raise NotImplementedError
+
+    def observe(self, x: Tensor, reward: float, constraints: Tensor) -> None:
+        """Take the outcome of the point that was chosen last."""
+        raise NotImplementedError
+
+
+class PlayedLoop(Baseline):
+    """A loop with constraints; see :class:`Baseline`."""
+
+    def __init__(self, loop: BanditLoop) -> None:
+        """See the class."""
+        self.loop = loop
+        self._query: Query | None = None
+
+    def choose(self, round_number: int) -> Tensor:
+        """Ask the loop."""
+        self._query = self.loop.ask()
+        return self._query.x
+
+    def observe(self, x: Tensor, reward: float, constraints: Tensor) -> None:
+        """Tell the loop."""
+        assert self._query is not None
+        self.loop.tell(self._query.id, reward, constraints=constraints.tolist())
+        self.multipliers = self.loop.multipliers
+
+
+class SaddlePoint(Baseline):
+    """Bandit online convex optimization (OCO): gradient steps on the Lagrangian.
+
+    On the unit cube, two points at distance ``radius`` from the current one in a random direction
+    estimate the slopes of reward and constraint; the point climbs ``reward - k constraint`` and the
+    multiplier climbs the constraint.
+    """
+
+    radius = 0.1
+
+    def __init__(self, bounds: Any, seed: int, step_size: float = 0.02) -> None:
+        """See the class."""
+        box = Box(bounds)
+        self._lower, self._upper = box.bounds
+        self._seed, self._step_size, self._num_steps = seed, step_size, 0
+        unit = torch.rand(box.dim, dtype=torch.float64, generator=generator(seed, 0, "start"))
+        self._x, self.multipliers = self._project(unit), torch.zeros(1, dtype=torch.float64)
+        self._plan()
+
+    def choose(self, round_number: int) -> Tensor:
+        """Return a point ahead of the current one, then one behind."""
+        shift = self.radius * self._direction
+        unit = (self._x - shift if self._values else self._x + shift).clamp(0.0, 1.0)
+        return torch.minimum(self._lower + (self._upper - self._lower) * unit, self._upper)
+
+    def observe(self, x: Tensor, reward: float, constraints: Tensor) -> None:
+        """Step after both points."""
+        self._values.append(torch.cat([constraints.new_tensor([reward]), constraints]))
+        if len(self._values) == 2:
+            ahead, behind = self._values
+            slopes = (ahead - behind) * (len(self._x) / (2.0 * self.radius))
+            gradients = slopes.unsqueeze(-1) * self._direction
+            ascent = gradients[0] - self.multipliers @ gradients[1:]
+            self._x = self._project(self._x + self._step_size * ascent)
+            step = self._step_size * (ahead + behind)[1:] / 2
+            keep = 1.0 - self._step_size**2
+            self.multipliers = (keep * self.multipliers + step).clamp_min(0.0)
+            self._num_steps += 1
+            self._plan()
+
+    def _plan(self) -> None:
+        """Draw a direction: the first of a random orthonormal frame."""
+        stream = generator(self._seed, self._num_steps + 1, "directions")
+        dim = len(self._x)
+        gaussian = torch.randn(dim, dim, dtype=torch.float64, generator=stream)
+        frame, upper = torch.linalg.qr(gaussian)
+        self._direction = (frame * upper.diagonal().sign()).T[0]
+        self._values: list[Tensor] = []
+
+    def _project(self, unit: Tensor) -> Tensor:
+        return unit.clamp(self.radius, 1.0 - self.radius)
+
+
+TOLERANCE, RELAXATION = 0.05, 1.5
+RESIDUAL_RATIO, PENALTY_FACTOR, WEIGHT = 10.0, 2.0, 50.0
+NUM_CANDIDATES, NUM_UNIFORM = 2048, 2
+"""Of ADMMBO: its stopping rule, its penalty, the candidates of a round, and the first rounds."""
+
+
+class ADMMBO(Baseline):
+    """Bayesian optimization by the alternating direction method of multipliers.
+
+    The augmented Lagrangian splits ``x``, which minimizes the negative reward, from ``z``, which is
+    to be feasible, with multipliers ``y``. Each has steps of expected improvement in turn, until
+    primal and dual residuals are small; afterward the best observed point is played.
+
+    Args:
+        bounds: The box.
+        steps: Steps on the reward and on feasibility, each in the first and in later iterations.
+        seed: Of all draws.
+    """
+
+    def __init__(
+        self, bounds: Any, steps: tuple[tuple[int, int], tuple[int, int]], seed: int
+    ) -> None:
+        """See the class."""
+        self._box, self._steps, self._seed = Box(bounds), steps, seed
+        corner = self._box.bounds[1]
+        self.x, self.z, self.y, self.penalty = corner, corner.clone(), torch.zeros_like(corner), 0.1
+        self._previous_z, self._num_iterations = self.z, 0
+        self._points = torch.empty(0, self._box.dim, dtype=torch.float64)
+        self._observed = torch.empty(0, 2, dtype=torch.float64)
+        self._is_reward, self._left = True, steps[0][0]
+
+    def choose(self, round_number: int) -> Tensor:
+        """Return the candidate with the largest expected improvement."""
+        stream = generator(self._seed, round_number, "candidates")
+        if len(self._points) < NUM_UNIFORM:
+            return self._box.sample(1, stream)[0]
+        if self.stopped_after is not None:
+            return self._points[self._best_row]
+        candidates = self._box.sample(NUM_CANDIDATES, stream)
+        return candidates[self._improvement(candidates).argmax()]
+
+    @property
+    def _best_row(self) -> int:
+        """The feasible row with the largest reward, or else that with the smallest violation."""
+        reward, constraint = self._observed.unbind(-1)
+        feasible = constraint <= 0.0
+        if bool(feasible.any()):
+            return int(reward.masked_fill(~feasible, -torch.inf).argmax())
+        return int(constraint.argmin())
+
+    def _penalty_at(self, points: Tensor) -> Tensor:
+        if self._is_reward:
+            center, factor = self.z - self.y / self.penalty, 1.0
+        else:
+            center, factor = self.x + self.y / self.penalty, 1.0 / WEIGHT
+        return 0.5 * factor * self.penalty * (points - center).square().sum(-1)
+
+    def _costs(self) -> Tensor:
+        reward, constraint = self._observed.unbind(-1)
+        cost = -reward if self._is_reward else (constraint > 0.0).to(reward)
+        return cost + self._penalty_at(self._points)
+
+    def _improvement(self, points: Tensor) -> Tensor:
+        observed = self._observed[:, 0 if self._is_reward else 1]
+        model = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=1.0)
+        with torch.no_grad():
+            posterior = model(self._points, observed.unsqueeze(-1)).posterior(points.unsqueeze(-2))
+        mean = posterior.mean.reshape(-1)
+        std = posterior.variance.clamp_min(1e-20).sqrt().reshape(-1)
+        gain = self._costs().min() - self._penalty_at(points)
+        normal = torch.distributions.Normal(torch.zeros_like(mean), torch.ones_like(mean))
+        if self._is_reward:
+            u = (gain + mean) / std
+            return std * normal.log_prob(u).exp() + (gain + mean) * normal.cdf(u)
+        holds = normal.cdf(-mean / std)
+        return holds * gain.clamp_min(0.0) + (1.0 - holds) * (gain - 1.0).clamp_min(0.0)
+
+    def observe(self, x: Tensor, reward: float, constraints: Tensor) -> None:
+        """Add a row, and close the subproblem after its steps."""
+        is_initial = len(self._points) < NUM_UNIFORM
+        self._points = torch.cat([self._points, x.unsqueeze(0)])
+        row = torch.cat([x.new_tensor([reward]), constraints])
+        self._observed = torch.cat([self._observed, row.unsqueeze(0)])
+        if is_initial or self.stopped_after is not None:
+            return
+        self._left -= 1
+        if self._left == 0:
+            self._close_subproblem()
+
+    def _close_subproblem(self) -> None:
+        solution = self._points[self._costs().argmin()]
+        if self._is_reward:
+            self._previous_z, self.x = self.z, solution
+        else:
+            self.z, self.y = solution, self.y + self.penalty * (self.x - solution)
+            self._num_iterations += 1
+            primal = float((self.x - self.z).norm())
+            dual = float(self.penalty * (self.z - self._previous_z).norm())
+            absolute, relative = math.sqrt(len(self.x)) * TOLERANCE, RELAXATION * TOLERANCE
+            scale = max(float(self.x.norm()), float(self.z.norm()))
+            is_small = dual < absolute + relative * float((self.penalty * self.y).norm())
+            if primal < absolute + relative * scale and is_small:
+                self.stopped_after = len(self._points)
+            if primal > RESIDUAL_RATIO * dual:
+                self.penalty *= PENALTY_FACTOR
+            elif dual > RESIDUAL_RATIO * primal:
+                self.penalty /= PENALTY_FACTOR
+        self._is_reward = not self._is_reward
+        steps = self._steps[0 if self._is_reward else 1]
+        self._left = steps[0 if self._num_iterations == 0 else 1]
+
+
+# --- playing
+
+
+@dataclass(frozen=True, eq=False)
+class ConstrainedMethod:
+    """A method: its name, the problem that it plays, and what maps a seed to it."""
+
+    name: str
+    problem: ConstrainedProblem
+    build: Callable[[int], Baseline]
+
+
+def play_with_constraints(study: ArmsStudy, method: ConstrainedMethod) -> dict[str, Any]:
+    """Play the trials of a study one after the other; every method meets the same noise.
+
+    Returns:
+        ``regret`` and the constraint's noiseless values ``constraint``, each ``num_trials x
+        num_rounds``; the last ``multiplier``, NaN without one, and the round ``stopped`` after
+        which a method had nothing more to do, each ``num_trials``.
+    """
+    problem, rounds = method.problem, study.num_rounds
+    regrets, constraints, multipliers, stops = [], [], [], []
+    for seed in study.seeds:
+        player, played = method.build(seed), []
+        for t in range(1, rounds + 1):
+            x = player.choose(t)
+            reward, observed = problem.observe(x, generator(seed, t, "constrained noise"))
+            played.append(x.clone())
+            player.observe(x, float(reward), observed)
+        points = torch.stack(played)
+        with torch.no_grad():
+            regrets.append(float(problem.optimal_value) - problem.evaluate_true(points))
+            constraints.append(problem.constraint_values(points)[:, 0])
+        multipliers.append(float(player.multipliers[0]))
+        stops.append(player.stopped_after or rounds)
+    return {
+        "regret": torch.stack(regrets).numpy(),
+        "constraint": torch.stack(constraints).numpy(),
+        "multiplier": np.array(multipliers),
+        "stopped": np.array(stops),
+    }
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """A problem with and without noise on its constraint.
+    """A problem with what its methods need.
 
     Attributes:
-        name: A name for files.
-        box: The problem on its box.
-        num_points: The number of grid points per dimension.
-        admm_steps: The queries of ADMMBO's subproblems, as in its authors' code.
-        bounds: ``B``, ``G`` and the Slater gap of the rule that updates every round.
-        num_rounds: The horizon, on which IGP-UCB's share of ``delta`` and some constants depend.
+        name: The beginning of the panels' names.
+        box: The problem on its box, with noise.
+        num_points: Points of the grid per dimension.
+        admm_steps: See :class:`ADMMBO`.
+        bounds: Of reward and constraint, and Slater's gap, for the rule that updates every round.
+        num_rounds: The horizon.
+        constants: What the paper does not specify.
     """
 
     name: str
@@ -114,62 +335,40 @@ class Setting:
     admm_steps: tuple[tuple[int, int], tuple[int, int]]
     bounds: tuple[float, float, float]
     num_rounds: int
+    constants: Constants = Constants()
 
     @property
     def grid(self) -> Any:
-        """The problem on its grid of arms."""
+        """The problem on its grid."""
         return _grid(self.box, self.num_points)
 
-    def loop(
-        self,
-        name: str,
-        rule: MultiplierRule,
-        acquisition: type = ImprovedUpperConfidenceBound,
-        constants: Constants | None = None,
-        num_rounds: int | None = None,
-    ) -> ConstrainedMethod:
-        """Return a method that the loop plays on the grid."""
-        known, grid = constants or Constants(), self.grid
-        recipe: AcquisitionRecipe = acquisition.with_options(**known.widths)  # type: ignore[attr-defined]
-        domain = Arms(grid.choices)
+    def loop(self, name: str, rule: Rule, num_rounds: int | None = None) -> ConstrainedMethod:
+        """Return a loop on the grid, with the models that the rule needs."""
+        known, arms = self.constants, Arms(self.grid.choices)
+        is_separate = rule.surrogate_in_use == "separate"
+        kind = LagrangianUpperConfidenceBound if is_separate else ImprovedUpperConfidenceBound
+        recipe = kind.with_options(**known.widths)
+        kernel = MaternKernel(nu=2.5)
+        model = BanditGP.with_kernel(kernel, noise=known.lam, lengthscale=known.lengthscale)
+        horizon = num_rounds or self.num_rounds
 
         def build(seed: int) -> PlayedLoop:
-            loop = BanditLoop(
-                domain,
-                known.model,
-                recipe,
-                constraints=rule,
-                horizon=num_rounds or self.num_rounds,
-                num_initial=NUM_INITIAL,
-                seed=seed,
-                clock=lambda: 0.0,
-            )
-            return PlayedLoop(loop)
-
-        return ConstrainedMethod(name, grid, build)
-
-    def separate(
-        self, name: str, rule: MultiplicativeEpochs | AdditiveEpochs | PrimalDual
-    ) -> ConstrainedMethod:
-        """Return a method with separate models of reward and constraint, on the grid."""
-        known, grid = Constants(), self.grid
-
-        def build(seed: int) -> SeparateArms:
-            return SeparateArms(
-                grid.choices,
-                known.kernel,
-                known.lam,
-                rule,
-                num_initial=NUM_INITIAL,
-                seed=seed,
-                prior=_prior(self.box, self.num_points),
-                **known.widths,
+            return PlayedLoop(
+                BanditLoop(
+                    arms,
+                    model,
+                    recipe,
+                    constraints=rule,
+                    horizon=horizon,
+                    num_initial=NUM_INITIAL,
+                    seed=seed,
+                )
             )
 
-        return ConstrainedMethod(name, grid, build)
+        return ConstrainedMethod(name, self.grid, build)
 
-    def every_round(self) -> ConstrainedMethod:
-        """Return the rule that changes multipliers every round."""
+    def every_round(self, name: str = "update every round") -> ConstrainedMethod:
+        """Return the rule that updates every round, with the constants of its theory."""
         reward, constraint, gap = self.bounds
         rule = PrimalDual.with_constants(
             1,
@@ -178,38 +377,17 @@ class Setting:
             slater_gap=gap,
             horizon=self.num_rounds,
         )
-        return self.separate("update every round", rule)
+        return self.loop(name, rule)
 
-    def others(self) -> list[ConstrainedMethod]:
-        """Return bandit online convex optimization and ADMMBO, on the box."""
-        box, model = self.box, Constants().model
-        objective, feasibility = self.admm_steps
-        return [
-            ConstrainedMethod(
-                "OCO, saddle point", box, lambda seed: BanditSaddlePoint(box.bounds, seed=seed)
-            ),
-            ConstrainedMethod(
-                "ADMMBO",
-                box,
-                lambda seed: ADMMBO(
-                    box.bounds,
-                    model,
-                    objective_steps=objective,
-                    feasibility_steps=feasibility,
-                    seed=seed,
-                ),
-            ),
-        ]
+    def oco(self) -> ConstrainedMethod:
+        """Return bandit online convex optimization on the box."""
+        bounds = self.box.bounds
+        return ConstrainedMethod("OCO, saddle point", self.box, lambda s: SaddlePoint(bounds, s))
 
-    def improvement(self) -> ConstrainedMethod:
-        """Return constrained expected improvement, on the grid."""
-        model, grid = Constants().model, self.grid
-        domain = Arms(grid.choices)
-        return ConstrainedMethod(
-            "constrained EI",
-            grid,
-            lambda seed: ConstrainedImprovement(domain, model, num_initial=NUM_INITIAL, seed=seed),
-        )
+    def admmbo(self) -> ConstrainedMethod:
+        """Return ADMMBO on the box."""
+        bounds, steps = self.box.bounds, self.admm_steps
+        return ConstrainedMethod("ADMMBO", self.box, lambda seed: ADMMBO(bounds, steps, seed))
 
 
 @cache
@@ -217,411 +395,13 @@ def _grid(box: GardnerProblem | RatesProblem, num_points: int) -> Any:
     return box.on_grid(num_points)
 
 
-@cache
-def _prior(box: GardnerProblem | RatesProblem, num_points: int) -> ArmsPrior:
-    return ArmsPrior.from_kernel(Constants().kernel, _grid(box, num_points).choices)
-
-
-NUM_RESAMPLES = 2000
-"""The number of resamples of the bootstrap."""
-
-NUM_BOXES = 10
-BOXES_TABLE = "boxes"
-"""The name of the table of box plots, without ``.csv``."""
-
-BOX = ("least", "lower_quartile", "median", "upper_quartile", "largest")
-"""The columns of that table that have numbers."""
-
-
-@dataclass(frozen=True)
-class Growth:
-    """A fitted power with its 95% interval.
-
-    Attributes:
-        power: The power in ``mean total = constant * rounds ** power``.
-        lower: Lower end of the interval.
-        upper: Upper end of the interval.
-    """
-
-    power: float
-    lower: float
-    upper: float
-
-
-@dataclass(frozen=True, eq=False)
-class Averages:
-    """The time averages of one method, each ``num_trials x num_rounds``.
-
-    Attributes:
-        regret: The regret, which can be negative if the constraint is violated.
-        violation: The signed violation: the positive part of the sum, divided by the rounds.
-        rectified: The sum of positive parts, divided by the rounds.
-        stopped: ``num_trials``; the round after which the method had stopped.
-    """
-
-    regret: Tensor
-    violation: Tensor
-    rectified: Tensor
-    stopped: Tensor
-
-    def at(self, name: str, round_number: int) -> Tensor:
-        """Return a quantity after a round, or at the stop of runs that stopped earlier.
-
-        Args:
-            name: ``"regret"``, ``"violation"`` or ``"rectified"``.
-            round_number: From 1.
-        """
-        rows = self.stopped.clamp_max(round_number) - 1
-        values: Tensor = getattr(self, name)
-        return values.gather(1, rows.unsqueeze(1)).squeeze(1)
-
-    @property
-    def last_round(self) -> int:
-        """The last round in which at least half of the runs had not stopped."""
-        return int(self.stopped.sort(descending=True).values[(len(self.stopped) - 1) // 2])
-
-    def running_mean(self, name: str) -> Tensor:
-        """Return the mean over runs that have not stopped, up to :attr:`last_round`.
-
-        Args:
-            name: As for :meth:`at`.
-        """
-        values: Tensor = getattr(self, name)[:, : self.last_round]
-        runs = torch.arange(1, self.last_round + 1) <= self.stopped.unsqueeze(1)
-        return (values * runs).sum(0) / runs.sum(0)
-
-
-def averages(curve: Curves) -> Averages:
-    """Return the time averages of a result of ``play_with_constraints``."""
-    rounds = torch.arange(1, curve.regret.shape[1] + 1, dtype=DTYPE)
-    constraint = curve.others["constraint"]
-    return Averages(
-        curve.regret.cumsum(1) / rounds,
-        constraint.cumsum(1).clamp_min(0.0) / rounds,
-        constraint.clamp_min(0.0).cumsum(1) / rounds,
-        curve.others["stopped"],
-    )
-
-
-def fit_growth(sizes: Sequence[int], totals: Tensor, seed: int = 0) -> Growth | None:
-    """Fit ``log(mean total) = log(constant) + power * log(size)`` by least squares.
-
-    The interval is that of the percentile bootstrap over runs. Sizes are rounds of the same runs,
-    so each resampled run keeps all of its sizes.
-
-    Args:
-        sizes: At least two different ones.
-        totals: ``num_runs x len(sizes)``.
-        seed: Seeds the bootstrap.
-
-    Returns:
-        None if a mean is not positive, in the data or in more than 2.5% of the resamples, because
-        no power can then be fitted.
-    """
-    logs = torch.tensor(sizes, dtype=DTYPE).log()
-    centered = logs - logs.mean()
-    weights = centered / centered.square().sum()
-    means = totals.mean(0)
-    if not bool((means > 0.0).all()):
-        return None
-    rows = torch.randint(
-        len(totals), (NUM_RESAMPLES, len(totals)), generator=generator(seed, 0, "bootstrap")
-    )
-    drawn = totals[rows].mean(1)
-    usable = (drawn > 0.0).all(-1)
-    if float(usable.to(DTYPE).mean()) < 0.975:
-        return None
-    slopes = drawn[usable].log() @ weights
-    lower, upper = slopes.quantile(torch.tensor([0.025, 0.975], dtype=DTYPE)).tolist()
-    return Growth(float(means.log() @ weights), lower, upper)
-
-
-def tabulate_violation(
-    experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]]
-) -> list[dict[str, Any]]:
-    """Return two rows per panel and method, one halfway and one at the end."""
-    rows = []
-    for experiment, results in zip(experiments, curves, strict=True):
-        for name, curve in results.items():
-            known = averages(curve)
-            for t in sorted({max(experiment.num_rounds // 2, 1), experiment.num_rounds}):
-                row: dict[str, Any] = {
-                    "experiment": experiment.name,
-                    "method": name,
-                    "trials": len(curve.regret),
-                    "round": t,
-                }
-                for quantity in ("regret", "violation", "rectified"):
-                    values = known.at(quantity, t)
-                    row[f"{quantity}_mean"] = float(values.mean())
-                    row[f"{quantity}_standard_error"] = _standard_error(values)
-                    row[f"{quantity}_median"] = float(values.quantile(0.5))
-                row["mean_stop"] = float(known.stopped.clamp_max(t).to(DTYPE).mean())
-                multiplier = curve.others["multiplier"]
-                row["median_last_multiplier"] = (
-                    "" if bool(multiplier.isnan().any()) else float(multiplier.quantile(0.5))
-                )
-                rows.append(row)
-    return rows
-
-
-def tabulate_growth(experiment: ArmsExperiment, results: Mapping[str, Curves]) -> list[Any]:
-    """Return the powers of a panel, fitted over a quarter, half and all of its rounds.
-
-    Three totals are fitted: the positive part of each run's regret, the signed violation, and the
-    priced regret ``sum_t max_x (f - price g)(x) - (f - price g)(x_t)`` with the optimal multiplier
-    of the box as the price, which is never negative.
-    """
-    assert experiment.settings is not None
-    sizes = [experiment.num_rounds // 4, experiment.num_rounds // 2, experiment.num_rounds]
-    rows = []
-    for name, curve in results.items():
-        regret, constraint = curve.regret.cumsum(1), curve.others["constraint"].cumsum(1)
-        price = experiment.settings["price"]
-        # the grid's optimum for our methods; on the box, the largest priced value is optimal
-        shift = 0.0
-        if not name.startswith("OCO"):
-            largest = experiment.settings["largest_priced_value_of_grid"]
-            shift = largest - experiment.settings["optimal_value_of_grid"]
-        rounds = torch.arange(1, regret.shape[1] + 1, dtype=DTYPE)
-        totals = {
-            "regret": regret.clamp_min(0.0),
-            "violation": constraint.clamp_min(0.0),
-            "priced regret": shift * rounds + regret + price * constraint,
-        }
-        for quantity, values in totals.items():
-            at = values[:, [size - 1 for size in sizes]]
-            fit = fit_growth(sizes, at)
-            means = {f"mean_total_{i + 1}": float(v) for i, v in enumerate(at.mean(0))}
-            rows.append(
-                {
-                    "experiment": experiment.name,
-                    "method": name,
-                    "quantity": quantity,
-                    "trials": len(at),
-                    "first_round": sizes[0],
-                    "last_round": sizes[-1],
-                    **means,
-                    "power": "" if fit is None else fit.power,
-                    "lower": "" if fit is None else fit.lower,
-                    "upper": "" if fit is None else fit.upper,
-                }
-            )
-    return rows
-
-
-def report(
-    experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]], folder: Path
-) -> None:
-    """Print regrets, violations and the fitted powers.
-
-    Writes ``violation.csv``, ``growth.csv`` and ``boxes.csv``.
-
-    Args:
-        experiments: The panels of ``shi-gardner`` or ``shi-rates``.
-        curves: Their results.
-        folder: The folder for the files.
-    """
-    rows = tabulate_violation(experiments, curves)
-    write_csv(folder / "violation.csv", rows)
-    quantities = ("regret", "violation", "rectified")
-    print(f"\n{'time averages: mean (standard error)':<58}{'round':>6}", end="")
-    print("".join(f"{quantity:>18}" for quantity in quantities))
-    for row in rows:
-        cells = [f"{row[f'{q}_mean']:.3f} ({row[f'{q}_standard_error']:.3f})" for q in quantities]
-        name = f"{row['experiment']}, {row['method']}"
-        print(f"{name:<58}{row['round']:>6}" + "".join(f"{cell:>18}" for cell in cells))
-    growth = [
-        row
-        for experiment, results in zip(experiments, curves, strict=True)
-        if experiment.name.endswith("-powers") and experiment.num_rounds >= 4
-        for row in tabulate_growth(experiment, results)
-    ]
-    if growth:
-        write_csv(folder / "growth.csv", growth)
-        print("\nfitted powers of totals, with 95% intervals (bootstrap over runs)")
-        for row in growth:
-            words = "not positive throughout: no power"
-            if row["power"] != "":
-                words = f"{row['power']:.2f} ({row['lower']:.2f} to {row['upper']:.2f})"
-            print(f"{row['method']:<24}{row['quantity']:<16}{words}")
-    write_csv(folder / f"{BOXES_TABLE}.csv", tabulate_boxes(experiments, curves))
-
-
-def tabulate_boxes(
-    experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]]
-) -> list[dict[str, Any]]:
-    """Return quartiles and extremes over runs at ten rounds, for the compared methods.
-
-    Runs that have stopped before a round are excluded from it.
-
-    Args:
-        experiments: The panels.
-        curves: Their results.
-    """
-    rows = []
-    for experiment, results in zip(experiments, curves, strict=True):
-        if experiment.name.split("-", 2)[2] not in ("noiseless", "noisy"):
-            continue
-        for name, curve in results.items():
-            known = averages(curve)
-            last = known.last_round
-            for quantity in ("regret", "violation"):
-                for t in sorted({max(last * i // NUM_BOXES, 1) for i in range(1, NUM_BOXES + 1)}):
-                    values = known.at(quantity, t)[known.stopped >= t]
-                    numbers = [float(f"{values.quantile(p):.5g}") for p in (0, 0.25, 0.5, 0.75, 1)]
-                    key: dict[str, Any] = {"experiment": experiment.name, "method": name}
-                    key |= {"quantity": f"time-averaged {quantity}", "round": t}
-                    rows.append(key | dict(zip(BOX, numbers, strict=True)))
-    return rows
-
-
-def _standard_error(values: Tensor) -> float:
-    return float(values.std() / len(values) ** 0.5) if len(values) > 1 else 0.0
-
-
-EPOCH_LENGTH, STEP_SIZE = 20, 0.5
-EPOCH_LENGTHS = (5, 10, 20, 35, 70)
-RATE_NOISE = 0.2
-
-SLOW_TRIALS, FURTHER_TRIALS, EPOCH_TRIALS = 5, 10, 20
-"""The largest numbers of trials of methods that take seconds per run, of further panels, and of
-epochs of several lengths, for which the paper has 20."""
-
-LONG = 4
-"""The longest horizon of the fitted powers, in units of the usual one."""
-
-
-def gardner(
-    num_trials: int = 100, num_rounds: int = 350, seed: int = 0, num_points: int = 41
-) -> list[ArmsExperiment]:
-    """Return Figures 1 to 5: the problem with a small feasible region, on a grid of arms.
-
-    Args:
-        num_trials: The number of runs; further panels have fewer.
-        num_rounds: The horizon, which is four times as long for the fitted powers.
-        seed: Seeds noise, initial points and draws; a trial's are the same for every method.
-        num_points: The number of grid points per dimension.
-    """
-    steps = ((10, 5), (50, 5))
-    exact = Setting(
-        "shi-gardner", GardnerProblem(NOISE_STD), num_points, steps, (7.0, 1.95, 0.05), num_rounds
-    )
-    noisy = replace(exact, box=GardnerProblem(NOISE_STD, NOISE_STD))
-    lengths = [exact.loop(f"S = {S}", MultiplicativeEpochs(1, S)) for S in EPOCH_LENGTHS]
-    other = {
-        "B = 3": Constants(rkhs_bound=3.0),
-        "B = 10": Constants(rkhs_bound=10.0),
-        "lengthscale 0.5": Constants(lengthscale=0.5),
-        "lengthscale 2": Constants(lengthscale=2.0),
-        "lam = 1": Constants(lam=1.0),
-    }
-    unsaid = [
-        exact.loop(name, _rule(2, "relabeled"), constants=constants)
-        for name, constants in other.items()
-    ]
-    compared = _comparisons(exact, noisy, num_trials, seed, ("Figures 2 and 3", "Figures 4 and 5"))
-    return [
-        *compared[:2],
-        panel(
-            exact,
-            "epochs",
-            "Algorithm 2 with epochs of several lengths",
-            "Figure 1: more frequent updates, less violation and, for some, more regret",
-            lengths,
-            min(num_trials, EPOCH_TRIALS),
-            seed,
-        ),
-        panel(
-            exact,
-            "unsaid",
-            "Algorithm 2 with other constants",
-            "",
-            unsaid,
-            min(num_trials, SLOW_TRIALS),
-            seed,
-        ),
-        *_long(exact, noisy, num_trials, seed),
-        *compared[2:],
-    ]
-
-
-def rates(
-    num_trials: int = 100, num_rounds: int = 350, seed: int = 0, num_points: int = 7
-) -> list[ArmsExperiment]:
-    """Return Figures 6 to 9: data rates with SUBSTITUTE constants, on a grid of arms.
-
-    The paper's constants could not be obtained; see
-    :class:`~botorch_bandits.problems.RatesProblem`. The arguments are those of :func:`gardner`.
-    """
-    steps = ((20, 2), (20, 2))
-    exact = Setting(
-        "shi-rates", RatesProblem(NOISE_STD), num_points, steps, (4.0, 3.2, 2.0), num_rounds
-    )
-    noisy = replace(exact, box=RatesProblem(NOISE_STD, RATE_NOISE))
-    # GP-TS and constrained EI are slow on so many arms and are only in the other experiment
-    figures = ("Figures 6 and 7", "Figures 8 and 9")
-    return _comparisons(exact, noisy, num_trials, seed, figures, with_slow=False)
-
-
-def _comparisons(
-    exact: Setting,
-    noisy: Setting,
-    num_trials: int,
-    seed: int,
-    figures: tuple[str, str],
-    with_slow: bool = True,
-) -> list[ArmsExperiment]:
-    """Return the panels with and without noise on the constraint, and further ones of ours."""
-    falls = "averages of regret and violation fall to 0, not those of OCO and ADMMBO"
-    panels: list[ArmsExperiment] = []
-    later: list[ArmsExperiment] = []
-    for kind, setting, figure, number in (
-        ("noiseless", exact, figures[0], 2),
-        ("noisy", noisy, figures[1], 3),
-    ):
-        name = f"Algorithm {number}"
-        rules = {surrogate: _rule(number, surrogate) for surrogate in SURROGATES}
-        words = f"constraint observed {'exactly' if kind == 'noiseless' else 'with noise'}"
-        compared = [setting.loop(name, rules["relabeled"]), *setting.others()]
-        slow = [
-            setting.loop(f"{name}, GP-TS", rules["relabeled"], GPThompsonSampling),
-            setting.improvement(),
-        ]
-        surrogates = [
-            setting.loop(f"{name}, fresh", rules["fresh"]),
-            setting.separate(f"{name}, separate", rules["separate"]),
-            setting.every_round(),
-        ]
-        published = f"{figure}: {name}'s {falls}"
-        panels.append(panel(setting, kind, words, published, compared, num_trials, seed))
-        count = min(num_trials, SLOW_TRIALS)
-        if with_slow:
-            title = f"{words}, slow methods"
-            later.append(panel(setting, f"{kind}-slow", title, "", slow, count, seed))
-        count = min(num_trials, FURTHER_TRIALS)
-        title = f"{words}, other surrogates"
-        later.append(panel(setting, f"{kind}-surrogates", title, "", surrogates, count, seed))
-    return [*panels, *later]
-
-
-def _rule(number: int, surrogate: str) -> MultiplicativeEpochs | AdditiveEpochs:
+def epochs(
+    number: int, surrogate: str = "relabeled", length: int = EPOCH_LENGTH
+) -> MultiplicativeEpochs | AdditiveEpochs:
     """Return the rule of Algorithm 2 or 3."""
     if number == 2:
-        return MultiplicativeEpochs(1, EPOCH_LENGTH, surrogate=surrogate)
-    return AdditiveEpochs(1, EPOCH_LENGTH, step_size=STEP_SIZE, surrogate=surrogate)
-
-
-def _long(exact: Setting, noisy: Setting, num_trials: int, seed: int) -> list[ArmsExperiment]:
-    """Return the panel of the fitted powers."""
-    num_rounds = LONG * exact.num_rounds
-    methods = [
-        exact.loop("Algorithm 2", _rule(2, "relabeled"), num_rounds=num_rounds),
-        noisy.loop("Algorithm 3", _rule(3, "relabeled"), num_rounds=num_rounds),
-        exact.others()[0],
-    ]
-    count = min(num_trials, FURTHER_TRIALS)
-    return [panel(exact, "powers", "long horizon", "", methods, count, seed, num_rounds)]
+        return MultiplicativeEpochs(1, length, surrogate=surrogate)
+    return AdditiveEpochs(1, length, step_size=STEP_SIZE, surrogate=surrogate)
 
 
 def panel(
@@ -634,29 +414,18 @@ def panel(
     seed: int,
     num_rounds: int | None = None,
 ) -> ArmsExperiment:
-    """Return a panel of methods that are played in turns.
+    """Return a panel; its settings have the price of violation, to read regret with it.
 
-    Args:
-        setting: The problem, whose name begins the panel's name.
-        kind: The end of the panel's name.
-        title: A title in words.
-        published: The statement of the paper.
-        methods: The methods that are played, on the box of the setting or its grid.
-        num_trials: The number of runs of each method.
-        seed: Seeds everything.
-        num_rounds: The number of rounds; that of the setting if omitted.
+    The price is the optimal multiplier of the box.
     """
-    rounds = num_rounds or setting.num_rounds
-    box, grid = setting.box, setting.grid
-    price = float(box.optimal_multiplier)
+    rounds, grid = num_rounds or setting.num_rounds, setting.grid
+    price = float(setting.box.optimal_multiplier)
     lagrangian = grid.values - price * grid.constraint_table[:, 0]
 
     def make_study(first: int, count: int) -> ArmsStudy:
-        # the methods have the problem; the study only gives the number of trials and their seeds
         nothing = torch.empty(0, 0, dtype=torch.float64)
         return ArmsStudy(nothing, nothing.new_zeros(count, 1), NOISE_STD, rounds, seed, first)
 
-    make_methods: Callable[[ArmsStudy], Any] = lambda study: list(methods)  # noqa: E731
     return ArmsExperiment(
         name=f"{setting.name}-{kind}",
         title=title,
@@ -664,20 +433,175 @@ def panel(
         num_trials=num_trials,
         num_rounds=rounds,
         make_study=make_study,
-        make_methods=make_methods,
+        make_methods=lambda study: list(methods),
         average=True,
         player=play_with_constraints,
+        shown=running_averages,
         settings={
             "seed": seed,
             "num_points": setting.num_points,
             "horizon": setting.num_rounds,
-            "constants": vars(Constants()),
-            "num_initial": NUM_INITIAL,
-            "epoch_length": EPOCH_LENGTH,
-            "step_size": STEP_SIZE,
-            "optimal_value_of_box": float(box.optimal_value),
+            "constants": vars(setting.constants),
+            "rules": (EPOCH_LENGTH, STEP_SIZE),
+            "optimal_value_of_box": float(setting.box.optimal_value),
             "optimal_value_of_grid": float(grid.optimal_value),
             "price": price,
             "largest_priced_value_of_grid": float(lagrangian.max()),
         },
     )
+
+
+# --- what is tabulated
+
+
+def averages(curve: Curves) -> dict[str, Tensor]:
+    """Return time averages of regret, signed violation and rectified violation.
+
+    The positive part of signed violation is taken of the sum over rounds, so that slack offsets
+    violation; that of the rectified one is taken in every round.
+    """
+    rounds = torch.arange(1.0, curve.regret.shape[1] + 1, dtype=torch.float64)
+    constraint = curve.others["constraint"]
+    return {
+        "regret": curve.regret.cumsum(1) / rounds,
+        "violation": constraint.cumsum(1).clamp_min(0.0) / rounds,
+        "rectified": constraint.clamp_min(0.0).cumsum(1) / rounds,
+    }
+
+
+def running_averages(curve: Curves) -> dict[str, Tensor]:
+    """Return regret and violation, with NaN after a run has stopped."""
+    known = averages(curve)
+    rounds = torch.arange(1, curve.regret.shape[1] + 1)
+    after = rounds > curve.others["stopped"].unsqueeze(1)
+    names = ("regret", "violation")
+    return {f"time-averaged {name}": known[name].masked_fill(after, torch.nan) for name in names}
+
+
+def tabulate_violation(
+    panels: Sequence[ArmsExperiment], results: Sequence[Mapping[str, Curves]]
+) -> list[dict[str, Any]]:
+    """Return time averages half way and at the end, up to where a run has stopped."""
+    rows = []
+    for experiment, found in zip(panels, results, strict=True):
+        for name, curve in found.items():
+            known, stopped = averages(curve), curve.others["stopped"]
+            for t in sorted({max(experiment.num_rounds // 2, 1), experiment.num_rounds}):
+                row: dict[str, Any] = {
+                    "experiment": experiment.name,
+                    "method": name,
+                    "trials": len(curve.regret),
+                    "round": t,
+                }
+                for quantity, each in known.items():
+                    at = (stopped.clamp_max(t) - 1).long().unsqueeze(1)
+                    values = each.gather(1, at).squeeze(1)
+                    row[f"{quantity}_mean"] = float(values.mean())
+                    error = standard_error(values)
+                    row[f"{quantity}_standard_error"] = error if error == error else 0.0
+                    row[f"{quantity}_median"] = float(values.quantile(0.5))
+                row["mean_stop"] = float(stopped.clamp_max(t).double().mean())
+                multiplier = curve.others["multiplier"]
+                row["median_last_multiplier"] = float(multiplier.quantile(0.5))
+                rows.append(row)
+    return rows
+
+
+def report(
+    panels: Sequence[ArmsExperiment], results: Sequence[Mapping[str, Curves]], folder: Path
+) -> None:
+    """Write ``violation.csv``."""
+    write_csv(folder / "violation.csv", tabulate_violation(panels, results))
+
+
+# --- experiments
+
+
+def gardner(
+    num_trials: int = 100,
+    num_rounds: int = 350,
+    seed: int = 0,
+    num_points: int = 41,
+    length: int = EPOCH_LENGTH,
+    **constants: float,
+) -> list[ArmsExperiment]:
+    """Return the small feasible region: Figures 2 to 5, and the epochs of Figure 1.
+
+    Args:
+        num_trials: The number of runs.
+        num_rounds: The number of rounds of each.
+        seed: Of noise and draws.
+        num_points: Points of the grid per dimension.
+        length: Rounds of an epoch.
+        **constants: Values of :class:`Constants`, such as ``lengthscale=2.0``.
+    """
+    exact = Setting(
+        "shi-gardner",
+        GardnerProblem(NOISE_STD),
+        num_points,
+        ((10, 5), (50, 5)),
+        (7.0, 1.95, 0.05),
+        num_rounds,
+        Constants(**constants),
+    )
+    noisy = replace(exact, box=GardnerProblem(NOISE_STD, NOISE_STD))
+    lengths = [exact.loop(f"S = {S}", epochs(2, length=S)) for S in EPOCH_LENGTHS]
+    title = "Algorithm 2 with epochs of several lengths"
+    words = "Figure 1: more frequent updates, less violation and, for some, more regret"
+    return [
+        *_comparisons(exact, noisy, num_trials, seed, length),
+        panel(exact, "epochs", title, words, lengths, min(num_trials, EPOCH_TRIALS), seed),
+    ]
+
+
+def rates(
+    num_trials: int = 100,
+    num_rounds: int = 350,
+    seed: int = 0,
+    num_points: int = 7,
+    length: int = EPOCH_LENGTH,
+) -> list[ArmsExperiment]:
+    """Return the data rates, Figures 6 to 9; see :func:`gardner` for the arguments."""
+    exact = Setting(
+        "shi-rates",
+        RatesProblem(NOISE_STD),
+        num_points,
+        ((20, 2), (20, 2)),
+        (4.0, 3.2, 2.0),
+        num_rounds,
+    )
+    noisy = replace(exact, box=RatesProblem(NOISE_STD, RATE_NOISE))
+    return _comparisons(exact, noisy, num_trials, seed, length)
+
+
+def _comparisons(
+    exact: Setting, noisy: Setting, num_trials: int, seed: int, length: int
+) -> list[ArmsExperiment]:
+    panels = []
+    for kind, setting, number in (("noiseless", exact, 2), ("noisy", noisy, 3)):
+        name = f"Algorithm {number}"
+        words = f"constraint observed {'exactly' if kind == 'noiseless' else 'with noise'}"
+        relabeled, fresh, separate = (
+            epochs(number, surrogate, length) for surrogate in ("relabeled", "fresh", "separate")
+        )
+        published = f"averages of {name} fall to 0, not those of OCO and ADMMBO"
+        compared = [setting.loop(name, relabeled), setting.oco(), setting.admmbo()]
+        further = [
+            setting.loop(f"{name}, fresh", fresh),
+            setting.loop(f"{name}, separate", separate),
+            setting.every_round(),
+        ]
+        few = min(num_trials, FURTHER_TRIALS)
+        panels += [
+            panel(setting, kind, words, published, compared, num_trials, seed),
+            panel(setting, f"{kind}-surrogates", f"{words}, others", "", further, few, seed),
+        ]
+    return panels
+
+
+EXPERIMENTS = {
+    "shi-gardner": Entry(gardner, "Shi and Eryilmaz 2022, Figures 1 to 5", report=report),
+    "shi-rates": Entry(
+        rates, "Shi and Eryilmaz 2022, Figures 6 to 9, with substitute constants", report=report
+    ),
+}

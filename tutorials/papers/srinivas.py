@@ -7,6 +7,7 @@ on readings of temperature and traffic sensors.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,9 +23,9 @@ from botorch_bandits.acquisition import (
     VarianceOnly,
 )
 from botorch_bandits.models import double_kernel
-from botorch_bandits.problems import SensorData, load_readings
 from botorch_bandits.random_streams import generator
-from papers.trials import ArmsExperiment, ArmsStudy, Method
+from papers.environments import SensorData, load_readings
+from papers.runner import ArmsExperiment, ArmsStudy, Entry, Method
 
 DELTA = 0.1
 BETA_DIVISOR = 5.0
@@ -33,29 +34,41 @@ MARGIN = 0.1
 """The margin of MPI in (average) prior standard deviations, which the paper does not specify."""
 
 
-def figure_methods(noise_variance: float, margin: float, study: ArmsStudy) -> list[Method]:
+def figure_methods(
+    noise_variance: float, margin: float, incumbent: str, beta_divisor: float, study: ArmsStudy
+) -> list[Method]:
     """Return the methods of Figure 5.
 
     Args:
         noise_variance: The regularization of every posterior.
         margin: The margin of MPI, in outcome units; without one, it never explores.
+        incumbent: What EI and MPI improve on, ``"posterior_mean"`` or ``"observed"``.
+        beta_divisor: Divides beta, the square of GP-UCB's width.
         study: The study to play.
     """
     acquisitions = {
         "GP-UCB (beta / 5)": GPUpperConfidenceBound.with_options(
-            delta=DELTA, scale=BETA_DIVISOR**-0.5
+            delta=DELTA, scale=beta_divisor**-0.5
         ),
-        "EI": LogExpectedImprovement.with_options(),
-        "MPI": LogProbabilityOfImprovement.with_options(margin=margin),
+        "EI": LogExpectedImprovement.with_options(incumbent=incumbent),
+        "MPI": LogProbabilityOfImprovement.with_options(incumbent=incumbent, margin=margin),
         "mean only": MeanOnly.with_options(),
         "variance only": VarianceOnly.with_options(),
     }
     return [Method(name, recipe, noise_variance) for name, recipe in acquisitions.items()]
 
 
-def synthetic(num_trials: int = 30, num_rounds: int = 1000, seed: int = 0) -> list[ArmsExperiment]:
+def synthetic(
+    num_trials: int = 30,
+    num_rounds: int = 1000,
+    seed: int = 0,
+    margin: float = MARGIN,
+    incumbent: str = "posterior_mean",
+    beta_divisor: float = BETA_DIVISOR,
+    noise_variance: float = 0.025,
+) -> list[ArmsExperiment]:
     """Return Figure 5a: draws of a squared-exponential GP on 1000 points of [0, 1]."""
-    noise_variance, num_arms = 0.025, 1000
+    num_arms = 1000
     choices = torch.linspace(0, 1, num_arms, dtype=torch.float64).unsqueeze(-1)
     with torch.no_grad():
         kernel_matrix = double_kernel(RBFKernel(), lengthscale=0.2)(choices).to_dense()
@@ -63,10 +76,12 @@ def synthetic(num_trials: int = 30, num_rounds: int = 1000, seed: int = 0) -> li
     root = eigenvectors * eigenvalues.clamp_min(0.0).sqrt()
 
     def make_study(first: int, count: int) -> ArmsStudy:
-        normal = _rows(seed, first, count, num_arms)
-        return ArmsStudy(
-            kernel_matrix, normal @ root.T, noise_variance**0.5, num_rounds, seed, first
-        )
+        rows = [
+            torch.randn(num_arms, dtype=torch.float64, generator=generator(seed, trial, "function"))
+            for trial in range(first, first + count)
+        ]
+        values = torch.stack(rows) @ root.T
+        return ArmsStudy(kernel_matrix, values, noise_variance**0.5, num_rounds, seed, first)
 
     return [
         ArmsExperiment(
@@ -76,10 +91,16 @@ def synthetic(num_trials: int = 30, num_rounds: int = 1000, seed: int = 0) -> li
             num_trials=num_trials,
             num_rounds=num_rounds,
             make_study=make_study,
-            make_methods=partial(figure_methods, noise_variance, MARGIN),
+            make_methods=partial(figure_methods, noise_variance, margin, incumbent, beta_divisor),
             average=True,
             chunk=5,
-            settings={"seed": seed, "noise_variance": noise_variance, "margin": MARGIN},
+            settings={
+                "seed": seed,
+                "noise_variance": noise_variance,
+                "margin": margin,
+                "incumbent": incumbent,
+                "beta_divisor": beta_divisor,
+            },
         )
     ]
 
@@ -89,8 +110,7 @@ def sensors(
     num_trials: int = 2000,
     num_rounds: int | None = None,
     seed: int = 0,
-    center: bool = True,
-    ridge: float = 0.0,
+    margin: float = MARGIN,
 ) -> list[ArmsExperiment]:
     """Return Figure 5b: the warmest of 46 sensors.
 
@@ -101,24 +121,17 @@ def sensors(
             once all have been used.
         num_rounds: The number of sensors if omitted.
         seed: Seeds noise.
-        center: Subtract each sensor's past mean.
-        ridge: Added to the kernel's diagonal.
+        margin: The margin of MPI in average prior standard deviations.
     """
-    readings = load_readings(data, "temperature")[:720]
-    split = len(readings) * 2 // 3
-    table = SensorData(readings[:split], readings[split:])
+    experiment = sensor_experiment(
+        load_readings(data, "temperature")[:720], num_trials, num_rounds, seed, margin, 0.5
+    )
     return [
-        sensor_experiment(
-            "srinivas-sensors",
-            "sensor temperatures (Figure 5b)",
-            "GP-UCB and EI best, no significant difference between them",
-            table,
-            num_trials,
-            num_rounds,
-            seed,
-            noise_variance=0.5,
-            center=center,
-            ridge=ridge,
+        replace(
+            experiment,
+            name="srinivas-sensors",
+            title="sensor temperatures (Figure 5b)",
+            published="GP-UCB and EI best, no significant difference between them",
         )
     ]
 
@@ -128,88 +141,82 @@ def traffic(
     num_trials: int = 900,
     num_rounds: int | None = None,
     seed: int = 0,
-    center: bool = True,
-    ridge: float = 0.0,
+    margin: float = MARGIN,
 ) -> list[ArmsExperiment]:
-    """Return Figure 5c: the slowest road sensor.
+    """Return Figure 5c, the slowest road sensor; arguments as for ``sensors``.
 
-    Args:
-        data: A CSV file with the time in the first column and one column of speeds per sensor. Two
-            thirds of its rows are used for the kernel.
-        num_trials: The number of reward functions; later rows are used again with fresh noise once
-            all have been used.
-        num_rounds: The number of sensors if omitted.
-        seed: Seeds noise.
-        center: Subtract each sensor's past mean.
-        ridge: Added to the kernel's diagonal.
+    The data are a CSV file with the time in the first column and one column of speeds per sensor.
     """
-    readings = load_readings(data)
-    split = len(readings) * 2 // 3
+    experiment = sensor_experiment(
+        load_readings(data), num_trials, num_rounds, seed, margin, 4.78, negate=True
+    )
     return [
-        sensor_experiment(
-            "srinivas-traffic",
-            "slowest road sensor (Figure 5c)",
-            "GP-UCB, EI and MPI alike, mean only and variance only worse",
-            SensorData(readings[:split], readings[split:]),
-            num_trials,
-            num_rounds,
-            seed,
-            noise_variance=4.78,
-            center=center,
-            ridge=ridge,
-            negate=True,
+        replace(
+            experiment,
+            name="srinivas-traffic",
+            title="slowest road sensor (Figure 5c)",
+            published="GP-UCB, EI and MPI alike, mean only and variance only worse",
         )
     ]
 
 
 def sensor_experiment(
-    name: str,
-    title: str,
-    published: str,
-    table: SensorData,
+    readings: Tensor,
     num_trials: int,
     num_rounds: int | None,
     seed: int,
+    margin: float,
     noise_variance: float,
-    center: bool,
-    ridge: float,
     negate: bool = False,
 ) -> ArmsExperiment:
-    """Return the experiment on a sensor table with the methods of Figure 5."""
-    kernel_matrix = table.kernel_matrix(ridge)
-    rewards = table.rewards(center, negate)
+    """Return an experiment on readings: the earlier two thirds give the kernel, the others rewards.
+
+    The margin is in average prior standard deviations.
+    """
+    split = len(readings) * 2 // 3
+    table = SensorData(readings[:split], readings[split:])
+    kernel_matrix = table.kernel_matrix()
+    rewards = table.rewards(negate=negate)
     rounds = num_rounds or table.num_sensors
 
     def make_study(first: int, count: int) -> ArmsStudy:
         rows = torch.arange(first, first + count) % len(rewards)
         return ArmsStudy(kernel_matrix, rewards[rows], noise_variance**0.5, rounds, seed, first)
 
-    margin = MARGIN * table.average_variance() ** 0.5
+    margin = margin * table.average_variance() ** 0.5
     return ArmsExperiment(
-        name=name,
-        title=title,
-        published=published,
+        name="",
+        title="",
+        published="",
         num_trials=num_trials,
         num_rounds=rounds,
         make_study=make_study,
-        make_methods=partial(figure_methods, noise_variance, margin),
+        make_methods=partial(
+            figure_methods, noise_variance, margin, "posterior_mean", BETA_DIVISOR
+        ),
         average=True,
         chunk=100,
         settings={
             "seed": seed,
             "noise_variance": noise_variance,
             "margin": margin,
-            "center": center,
-            "ridge": ridge,
             "data": float(kernel_matrix.sum() + rewards.sum()),
         },
     )
 
 
-def _rows(seed: int, first: int, count: int, size: int) -> Tensor:
-    return torch.stack(
-        [
-            torch.randn(size, dtype=torch.float64, generator=generator(seed, trial, "function"))
-            for trial in range(first, first + count)
-        ]
-    )
+EXPERIMENTS = {
+    "srinivas-synthetic": Entry(synthetic, "Srinivas et al. 2010, Figure 5a"),
+    "srinivas-sensors": Entry(
+        sensors,
+        "Srinivas et al. 2010, Figure 5b",
+        ("temperatures (.npz, array 'temperature': times x sensors)",),
+        1,
+    ),
+    "srinivas-traffic": Entry(
+        traffic,
+        "Srinivas et al. 2010, Figure 5c",
+        ("road speeds (CSV: time, then one column per sensor)",),
+        1,
+    ),
+}

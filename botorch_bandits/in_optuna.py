@@ -1,0 +1,196 @@
+"""A copy of a history as a study of Optuna, for Optuna's dashboard and its figures.
+
+Each query is a trial, with its parameters, its outcome and its times. The study is for viewing
+only; Optuna's samplers are not meant to continue it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from botorch_bandits.checks import check_instance
+from botorch_bandits.domains import Arms, Box, Domain
+from botorch_bandits.history import Failure, History, Query
+from botorch_bandits.loop import BanditLoop
+from botorch_bandits.spaces import Categorical, Fixed, Float, Integer, Space
+
+if TYPE_CHECKING:
+    import optuna
+
+__all__ = ["to_optuna"]
+
+CONSTRAINTS = "constraints"
+"""The name under which Optuna keeps a trial's constraint values; at most 0 is feasible, too."""
+
+
+def to_optuna(
+    run: BanditLoop | History,
+    domain: Domain | None = None,
+    *,
+    study_name: str | None = None,
+    storage: Any = None,
+) -> optuna.Study:
+    """Copy what was asked and told into a study of Optuna.
+
+    Optuna's figures (``optuna.visualization``) and its dashboard can then show it. Queries are
+    trials in the order in which they were asked, numbered from 0 like them:
+
+    * a query that was told is complete, with its constraint values where Optuna keeps them;
+    * a pending query is running;
+    * a query that failed, or was retracted, has failed, with the reason and what had been told
+      among its user attributes;
+    * origin, context, round and diagnostics are user attributes, and so is a parameter's value
+      that Optuna's distributions do not cover.
+
+    The study is a copy: it does not contain outcomes that are told later, and a study cannot be
+    copied to a name that already exists in its storage.
+
+    Args:
+        run: The loop, or its history.
+        domain: The domain of the points, if a history is passed: a :class:`~botorch_bandits.Space`
+            gives names, ranges, logarithms and categories, a :class:`~botorch_bandits.Box` ranges.
+            Without one, parameters are ``x0``, ``x1``, ... within the range that was seen. Leave it
+            out for a loop.
+        study_name: The name of the study; Optuna makes one up if omitted.
+        storage: The storage of the study, such as ``"sqlite:///run.db"``; in memory if omitted.
+
+    Returns:
+        The study; its direction is ``"maximize"``, or ``"minimize"`` if costs were told.
+
+    Raises:
+        ImportError: If Optuna is not installed.
+        TypeError: If ``run`` is neither a loop nor a history, or ``domain`` is not a domain.
+        ValueError: If a domain is passed with a loop, or has another dimension than the points, or
+            the storage has a study of that name.
+
+    Example:
+        >>> from botorch_bandits import BanditLoop, RandomSearch
+        >>> loop = BanditLoop(Space({"rate": Float(1e-3, 1.0, log=True)}), None, RandomSearch())
+        >>> outcome = loop.tell(loop.ask().id, 0.75)
+        >>> study = to_optuna(loop)
+        >>> study.best_value, study.best_trial.distributions
+        (0.75, {'rate': FloatDistribution(high=1.0, log=True, low=0.001, step=None)})
+    """
+    try:
+        import optuna
+    except ImportError as error:
+        raise ImportError("to_optuna needs Optuna: pip install 'botorch_bandits[spaces]'.") from (
+            error
+        )
+    remedy = "Pass a BanditLoop, or loop.history."
+    check_instance("run", run, (BanditLoop, History), remedy)
+    if isinstance(run, BanditLoop):
+        if domain is not None:
+            raise ValueError("domain is passed with a loop, which has its own. Leave it out.")
+        domain = run.settings.domain
+    history = run.history if isinstance(run, BanditLoop) else run
+    if domain is not None:
+        check_instance("domain", domain, Domain, "Pass the domain of the loop, or leave it out.")
+        if domain.dim != history.dim:
+            raise ValueError(
+                f"domain has {domain.dim} dimensions, but the history's points have {history.dim}. "
+                "Pass the domain with which the loop was built."
+            )
+    known = _distributions(optuna, history, domain)
+    direction: Literal["maximize", "minimize"] = "maximize" if history.maximize else "minimize"
+    try:
+        study = optuna.create_study(storage=storage, study_name=study_name, direction=direction)
+    except optuna.exceptions.DuplicatedStudyError:
+        raise ValueError(
+            f"study_name is {study_name!r}, and the storage has a study of that name. Pass another "
+            f"name, or call optuna.delete_study(study_name={study_name!r}, storage=...) first: a "
+            "copy is not continued."
+        ) from None
+    trials = [_trial(optuna, history, domain, known, query) for query in history.queries]
+    with warnings.catch_warnings():
+        # values of categories may not fit a database; they are plain values, so they do
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        study.add_trials(trials)
+    return study
+
+
+def _distributions(optuna: Any, history: History, domain: Domain | None) -> dict[str, Any]:
+    """Return a distribution for each parameter, by name."""
+    kinds = optuna.distributions
+    if isinstance(domain, Space):
+        return {name: _distribution(kinds, each) for name, each in domain.parameters.items()}
+    found = {}
+    points = [query.x.tolist() for query in history.queries]
+    if isinstance(domain, Arms):
+        points = domain.choices.tolist()
+    for i in range(history.dim):
+        if isinstance(domain, Box):
+            low, high = domain.bounds[:, i].tolist()
+        else:
+            values = [point[i] for point in points] or [0.0]
+            low, high = min(values), max(values)
+        is_whole = isinstance(domain, Box) and i in domain.integer_dims
+        kind = kinds.IntDistribution if is_whole else kinds.FloatDistribution
+        found[f"x{i}"] = kind(int(low), int(high)) if is_whole else kind(low, high)
+    return found
+
+
+def _distribution(kinds: Any, parameter: Any) -> Any:
+    """Return Optuna's distribution for a parameter of a space."""
+    if isinstance(parameter, Fixed):
+        return kinds.CategoricalDistribution([parameter.value])
+    if isinstance(parameter, Categorical):
+        return kinds.CategoricalDistribution(list(parameter.values))
+    kind = kinds.IntDistribution if isinstance(parameter, Integer) else kinds.FloatDistribution
+    assert isinstance(parameter, Integer | Float)
+    return kind(parameter.low, parameter.high, log=parameter.log)
+
+
+def _trial(
+    optuna: Any, history: History, domain: Domain | None, known: dict[str, Any], query: Query
+) -> Any:
+    """Return one query as a trial."""
+    outcome = history.outcome(query.id)
+    failure: Failure | None = history.failure(query.id) or history.retraction(query.id)
+    states = optuna.trial.TrialState
+    state = states.RUNNING if failure is None else states.FAIL
+    system: dict[str, Any] = {}
+    attributes: dict[str, Any] = {"round_number": query.round_number, "origin": query.origin}
+    attributes |= query.diagnostics
+    if query.context is not None:
+        attributes["context"] = query.context.tolist()
+    if outcome is not None:
+        state = states.COMPLETE
+        system = {CONSTRAINTS: list(outcome.constraints)} if outcome.constraints else {}
+    retraction = history.retraction(query.id)
+    if failure is not None:
+        attributes |= {"state": history.state(query.id), "reason": failure.reason}
+    if retraction is not None:
+        attributes["retracted_reward"] = retraction.outcome.reward
+    trial = optuna.trial.create_trial(
+        state=state,
+        value=None if outcome is None else outcome.reward,
+        params=_values(domain, query),
+        distributions=known,
+        user_attrs=attributes,
+        system_attrs=system,
+    )
+    trial.datetime_start = _moment(query.asked_at)
+    ended = outcome or failure
+    trial.datetime_complete = None if ended is None else _moment(ended.arrived_at)
+    return trial
+
+
+def _values(domain: Domain | None, query: Query) -> dict[str, Any]:
+    """Return the values of a point by name."""
+    if isinstance(domain, Space):
+        return domain.decode(query.x)
+    whole = domain.integer_dims if isinstance(domain, Box) else ()
+    return {
+        f"x{i}": round(value) if i in whole else value for i, value in enumerate(query.x.tolist())
+    }
+
+
+def _moment(seconds: float) -> datetime:
+    """Return a time as Optuna stores it: local, without a zone; a clock may have any origin."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).astimezone().replace(tzinfo=None)
+    except (OverflowError, OSError, ValueError):
+        return datetime.fromtimestamp(0.0)

@@ -1,1 +1,0 @@
-"""Tests of the page and of the copy for Optuna."""

@@ -1,0 +1,512 @@
+"""Environments that only the papers' experiments use, and replicates of lists of priors.
+
+In the sensors' problem, the kernel is the empirical covariance of past measurements, and the reward
+functions are later ones (Srinivas et al. 2010, section 6; Chowdhury and Gopalan 2017, section 6).
+Shi and Eryilmaz 2022 (Appendices B and D) count regret and violation in realized functions, which
+:class:`VaryingProblem` makes and :func:`best_fixed_arm` compares with one arm.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from botorch_bandits import Arms
+from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
+from botorch_bandits.acquisition.candidates_engine import (
+    CandidatesEngine,
+    CandidatesRound,
+    build_candidates_engine,
+)
+from botorch_bandits.checks import (
+    check_integer,
+    check_matrix,
+    check_nonnegative,
+    check_one_of,
+    check_positive,
+)
+from botorch_bandits.models import CandidatesRecipe
+from botorch_bandits.problems import ArmsProblem, ChangingProblem, ConstrainedProblem
+from botorch_bandits.random_streams import RandomBlocks
+from botorch_bandits.simulation import ArmRewards
+
+
+@dataclass(frozen=True, eq=False)
+class SensorData:
+    """Readings of the same sensors at many times, divided into past and later ones.
+
+    Attributes:
+        past: ``num_past x num_sensors``; the kernel is computed from them.
+        later: ``num_later x num_sensors``; each row is a reward function.
+    """
+
+    past: Tensor
+    later: Tensor
+
+    def __post_init__(self) -> None:
+        """Check the shapes."""
+        check_matrix("past", self.past)
+        check_matrix("later", self.later, num_columns=self.past.shape[1])
+        if len(self.past) < 2:
+            raise ValueError(f"past has {len(self.past)} rows; a covariance needs at least 2.")
+
+    @property
+    def num_sensors(self) -> int:
+        """The number of sensors."""
+        return self.past.shape[1]
+
+    def kernel_matrix(self, ridge: float = 0.0) -> Tensor:
+        """Return the empirical covariance of the past readings, ``num_sensors x num_sensors``.
+
+        Args:
+            ridge: The number added to its diagonal; needed if there are fewer times than sensors.
+        """
+        covariance = torch.cov(self.past.T, correction=1)
+        return covariance + check_nonnegative("ridge", ridge) * torch.eye(
+            self.num_sensors, dtype=covariance.dtype
+        )
+
+    def average_variance(self) -> float:
+        """Return the variance of a sensor's past readings, averaged over sensors."""
+        return float(self.past.var(0).mean())
+
+    def rewards(self, center: bool = True, negate: bool = False) -> Tensor:
+        """Return the reward functions, ``num_later x num_sensors``.
+
+        Args:
+            center: Whether to subtract each sensor's past mean: the model's prior mean is 0.
+            negate: Whether the smallest reading is sought instead of the largest.
+        """
+        values = self.later - self.past.mean(0) if center else self.later
+        return -values if negate else values
+
+
+def load_readings(path: str | Path, array: str | None = None) -> Tensor:
+    """Return a table of readings, with one row per time and one column per sensor.
+
+    Args:
+        path: A CSV file with a header whose first column is the time, or a NumPy ``.npz`` file.
+        array: The array's name in a ``.npz`` file.
+
+    Raises:
+        ValueError: If the file cannot be read, or a reading is missing.
+    """
+    path = Path(path)
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as file:
+                if array not in file:
+                    raise ValueError(f"it has no array {array!r}, but {', '.join(file.files)}")
+                table = np.asarray(file[array], dtype=np.float64)
+        else:
+            with path.open(newline="", encoding="utf-8") as lines:
+                rows = [row for row in csv.reader(lines) if row]
+            table = _numbers_of(rows)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, csv.Error) as error:
+        raise ValueError(f"data file {path} cannot be used: {error}.") from error
+    return check_matrix(f"readings in {path}", torch.from_numpy(table))
+
+
+def _numbers_of(rows: list[list[str]]) -> NDArray[np.float64]:
+    """Return the rows of a CSV file below the header, without their first column."""
+    if len(rows) < 2:
+        raise ValueError("it has a header and no rows below it" if rows else "it is empty")
+    table = []
+    for i, row in enumerate(rows[1:], 2):
+        if len(row) != len(rows[0]):
+            raise ValueError(f"row {i} has {len(row)} entries, and the header {len(rows[0])}")
+        try:
+            table.append([float(value or "nan") for value in row[1:]])
+        except ValueError as error:
+            raise ValueError(f"row {i}: {error}") from error
+    return np.array(table, dtype=np.float64)
+
+
+class RatesProblem(ConstrainedProblem):
+    r"""Data rates of four servers under a budget for electricity.
+
+    .. math:: f(x) = \sum_i U_i(x_i), \qquad
+        g(x) = 0.2 x_1 + 0.4 x_2 + 0.8 x_3 + 1.2 x_4 - 2 \le 0 \quad \text{on } [0, 2]^4
+
+    Servers 1 and 3 have utility ``c / (1 + exp(-a (x - b))) + c d``, servers 2 and 4
+    ``c ln(a x + b) + c d``.
+
+    The constants are a SUBSTITUTE: Shi and Eryilmaz 2022, appendix E.2, take theirs from Lee,
+    Mazumdar and Shroff 2005, which was not available. With the constants here, ``U_i(0) = 0`` and
+    ``U_i(2) = 1``, so the reward lies in [0, 4]; values are not comparable with the paper's. There
+    are four local optima under the constraint.
+
+    Args:
+        noise_std: Standard deviation of the Gaussian noise on rewards; 0.1 in the paper. None
+            means no noise.
+        constraint_noise_half_width: Noise on the constraint is uniform between minus and plus this;
+            0.2 in appendix E.2.2. None means no noise.
+
+    Attributes:
+        optimal_multiplier: As in :class:`GardnerProblem`.
+
+    Raises:
+        TypeError: If an argument is not one number.
+        ValueError: If it is negative or not finite.
+
+    Example:
+        >>> problem = RatesProblem(noise_std=0.1, constraint_noise_half_width=0.2)
+        >>> round(problem.optimal_value, 6), problem.constraint_noise_distribution
+        (3.057417, 'uniform')
+    """
+
+    dim = 4
+    num_constraints = 1
+    continuous_inds: ClassVar[list[int]] = [0, 1, 2, 3]
+    _bounds: ClassVar[list[tuple[float, float]]] = [(0.0, 2.0)] * 4
+    optimal_value = 3.057417245937211
+    optimal_multiplier = 0.7474524819459596
+    _worst_feasible_value = 0.0
+
+    # c and d in closed form: a logistic curve (servers 1, 3) and a logarithm (2, 4), each scaled
+    # so that U(0) = 0 and U(2) = 1
+    _a: ClassVar[tuple[float, ...]] = (6.0, 5.0, 8.0, 5.0)
+    _b: ClassVar[tuple[float, ...]] = (1.0, 1.0, 0.8, 1.0)
+    _c: ClassVar[tuple[float, ...]] = (
+        1.004969823313689,
+        0.4170323914242463,
+        1.001729511274645,
+        0.4170323914242463,
+    )
+    _d: ClassVar[tuple[float, ...]] = (-0.0024726231566347743, 0.0, -0.0016588010801744215, 0.0)
+    _weights: ClassVar[tuple[float, ...]] = (0.2, 0.4, 0.8, 1.2)
+    _budget: ClassVar[float] = 2.0
+
+    def __init__(
+        self, noise_std: float | None = None, constraint_noise_half_width: float | None = None
+    ) -> None:
+        """See the class."""
+        super().__init__(noise_std=noise_std)
+        width = constraint_noise_half_width
+        if width is not None:
+            width = check_nonnegative("constraint_noise_half_width", width) / math.sqrt(3.0)
+        self._set_constraint_noise(width, "uniform")
+        # the last digit is below that of the exact optimum, so that rounding leaves it feasible
+        point = [1.607617179809572, 1.1948458313313803, 1.1032498737162302, 0.2649486104437905]
+        self._optimizers = [tuple(point)]
+        self.register_buffer("optimizers", torch.tensor([point], dtype=torch.float64))
+
+    def _evaluate_true(self, X: Tensor) -> Tensor:
+        return self.utilities(X).sum(-1)
+
+    def utilities(self, X: Tensor) -> Tensor:
+        """Return the utility of each server, ``batch_shape x 4``.
+
+        Args:
+            X: Data rates, ``batch_shape x 4``, float64.
+        """
+        a, b, c, d = (X.new_tensor(row) for row in (self._a, self._b, self._c, self._d))
+        logistic = torch.sigmoid(a * (X - b))
+        # rates are at least 0 and b is at least 0.8, so the logarithm exists for all servers
+        logarithm = (a * X + b).log()
+        is_logistic = torch.tensor([True, False, True, False], device=X.device)
+        return c * (torch.where(is_logistic, logistic, logarithm) + d)
+
+    def _evaluate_constraints(self, X: Tensor) -> Tensor:
+        return (X @ X.new_tensor(self._weights) - self._budget).unsqueeze(-1)
+
+
+KINDS = ("waves", "shocks")
+"""How the coefficient of a round is generated; see :class:`VaryingProblem`."""
+
+
+class VaryingProblem(ChangingProblem):
+    r"""A function on arms that varies around its mean by a bounded amount.
+
+    .. math:: f^t(x) = f(x) + v \, a_t \, h(x), \qquad |a_t| \le 1, \quad |h(x)| \le 1
+
+    With ``kind="waves"``, :math:`a_t = \sin(2 \pi t / \text{period})`. With ``"shocks"`` each
+    :math:`a_t` is 1 or -1 with equal probability, independently: :math:`f^t` is then a realization
+    of ``f`` with ``v``-sub-Gaussian noise that all points of a round share. Observation noise is
+    added to this. As a constraint of another environment, the function varies in the same way.
+
+    Args:
+        mean: ``f``, with its observation noise.
+        amplitude: ``v``.
+        kind: ``"waves"`` or ``"shocks"``.
+        period: The period of waves, in rounds.
+        seed: The seed of shocks.
+        shape: ``h``, on the same arms with values in [-1, 1]; 1 at all points if omitted.
+        constraints: See :class:`ChangingProblem`.
+
+    Raises:
+        ValueError: If a number is out of its range, or ``h`` leaves [-1, 1].
+
+    Example:
+        >>> choices = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+        >>> mean = ArmsProblem(choices, torch.tensor([1.0, 2.0], dtype=torch.float64))
+        >>> environment = VaryingProblem(mean, amplitude=0.5, period=4.0)
+        >>> [environment.arm_values(t).tolist() for t in (1, 3)]
+        [[1.5, 2.5], [0.5, 1.5]]
+    """
+
+    def __init__(
+        self,
+        mean: ArmsProblem,
+        amplitude: float,
+        kind: str = "waves",
+        period: float = 20.0,
+        seed: int = 0,
+        shape: ArmsProblem | None = None,
+        constraints: Sequence[ArmsProblem | ChangingProblem] = (),
+    ) -> None:
+        """See the class."""
+        super().__init__(mean, constraints)
+        self.mean, self.shape = mean, shape
+        self.amplitude = check_nonnegative("amplitude", amplitude)
+        self.kind = check_one_of("kind", kind, KINDS)
+        self.period = check_positive("period", period)
+        self.seed = check_integer("seed", seed, minimum=0)
+        if shape is not None and float(shape.values.abs().max()) > 1.0:
+            raise ValueError(
+                f"shape has the value {float(shape.values.abs().max()):g} at an arm; divide its "
+                "values by that, and multiply amplitude."
+            )
+        self._shocks = RandomBlocks([self.seed], "shock", (), "uniform")
+
+    def coefficient(self, round_number: int) -> float:
+        """Return ``a_t``.
+
+        Args:
+            round_number: The number of the round, from 1.
+        """
+        round_number = check_integer("round_number", round_number, minimum=1)
+        if self.kind == "waves":
+            return math.sin(2.0 * math.pi * round_number / self.period)
+        return 1.0 if float(self._shocks.at(round_number)) < 0.5 else -1.0
+
+    def arm_values(self, round_number: int) -> Tensor:
+        """See :meth:`ChangingProblem.arm_values`."""
+        added = self.amplitude * self.coefficient(round_number)
+        if self.shape is None:
+            return self.mean.values + added
+        return self.mean.values + added * self.shape.values
+
+    def at(self, round_number: int) -> ArmsProblem:
+        """See :meth:`ChangingProblem.at`."""
+        return ArmsProblem(self.mean.choices, self.arm_values(round_number), self.noise_std)
+
+    def optimal_value(self, round_number: int) -> float:
+        """See :meth:`ChangingProblem.optimal_value`; if the variation is shared, the mean's."""
+        if self.shape is None:
+            best = float(self.mean.optimal_value)
+            return best + self.amplitude * self.coefficient(round_number)
+        return super().optimal_value(round_number)
+
+
+def best_fixed_arm(
+    environment: ChangingProblem, num_rounds: int, meets: str = "every round"
+) -> tuple[int, Tensor]:
+    """Return the arm of the largest summed reward among those that meet the constraints.
+
+    Args:
+        environment: An environment on arms.
+        num_rounds: The number of rounds of the run.
+        meets: ``"every round"``: the constraints of each round. ``"on average"``: their sums.
+
+    Returns:
+        The number of the arm, the first of equals, and its noiseless rewards, one per round.
+
+    Raises:
+        ValueError: On a box, without rounds, or if no arm meets the constraints.
+
+    Example:
+        >>> choices = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+        >>> mean = ArmsProblem(choices, torch.tensor([1.0, 2.0], dtype=torch.float64))
+        >>> cost = ArmsProblem(choices, torch.tensor([-1.0, 0.2], dtype=torch.float64))
+        >>> environment = VaryingProblem(mean, 0.1, constraints=[cost])
+        >>> best_fixed_arm(environment, 10)[0]
+        0
+    """
+    check_one_of("meets", meets, ("every round", "on average"))
+    rewards, constraints = _tables(environment, num_rounds)
+    feasible = torch.ones(rewards.shape[1], dtype=torch.bool, device=rewards.device)
+    for table in constraints:
+        feasible &= (table.sum(0) <= 0.0) if meets == "on average" else (table <= 0.0).all(0)
+    if not bool(feasible.any()):
+        raise ValueError(
+            f"no arm meets the constraints ({meets}) in {num_rounds} rounds; relax them, or pass "
+            "meets='on average'."
+        )
+    best = int(rewards.sum(0).masked_fill(~feasible, -torch.inf).argmax())
+    return best, rewards[:, best]
+
+
+def _tables(environment: ChangingProblem, num_rounds: int) -> tuple[Tensor, list[Tensor]]:
+    """Return noiseless rewards, ``num_rounds x num_arms``, and those of each constraint."""
+    num_rounds = check_integer("num_rounds", num_rounds, minimum=1)
+    choices = environment.choices
+    if choices is None:
+        raise ValueError(
+            f"{type(environment).__name__} is on a box; all values are known only on arms. Put it "
+            "on arms."
+        )
+    rounds = range(1, num_rounds + 1)
+    rewards = torch.stack([environment.arm_values(t) for t in rounds])
+    values = torch.stack([environment.constraint_values(choices, t) for t in rounds])
+    return rewards, list(values.unbind(-1))
+
+
+@dataclass(frozen=True, eq=False)
+class ReplicatesRound:
+    """The state of each replicate in a round.
+
+    Attributes:
+        rounds: One per replicate.
+    """
+
+    rounds: tuple[CandidatesRound, ...]
+
+    @property
+    def rule(self) -> ReplicatesRound:
+        """The object itself, which provides the bounds that a rule provides elsewhere."""
+        return self
+
+    def bounds(self, seen: ReplicatesRound) -> tuple[Tensor, Tensor] | None:
+        """Return lower and upper bounds, ``num_replicates x num_arms`` each; None for draws.
+
+        Args:
+            seen: The round.
+        """
+        known = [each.bounds for each in seen.rounds if each.bounds is not None]
+        if len(known) < len(seen.rounds):
+            return None
+        return torch.stack([lower for lower, _ in known]), torch.stack([u for _, u in known])
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureOfReplicates:
+    """The posterior mixtures of all replicates.
+
+    Attributes:
+        engines: One per replicate.
+    """
+
+    engines: tuple[CandidatesEngine, ...]
+
+    @property
+    def mean(self) -> Tensor:
+        """``num_replicates x num_arms``."""
+        return torch.stack([engine.arms.mixture()[0] for engine in self.engines])
+
+
+class CandidatesReplicates:
+    """Plays a list of priors on arms, with separate evidence for each replicate.
+
+    Args:
+        recipe: The recipe of the list.
+        acquisition: The acquisition that is played, which must have an engine on arms; see
+            :func:`~botorch_bandits.acquisition.build_candidates_engine`.
+        arms: The arms.
+        seeds: One per replicate.
+
+    Raises:
+        ValueError: If the acquisition needs a BoTorch model.
+    """
+
+    rule = True  # it is not random search
+
+    def __init__(
+        self,
+        recipe: CandidatesRecipe,
+        acquisition: AcquisitionRecipe | RandomSearch,
+        arms: Arms,
+        seeds: Sequence[int],
+    ) -> None:
+        """See the class."""
+        engines: list[CandidatesEngine] = []
+        for seed in seeds:
+            if not isinstance(acquisition, AcquisitionRecipe):
+                break
+            shared = engines[0].arms.priors if engines else None
+            engine = build_candidates_engine(recipe, acquisition, arms, seed, shared)
+            if engine is not None:
+                engines.append(engine)
+        if not engines:
+            raise ValueError(
+                f"policy ({acquisition!r}) cannot be simulated in a batch with a list of priors, "
+                "unless it is CandidatesUpperConfidenceBound, or CandidatesThompsonSampling on all "
+                "arms. Run policy.loop(...) for each seed instead."
+            )
+        self.engines = tuple(engines)
+        self.posterior = MixtureOfReplicates(self.engines)
+        self._uniform = RandomBlocks(tuple(seeds), "sample", (), "uniform")
+        self._num_arms, self._device = arms.num_arms, arms.choices.device
+
+    def look(self, round_number: int) -> ReplicatesRound:
+        """Return the state of all replicates in a round.
+
+        Args:
+            round_number: The number of the round, from 1, with which widths grow.
+        """
+        return ReplicatesRound(tuple(engine.look(round_number) for engine in self.engines))
+
+    def choose(self, seen: ReplicatesRound, check: bool = True) -> Tensor:
+        """Return the arm to play, ``num_replicates``.
+
+        Args:
+            seen: The round from :meth:`look`.
+            check: Whether to refuse scores that are not finite.
+        """
+        each = zip(self.engines, seen.rounds, strict=True)
+        return torch.stack([engine.choose(known, check) for engine, known in each])
+
+    def choose_uniformly(self, round_number: int) -> Tensor:
+        """Return one uniformly random arm per replicate.
+
+        Args:
+            round_number: The number of the round, from 1; the draw is a function of this number and
+                the replicate's seed.
+        """
+        return (self._uniform.at(round_number) * self._num_arms).long().to(self._device)
+
+    def observe(self, arm: Tensor | int, outcome: Tensor | float) -> None:
+        """Add one outcome per replicate.
+
+        Args:
+            arm: ``num_replicates`` numbers of the arms that were played; a plain number for one
+                replicate.
+            outcome: ``num_replicates`` outcomes; a plain number for one replicate.
+        """
+        arms = [arm] if isinstance(arm, int) else arm.tolist()
+        outcomes = outcome.tolist() if isinstance(outcome, Tensor) else [outcome]
+        for engine, played, heard in zip(self.engines, arms, outcomes, strict=True):
+            engine.arms.observe(played, heard)
+
+
+class PeriodRewards(ArmRewards):
+    """Rewards that are constant in each period.
+
+    Args:
+        values: ``num_replicates x num_periods x num_arms``, float64.
+        change_points: The last round of each period but the last one.
+
+    Example:
+        >>> values = torch.tensor([[[1.0, 2.0], [4.0, 3.0]]], dtype=torch.float64)
+        >>> rewards = PeriodRewards(values, [10])
+        >>> rewards.at(10).tolist(), rewards.at(11).tolist()
+        ([[1.0, 2.0]], [[4.0, 3.0]])
+    """
+
+    def __init__(self, values: Tensor, change_points: Sequence[int]) -> None:
+        """See the class."""
+        self._values, self._change_points = values, change_points
+
+    def at(self, round_number: int) -> Tensor:
+        """See :meth:`ArmRewards.at`."""
+        return self._values[:, sum(end < round_number for end in self._change_points)]
