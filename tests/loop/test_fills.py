@@ -338,7 +338,7 @@ def test_a_journal_is_continued_to_the_last_bit(name: str, tmp_path: Path) -> No
         assert a.diagnostics == b.diagnostics
     recorded = Journal.read(path).header["settings"]["feedback"]
     assert recorded["fill"] == "soft"
-    assert "delay_distribution" not in recorded
+    assert recorded["delay_distribution"] is None
     with pytest.raises(ValueError, match="fill"):
         build(journal=path, **{**options, "feedback": FEEDBACKS["middle"]})
 
@@ -356,15 +356,6 @@ def test_a_journal_has_a_function_by_its_name(
     again.close()
     assert main(["show", str(path)]) == 0
     assert "fill=soft" in capsys.readouterr().out
-
-
-def test_the_default_is_recorded_as_before_there_were_fills(tmp_path: Path) -> None:
-    path = tmp_path / "run.journal"
-    loop = build(feedback=Censored(MINIMUM, BOUND, MAX_DELAY), journal=path)
-    loop.close()
-    assert not {"fill", "delay_distribution"} & set(
-        Journal.read(path).header["settings"]["feedback"]
-    )
 
 
 @pytest.mark.parametrize("options", [{}, {"context_dim": 1}, {"domain": "box"}])

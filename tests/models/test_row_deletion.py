@@ -236,11 +236,10 @@ def test_kernels_without_a_closed_form_have_windows_too() -> None:
         )
 
 
-@pytest.mark.parametrize("num_outputs", [1, 2])
-def test_lists_of_priors_in_a_window(num_outputs: int) -> None:
+def test_lists_of_priors_in_a_window() -> None:
     """Posteriors and evidence are those of the list that is given the rows of the window alone."""
     length = FEWEST_ROWS + 5
-    X, Y, rounds = rows_of(length + STRIDE + 9, num_outputs)
+    X, Y, rounds = rows_of(length + STRIDE + 9, 1)
     recipe = BanditGP.with_candidates(
         candidate_grid([0.3, 0.6], [0.02, 0.1], [0.5, 2.0]), num_skipped=2
     )
@@ -251,8 +250,8 @@ def test_lists_of_priors_in_a_window(num_outputs: int) -> None:
         model = continued.build(*given, round_number=t + 1)
         anew = WindowModels(window, recipe.builder).build(*given, round_number=t + 1)
         kept = slice(max(0, t - length), t)
-        models = [model] if num_outputs == 1 else list(model.models)
-        others = [anew] if num_outputs == 1 else list(anew.models)
+        models = [model]
+        others = [anew]
         for j, (one, other) in enumerate(zip(models, others, strict=True)):
             assert isinstance(one, CandidatesModel)
             expected = CandidatesModel(recipe, X[kept], Y[kept, j : j + 1])

@@ -223,20 +223,6 @@ def test_scenarios_are_played_with_late_outcomes_and_judged_in_their_period() ->
         assert float(played["regret"][0, t]) == pytest.approx(expected)
 
 
-def test_the_guide_shows_the_committed_table_of_ringing() -> None:
-    shown = (RESULTS.parent / "delayed-feedback.md").read_text(encoding="utf-8")
-    for row in csv.DictReader((RESULTS / "ringing.csv").open()):
-        rings, best = float(row["rings"]), float(row["best_reward"])
-        line = next(
-            x for x in shown.splitlines() if x.startswith(f"| {row['model']} | {row['pending']} |")
-        )
-        cells = [float(cell) for cell in line.split("|")[3:-1]]
-        assert (cells[0], cells[-1]) == (
-            pytest.approx(rings, abs=6e-3),
-            pytest.approx(best, abs=6e-3),
-        )
-
-
 # experiment, panel, methods whose committed rows are played again with all their trials
 ROWS = [
     ("verma-synthetic", "verma-ucb-poisson", ["GP-UCB-SDF", "GP-UCB"]),
