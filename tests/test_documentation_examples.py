@@ -14,12 +14,6 @@ NOTEBOOKS = sorted((ROOT / "tutorials").glob("*.ipynb"))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 # `[text](target)` and MyST's {role}`text <target>`, without anchors and addresses
-INTERNAL = {
-    "botorch_bandits.__main__",
-    "botorch_bandits.cli",  # docs/tuning.md has its commands
-    "botorch_bandits.progress",
-    "botorch_bandits.version",
-}
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 
 
