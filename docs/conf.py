@@ -35,6 +35,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(?!botorch_bandits\.).*"),
     ("py:class", r"botorch_bandits\.\w+\.\w+\.\w+"),
+    ("py:class", r"botorch_bandits\.queries\.KeptInJournal"),
 ]
 
 html_theme = "furo"
