@@ -1,8 +1,8 @@
 """Draws the pictures of the documentation: ``python docs/make_images.py`` (about two minutes).
 
-Those of the page on figures are made by its own code, those of experiments by ``python
-tutorials/papers reproduce --from-results --redraw`` from the committed curves. Everything is
-seeded, so the numbers are the same on every run on one platform.
+Those of the page on figures are made by its own code, and those of experiments are kept from the
+runs of ``python tutorials/papers NAME``. Everything is seeded, so the numbers are the same on every
+run on one platform.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ options that they share with the loop are in :mod:`botorch_bandits.confidence.ce
 
 A model with little noise must pass through every pseudo-value. If neighboring outcomes are high, it
 drops to the minimum and overshoots on the other side: its maximum rises because of values that were
-never observed, and the next query is placed there. :mod:`papers.ringing` measures it.
+never observed, and the next query is placed there. :mod:`papers.beyond` measures it.
 
 Source: Verma, Dai and Low, *Bayesian optimization under stochastic delayed feedback*, ICML 2022.
 """

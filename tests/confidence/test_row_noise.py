@@ -624,16 +624,17 @@ def failures(method: str, sizes: tuple[int, ...], factor: float = 1.0) -> int:
     return int(failed.sum())
 
 
-@pytest.mark.slow
+COVERED = ["igp", "amm", pytest.param("dmm", marks=pytest.mark.slow)]
+
+
 @pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.AssumptionRefutedWarning")
-@pytest.mark.parametrize("method", ["igp", "amm", "dmm"])
+@pytest.mark.parametrize("method", COVERED)
 def test_a_function_of_the_stated_norm_stays_within_the_bounds(method: str) -> None:
     sizes = (3, ROWS) if method == "dmm" else (2, 4, 8, 16, ROWS)
     assert failures(method, sizes) <= DELTA_OF_COVERAGE * RUNS
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.AssumptionRefutedWarning")
-@pytest.mark.parametrize("method", ["igp", "amm", "dmm"])
+@pytest.mark.parametrize("method", COVERED)
 def test_understated_noise_is_found_out_by_the_same_runs(method: str) -> None:
     assert failures(method, (ROWS,), factor=0.02) > DELTA_OF_COVERAGE * RUNS

@@ -269,7 +269,11 @@ def num_covered(f: Tensor, cls: Any, **options: Any) -> tuple[int, bool]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("cls", "options"), [(ImprovedUpperConfidenceBound, GENERAL), (AMMUpperConfidenceBound, BOUNDS)]
+    ("cls", "options"),
+    [
+        pytest.param(ImprovedUpperConfidenceBound, GENERAL, marks=pytest.mark.slow),
+        (AMMUpperConfidenceBound, BOUNDS),
+    ],
 )
 def test_a_bound_for_the_reward_itself_does_not_cover_with_a_prior_mean(
     cls: Any, options: dict[str, Any]

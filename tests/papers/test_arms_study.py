@@ -21,8 +21,7 @@ from botorch_bandits import (
     run,
 )
 from botorch_bandits.problems import ArmsProblem
-from papers.registry import build_experiments
-from papers.trials import ArmsStudy, Method, play
+from papers.runner import ArmsStudy, Method, build_experiments, play
 
 NUM_ARMS, LENGTHSCALE, LAM = 12, 0.2, 0.01
 CHOICES = torch.linspace(0, 1, NUM_ARMS, dtype=torch.float64).unsqueeze(-1)

@@ -665,7 +665,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 not given.quiet,
                 **dict(given.set),
             )
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         parser.error(str(error))
     except KeyboardInterrupt:
         print(f"\ninterrupted; the same command continues from {folder}")

@@ -523,7 +523,7 @@ def gardner(
     seed: int = 0,
     num_points: int = 41,
     length: int = EPOCH_LENGTH,
-    **constants: float,
+    lengthscale: float = 1.0,
 ) -> list[ArmsExperiment]:
     """Return the small feasible region: Figures 2 to 5, and the epochs of Figure 1.
 
@@ -533,7 +533,7 @@ def gardner(
         seed: Of noise and draws.
         num_points: Points of the grid per dimension.
         length: Rounds of an epoch.
-        **constants: Values of :class:`Constants`, such as ``lengthscale=2.0``.
+        lengthscale: Of every model.
     """
     exact = Setting(
         "shi-gardner",
@@ -542,7 +542,7 @@ def gardner(
         ((10, 5), (50, 5)),
         (7.0, 1.95, 0.05),
         num_rounds,
-        Constants(**constants),
+        Constants(lengthscale=lengthscale),
     )
     noisy = replace(exact, box=GardnerProblem(NOISE_STD, NOISE_STD))
     lengths = [exact.loop(f"S = {S}", epochs(2, length=S)) for S in EPOCH_LENGTHS]
