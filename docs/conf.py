@@ -34,8 +34,7 @@ templates_path = ["_templates"]
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(?!botorch_bandits\.).*"),
-    ("py:class", r"botorch_bandits\.\w+\.\w+\.\w+"),
-    ("py:class", r"botorch_bandits\.queries\.KeptInJournal"),
+    ("py:class", r"botorch_bandits\.(\w+\.\w+\.\w+|queries\.KeptInJournal)"),
 ]
 
 html_theme = "furo"
@@ -120,10 +119,23 @@ def visit_math_block(translator, node):
     raise nodes.SkipNode
 
 
+SIDEBARS = {}
+"""The sidebar of the pages of single names, which takes most of the time to write a page."""
+
+
 def shorten_navigation(app, pagename, templatename, context, doctree):
-    """Leave the pages of single names out of the sidebar, which every page carries."""
+    """Leave the pages of single names out of the sidebar, which is made once for all of them."""
     toctree = context["toctree"]
-    context["toctree"] = lambda **options: toctree(**options | {"maxdepth": 2})
+
+    def shortened(**options):
+        folder = pagename.rpartition("/")[0]
+        if folder != "api/generated":
+            return toctree(**options | {"maxdepth": 2})
+        if folder not in SIDEBARS:
+            SIDEBARS[folder] = str(toctree(**options | {"maxdepth": 2})).replace("current", "")
+        return SIDEBARS[folder]
+
+    context["toctree"] = shortened
 
 
 def setup(app):
