@@ -363,6 +363,7 @@ def test_a_refuted_list_is_told_and_guarantees_nothing() -> None:
     assert acqf.describe(X[0])["is_refuted"] == 1.0
 
 
+@pytest.mark.slow
 def test_priors_are_drawn_by_their_posterior_weights() -> None:
     X, y = rows(3)
     points = uniform(8, 1, seed=3)
@@ -672,6 +673,7 @@ def loop_share(segment: int) -> float:
     return OracleRestart(change_points=[4], split_delta=True).share_of_delta(0.4, segment)
 
 
+@pytest.mark.slow
 def test_bounds_cover_in_a_loop_with_contexts_and_delays() -> None:
     delta, num_runs, num_rounds = 0.5, 10, 8
     choices = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1)

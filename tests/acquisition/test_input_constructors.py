@@ -116,6 +116,7 @@ def test_every_acquisition_is_registered():
     assert {*built_from_a_model} <= set(ACQF_INPUT_CONSTRUCTOR_REGISTRY)
 
 
+@pytest.mark.slow
 def test_registration_is_a_side_effect_of_the_import_and_does_not_import_ax():
     program = (
         "import json, sys\n"

@@ -114,6 +114,7 @@ def test_several_points_have_a_draw_each(
     assert not torch.allclose(acqf(X), last, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hallucinate", "censored"])
 def test_draws_that_depend_on_the_points_before_have_their_moments(name: str) -> None:
     # the second draw, less the first: its moments are those of the model with the first point

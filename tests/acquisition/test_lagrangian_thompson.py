@@ -108,6 +108,7 @@ class ByPoint(PosteriorTransform):
         return GPyTorchPosterior(MultitaskMultivariateNormal(posterior.mean, covariance))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["two outputs", "ModelListGP", "correlated", "by point", "Kronecker"]
 )

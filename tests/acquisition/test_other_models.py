@@ -186,6 +186,7 @@ def render() -> str:
     return "\n".join([header, line, *body]) + "\n"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_table_of_other_models_is_what_works() -> None:
     assert TABLE.read_text(encoding="utf-8") == render(), "write it again: see this module"

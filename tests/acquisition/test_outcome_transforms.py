@@ -349,6 +349,7 @@ def perturbed() -> SingleTaskGP:
     return model_of("Standardize", input_transform=InputPerturbation(PERTURBATIONS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("censored", [False, True], ids=["hallucinated", "censored"])
 @pytest.mark.parametrize("X_pending", [None, PENDING], ids=["none", "pending"])
 def test_bound_of_the_expectation_over_perturbed_inputs(

@@ -135,6 +135,7 @@ def test_lists_of_ones_own_models_have_a_closed_form_too() -> None:
     assert torch.allclose(acquisition.closed_form.value(POINTS), expected, rtol=0.0, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_drawn_together_is_drawn_one_output_at_a_time() -> None:
     product = ProductKernel(RBFKernel(active_dims=[0]), RBFKernel(active_dims=[1]))
     recipe = BanditGP.with_kernel(product.double(), noise=0.05)

@@ -121,6 +121,7 @@ def test_draws_on_arms_have_the_joint_moments_of_the_posterior() -> None:
     assert moment_statistics(too_narrow, mean, covariance)[1] > 10 * limits[1]
 
 
+@pytest.mark.slow
 def test_draws_on_arms_of_a_scalarization_have_its_moments() -> None:
     case = named(MODELS, "SingleTaskGP, two outputs, scalarized")
     model = case.build()

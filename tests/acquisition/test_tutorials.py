@@ -80,6 +80,7 @@ def outcome_of(tutorial: Tutorial) -> str:
         return EQUAL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tutorial", INSIDE, ids=lambda each: each.build.__name__)
 def test_it_runs_with_one_line_changed(tutorial: Tutorial) -> None:
     assert outcome_of(tutorial) == tutorial.result

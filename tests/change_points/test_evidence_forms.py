@@ -139,6 +139,7 @@ def test_robust_lists_keep_the_level_at_each_prior(true):
     assert lower <= robust_list().level(1)
 
 
+@pytest.mark.slow
 def test_robust_lists_bear_heavy_tails_and_see_changes():
     found = {}
     for robust in (False, True):

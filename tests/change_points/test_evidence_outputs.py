@@ -102,6 +102,7 @@ def test_prior_with_a_kernel_for_each_output():
     assert test.statistic == pytest.approx(reset.statistic, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("listed", ["fixed", "default"])
 def test_candidates_of_the_reward(listed):
     box = Box([[0.0], [5.0]], num_restarts=2, raw_samples=32)

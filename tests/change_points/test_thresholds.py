@@ -162,6 +162,7 @@ def test_alarms_of_the_estimate_are_those_of_a_stream(volume):
     assert found.num_alarms == alarms
 
 
+@pytest.mark.slow
 def test_calibrated_detector_has_power():
     """A jump by one prior standard deviation in 10 of 30 samples, noise a tenth of it."""
     threshold = calibrate_threshold(

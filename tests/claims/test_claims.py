@@ -36,6 +36,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
     return Campaign(path, num_settings=24, num_runs=3, seed=1).run()
 
 
+@pytest.mark.slow
 def test_a_slice_of_the_campaign_refutes_nothing(rows: list[Row]) -> None:
     held = [row for row in rows if row["holds"]]
     assert len(held) == 24
@@ -74,6 +75,7 @@ def test_the_command_plays_what_it_is_told(
 # --- it can fail --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [f for f in FAULTS if f.is_quick], ids=lambda fault: fault.name)
 def test_a_fault_that_is_put_back_is_found(fault: Fault) -> None:
     assert fault.is_found()

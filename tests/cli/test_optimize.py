@@ -122,6 +122,7 @@ def test_failures_are_recorded_if_wanted(capsys):
     assert result("none")["best_reward"] is None
 
 
+@pytest.mark.slow
 def test_workers_evaluate_in_processes_of_their_own():
     import os
 

@@ -66,6 +66,7 @@ def test_greedy_set_is_the_dense_one() -> None:
     assert GreedyGain(K, lam).greedy_gain(8) == pytest.approx(gain_of(K, chosen, lam), abs=1e-10)
 
 
+@pytest.mark.slow
 def test_water_filling_solves_its_own_problem() -> None:
     """No other split of the observations over eigenvalues gains more; the best one is reached."""
     K, lam, total = squared_exponential(5, 1), 0.2, 7

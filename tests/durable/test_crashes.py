@@ -122,6 +122,7 @@ def test_a_run_in_pieces_writes_the_same_journal_as_one_in_one_piece(
     assert pieces.with_name("pieces.journal.snapshot").exists() == with_snapshots
 
 
+@pytest.mark.slow
 def test_a_process_killed_at_random_moments_changes_no_suggestion() -> None:
     count = count_faults("arms, restarts", num_kills=12, num_cuts=0)
     assert count.is_clean, count

@@ -65,6 +65,7 @@ def constraints_of(loop: BanditLoop) -> list[float] | None:
     return None if loop.settings.constraints is None else [0.1, -0.2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["arms, ucb", "arms, restarts", "arms, constraints", "box, ucb"])
 def test_a_handler_that_asks_and_tells_never_waits_and_nothing_is_lost(
     name: str, tmp_path: Path

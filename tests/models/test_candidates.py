@@ -541,6 +541,7 @@ def test_ladders_and_draws() -> None:
     assert float(draws.min()) >= 0.025
 
 
+@pytest.mark.slow
 def test_default_list_takes_its_scales_from_the_first_outcomes_alone() -> None:
     default = DefaultCandidates([(0.0, 2.0), (1.0, 3.0)], num_draws=2, num_first=4)
     X, y = rows(9)

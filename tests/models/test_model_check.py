@@ -314,6 +314,7 @@ def test_outcomes_with_weights(domain: Box | Arms, told: str, maximize: bool) ->
                 assert float(check.left_out_deviations[k]) == pytest.approx(deviation, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_weights_with_other_settings() -> None:
     recipe = BanditGP.with_kernel(RBFKernel(), noise=0.04, lengthscale=0.3)
 

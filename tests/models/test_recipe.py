@@ -296,6 +296,7 @@ def test_refits_are_a_chain_of_warm_starts() -> None:
         assert found == pytest.approx(hyperparameters(link), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_outputs", [1, 2])
 @pytest.mark.parametrize("base", [MaternKernel(nu=1.5), RBFKernel(active_dims=(0,))])
 def test_a_chain_in_steps_is_the_chain_at_once(num_outputs: int, base: Kernel) -> None:
