@@ -45,8 +45,7 @@ SUBSET = (
         )
     ),
     *(f"tests/change_points/test_{name}.py" for name in ("detector", "restart", "stream")),
-    "tests/cli/test_show.py",
-    "tests/cli/test_summary.py",
+    "tests/cli",
     "tests/confidence",
     "tests/constraints",
     "tests/durable/test_failed_evaluations.py",
@@ -80,7 +79,7 @@ SUBSET = (
     ),
     *(f"tests/plotting/test_plot_{name}.py" for name in ("posterior", "regret", "run")),
     *(f"tests/problems/test_{name}.py" for name in ("base", "constrained", "rkhs", "tuning")),
-    "tests/simulation/test_constrained.py",
+    "tests/simulation/test_replicates.py",
     "tests/spaces/test_conversions.py",
     "tests/spaces/test_space.py",
     *(
