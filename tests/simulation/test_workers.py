@@ -43,6 +43,7 @@ CASES: dict[str, tuple[Any, Policy]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_workers_play_what_one_process_plays(name: str) -> None:
     problem, policy = CASES[name]
