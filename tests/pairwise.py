@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations, product
 from typing import Any
+
+import pytest
 
 
 def pairwise(
@@ -28,3 +30,15 @@ def pairwise(
         covered = pairs[best]
         pairs = {index: left - covered for index, left in pairs.items() if left - covered}
     return [rows[index] for index in sorted(found)]
+
+
+def by_day(rows: Iterable[Any], every: int = 4) -> list[Any]:
+    """Return the rows of a long table, of which the tests of each day play one of ``every``.
+
+    The others are marked as slow, and are played at night.
+    """
+    marks = [[pytest.mark.slow] if i % every else [] for i in range(every)]
+    return [
+        pytest.param(*(row if isinstance(row, tuple) else (row,)), marks=marks[i % every])
+        for i, row in enumerate(rows)
+    ]

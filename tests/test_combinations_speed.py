@@ -25,6 +25,7 @@ from benchmarks.settings import plain
 RELABELED, NO_CONSTRAINTS = '`"relabeled"`', "no constraints"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "others",
     [

@@ -226,6 +226,7 @@ def reward(x: Any) -> float:
     return math.fsum(v for v in values if not isinstance(v, str))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("name", "acquisition"),

@@ -249,6 +249,7 @@ def test_contexts_are_common():
     assert len(set(player.contexts.values())) == 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_methods_play_with_seeds(name, data):
     method = METHODS[name]

@@ -53,6 +53,7 @@ def play(engine: ArmsEngine, first: int, last: int, noise: Tensor) -> None:
         engine.observe(arm, float(torch.sin(7 * CHOICES[int(arm)])) + float(noise[t]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", [ImprovedUpperConfidenceBound, GPThompsonSampling])
 def test_model_on_arms_keeps_the_same_over_2500_rounds(cls: Any) -> None:
     engine = build_arms_engine(MODEL, cls.with_options(**BOUNDS), Arms(CHOICES), 0)

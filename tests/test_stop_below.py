@@ -56,6 +56,7 @@ def reward_of(seed: int) -> tuple[np.ndarray, Any]:
     return values, observe
 
 
+@pytest.mark.slow
 def test_the_recommended_arm_is_as_good_as_it_says() -> None:
     """In 100 draws of the reward, with delta = 0.2: more than 36 misses have probability 1e-4.
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import scipy.linalg.lapack
 import torch
+from pairwise import by_day
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.combinations import PRIMAL_DUAL, SEPARATE, Player
@@ -153,7 +154,7 @@ def work_of(settings: dict[str, str]) -> tuple[int, float, float]:
         return factored.num_rows, kept / 1e3, peak_bytes(player.step) / 1e3
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", by_day(CASES))
 def test_a_round_factors_few_rows_and_takes_little_memory(name):
     settings, num_rows, kept, beyond = CASES[name]
     found = work_of(settings)

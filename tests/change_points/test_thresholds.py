@@ -138,6 +138,7 @@ def test_calibrated_rate_holds(shape, functions):
     assert (found.lower, found.upper) == binomial_interval(found.num_alarms, 400)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("volume", [None, 5.0])
 def test_alarms_of_the_estimate_are_those_of_a_stream(volume):
     """The same streams through the detector, one sample after the other."""

@@ -45,6 +45,7 @@ def test_a_slice_of_the_campaign_refutes_nothing(rows: list[Row]) -> None:
     assert {row["told"] for row in rows if str(row["told"]).startswith("refused")} == set()
 
 
+@pytest.mark.slow
 def test_a_second_start_goes_on(rows: list[Row], tmp_path: Path) -> None:
     numbers = sorted(row["number"] for row in rows)
     assert numbers == list(range(len(rows)))

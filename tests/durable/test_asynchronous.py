@@ -121,6 +121,7 @@ def test_a_query_whose_worker_died_once_is_evaluated_again(
     assert any(is_bad(query.x) for query in loop.history.queries)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["processes", "threads"])
 def test_a_task_that_never_returns_fails_and_the_run_goes_on(kind: str) -> None:
     loop, stop = random_loop(), threading.Event()
@@ -475,6 +476,7 @@ def client() -> Iterator[Any]:
         yield client
 
 
+@pytest.mark.slow
 class TestDask:
     def test_equal_points_are_evaluated_each_time(self, client: Any, tmp_path: Path) -> None:
         """Dask takes equal calls for one; on arms points come again."""

@@ -28,6 +28,7 @@ def write_for_ever(path: Path, answers: Connection) -> None:
             journal.write_snapshot({"largest": number}, journal.num_records)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
 def test_a_writer_killed_at_any_moment_lost_nothing(tmp_path: Path) -> None:

@@ -191,6 +191,7 @@ def in_turns() -> list[Any]:
     return runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "domain", "forgetting"), in_turns())
 def test_reopened_loops_go_on(name: str, domain: str, forgetting: str, tmp_path: Path) -> None:
     path = tmp_path / "run.journal"

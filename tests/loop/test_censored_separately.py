@@ -199,6 +199,7 @@ def in_turns() -> list[Any]:
     return runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("forgetting", "domain", "acquisition"), in_turns())
 @pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.OptimizationWarning")
 def test_a_journal_brings_it_back(

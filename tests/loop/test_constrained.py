@@ -214,6 +214,7 @@ CASES = [(name, domain) for name in COMBINATIONS for domain in (ARMS, BOX)]
 CASES.remove(("separate draws", BOX))  # a joint draw of several outputs needs given points
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "domain"), CASES, ids=[f"{name}-{type(domain).__name__}" for name, domain in CASES]
 )

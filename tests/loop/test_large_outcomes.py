@@ -159,6 +159,7 @@ def test_large_outcomes_with_a_list_of_priors(recipe, domain):
     refuse_and_go_on(build(domain, PRIORS, recipe))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "recipe", [recipe for recipe in RECIPES if "num_arms" not in recipe.options], ids=name_of

@@ -446,6 +446,7 @@ def test_options_that_understate_the_domain_are_refused() -> None:
             BanditLoop(domain, model, recipe)
 
 
+@pytest.mark.slow
 def test_confidence_bound_covers_in_the_loop() -> None:
     """IGP-UCB's bound, any-lambda form: all arms, all rounds, in at least 1 - delta of runs."""
     delta, num_runs, failures = 0.1, 60, 0

@@ -16,6 +16,7 @@ import pytest
 import torch
 from botorch.test_functions import Branin
 from gpytorch.kernels import MaternKernel, RBFKernel
+from pairwise import by_day
 
 import botorch_bandits as bb
 from botorch_bandits.acquisition import BelowMinimumWarning
@@ -113,7 +114,7 @@ def assert_mirrored(low: bb.BanditLoop, high: bb.BanditLoop) -> None:
     assert low.history.best()[0].id == high.history.best()[0].id
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", by_day(SETTINGS))
 def test_choices_are_those_of_the_negatives(name: str) -> None:
     given = SETTINGS[name]
     if is_refused(given):

@@ -113,6 +113,7 @@ def test_segments_at_the_whole_delta_each_are_not_guaranteed(acquisition: Any) -
     assert any("each segment has all of delta" in gap for gap in loop.guarantee().reasons)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("acquisition", [IGP, AMM])
 def test_told_changes_are_covered(acquisition: Any) -> None:
     """Rewards of norm exactly B, another one in each segment, with noise at its bound."""

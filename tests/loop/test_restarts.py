@@ -161,6 +161,7 @@ POLICIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_rebuilt_loop_goes_on_to_the_last_bit(name):
     """From every stage: before the change, after the reset, with a reset as the last event."""

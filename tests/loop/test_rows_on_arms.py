@@ -229,6 +229,7 @@ APART: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "forgetting", "num_contexts", "delayed"),
     pairwise(

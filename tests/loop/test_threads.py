@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel
+from pairwise import by_day
 
 from botorch_bandits import (
     AdditiveEpochs,
@@ -103,7 +104,7 @@ def rebuilt(loop: BanditLoop) -> BanditLoop:
     return build(loop.settings.domain, history=copy.deepcopy(loop.history), **settings)
 
 
-@pytest.mark.parametrize(("name", "reading"), PAIRS)
+@pytest.mark.parametrize(("name", "reading"), by_day(PAIRS))
 def test_a_look_while_an_outcome_is_told(
     name: str, reading: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

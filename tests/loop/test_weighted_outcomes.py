@@ -554,6 +554,7 @@ def test_the_guarantee_says_what_it_needs_of_weights() -> None:
     assert "count" not in plain.statement
 
 
+@pytest.mark.slow
 def test_certificates_cover_the_reward_in_runs_with_clicks() -> None:
     """200 runs of 15 rounds: the band of the last round holds everywhere but in few of them.
 

@@ -125,6 +125,7 @@ def test_drifting_gp_starts_at_the_fixed_draw_and_forgets_the_order_of_questions
     assert not torch.allclose(late, early, atol=0.1)
 
 
+@pytest.mark.slow
 def test_drifting_gp_has_the_covariance_of_its_model() -> None:
     """Each entry within 5 standard errors of k(x, x') (1 - rate)^(|t - t'| / 2)."""
     rate, rounds, points, num_draws = 0.2, (1, 2, 5), CHOICES[[0, 6, 14]], 800
