@@ -23,6 +23,7 @@ from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.acquisition.scores import ArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import (
     ChangePointRestart,
+    EvidenceRestart,
     Reset,
     Restart,
 )
@@ -101,10 +102,13 @@ class ReplicateSegments:
 
     Args:
         restart: Determines when a replicate explores and when it starts over; all but restarts by
-            evidence, which loops play.
+            evidence, which :func:`~botorch_bandits.simulation.play_loops` plays.
         domain: The arms.
         num_replicates: The number of replicates.
         num_initial: Rounds at the start of each segment that choose uniformly at random.
+
+    Raises:
+        TypeError: If the restart is by evidence.
 
     Attributes:
         num_history: ``num_replicates``, float64; the number of queries since the last reset.
@@ -130,6 +134,8 @@ class ReplicateSegments:
         num_initial: int = 0,
     ) -> None:
         """See the class."""
+        if isinstance(restart, EvidenceRestart):
+            raise TypeError(f"restart is {restart!r}, which loops play; call play_loops instead.")
         self._restart, self._num_initial = restart, num_initial
         self._engine = None
         if isinstance(restart, ChangePointRestart):

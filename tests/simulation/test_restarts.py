@@ -15,6 +15,7 @@ from botorch_bandits import (
     ChangePointRestart,
     ChangePointUpperConfidenceBound,
     DMMUpperConfidenceBound,
+    EvidenceRestart,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
@@ -113,6 +114,8 @@ def test_other_policies_begin_anew_too(name: str) -> None:
 
 
 def test_widths_are_those_of_each_replicates_own_round_and_share() -> None:
+    with pytest.raises(TypeError, match="play_loops"):
+        ReplicateSegments(EvidenceRestart(), ARMS, 4)
     segments = ReplicateSegments(NeverRestart(), ARMS, 4)
     segments.num_history = torch.tensor([0.0, 9.0, 9.0, 4.0], dtype=torch.float64)
     segments.numbers = torch.tensor([0, 1, 3, 0])
