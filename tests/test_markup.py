@@ -23,7 +23,6 @@ from botorch_bandits import (
 )
 from botorch_bandits.markup import element, listed, table, text_of
 from botorch_bandits.problems import gp_draw_on_arms
-from botorch_bandits.simulation import SimulationResult
 
 TABLES = {"div", "strong", "table", "thead", "tbody", "tr", "th", "td", "p", "ul", "li"}
 
@@ -111,19 +110,3 @@ def test_a_result_has_the_regret_where_the_problem_knows_it() -> None:
     loop = BanditLoop(Arms(choices), None, RandomSearch())
     result = run(loop, problem, 4, progress=False)
     assert f"{float(result.cumulative_regret[-1]):.6g}" in result._repr_html_()
-
-
-def test_a_simulation_has_means_with_their_errors() -> None:
-    regret = torch.tensor([[1.0, 0.5], [3.0, 0.5]], dtype=torch.float64)
-    covered = torch.tensor([True, False])
-    result = SimulationResult(None, -regret, regret, (0, 1), covered, resets=((), ()))
-    page = Reader(result._repr_html_())
-    assert set(page.tags) <= TABLES
-    assert "cumulative regret2.5 ± 1" in page.text
-    assert "simple regret0.5 ± 0" in page.text
-    assert "bounds held throughoutin 50.0% of the replicates" in page.text
-    assert "restarts per replicate0" in page.text
-    one = SimulationResult(None, -regret[:1], regret[:1], (0,))
-    assert "1.5 (one replicate)" in Reader(one._repr_html_()).text
-    none = SimulationResult(None, regret[:, :0], regret[:, :0], (0, 1))
-    assert "regret" not in Reader(none._repr_html_()).text

@@ -25,7 +25,6 @@ from botorch_bandits.problems.delays import (
     Delays,
     GeometricDelay,
     HeavyTailedDelay,
-    InputDependentDelay,
     PoissonDelay,
 )
 from botorch_bandits.problems.functions import (
@@ -55,7 +54,6 @@ __all__ = [
     "GeometricDelay",
     "Hartmann3Reward",
     "HeavyTailedDelay",
-    "InputDependentDelay",
     "PoissonDelay",
     "RKHSFunction",
     "SwitchingProblem",

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from botorch_bandits.checks import check_double, check_finite, check_nonnegative, check_vector
-from botorch_bandits.domains import Arms, Box
+from botorch_bandits.domains import Arms
 
 # A Gram matrix of a valid kernel has eigenvalues >= 0 up to rounding. One this
 # far below zero, relative to the largest, is not rounding.
@@ -124,6 +124,16 @@ def clamped_eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
             f"eigenvalues from {smallest} to {largest}; pass a valid covariance function."
         )
     return eigenvalues.clamp_min(0.0), eigenvectors
+
+
+def prior_eigh(kernel: Kernel, choices: Tensor) -> tuple[Tensor, Tensor]:
+    """Return eigenvalues and eigenvectors of a kernel's Gram matrix; see :func:`clamped_eigh`.
+
+    Args:
+        kernel: Any GPyTorch kernel with one output and no batch shape.
+        choices: Arms, ``num_arms x d``.
+    """
+    return clamped_eigh(gram_matrix(frozen_double_copy(kernel, choices.device), choices))
 
 
 class RewardProblem(BaseTestProblem):
@@ -301,49 +311,6 @@ _NUM_STARTS = 16
 _CHUNK_SIZE = 1024
 
 FloatArray = NDArray[np.float64]
-
-
-class BoxProblem(RewardProblem):
-    """A reward function on a box. Subclasses call ``_find_optimum`` when they are built.
-
-    Attributes:
-        optimal_value: The largest reward found on the box. It is numerical: a lower
-            bound on the true maximum, tight unless the function has a peak so narrow
-            that every start missed it.
-        optimizers: The point at which it was found (buffer, ``1 x d``).
-    """
-
-    # The optimum may lie on the boundary, where the gradient need not vanish.
-    _check_grad_at_opt = False
-    optimal_value: float
-    optimizers: Tensor
-
-    def __init__(self, bounds: Tensor, noise_std: float | None) -> None:
-        """Check and store the box.
-
-        Args:
-            bounds: The box, ``2 x d``, float64.
-            noise_std: Standard deviation of the Gaussian observation noise; None for no noise.
-        """
-        bounds = Box(bounds).bounds
-        self.dim = bounds.shape[1]
-        self.continuous_inds = list(range(self.dim))
-        self._bounds = [(lower, upper) for lower, upper in bounds.T.tolist()]
-        super().__init__(noise_std=noise_std)
-        self.to(bounds.device)
-
-    def _evaluate_true(self, X: Tensor) -> Tensor:
-        return self._evaluate_rows(X.reshape(-1, self.dim)).reshape(X.shape[:-1])
-
-    def _evaluate_rows(self, points: Tensor) -> Tensor:
-        """Rewards ``(n,)`` at points ``n x d``."""
-        raise NotImplementedError
-
-    def _find_optimum(self, seed: int, extra_points: Tensor | None = None) -> None:
-        """Set ``optimal_value`` and ``optimizers``."""
-        point, value = maximize_on_box(self._evaluate_rows, self.bounds, seed, extra_points)
-        self.optimal_value = value
-        self.register_buffer("optimizers", point.unsqueeze(0))
 
 
 def maximize_on_box(

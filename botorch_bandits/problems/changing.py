@@ -26,17 +26,18 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bandits.checks import (
+    check_instance,
     check_integer,
     check_probability,
 )
 from botorch_bandits.domains import Arms
 from botorch_bandits.problems.base import (
     ArmsProblem,
-    clamped_eigh,
-    frozen_double_copy,
-    gram_matrix,
+    prior_eigh,
 )
 from botorch_bandits.random_streams import RandomBlocks, derive_seed
+
+_NEEDS_ARMS = "Pass Arms(choices)."
 
 
 class ChangingProblem(ABC):
@@ -197,9 +198,6 @@ class SwitchingProblem(ChangingProblem):
                     f"{self.noise_std}; give all periods the same noise."
                 )
         self.change_points = check_change_points(change_points, len(self.problems))
-        self._largest = [
-            float(p.values.max()) if isinstance(p, ArmsProblem) else None for p in self.problems
-        ]
 
     def period(self, round_number: int) -> int:
         """Return the period that a round is in, from 0.
@@ -213,11 +211,6 @@ class SwitchingProblem(ChangingProblem):
     def at(self, round_number: int) -> BaseTestProblem:
         """See :meth:`ChangingProblem.at`."""
         return self.problems[self.period(round_number)]
-
-    def optimal_value(self, round_number: int) -> float:
-        """See :meth:`ChangingProblem.optimal_value`."""
-        known = self._largest[self.period(round_number)]
-        return super().optimal_value(round_number) if known is None else known
 
 
 def evenly_spaced_change_points(num_rounds: int, num_periods: int) -> tuple[int, ...]:
@@ -331,10 +324,8 @@ class DriftingGP(ChangingProblem):
         """See the class."""
         self.rate = check_probability("rate", rate)
         self.seed = check_integer("seed", seed, minimum=0)
-        choices = _check_arms(domain).choices
-        eigenvalues, eigenvectors = clamped_eigh(
-            gram_matrix(frozen_double_copy(kernel, choices.device), choices)
-        )
+        choices = check_instance("domain", domain, Arms, _NEEDS_ARMS).choices
+        eigenvalues, eigenvectors = prior_eigh(kernel, choices)
         # the symmetric root does not depend on the signs of the eigenvectors
         self._root = (eigenvectors * eigenvalues.sqrt()) @ eigenvectors.mT
         stream = torch.Generator().manual_seed(self.seed)
@@ -421,10 +412,9 @@ def gp_draws_of_periods(
         >>> gp_draws_of_periods(RBFKernel(), arms, num_periods=3, seeds=[0, 1]).shape
         torch.Size([2, 3, 50])
     """
-    choices = _check_arms(domain).choices
+    choices = check_instance("domain", domain, Arms, _NEEDS_ARMS).choices
     num_periods = check_integer("num_periods", num_periods, minimum=1)
-    gram = gram_matrix(frozen_double_copy(kernel, choices.device), choices)
-    eigenvalues, eigenvectors = clamped_eigh(gram)
+    eigenvalues, eigenvectors = prior_eigh(kernel, choices)
     normal = torch.stack(
         [
             torch.randn(
@@ -439,9 +429,3 @@ def gp_draws_of_periods(
     # the symmetric root does not depend on the signs of the eigenvectors
     values = (normal @ eigenvectors * eigenvalues.sqrt()) @ eigenvectors.mT
     return values.reshape(len(seeds), num_periods, len(choices))
-
-
-def _check_arms(domain: Arms) -> Arms:
-    if not isinstance(domain, Arms):
-        raise TypeError(f"domain must be Arms, got {type(domain).__name__}.")
-    return domain

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -23,7 +22,10 @@ NEVER = math.inf
 
 
 class Delays(ABC):
-    """Draws the delay of each query; a pure function of seed, round and point."""
+    """Draws the delay of each query; a pure function of seed, round and point.
+
+    Subclass it for delays that depend on the point; no theorem for censoring covers them.
+    """
 
     @abstractmethod
     def draw(self, x: Tensor, stream: torch.Generator) -> float:
@@ -129,18 +131,3 @@ class HeavyTailedDelay(Delays):
         uniform = float(torch.rand((), dtype=torch.float64, generator=stream))
         delay = self.scale * math.expm1(-math.log1p(-uniform) / self.index)
         return NEVER if math.isinf(delay) else float(math.floor(delay))
-
-
-@dataclass(frozen=True)
-class InputDependentDelay(Delays):
-    """Delays whose distribution depends on the point; no theorem for censoring covers them.
-
-    Attributes:
-        delays_at: Maps a ``d``-dimensional point to the :class:`Delays` there.
-    """
-
-    delays_at: Callable[[Tensor], Delays]
-
-    def draw(self, x: Tensor, stream: torch.Generator) -> float:
-        """See :meth:`Delays.draw`."""
-        return self.delays_at(x).draw(x, stream)

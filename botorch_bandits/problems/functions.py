@@ -15,15 +15,15 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bandits.checks import check_integer, check_one_of, check_positive
-from botorch_bandits.domains import Arms
+from botorch_bandits.domains import Arms, Box
 from botorch_bandits.problems.base import (
     ArmsProblem,
-    BoxProblem,
     RewardProblem,
-    clamped_eigh,
     cross_covariance,
     frozen_double_copy,
     gram_matrix,
+    maximize_on_box,
+    prior_eigh,
 )
 
 
@@ -148,9 +148,7 @@ def gp_draw_on_arms(
     """
     check_one_of("rescale", rescale, (None, "unit_interval"))
     choices = Arms(choices).choices
-    eigenvalues, eigenvectors = clamped_eigh(
-        gram_matrix(frozen_double_copy(kernel, choices.device), choices)
-    )
+    eigenvalues, eigenvectors = prior_eigh(kernel, choices)
     generator = torch.Generator().manual_seed(check_integer("seed", seed, minimum=0))
     normal = torch.randn(len(choices), generator=generator, dtype=torch.float64)
     # unlike the eigenvectors, the symmetric root does not depend on the signs that they got
@@ -171,7 +169,7 @@ def gp_draw_on_arms(
 _CANCELLATION_LIMIT = 1e-12
 
 
-class RKHSFunction(BoxProblem):
+class RKHSFunction(RewardProblem):
     r"""A random function of known RKHS norm on a box.
 
     The function is
@@ -229,6 +227,10 @@ class RKHSFunction(BoxProblem):
         True
     """
 
+    # The optimum may lie on the boundary, where the gradient need not vanish.
+    _check_grad_at_opt = False
+    optimal_value: float
+    optimizers: Tensor
     centers: Tensor
     weights: Tensor
 
@@ -242,7 +244,12 @@ class RKHSFunction(BoxProblem):
         noise_std: float | None = None,
     ) -> None:
         """Draw centers and weights and find the optimum."""
-        super().__init__(bounds, noise_std)
+        bounds = Box(bounds).bounds
+        self.dim = bounds.shape[1]
+        self.continuous_inds = list(range(self.dim))
+        self._bounds = [(lower, upper) for lower, upper in bounds.T.tolist()]
+        super().__init__(noise_std=noise_std)
+        self.to(bounds.device)
         num_centers = check_integer("num_centers", num_centers, minimum=1)
         self.rkhs_norm = check_positive("rkhs_norm", rkhs_norm)
         seed = check_integer("seed", seed, minimum=0)
@@ -254,10 +261,15 @@ class RKHSFunction(BoxProblem):
         weights = _draw_weights(gram_matrix(self.kernel, centers), self.rkhs_norm, generator)
         self.register_buffer("centers", centers)
         self.register_buffer("weights", weights)
-        self._find_optimum(seed, extra_points=centers)
+        point, self.optimal_value = maximize_on_box(
+            self._evaluate_true, self.bounds, seed, extra_points=centers
+        )
+        self.register_buffer("optimizers", point.unsqueeze(0))
 
-    def _evaluate_rows(self, points: Tensor) -> Tensor:
-        return cross_covariance(self.kernel, points, self.centers) @ self.weights
+    def _evaluate_true(self, X: Tensor) -> Tensor:
+        points = X.reshape(-1, self.dim)
+        values = cross_covariance(self.kernel, points, self.centers) @ self.weights
+        return values.reshape(X.shape[:-1])
 
     @classmethod
     def on_arms(

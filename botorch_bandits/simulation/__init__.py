@@ -4,8 +4,8 @@ Policies are the recipes of the loop, and they make the choices that the loop wo
 """
 
 from botorch_bandits.simulation.arms import play_arms
+from botorch_bandits.simulation.loops import play_loops
 from botorch_bandits.simulation.problems import (
-    ArmRewards,
     Policy,
     SimulationResult,
     rewards_of,
@@ -14,11 +14,11 @@ from botorch_bandits.simulation.replicates import simulate
 from botorch_bandits.simulation.restarts import ReplicateSegments
 
 __all__ = [
-    "ArmRewards",
     "Policy",
     "ReplicateSegments",
     "SimulationResult",
     "play_arms",
+    "play_loops",
     "rewards_of",
     "simulate",
 ]

@@ -14,13 +14,13 @@ from torch import Tensor
 from botorch_bandits.acquisition.engines import ArmsEngine
 from botorch_bandits.checks import check_finite
 from botorch_bandits.random_streams import RandomBlocks
-from botorch_bandits.simulation.problems import ArmRewards, SimulationResult
+from botorch_bandits.simulation.problems import SimulationResult
 from botorch_bandits.simulation.restarts import ReplicateSegments
 
 
 def play_arms(  # noqa: C901, PLR0912, PLR0913, PLR0915 - one round of every setting
     engine: ArmsEngine,
-    values: Tensor | ArmRewards,
+    values: Tensor | Callable[[int], Tensor],
     noise_std: float | Tensor,
     num_rounds: int,
     seeds: Sequence[int],
@@ -35,8 +35,9 @@ def play_arms(  # noqa: C901, PLR0912, PLR0913, PLR0915 - one round of every set
     Args:
         engine: An engine with one seed per replicate, and with the rule of the segments, if there
             are any; see :meth:`ReplicateSegments.rule`.
-        values: ``num_replicates x num_arms`` noiseless rewards, on the engine's device; or rewards
-            that depend on the round.
+        values: ``num_replicates x num_arms`` noiseless rewards, on the engine's device; or a
+            function that maps the number of a round, from 1, to them. If it returns the same object
+            as for the round before, nothing has changed.
             The regret of a round is then relative to the largest reward of that round.
         noise_std: Standard deviation of the Gaussian noise, one number or one per replicate.
         num_rounds: The number of rounds.
@@ -50,8 +51,8 @@ def play_arms(  # noqa: C901, PLR0912, PLR0913, PLR0915 - one round of every set
     """
     arms: list[Tensor | int] = []
     outcomes: list[Tensor | float] = []
-    schedule = values if isinstance(values, ArmRewards) else None
-    values = values.at(1) if isinstance(values, ArmRewards) else values
+    schedule = None if isinstance(values, Tensor) else values
+    values = values if isinstance(values, Tensor) else values(1)
     alone = _numbers_alone(values)
     regrets: list[Tensor] = []  # up to the last change of the rewards
     start = 0  # number of rounds before that change
@@ -68,7 +69,7 @@ def play_arms(  # noqa: C901, PLR0912, PLR0913, PLR0915 - one round of every set
         quick = engine.in_numpy(engine.rule)
     number = 0  # the arm of a single replicate
     for t in range(num_rounds):
-        if schedule is not None and (current := schedule.at(t + 1)) is not values:
+        if schedule is not None and (current := schedule(t + 1)) is not values:
             regrets.append(_regret(values, arms[start:]))
             values, alone, start = current, _numbers_alone(current), t
         explores: Tensor | None = None  # set if some replicates explore and others do not
@@ -117,9 +118,6 @@ def play_arms(  # noqa: C901, PLR0912, PLR0913, PLR0915 - one round of every set
             found = None if segments is None else segments.observe(t + 1, explored, arm, outcome)
         if found is not None:
             engine.reset(found.to(values.device))
-            assert segments is not None
-            for row in segments.kept_rows(found):
-                engine.observe(*(column.to(values.device) for column in row))
         if on_round is not None:
             on_round(t + 1)
     if num_rounds:

@@ -121,19 +121,14 @@ def _of_constraints(
     return {
         "constraints": torch.stack([ledger.constraints for ledger in ledgers]),
         "constraint_values": torch.stack(known) if len(known) == len(values) else None,
-        "multipliers": torch.stack([padded(ledger.multipliers, most) for ledger in ledgers]),
+        "multipliers": torch.stack([_padded(ledger.multipliers, most) for ledger in ledgers]),
         # without restarts, all replicates are always in the same epoch
         "epochs": epochs[0] if policy.restart is None else epochs,
     }
 
 
-def padded(multipliers: Tensor, num_epochs: int) -> Tensor:
-    """Return multipliers for a given number of epochs, in which the last ones stay in force.
-
-    Args:
-        multipliers: ``... x n x num_constraints``, ``n`` at most ``num_epochs``.
-        num_epochs: The number of epochs.
-    """
+def _padded(multipliers: Tensor, num_epochs: int) -> Tensor:
+    """Repeat the last of multipliers ``... x n x num_constraints`` up to ``num_epochs`` of them."""
     missing = num_epochs - multipliers.shape[-2]
     last = multipliers[..., -1:, :]
     return torch.cat([multipliers, last.expand(*last.shape[:-2], missing, -1)], dim=-2)

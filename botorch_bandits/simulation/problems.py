@@ -7,8 +7,7 @@ every replicate.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -28,7 +27,6 @@ from botorch_bandits.constraints import Ledger, MultiplierRule
 from botorch_bandits.domains import Domain
 from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.loop import BanditLoop
-from botorch_bandits.markup import display
 from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,
@@ -126,20 +124,6 @@ class SimulationResult:
     multipliers: Tensor | None = None
     epochs: Tensor | None = None
 
-    def _repr_html_(self) -> str:
-        """Show the result in a notebook; means are shown with their standard error."""
-        num_replicates, num_rounds = self.regret.shape
-        facts: dict[str, Any] = {"replicates": num_replicates, "rounds": num_rounds}
-        if num_rounds:
-            facts["cumulative regret"] = _mean_and_error(self.cumulative_regret[:, -1])
-            facts["simple regret"] = _mean_and_error(self.simple_regret[:, -1])
-        if self.covered is not None:
-            share = float(self.covered.to(self.regret.dtype).mean())
-            facts["bounds held throughout"] = f"in {share:.1%} of the replicates"
-        if self.resets is not None:
-            facts["restarts per replicate"] = f"{sum(map(len, self.resets)) / num_replicates:.3g}"
-        return display("SimulationResult", facts)
-
     @property
     def cumulative_regret(self) -> Tensor:
         """``num_replicates x num_rounds``; the sum of regrets up to each round."""
@@ -160,12 +144,6 @@ class SimulationResult:
             raise ValueError("the policy had no constraints; pass constraints= to Policy.")
         epochs = self.epochs.expand(self.constraint_values.shape[:-1])
         return Ledger(self.constraint_values, epochs, self.multipliers)
-
-
-def _mean_and_error(values: Tensor) -> str:
-    if len(values) == 1:
-        return f"{float(values[0]):.4g} (one replicate)"
-    return f"{float(values.mean()):.4g} ± {float(values.std() / len(values) ** 0.5):.2g}"
 
 
 Problem: TypeAlias = BaseTestProblem | ChangingProblem
@@ -259,70 +237,35 @@ def optimal_value_of(problem: Problem, round_number: int) -> float:
         ) from error
 
 
-class ArmRewards(ABC):
-    """The reward functions of replicates, one per replicate and round."""
-
-    @abstractmethod
-    def at(self, round_number: int) -> Tensor:
-        """Return ``num_replicates x num_arms`` rewards of a round (from 1).
-
-        If the tensor is the same object as in the round before, nothing has changed.
-
-        Args:
-            round_number: The number of the round, from 1.
-        """
-
-
-class EnvironmentRewards(ArmRewards):
-    """Rewards of environments on arms, one per replicate or one for all.
-
-    Args:
-        environments: Environments and fixed problems, all on the same arms.
-        num_replicates: The number of replicates.
-        device: The device of the rewards.
-    """
-
-    def __init__(
-        self,
-        environments: Sequence[ChangingProblem | ArmsProblem],
-        num_replicates: int,
-        device: torch.device | str,
-    ) -> None:
-        """See the class."""
-        self._environments = tuple(environments)
-        self._num_replicates, self._device = num_replicates, device
-        self._sources: list[Tensor] = []
-        self._stacked = torch.empty(0)
-
-    def at(self, round_number: int) -> Tensor:
-        """See :meth:`ArmRewards.at`."""
-        sources = [
-            e.arm_values(round_number) if isinstance(e, ChangingProblem) else e.values
-            for e in self._environments
-        ]
-        if len(self._sources) != len(sources) or any(
-            new is not old for new, old in zip(sources, self._sources, strict=True)
-        ):
-            self._sources = sources
-            self._stacked = torch.stack(sources).to(self._device)
-            self._stacked = self._stacked.expand(self._num_replicates, -1)
-        return self._stacked
-
-
 def rewards_of(
     problems: Sequence[ChangingProblem | ArmsProblem],
     num_replicates: int,
     device: torch.device | str,
-) -> Tensor | ArmRewards:
+) -> Tensor | Callable[[int], Tensor]:
     """Return the rewards of problems on arms; a matrix if none of them changes.
 
     Args:
         problems: One per replicate, or one for all.
         num_replicates: The number of replicates.
         device: The device of the rewards.
+
+    Returns:
+        ``num_replicates x num_arms``; or a function that maps the number of a round, from 1, to
+        such a matrix, the same object as long as nothing changes.
     """
-    fixed = [p for p in problems if isinstance(p, ArmsProblem)]
-    if len(fixed) == len(problems):
-        values = torch.stack([p.values for p in fixed]).to(device)
-        return values.expand(num_replicates, -1)
-    return EnvironmentRewards(problems, num_replicates, device)
+    tables: list[Tensor] = []
+    rewards = torch.empty(0)
+
+    def in_round(round_number: int) -> Tensor:
+        nonlocal tables, rewards
+        found = [
+            p.arm_values(round_number) if isinstance(p, ChangingProblem) else p.values
+            for p in problems
+        ]
+        if not tables or any(new is not old for new, old in zip(found, tables, strict=True)):
+            tables = found
+            rewards = torch.stack(found).to(device).expand(num_replicates, -1)
+        return rewards
+
+    changes = any(isinstance(p, ChangingProblem) for p in problems)
+    return in_round if changes else in_round(1)

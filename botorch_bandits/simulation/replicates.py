@@ -6,11 +6,8 @@ The rules are those of the loop, applied to tensors with one more dimension if a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from botorch_bandits.acquisition import RandomSearch
 from botorch_bandits.acquisition.engines import (
@@ -18,6 +15,7 @@ from botorch_bandits.acquisition.engines import (
     build_box_engine,
     sample_uniformly,
 )
+from botorch_bandits.change_points import EvidenceRestart
 from botorch_bandits.checks import DTYPE, check_finite, check_integer
 from botorch_bandits.domains import Arms, Box
 from botorch_bandits.loop.settings import check_restart
@@ -26,7 +24,7 @@ from botorch_bandits.problems import ChangingProblem
 from botorch_bandits.progress import ProgressBar
 from botorch_bandits.random_streams import RandomBlocks, derive_seed
 from botorch_bandits.simulation.arms import play_arms
-from botorch_bandits.simulation.loops import padded, play_loops
+from botorch_bandits.simulation.loops import play_loops
 from botorch_bandits.simulation.problems import (
     Policy,
     Problem,
@@ -41,7 +39,7 @@ from botorch_bandits.simulation.problems import (
 from botorch_bandits.simulation.restarts import ReplicateSegments
 
 
-def simulate(  # noqa: PLR0913 - options, each with a name
+def simulate(
     problem: Problem | Sequence[Problem],
     policy: Policy,
     num_rounds: int,
@@ -50,7 +48,6 @@ def simulate(  # noqa: PLR0913 - options, each with a name
     seed: int = 0,
     device: torch.device | str = "cpu",
     with_bounds: bool = True,
-    num_workers: int = 1,
     progress: bool = True,
 ) -> SimulationResult:
     """Play independent replicates of a bandit at once, on arms or on a box.
@@ -72,12 +69,9 @@ def simulate(  # noqa: PLR0913 - options, each with a name
 
     **Any other policy** is played by loops, one per replicate: ``run(policy.loop(domain,
     seed=result.seeds[b]), problem, num_rounds)``, with the noise of that run. This applies to
-    constraints, lists of priors, forgetting, learned hyperparameters, acquisition functions without
-    such a rule, and, on a box, draws and restarts. It takes as long as the loops do, and the result
-    has no ``covered`` and ``mean_width``.
-
-    **In processes** (``num_workers``), joblib divides the replicates among processes. Each
-    plays the same as in one process, up to ties that are decided by rounding.
+    constraints, lists of priors, forgetting, restarts by evidence, learned hyperparameters,
+    acquisition functions without such a rule, and, on a box, draws and restarts. It takes as long
+    as the loops do, and the result has no ``covered`` and ``mean_width``.
 
     Args:
         problem: A reward function to be maximized, with its noise: an
@@ -92,16 +86,13 @@ def simulate(  # noqa: PLR0913 - options, each with a name
         seed: Replicate ``b`` has the seed ``derive_seed(seed, b, "replicate")``.
         device: Where the arithmetic runs. Random numbers are drawn on the CPU.
         with_bounds: Whether to compute ``covered`` and ``mean_width`` on arms, which takes time.
-        num_workers: The number of processes among which the replicates are divided; with 1, this
-            process plays all. More need joblib, which comes with scikit-learn.
-        progress: Whether to show a progress bar of the rounds; with several workers there is none.
+        progress: Whether to show a progress bar of the rounds.
 
     Raises:
-        ImportError: If several workers are requested and joblib is not installed.
         TypeError: If the problem is not a test problem.
         ValueError: If problems differ in arms, box or noise, the settings of the policy cannot be
-            combined, or a device other than the CPU is requested with several workers or for a
-            policy that is played by loops.
+            combined, or a device other than the CPU is requested for a policy that is played by
+            loops.
 
     Example:
         >>> from gpytorch.kernels import RBFKernel
@@ -136,85 +127,10 @@ def simulate(  # noqa: PLR0913 - options, each with a name
     num_rounds = check_integer("num_rounds", num_rounds, minimum=0)
     seeds = tuple(derive_seed(seed, b, "replicate") for b in range(count))
     device = torch.device(device)
-    num_workers = check_integer("num_workers", num_workers, minimum=1)
-    if num_workers == 1:
-        with ProgressBar(num_rounds, "rounds", progress) as bar:
-            return _play(
-                problems, policy, num_rounds, seeds, device, with_bounds, lambda t: bar.advance()
-            )
-    if device.type != "cpu":
-        raise ValueError(
-            f"num_workers is {num_workers}, but device is {device!s}, which processes would share. "
-            "Leave out one of them."
+    with ProgressBar(num_rounds, "rounds", progress) as bar:
+        return _play(
+            problems, policy, num_rounds, seeds, device, with_bounds, lambda t: bar.advance()
         )
-    try:
-        import joblib
-    except ImportError as error:
-        raise ImportError(
-            f"num_workers is {num_workers}, which needs joblib: "
-            "pip install 'botorch_bandits[tune]', or leave out num_workers=."
-        ) from error
-    shares = [share.tolist() for share in torch.arange(count).tensor_split(num_workers)]
-    tasks = [
-        joblib.delayed(_play)(
-            problems if len(problems) == 1 else [problems[b] for b in share],
-            policy,
-            num_rounds,
-            tuple(seeds[b] for b in share),
-            device,
-            with_bounds,
-        )
-        for share in shares
-        if share
-    ]
-    return put_together(joblib.Parallel(num_workers)(tasks))
-
-
-def put_together(parts: Sequence[SimulationResult]) -> SimulationResult:
-    """Return the result of all replicates from those of parts, in order.
-
-    Args:
-        parts: Results of the same policy and number of rounds.
-    """
-    joined: dict[str, Any] = {}
-    for field in fields(SimulationResult):
-        name, values = field.name, [getattr(part, field.name) for part in parts]
-        known = [value for value in values if value is not None]
-        if name == "covered" and known:  # a part without bounds explored in all rounds
-            known = [
-                torch.ones(len(part.seeds), dtype=torch.bool) if value is None else value
-                for part, value in zip(parts, values, strict=True)
-            ]
-        elif name == "multipliers" and known:
-            most = max(value.shape[1] for value in known)
-            known = [padded(value, most) for value in known]
-        if not known:
-            joined[name] = None
-        elif name in ("seeds", "resets"):
-            joined[name] = sum(known, ())
-        else:  # without restarts, all replicates share the epochs
-            is_shared = name == "epochs" and known[0].dim() == 1
-            joined[name] = known[0] if is_shared else torch.cat(known)
-    joined["mean_width"] = _mean_width(parts)
-    return SimulationResult(**joined)
-
-
-def _mean_width(parts: Sequence[SimulationResult]) -> Tensor | None:
-    """Return the mean over the replicates that did not explore in a round, as for one part."""
-    num_rounds = parts[0].outcomes.shape[-1]
-    sums, counts = torch.zeros(2, num_rounds, dtype=DTYPE)
-    for part in parts:
-        if part.mean_width is None:
-            continue
-        if part.explored is None:  # without restarts, initial rounds alone have no bounds
-            first = num_rounds - len(part.mean_width)
-            playing = (torch.arange(num_rounds) >= first) * len(part.seeds)
-        else:
-            playing = (~part.explored).sum(0)
-        has_bounds = playing > 0
-        sums[has_bounds] += playing[has_bounds] * part.mean_width
-        counts += playing
-    return (sums / counts)[counts > 0] if bool(counts.any()) else None
 
 
 def _play(
@@ -224,13 +140,12 @@ def _play(
     seeds: tuple[int, ...],
     device: torch.device,
     with_bounds: bool,
-    on_round: Callable[[int], None] | None = None,
+    on_round: Callable[[int], None],
 ) -> SimulationResult:
     played = None
-    has_list = getattr(policy.restart, "candidates", None) is not None
-    # engines of replicates have no forgetting, lists of priors, model changes or multipliers
+    # engines of replicates have no evidence, forgetting, lists of priors or multipliers
     if not (
-        has_list
+        isinstance(policy.restart, EvidenceRestart)
         or policy.forgetting is not None
         or policy.constraints is not None
         or not isinstance(policy.model, BanditGPRecipe)
@@ -258,13 +173,13 @@ def _simulate_arms(
     seeds: tuple[int, ...],
     device: torch.device,
     with_bounds: bool,
-    on_round: Callable[[int], None] | None,
+    on_round: Callable[[int], None],
 ) -> SimulationResult | None:
     """Play replicates on arms as one tensor program; return None if no engine can."""
     arms = Arms(problems[0].choices.to(device))  # type: ignore[union-attr]
     rule, segments = None, None
     if (restart := check_restart(policy.restart)) is not None:
-        segments = ReplicateSegments(restart, arms, len(seeds), policy.num_initial, policy.model)
+        segments = ReplicateSegments(restart, arms, len(seeds), policy.num_initial)
         rule = segments.rule(policy.acquisition, arms)
         if rule is None and not isinstance(policy.acquisition, RandomSearch):
             return None
@@ -291,7 +206,7 @@ def _simulate_box(
     num_rounds: int,
     seeds: tuple[int, ...],
     device: torch.device,
-    on_round: Callable[[int], None] | None,
+    on_round: Callable[[int], None],
 ) -> SimulationResult | None:
     """Play replicates on a box in lockstep; return None if no engine can."""
     if check_restart(policy.restart) is not None:
@@ -320,8 +235,7 @@ def _simulate_box(
         outcomes[:, t] = values[:, t] + noise_std * noise.at(t + 1)
         if engine is not None:
             engine.observe(points[:, t], outcomes[:, t])
-        if on_round is not None:
-            on_round(t + 1)
+        on_round(t + 1)
     return SimulationResult(
         arms=None,
         outcomes=outcomes,

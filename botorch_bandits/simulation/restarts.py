@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,8 +23,6 @@ from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.acquisition.scores import ArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import (
     ChangePointRestart,
-    EvidenceEngine,
-    EvidenceModelStream,
     EvidenceRestart,
     Reset,
     Restart,
@@ -104,11 +101,14 @@ class ReplicateSegments:
     Counters are on the CPU, where they determine what is done next.
 
     Args:
-        restart: Determines when a replicate explores and when it starts over.
+        restart: Determines when a replicate explores and when it starts over; all but restarts by
+            evidence, which :func:`~botorch_bandits.simulation.play_loops` plays.
         domain: The arms.
         num_replicates: The number of replicates.
         num_initial: Rounds at the start of each segment that choose uniformly at random.
-        model: The model that the policy plays with, for evidence.
+
+    Raises:
+        TypeError: If the restart is by evidence.
 
     Attributes:
         num_history: ``num_replicates``, float64; the number of queries since the last reset.
@@ -132,17 +132,12 @@ class ReplicateSegments:
         domain: Arms,
         num_replicates: int,
         num_initial: int = 0,
-        model: Any = None,
     ) -> None:
         """See the class."""
+        if isinstance(restart, EvidenceRestart):
+            raise TypeError(f"restart is {restart!r}, which loops play; call play_loops instead.")
         self._restart, self._num_initial = restart, num_initial
         self._engine = None
-        self._choices = domain.choices.cpu()
-        self._evidence: list[EvidenceModelStream] = []
-        if isinstance(restart, EvidenceRestart):
-            evidence = restart.on(Arms(self._choices), model)
-            assert isinstance(evidence, EvidenceEngine)  # other lists are played by loops
-            self._evidence = [evidence.stream() for _ in range(num_replicates)]
         if isinstance(restart, ChangePointRestart):
             self._engine = restart.detector.on(Arms(domain.choices.cpu()))
         # float64, because torch would multiply integers by the rule's constant in float32
@@ -150,9 +145,7 @@ class ReplicateSegments:
         self.num_uniform = torch.zeros(num_replicates, dtype=DTYPE)
         self.numbers = torch.zeros(num_replicates, dtype=torch.long)
         self.resets: list[list[Reset]] = [[] for _ in range(num_replicates)]
-        # for the segment: its uniform queries, or all queries with evidence
         self._samples = [Samples() for _ in range(num_replicates)]
-        self._is_uniform: list[list[bool]] = [[] for _ in range(num_replicates)]
         self._explored: list[Tensor] = []
 
     @property
@@ -207,8 +200,6 @@ class ReplicateSegments:
         self.num_uniform += explored
         self._explored.append(explored)
         exploring = torch.nonzero(explored).squeeze(-1).tolist()
-        if self._evidence:
-            return self._weigh(round_number, explored, arms, outcomes)
         if self._engine is None or not exploring:
             return None
         # waits for a GPU only once
@@ -227,33 +218,6 @@ class ReplicateSegments:
         mask = torch.zeros_like(explored)
         mask[detected] = True
         return mask
-
-    def kept_rows(self, begun: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Return the rows that replicates kept when they started over, to be observed in turn.
-
-        Args:
-            begun: ``num_replicates``, the result of :meth:`observe`.
-
-        Returns:
-            Arms, outcomes and a mask, ``num_replicates`` each, for each row.
-        """
-        samples = [
-            self._samples[b] if bool(begun[b]) and self._evidence else Samples()
-            for b in range(len(begun))
-        ]
-        rows = []
-        for i in range(max(len(kept.arms) for kept in samples)):
-            has_it = [i < len(kept.arms) for kept in samples]
-            pairs = zip(samples, has_it, strict=True)
-            found = [(kept.arms[i], kept.outcomes[i]) if has else (0, 0.0) for kept, has in pairs]
-            rows.append(
-                (
-                    torch.tensor([arm for arm, _ in found]),
-                    torch.tensor([outcome for _, outcome in found], dtype=DTYPE),
-                    torch.tensor(has_it),
-                )
-            )
-        return rows
 
     def rule(self, acquisition: AcquisitionRecipe | RandomSearch, domain: Arms) -> ArmsRule | None:
         """Return a recipe's rule, at each replicate's own round and share of delta.
@@ -286,42 +250,6 @@ class ReplicateSegments:
 
         return replace(first, rule=SegmentWidth(self, width_of_segment, shares))
 
-    def _weigh(
-        self,
-        round_number: int,
-        explored: Tensor,
-        arms: Tensor | Sequence[int],
-        outcomes: Tensor | Sequence[float],
-    ) -> Tensor | None:
-        """Add what was played to the evidence of each replicate; see :meth:`observe`."""
-        played = arms.tolist() if isinstance(arms, Tensor) else arms
-        heard = outcomes.tolist() if isinstance(outcomes, Tensor) else outcomes
-        mask = torch.zeros_like(explored)
-        for b, stream in enumerate(self._evidence):
-            samples = self._samples[b]
-            samples.rounds.append(round_number)
-            samples.arms.append(int(played[b]))
-            samples.outcomes.append(float(heard[b]))
-            self._is_uniform[b].append(bool(explored[b]))
-            test = stream.observe(self._choices[int(played[b])], float(heard[b]))
-            if not test.detected:
-                continue
-            assert isinstance(self._restart, EvidenceRestart)
-            mask[b] = True
-            keep_from = test.change if self._restart.keep == "since_change" else None
-            stream.reset(keep_from)
-            self._reset(
-                b,
-                round_number,
-                reason="detection",
-                keep_from=keep_from,
-                statistic=test.statistic,
-                threshold=test.threshold,
-                change_round=test.change,
-                quantity="reward",
-            )
-        return mask if bool(mask.any()) else None
-
     def _detects(self, b: int, round_number: int) -> bool:
         samples = self._samples[b]
         if len(samples.arms) < 2:
@@ -346,24 +274,17 @@ class ReplicateSegments:
         b: int,
         after_round: int,
         reason: str,
-        keep_from: int | None = None,
-        **found: float | int | str | None,
+        **found: float | int | None,
     ) -> None:
-        num_kept = 0 if keep_from is None else after_round - keep_from + 1
         self.resets[b].append(
             Reset(
                 after_round=after_round,
-                num_dropped=int(self.num_history[b]) - num_kept,
+                num_dropped=int(self.num_history[b]),
                 num_uniform=int(self.num_uniform[b]),
                 reason=reason,
-                num_kept=num_kept,
                 **found,  # type: ignore[arg-type]
             )
         )
-        old, uniform = self._samples[b], self._is_uniform[b]
-        first = len(old.arms) - num_kept
-        self._samples[b] = Samples(old.rounds[first:], old.arms[first:], old.outcomes[first:])
-        self._is_uniform[b] = uniform[first:]
-        self.num_history[b] = float(num_kept)
-        self.num_uniform[b] = float(sum(self._is_uniform[b]))
+        self._samples[b] = Samples()
+        self.num_history[b] = self.num_uniform[b] = 0.0
         self.numbers[b] += 1

@@ -54,7 +54,7 @@ def test_models_forget_as_a_dense_computation_says(rule) -> None:
     method = replace(beyond._forgetting_methods(study)[0], forgetting=rule)
     regret = torch.from_numpy(beyond.follow(study, method)["regret"])
     noise = RandomBlocks(study.seeds, "noise")
-    values = torch.stack([study.rewards.at(t) for t in range(1, 25)], 1)
+    values = torch.stack([study.rewards(t) for t in range(1, 25)], 1)
     for b in range(2):
         arms: list[int] = []
         outcomes: list[float] = []
@@ -87,7 +87,7 @@ def test_ways_to_follow_changes_are_those_of_the_loop(name: str) -> None:
     )
     noise = RandomBlocks(study.seeds, "noise")
     for t in range(1, 61):
-        query, values = loop.ask(), study.rewards.at(t)[0]
+        query, values = loop.ask(), study.rewards(t)[0]
         value = float(values[study.arms.index_of(query.x.unsqueeze(0))])
         assert float(values.max()) - value == pytest.approx(float(played["regret"][0, t - 1]))
         loop.tell(query.id, value + study.noise_std * float(noise.at(t)[0]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from torch import Tensor
@@ -48,32 +46,12 @@ def test_arms_are_copied() -> None:
     assert torch.equal(problem(original), expected)
 
 
-def test_points_that_are_no_arms_are_refused() -> None:
-    choices, values = random_arms(6, 2)
-    problem = ArmsProblem(choices, values)
-    points = choices[:4].clone()
-    points[2, 1] = math.nextafter(points[2, 1].item(), 2.0)
-    for X in (points, points.reshape(2, 2, 2), points[2]):
-        with pytest.raises(ValueError, match="X has the row") as info:
-            problem(X)
-        assert repr(points[2, 1].item()) in str(info.value)
-        assert "arm 2 is nearest" in str(info.value)
-
-
 def test_bad_arms_are_refused() -> None:
     choices, values = random_arms(4, 2)
     with pytest.raises(ValueError, match="rows 0 and 2"):
         ArmsProblem(choices[[0, 1, 0, 1]], values)
-    with pytest.raises(TypeError, match=r"choices has dtype torch.float32.*choices.double\(\)"):
-        ArmsProblem(choices.float(), values)
     with pytest.raises(TypeError, match=r"values has dtype torch.float32.*values.double\(\)"):
         ArmsProblem(choices, values.float())
-    with pytest.raises(ValueError, match=r"matrix .*got shape \(4,\)"):
-        ArmsProblem(choices[:, 0], values)
-    with pytest.raises(ValueError, match=r"has shape \(0, 2\)"):
-        ArmsProblem(choices[:0], values[:0])
-    with pytest.raises(ValueError, match=r"has shape \(2, 0\)"):
-        ArmsProblem(choices[:2, :0], values[:2])
     with pytest.raises(ValueError, match=r"of length 4.*\(4, 1\)"):
         ArmsProblem(choices, values.unsqueeze(-1))
     with pytest.raises(ValueError, match=r"values\[0\] is inf"):

@@ -115,15 +115,6 @@ def test_observations_belong_to_the_stream_alone() -> None:
     )
 
 
-def test_observing_an_arm_leaves_the_tables_alone() -> None:
-    grid = GardnerProblem(noise_std=1.0, constraint_noise_std=1.0).on_grid(21)
-    values, table = grid.values.clone(), grid.constraint_table.clone()
-    for row in (0, 7):
-        grid.observe(grid.choices[row], torch.Generator().manual_seed(row))
-    assert torch.equal(grid.values, values)
-    assert torch.equal(grid.constraint_table, table)
-
-
 # --- refusals ---------------------------------------------------------------------------------
 
 

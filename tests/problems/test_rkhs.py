@@ -64,21 +64,6 @@ def test_value_and_norm_match_the_written_out_kernel(scale: float) -> None:
     assert problem.rkhs_norm == 2.5
 
 
-def test_reproducing_property_and_its_bound() -> None:
-    # <f, k(x, .)> = sum_i alpha_i k(c_i, x). By polarisation it also equals
-    # (|f + k(x, .)|^2 - |f - k(x, .)|^2) / 4, from norms alone.
-    problem = RKHSFunction(se_kernel(2.0), BOX, num_centers=8, rkhs_norm=1.5, seed=4)
-    for point in torch.cat([problem.centers, points_in_box(5, seed=1)]):
-        nodes = torch.cat([problem.centers, point.unsqueeze(0)])
-        gram = se_matrix(nodes, nodes, 2.0)
-        one = torch.ones(1, dtype=torch.float64)
-        plus, minus = torch.cat([problem.weights, one]), torch.cat([problem.weights, -one])
-        inner = (plus @ gram @ plus - minus @ gram @ minus) / 4.0
-        value = problem(point)
-        assert value.item() == pytest.approx(inner.item(), abs=1e-10)
-        assert abs(value.item()) <= 1.5 * math.sqrt(2.0) + 1e-12
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_optimum_in_one_dimension_matches_a_dense_grid(seed: int) -> None:
     kernel = RBFKernel().double()

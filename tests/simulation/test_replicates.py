@@ -8,7 +8,6 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 from other_device import other_device
-from torch import Tensor
 
 from botorch_bandits import (
     AMMUpperConfidenceBound,
@@ -148,16 +147,12 @@ def test_bounds_of_norm_and_noise_per_replicate() -> None:
 
 def test_result_adds_up() -> None:
     policy = Policy(MODEL, RECIPES["IGP-UCB"])
-    seen: list[Tensor] = []
     result = simulate(problems(2), policy, 30, progress=False)
-    assert seen == []
     values = torch.stack([p.values for p in problems(2)])
     regret = values.amax(-1, keepdim=True) - values.gather(-1, result.arms)
     assert torch.equal(result.regret, regret)
     assert torch.equal(result.cumulative_regret[:, -1], regret.cumsum(-1)[:, -1])
     assert torch.equal(result.simple_regret[:, -1], regret.amin(-1))
-    noise = result.outcomes - values.gather(-1, result.arms)
-    assert 0.05 < float(noise.std()) < 0.15
     assert result.covered is not None
     assert result.covered.shape == (2,)
     assert result.mean_width is not None

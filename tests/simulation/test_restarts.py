@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -16,6 +15,7 @@ from botorch_bandits import (
     ChangePointRestart,
     ChangePointUpperConfidenceBound,
     DMMUpperConfidenceBound,
+    EvidenceRestart,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
@@ -113,46 +113,9 @@ def test_other_policies_begin_anew_too(name: str) -> None:
     assert check_against_loops(policy, 60) >= 2 or name == "random"
 
 
-def test_resets_of_one_replicate_do_not_touch_the_others() -> None:
-    """Whoever else plays beside it, a replicate does the same."""
-    policy = Policy(MODEL, ACQUISITIONS["ucb"], restart=RESTARTS["change-point"])
-    problems = environments()
-    played = simulate(problems, policy, NUM_ROUNDS, seed=5, progress=False)
-    calm = environments()[2]  # never changes
-    among_calm = simulate([problems[0], calm, calm], policy, NUM_ROUNDS, seed=5, progress=False)
-    assert played.resets is not None
-    assert among_calm.resets is not None
-    assert played.arms is not None
-    assert among_calm.arms is not None
-    assert played.resets[0]
-    assert played.resets[0] != played.resets[1]
-    assert [r.after_round for r in played.resets[0]] == [
-        r.after_round for r in among_calm.resets[0]
-    ]
-    assert torch.equal(played.arms[0], among_calm.arms[0])
-
-
-@pytest.mark.parametrize("exploration", [3.0**0.5, 1.3, 0.0])
-def test_both_lists_follow_the_pseudo_code(exploration: float) -> None:
-    """``|U|^2 <= xi^2 |H|`` in whole numbers where possible, resets clear both lists."""
-    restart = replace(RESTARTS["change-point"], exploration=exploration)
-    policy = Policy(MODEL, ACQUISITIONS["ucb"], restart=restart)
-    played = simulate(environments(), policy, NUM_ROUNDS, seed=5, progress=False)
-    assert played.explored is not None
-    assert played.resets is not None
-    squared = 3.0 if exploration == 3.0**0.5 else exploration**2
-    for explored, resets in zip(played.explored, played.resets, strict=True):
-        history = uniform = 0
-        ends = {reset.after_round: reset for reset in resets}
-        for t in range(1, NUM_ROUNDS + 1):
-            assert bool(explored[t - 1]) == (uniform**2 <= squared * history), t
-            history, uniform = history + 1, uniform + int(explored[t - 1])
-            if t in ends:
-                assert (ends[t].num_dropped, ends[t].num_uniform) == (history, uniform)
-                history = uniform = 0
-
-
 def test_widths_are_those_of_each_replicates_own_round_and_share() -> None:
+    with pytest.raises(TypeError, match="play_loops"):
+        ReplicateSegments(EvidenceRestart(), ARMS, 4)
     segments = ReplicateSegments(NeverRestart(), ARMS, 4)
     segments.num_history = torch.tensor([0.0, 9.0, 9.0, 4.0], dtype=torch.float64)
     segments.numbers = torch.tensor([0, 1, 3, 0])

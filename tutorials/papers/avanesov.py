@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,14 +40,20 @@ from botorch_bandits.checks import DTYPE, check_one_of, check_positive
 from botorch_bandits.confidence import PUBLISHED_WIDTH_CONSTANT
 from botorch_bandits.domains import Arms
 from botorch_bandits.models import ArmsPrior, BanditGP, double_kernel
-from botorch_bandits.problems import evenly_spaced_change_points, gp_draws_of_periods
+from botorch_bandits.problems import (
+    ArmsProblem,
+    SwitchingProblem,
+    evenly_spaced_change_points,
+    gp_draws_of_periods,
+)
 from botorch_bandits.random_streams import derive_seed, generator
 from botorch_bandits.simulation import (
-    ArmRewards,
+    Policy,
     ReplicateSegments,
     play_arms,
+    play_loops,
+    rewards_of,
 )
-from papers.environments import PeriodRewards
 from papers.runner import (
     ArmsExperiment,
     ArmsStudy,
@@ -87,10 +93,17 @@ class ChangingStudy(ArmsStudy):
         """The prior of the arms."""
         return prior_of(self.periods.shape[-1])
 
+    @cached_property
+    def problems(self) -> tuple[Any, ...]:
+        """The environments."""
+        table = partial(ArmsProblem, self.arms.choices, noise_std=self.noise_std)
+        rows = [[table(values) for values in row] for row in self.periods]
+        return tuple(SwitchingProblem(row, self.change_points) for row in rows)
+
     @property
-    def rewards(self) -> ArmRewards:
-        """The rewards of each round."""
-        return PeriodRewards(self.periods, self.change_points)
+    def rewards(self) -> Any:
+        """The rewards of each round, a function of its number."""
+        return rewards_of(self.problems, len(self.values), "cpu")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,17 +196,21 @@ def play_changing(study: ChangingStudy, method: RestartMethod) -> dict[str, Any]
     """
     restart = method.restart(study.change_points)
     model = BanditGP.with_kernel(kernel(), noise=float(method.lam))
-    segments = ReplicateSegments(restart, study.arms, len(study.values), model=model)
-    rule = segments.rule(method.acquisition, study.arms)
-    played = play_arms(
-        ArmsEngine(rule, study.prior, method.lam, 1.0, study.seeds),
-        study.rewards,
-        study.noise_std,
-        study.num_rounds,
-        study.seeds,
-        with_bounds=False,
-        segments=segments,
-    )
+    if isinstance(restart, EvidenceRestart):
+        policy = Policy(model, method.acquisition, restart=restart)
+        played = play_loops(study.problems, policy, study.num_rounds, study.seeds)
+    else:
+        segments = ReplicateSegments(restart, study.arms, len(study.values))
+        rule = segments.rule(method.acquisition, study.arms)
+        played = play_arms(
+            ArmsEngine(rule, study.prior, method.lam, 1.0, study.seeds),
+            study.rewards,
+            study.noise_std,
+            study.num_rounds,
+            study.seeds,
+            with_bounds=False,
+            segments=segments,
+        )
     assert played.resets is not None
     assert played.explored is not None
     resets = torch.zeros_like(played.explored)

@@ -77,7 +77,7 @@ from botorch_bandits.problems import (
     switching_gp_draws,
 )
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator, seeded_globally
-from botorch_bandits.simulation import ArmRewards, play_arms, rewards_of
+from botorch_bandits.simulation import play_arms
 from papers import verma
 from papers.avanesov import (
     NOISE_STD,
@@ -239,7 +239,7 @@ def follow(study: ChangingStudy, method: FollowMethod) -> dict[str, Any]:
             assert isinstance(rule, SlidingWindow | ExponentialWeights)
             mean, variance = forgotten_posterior(matrix, lam, rule, arms[:, :t], outcomes[:, :t])
         arm = first_of_the_largest(mean + WIDTH * variance.sqrt())
-        values = rewards.at(t + 1)
+        values = rewards(t + 1)
         value = values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
         arms[:, t] = arm
         outcomes[:, t] = value + study.noise_std * noise.at(t + 1)
@@ -370,14 +370,10 @@ class FollowStudy(ChangingStudy):
         """The prior of the arms."""
         return ArmsPrior.from_kernel(kernel(), self.points)
 
-    @property
-    def rewards(self) -> ArmRewards:
-        """The rewards of each round."""
-        if not self.environments:
-            return super().rewards
-        found = rewards_of(self.environments, len(self.environments), "cpu")
-        assert isinstance(found, ArmRewards)
-        return found
+    @cached_property
+    def problems(self) -> tuple[Any, ...]:
+        """The environments."""
+        return self.environments or super().problems
 
 
 def points_of(dimension: int, num_arms: int) -> Tensor:
@@ -419,7 +415,9 @@ def _hard_study(
         later = [changed(change, points, row[0], s) for row, s in zip(periods, seeds, strict=True)]
         periods = torch.cat([periods, torch.stack(later).unsqueeze(1)], 1)
     if change.kind == "drift":
-        environments = [DriftingGP(kernel(), Arms(points), DRIFT, s) for s in seeds]
+        environments = [
+            DriftingGP(kernel(), Arms(points), DRIFT, s, change.noise_std) for s in seeds
+        ]
     return FollowStudy(
         kernel_matrix=torch.empty(0, 0, dtype=torch.float64),  # the prior is made of the kernel
         values=periods[:, 0],

@@ -38,7 +38,6 @@ from botorch_bandits.checks import (
 from botorch_bandits.models import CandidatesRecipe
 from botorch_bandits.problems import ArmsProblem, ChangingProblem, ConstrainedProblem
 from botorch_bandits.random_streams import RandomBlocks
-from botorch_bandits.simulation import ArmRewards
 
 
 @dataclass(frozen=True, eq=False)
@@ -487,26 +486,3 @@ class CandidatesReplicates:
         outcomes = outcome.tolist() if isinstance(outcome, Tensor) else [outcome]
         for engine, played, heard in zip(self.engines, arms, outcomes, strict=True):
             engine.arms.observe(played, heard)
-
-
-class PeriodRewards(ArmRewards):
-    """Rewards that are constant in each period.
-
-    Args:
-        values: ``num_replicates x num_periods x num_arms``, float64.
-        change_points: The last round of each period but the last one.
-
-    Example:
-        >>> values = torch.tensor([[[1.0, 2.0], [4.0, 3.0]]], dtype=torch.float64)
-        >>> rewards = PeriodRewards(values, [10])
-        >>> rewards.at(10).tolist(), rewards.at(11).tolist()
-        ([[1.0, 2.0]], [[4.0, 3.0]])
-    """
-
-    def __init__(self, values: Tensor, change_points: Sequence[int]) -> None:
-        """See the class."""
-        self._values, self._change_points = values, change_points
-
-    def at(self, round_number: int) -> Tensor:
-        """See :meth:`ArmRewards.at`."""
-        return self._values[:, sum(end < round_number for end in self._change_points)]
