@@ -96,7 +96,7 @@ class ChangingStudy(ArmsStudy):
     @cached_property
     def problems(self) -> tuple[Any, ...]:
         """The environments."""
-        table = partial(ArmsProblem, self.arms.choices, noise_std=self.noise_std)
+        table = partial(ArmsProblem, self.arms.choices, noise_std=float(self.noise_std))
         rows = [[table(values) for values in row] for row in self.periods]
         return tuple(SwitchingProblem(row, self.change_points) for row in rows)
 
