@@ -30,6 +30,7 @@ def check(lines: list[Measurement]) -> None:
 SLOWER = ("rounds-without-end", "settings", "default-suggestion", "growth", "many-rows", "refit")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "name",

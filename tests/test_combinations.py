@@ -83,6 +83,7 @@ def go_on(loop, num_rounds, subset):
             loop.tell(query.id, sign * 2.0 * math.cos(3.0 * x) + shift, **told)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the outcome of query_id")
 @pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
 @pytest.mark.parametrize("subset", SUBSETS, ids=lambda subset: "+".join(subset) or "nothing")

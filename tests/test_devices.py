@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from other_device import other_device
+from pairwise import by_day
 from torch import Tensor
 
 from benchmarks.combinations import (
@@ -89,7 +90,7 @@ def draws_otherwise(one: Combination) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("one", FEW, ids=lambda one: one.key.replace(" | ", ", "))
+@pytest.mark.parametrize("one", by_day(FEW), ids=lambda one: one.key.replace(" | ", ", "))
 def test_loops_choose_the_same_points(one: Combination) -> None:
     host, expected = play(one, "cpu")
     with other_device() as name:

@@ -14,6 +14,7 @@ import pytest
 import torch
 from botorch.acquisition import PosteriorMean, qUpperConfidenceBound
 from gpytorch.kernels import MaternKernel
+from pairwise import by_day
 from scipy.optimize import linprog
 from torch import Tensor
 
@@ -119,6 +120,7 @@ def test_samples_are_inside_and_repeatable(name: str) -> None:
     assert torch.equal(before, torch.get_rng_state())
 
 
+@pytest.mark.slow
 def test_samples_are_uniform() -> None:
     triangle = SETS["triangle"].sample(4000, torch.Generator().manual_seed(0))
     # of a triangle with corners at 0 and both units: means 1/3, variances 1/18
@@ -183,7 +185,7 @@ def test_projections_onto_polytopes_are_those_of_a_dense_search(seed: int) -> No
     assert_inside(box, x.unsqueeze(0))
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", by_day(SETS))
 def test_searches_find_what_a_fine_sample_finds(name: str) -> None:
     box = SETS[name]
     low, high = box.bounds

@@ -209,6 +209,7 @@ def test_methods_play_with_seeds(name):
     assert first.trace[0] == (1, BRANIN.optimum - BRANIN.value(BRANIN.initial_points(7)[0]))
 
 
+@pytest.mark.slow
 def test_the_initial_points_choose_the_scales_of_a_list():
     domain = PROBLEMS["rosenbrock4"].domain()
     loop = candidates_loop(domain, NUM_INITIAL, 0, MIXTURE_BOUND)

@@ -107,6 +107,7 @@ def test_a_run_that_goes_on_stops_at_the_same_place(domain: Any, tmp_path: Path)
         assert later.stopped is not None
 
 
+@pytest.mark.slow
 def test_with_delays_and_workers() -> None:
     _, observe = reward_of(2)
     loop = make()

@@ -11,7 +11,7 @@ import torch
 from botorch.models import SingleTaskGP
 from botorch.models.model import Model
 from other_device import other_device
-from pairwise import pairwise
+from pairwise import by_day, pairwise
 from torch import Tensor
 
 from botorch_bandits import GPThompsonSampling
@@ -351,7 +351,7 @@ def test_state_dict_carries_the_values_over(acquisition: AcquisitionCase, case: 
 
 @pytest.mark.parametrize(
     ("acquisition", "case", "optimizer", "q"),
-    pairwise(CORE[1:], MODELS, OPTIMIZERS, (1, 3), allowed=can_be_optimized),
+    by_day(pairwise(CORE[1:], MODELS, OPTIMIZERS, (1, 3), allowed=can_be_optimized)),
     ids=ids,
 )
 def test_optimizer(

@@ -409,6 +409,7 @@ def calm_statistics(detector, num_runs, num_rounds, noise, seed):
     return found
 
 
+@pytest.mark.slow
 def test_the_mean_of_the_martingale_is_one():
     # at a high signal rare large values would be missing from any sample
     detector = EvidenceDetector(robust=False, change_scale=3.0)

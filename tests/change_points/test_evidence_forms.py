@@ -269,7 +269,8 @@ def drifting_stream(num_rounds, random, change=None, noise=0.01):
         arm = int(random.integers(5))
 
 
-@pytest.mark.parametrize("num_streams", [8, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("num_streams", [20])
 def test_steady_drift_is_no_change_and_an_abrupt_one_is_found(num_streams):
     """In streams of 150 rounds each; without drift in the null most of them alarm."""
     random = np.random.default_rng(11)

@@ -90,6 +90,7 @@ def test_as_candidates_beside_another_model() -> None:
     assert not model_too.change_tests  # nothing is tested without a list
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_a_journal_brings_it_back(domain: str, tmp_path: Path) -> None:
     whole = build(domain)

@@ -108,13 +108,14 @@ def test_too_few_simulations(m, confidence, needed):
 
 
 # The shape is fitted to statistics of streams and does not see where their functions come from.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "functions"),
     [
         ("power", "prior"),
         ("free", "given"),
-        pytest.param("power", "given", marks=pytest.mark.slow),
-        pytest.param("free", "prior", marks=pytest.mark.slow),
+        ("power", "given"),
+        ("free", "prior"),
     ],
 )
 def test_calibrated_rate_holds(shape, functions):

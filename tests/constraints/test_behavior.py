@@ -63,6 +63,7 @@ def counterexample(x):
     return np.expm1(np.maximum(x, 0.0)) - (x - 1.0) ** 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_fixed_penalty_fails_where_the_updated_one_does_not(seed):
     rule = MultiplicativeEpochs(1, EPOCH, penalty=Exponential(1.0))

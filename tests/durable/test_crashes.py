@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pairwise import by_day
 
 from benchmarks.faults import count_faults
 from botorch_bandits.history import History
@@ -96,7 +97,7 @@ def test_a_journal_cut_at_any_byte_is_a_prefix_with_the_same_next_suggestion(
 
 @pytest.mark.usefixtures("quick_disk")
 @pytest.mark.parametrize("with_snapshots", [False, True], ids=["journal", "snapshots"])
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", by_day(SETTINGS))
 def test_a_run_in_pieces_writes_the_same_journal_as_one_in_one_piece(
     name: str, with_snapshots: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,7 @@ def test_what_does_not_go_is_refused(tmp_path: Path) -> None:
         BanditLoop(Box([[0.0], [1.0]]), None, RandomSearch(), durability="round")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 @pytest.mark.parametrize("durability", ["record", "round", "batch"])
 def test_a_power_cut_takes_no_more_than_was_allowed(tmp_path: Path, durability: str) -> None:

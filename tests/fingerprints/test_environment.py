@@ -24,6 +24,7 @@ print(json.dumps([fingerprint(loop_settings()), environment()]))
 """
 
 
+@pytest.mark.slow
 def test_another_process_has_the_same_fingerprint_and_environment() -> None:
     root = str(Path(__file__).parents[2])
     result = subprocess.run(

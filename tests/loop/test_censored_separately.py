@@ -169,6 +169,7 @@ def test_each_round_is_the_one_of_a_dense_computation(name: str) -> None:  # noq
         assert entry.smallest_lower_bound == pytest.approx(least, rel=1e-8)
 
 
+@pytest.mark.slow
 def test_the_border_of_a_constraint_stays_where_it_is() -> None:
     """With half of the outcomes lost its model is about half of it; at another pseudo-value not."""
     loop = build(AdditiveEpochs(1, 50, surrogate="separate"), feedback=_one_constraint(max_delay=2))

@@ -12,6 +12,7 @@ import pytest
 import torch
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import RBFKernel
+from pairwise import by_day
 from torch import Tensor
 
 from botorch_bandits import (
@@ -322,7 +323,7 @@ CONTINUED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CONTINUED)
+@pytest.mark.parametrize("name", by_day(CONTINUED))
 def test_a_journal_is_continued_to_the_last_bit(name: str, tmp_path: Path) -> None:
     options = {"feedback": FEEDBACKS["soft, estimated"], **CONTINUED[name]}
     sign = -1.0 if options.get("maximize") is False else 1.0

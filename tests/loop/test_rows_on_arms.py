@@ -11,7 +11,7 @@ import pytest
 import torch
 from botorch.models.transforms import Normalize
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
-from pairwise import pairwise
+from pairwise import by_day, pairwise
 
 from botorch_bandits import (
     AdditiveEpochs,
@@ -388,7 +388,7 @@ CENSORED_ARMS: dict[str, tuple[str, int, dict[str, Any]]] = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", CENSORED_ARMS)
+@pytest.mark.parametrize("name", by_day(CENSORED_ARMS))
 def test_censored_bounds_are_those_of_the_models(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -457,7 +457,7 @@ MANY: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("name", "delayed"), in_turns(MANY))
+@pytest.mark.parametrize(("name", "delayed"), by_day(in_turns(MANY)))
 def test_many_arms_choose_as_models_do(
     name: str, delayed: bool, as_on_many_arms: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

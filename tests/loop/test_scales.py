@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, RQKernel, ScaleKernel
+from pairwise import by_day
 from torch import Tensor
 
 from botorch_bandits import (
@@ -135,7 +136,7 @@ def play(
     return arms
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", by_day(METHODS))
 def test_arms_are_those_at_scale_1(name: str) -> None:
     """Every method in every unit; every pair of a unit and an offset with some methods."""
     expected = play(METHODS[name], 1.0, 0.0, num_rounds=60)
@@ -146,7 +147,7 @@ def test_arms_are_those_at_scale_1(name: str) -> None:
     assert len(set(expected)) > 1
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "EI, given"])
+@pytest.mark.parametrize("name", by_day(name for name in METHODS if name != "EI, given"))
 def test_arms_with_contexts_are_those_at_scale_1(name: str) -> None:
     """Drop-in acquisition functions choose them."""
     settings: dict[str, Any] = {"with_contexts": True, "num_rounds": 15}

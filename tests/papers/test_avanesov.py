@@ -132,6 +132,7 @@ def test_detections_misses_and_false_alarms(
     assert found.false_alarms.tolist() == [0, false_alarms]
 
 
+@pytest.mark.slow
 def test_the_calibration_counts_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(avanesov, "CALIBRATED", (("mean", 0.1), ("mean", 10.0)))
     eager, calm = avanesov.calibration(num_trials=20)

@@ -19,7 +19,6 @@ QUICK = (
     "verma-synthetic",
     "avanesov-compare",
     "shi-gardner",
-    "beyond-combined",
 )
 # nine periods need more rounds
 ROUNDS = {"avanesov-horizon": 12, "avanesov-periods": 12, "avanesov-compare": 12}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
+from pairwise import by_day
 
 from botorch_bandits import (
     AdditiveEpochs,
@@ -113,7 +114,7 @@ CONSTRAINED: dict[str, Policy] = {
 }
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", by_day(PLAIN))
 def test_replicates_play_what_loops_play(name: str) -> None:
     policy = PLAIN[name]
     played = simulate(SWITCHING, policy, ROUNDS, 2, seed=4, progress=False)

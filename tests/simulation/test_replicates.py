@@ -8,6 +8,7 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 from other_device import other_device
+from pairwise import by_day
 
 from botorch_bandits import (
     AMMUpperConfidenceBound,
@@ -79,7 +80,7 @@ def problems(count: int) -> list[ArmsProblem]:
 
 
 # initial points change the first rounds alone: the long runs, which fill buffers, need none
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", by_day(RECIPES))
 @pytest.mark.parametrize(("num_initial", "num_rounds"), [(0, 80), (3, 15)], ids=["0", "3"])
 def test_replicates_play_what_loops_play(name: str, num_initial: int, num_rounds: int) -> None:
     policy = Policy(MODEL, RECIPES[name], num_initial)
@@ -180,7 +181,7 @@ def test_bad_settings_are_refused(act: Any, error: type[Exception], message: str
         act(Policy(MODEL, RECIPES["IGP-UCB"]))
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", by_day(RECIPES))
 def test_devices_play_the_same_arms(name: str) -> None:
     policy = Policy(MODEL, RECIPES[name])
     # some runs outgrow the buffers, which are the same for all rules
