@@ -73,7 +73,9 @@ def peak_bytes_since(build: Callable[[], Any], work: Callable[[Any], Any]) -> in
     try:
         with torch.autograd.profiler.profile(profile_memory=True, use_kineto=True) as profile:
             built = build()
-            objects = tracemalloc.get_traced_memory()[0] - _numpy_bytes()
+            arrays = _numpy_bytes()
+            gc.collect()  # what the snapshot left behind
+            objects = tracemalloc.get_traced_memory()[0] - arrays
             tracemalloc.reset_peak()
             with torch.autograd.profiler.record_function(COUNTED):
                 work(built)
