@@ -185,7 +185,7 @@ def test_projections_onto_polytopes_are_those_of_a_dense_search(seed: int) -> No
     assert_inside(box, x.unsqueeze(0))
 
 
-@pytest.mark.parametrize("name", by_day(SETS))
+@pytest.mark.parametrize("name", by_day(SETS, every=3))
 def test_searches_find_what_a_fine_sample_finds(name: str) -> None:
     box = SETS[name]
     low, high = box.bounds

@@ -1,7 +1,7 @@
 """Recorded results of random search on tuning problems that come with scikit-learn.
 
-They were measured once, by ``python docs/make_random_rewards.py``, so that a run can be compared
-with random search at no cost.
+They were measured once, by ``python tests/benchmarks/random_rewards.py``, so that a run can be
+compared with random search at no cost.
 """
 
 from __future__ import annotations

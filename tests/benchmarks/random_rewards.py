@@ -1,7 +1,8 @@
-"""Measures what random search finds on tuning problems: ``python docs/make_random_rewards.py``.
+"""Measures what random search finds on tuning problems.
 
-Points are drawn uniformly at random with one seed. Records that fit their problem are left alone,
-so that it goes on where it stopped; all of them take about ten minutes.
+Start it with ``python tests/benchmarks/random_rewards.py``. Points are drawn uniformly at random
+with one seed. Records that fit their problem are left alone, so that it goes on where it stopped;
+all of them take about ten minutes.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ def measure(problem: TuningProblem, num_points: int, name: str) -> list[list[Any
 
 
 def main() -> None:
+    """Measure what is not recorded yet."""
     path = Path(str(botorch_bandits.problems.__path__[0])) / FILE
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     records = []
