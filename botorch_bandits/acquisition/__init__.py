@@ -16,19 +16,13 @@ from botorch_bandits.acquisition.candidates import (
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.candidates_engine import (
-    CandidatesEngine,
-    build_candidates_engine,
-)
 from botorch_bandits.acquisition.censored import (
     CensoredThompsonSampling,
     CensoredUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.dmm import DMMUpperConfidenceBound
 from botorch_bandits.acquisition.engines import (
-    ArmsEngine,
     BoxEngine,
-    build_arms_engine,
     build_box_engine,
 )
 from botorch_bandits.acquisition.input_constructors import register_all, register_input_constructor
@@ -36,6 +30,7 @@ from botorch_bandits.acquisition.lagrangian import (
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
 )
+from botorch_bandits.acquisition.player import Player, player_of
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling, GrowingDiscretization
 from botorch_bandits.acquisition.top_two import TopTwoThompsonSampling
 from botorch_bandits.acquisition.upper_confidence_bound import (
@@ -81,12 +76,10 @@ __all__ = [
     "AMMUpperConfidenceBound",
     "AcquisitionRecipe",
     "AffineOutcomes",
-    "ArmsEngine",
     "AssumptionRefutedWarning",
     "BanditAcquisition",
     "BelowMinimumWarning",
     "BoxEngine",
-    "CandidatesEngine",
     "CandidatesThompsonSampling",
     "CandidatesUpperConfidenceBound",
     "CensoredThompsonSampling",
@@ -103,6 +96,7 @@ __all__ = [
     "LogProbabilityOfImprovement",
     "MeanOnly",
     "MinimumLoweredWarning",
+    "Player",
     "RandomSearch",
     "RandomizedUpperConfidenceBound",
     "RingingWarning",
@@ -110,10 +104,9 @@ __all__ = [
     "VarianceOnly",
     "WideConfidenceWarning",
     "WidthUpperConfidenceBound",
-    "build_arms_engine",
     "build_box_engine",
-    "build_candidates_engine",
     "gen_candidates_batched",
     "gen_starting_points",
+    "player_of",
     "register_input_constructor",
 ]

@@ -32,7 +32,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from botorch_bandits.acquisition.joint import sum_one_by_one
-from botorch_bandits.acquisition.scores import ArmsRule
+from botorch_bandits.acquisition.rules import ArmsRule
 from botorch_bandits.checks import (
     check_arguments,
     check_double,

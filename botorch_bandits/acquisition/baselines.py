@@ -28,14 +28,16 @@ from botorch.utils.transforms import (
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import HallucinatesPending, check_model
-from botorch_bandits.acquisition.scores import (
+from botorch_bandits.acquisition.rules import (
     ArmsRule,
-    ClosedFormImprovement,
     ImprovementArmsRule,
     OneMomentArmsRule,
-    deviation_of,
     log_noise_discount,
     noise_that_counts,
+)
+from botorch_bandits.acquisition.scores import (
+    ClosedFormImprovement,
+    deviation_of,
     prior_mean_of_scalar,
     prior_variance_of_scalar,
     scale_in_outcomes,

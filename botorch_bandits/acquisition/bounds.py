@@ -19,19 +19,16 @@ from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
 from botorch_bandits.acquisition.candidates import CandidatesUpperConfidenceBound
-from botorch_bandits.acquisition.candidates_engine import CandidatesEngine
 from botorch_bandits.acquisition.dmm import DMMUpperConfidenceBound
-from botorch_bandits.acquisition.engines import ArmsEngine
 from botorch_bandits.acquisition.lagrangian import LagrangianAcquisition
-from botorch_bandits.acquisition.lagrangian_on_arms import LagrangianEngine
-from botorch_bandits.acquisition.scores import (
-    ArmsRule,
-    ClosedFormBound,
+from botorch_bandits.acquisition.rules import (
+    LagrangianArmsRule,
+    ListArmsRule,
     RandomizedArmsRule,
+    Seen,
     ThompsonArmsRule,
-    half_width,
-    prior_variance_of_scalar,
 )
+from botorch_bandits.acquisition.scores import ClosedFormBound, half_width, prior_variance_of_scalar
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
 from botorch_bandits.acquisition.upper_confidence_bound import (
     RandomizedUpperConfidenceBound,
@@ -169,41 +166,30 @@ def moments_at(acquisition: AcquisitionFunction, model: Model, X: Tensor) -> tup
     return mean, variance.clamp_min(smallest).sqrt()
 
 
-def bounds_on_arms(engine: Any, rule: Any, round_number: int) -> Bounds | None:
-    """Return what an engine knows about all arms, in one pass over its means and deviations.
+def bounds_on_arms(seen: Seen) -> Bounds:
+    """Return what a rule knows about all arms, in one pass over its means and deviations.
 
     Args:
-        engine: The engine that plays arms from sufficient statistics.
-        rule: The rule that it currently plays.
-        round_number: The number of the round, from 1; widths grow with it.
-
-    Returns:
-        None if the engine has no moments of the arms at hand.
+        seen: The round, without pending rows.
     """
-    if isinstance(engine, CandidatesEngine):
-        mean, variance = engine.arms.mixture()
-        deviation = variance.clamp_min(0.0).sqrt()
-        if engine.draws:
-            return Bounds(mean, deviation)
-        return Bounds(mean, deviation, *engine.bounds(round_number))
-    if isinstance(engine, LagrangianEngine):
-        seen = engine.look(round_number, rule=rule)
-        means, half = seen.means, seen.half_widths
-        lower, upper = means - half, means + half
-        return _of_outputs(means.mT, seen.deviations.expand(means.shape).mT, lower.mT, upper.mT)
-    if not isinstance(engine, ArmsEngine) or not isinstance(rule, ArmsRule):
-        return None
-    known = engine.look(round_number, rule=rule)
-    if isinstance(rule, RandomizedArmsRule):
-        return Bounds(known.mean, known.standard_deviation(MINIMUM_VARIANCE))
-    ends = rule.bounds(known)
+    rule = seen.rule
+    if isinstance(rule, ListArmsRule):
+        mean, variance = rule.mixture(seen)
+        return Bounds(mean, variance.clamp_min(0.0).sqrt(), *(rule.bounds(seen) or ()))
+    if isinstance(rule, LagrangianArmsRule):
+        known = seen.prepared
+        each = (known.means, known.deviations, *rule.bounds(seen))
+        return _of_outputs(*(values.mT for values in each))
+    if isinstance(rule, RandomizedArmsRule):  # its width is drawn
+        return Bounds(seen.mean, seen.standard_deviation(MINIMUM_VARIANCE))
+    ends = rule.bounds(seen)
     if ends is not None:
-        return Bounds(known.mean, known.standard_deviation(MINIMUM_VARIANCE), *ends)
-    deviation = known.standard_deviation(0.0)
+        return Bounds(seen.mean, seen.standard_deviation(MINIMUM_VARIANCE), *ends)
+    deviation = seen.standard_deviation(0.0)
     if not isinstance(rule, ThompsonArmsRule):
-        return Bounds(known.mean, deviation)
-    half = half_width(deviation, rule.prepare(known))
-    return Bounds(known.mean, deviation, known.mean - half, known.mean + half)
+        return Bounds(seen.mean, deviation)
+    half = deviation * rule.prepare(seen)
+    return Bounds(seen.mean, deviation, seen.mean - half, seen.mean + half)
 
 
 SIDES = ("lower", "mean", "upper")

@@ -36,7 +36,7 @@ from botorch_bandits.acquisition.base import (
     copy_pending,
     of_acquisition,
 )
-from botorch_bandits.acquisition.scores import ArmsRule
+from botorch_bandits.acquisition.rules import ArmsRule
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling, drawn_on
 from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.checks import check_one_of, check_probability

@@ -17,7 +17,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -34,12 +34,8 @@ from botorch_bandits.acquisition.base import (
     of_acquisition,
 )
 from botorch_bandits.acquisition.closed_form_dmm import ClosedFormRidges
-from botorch_bandits.acquisition.dmm_on_arms import ArmsInRidges, Basis, basis_of
-from botorch_bandits.acquisition.dmm_on_rows import RowsInRidges, changes_of
-from botorch_bandits.acquisition.ridge_search import Index, RidgeSearch
+from botorch_bandits.acquisition.rules import ArmsRule, Seen
 from botorch_bandits.acquisition.scores import (
-    ArmsRound,
-    ArmsRule,
     deviation_of,
     prior_variance_of_scalar,
     scale_in_outcomes,
@@ -86,11 +82,8 @@ from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     check_assume,
     check_bounds,
-    fit_to_batch,
 )
 from botorch_bandits.domains import ValueScale
-from botorch_bandits.models.arms import ArmsPosterior, ones_for_none
-from botorch_bandits.models.arms_rows import RowsPosterior
 from botorch_bandits.models.closed_form import ClosedForm
 from botorch_bandits.models.condition import hallucinate, on_device_of
 from botorch_bandits.models.moments import variance_of
@@ -98,41 +91,9 @@ from botorch_bandits.models.pending import OneByOneModel
 from botorch_bandits.optim import gen_candidates_batched
 
 
-class _Whole(NamedTuple):
-    """The bounds of all arms, each ``batch_shape x num_arms``, and whether the data refute them."""
-
-    lower: Tensor
-    upper: Tensor
-    is_refuted: Tensor
-
-
-class _Pruned(NamedTuple):
-    """The state of a round in which only arms whose bound may be the largest are evaluated."""
-
-    ridges: RidgeSearch
-    scores: Tensor
-
-
-def _numbers(among: Tensor | None) -> Index | None:
-    return None if among is None else among.numpy()
-
-
 @dataclass(frozen=True, eq=False)
 class DMMArmsRule(ArmsRule):
-    """The upper bound by DMM, or minus the lower one when minimizing.
-
-    Attributes:
-        rkhs_bound: ``B``; a number, or one per replicate.
-        noise_bound: ``R`` of R-sub-Gaussian noise; ``"model"`` for the root of the modeled noise
-            variance.
-        delta: The bounds fail with at most this probability.
-        num_ridges: Size of the grid of ridges.
-        doubles: Whether a refuted ``B`` is doubled until it is not refuted.
-        on_refuted: ``"warn"`` or ``"raise"``.
-        maximize: If False, the reward is minimized.
-        of_norm: The units of ``rkhs_bound``, ``"outcome"`` or ``"prior"``.
-        of_noise: The units of ``noise_bound``, ``"outcome"`` or ``"prior"``.
-    """
+    """The upper bound by DMM, or minus the lower one when minimizing."""
 
     rkhs_bound: float | Tensor
     noise_bound: float | Tensor | str
@@ -144,38 +105,24 @@ class DMMArmsRule(ArmsRule):
     of_norm: str = "outcome"
     of_noise: str = "outcome"
 
-    def prepare(self, seen: ArmsRound) -> _Whole | _Pruned:
-        """Return the bounds from the observed data, and whether these refute the assumptions."""
-        return self._prepare(seen, may_prune=True)
-
-    def _prepare(self, seen: ArmsRound, may_prune: bool) -> _Whole | _Pruned:
-        posterior = seen.posterior
+    def prepare(self, seen: Seen) -> tuple[Tensor, Tensor, Tensor]:
         unit = float(seen.summary.active_priors[0].standard_deviation)
-        rkhs_bound, noise_bound = self._bounds_in_outcomes(posterior, unit)
-        if isinstance(posterior, RowsPosterior):
-            return self._prepare_rows(seen, float(rkhs_bound), float(noise_bound), unit, may_prune)
-        if may_prune and seen.pending is None:
-            basis = basis_of(posterior, unit)
-            pruned = None if basis is None else self._prune(seen, basis, rkhs_bound, noise_bound)
-            if pruned is not None:
-                return pruned
-        played = posterior.counts > 0
-        p = int(played.sum(-1).max())
-        index = torch.sort(played.to(torch.int8), dim=-1, descending=True, stable=True).indices
-        index = index[..., :p]
-        counts = posterior.counts.gather(-1, index)  # 0 where a replicate played fewer arms
-        root = counts.sqrt()
-        columns = posterior.prior.columns(index) / unit**2 * root.unsqueeze(-1)
-        block = columns.gather(-1, index.unsqueeze(-2).expand(*index.shape, p))
-        outcomes = posterior.sums.gather(-1, index) / ones_for_none(counts).sqrt() / unit
-
+        rkhs_bound, noise_bound = self._bounds_in_outcomes(seen, unit)
+        posterior, rows = seen.posterior, seen.player.collapsed(seen.rows)
+        if seen.now is not None:
+            rows = posterior.rows
+        root = rows.noise.rsqrt()
+        columns = posterior.prior.columns(rows.index, rows.front, seen.now)[0] / unit**2
+        columns = columns * root.unsqueeze(-1)
+        block = posterior.prior.among(rows.index, rows.front)[0] / unit**2
+        outcomes = (rows.Y[:, 0] - seen.prior_mean) * root / unit
         confidence_set = RidgeConfidenceSet.from_data(
-            block * root.unsqueeze(-2),
+            block * root * root.unsqueeze(-1),
             outcomes,
             rkhs_bound / unit,
             noise_bound / unit,
             self.delta,
-            posterior.lam / unit**2,
+            float(posterior.lam[0]) / unit**2,
             self.num_ridges,
             self.doubles,
         )
@@ -184,126 +131,40 @@ class DMMArmsRule(ArmsRule):
             smallest = float(confidence_set.smallest_rkhs_bound.max()) * unit
             stated = self.noise_bound if isinstance(self.noise_bound, str) else noise_bound
             report_refutation(self.delta, rkhs_bound, stated, smallest, self.on_refuted)
-        prior_variance = (posterior.prior.diagonal / unit**2).expand_as(posterior.mean)
+        prior_variance = posterior.prior.variances(seen.now)[0] / unit**2
         lower, upper = confidence_set.bounds(columns.mT, prior_variance)
-        return _Whole(lower * unit + seen.prior_mean, upper * unit + seen.prior_mean, refuted)
+        return lower * unit + seen.prior_mean, upper * unit + seen.prior_mean, refuted
 
-    def _bounds_in_outcomes(
-        self, posterior: ArmsPosterior, unit: float
-    ) -> tuple[float | Tensor, float | Tensor]:
+    def _bounds_in_outcomes(self, seen: Seen, unit: float) -> tuple[float | Tensor, float | Tensor]:
         """Return ``B`` and ``R`` in outcome units."""
         rkhs_bound, noise_bound = self.rkhs_bound, self.noise_bound
         if isinstance(noise_bound, str):
-            noise_bound = posterior.regularization.sqrt()
+            noise_bound = seen.player.outside(seen.posterior.lam).sqrt()
         elif self.of_noise == "prior":
             noise_bound = noise_bound * unit
         if self.of_norm == "prior":
             rkhs_bound = rkhs_bound * unit
-        first, second = (
-            fit_to_batch(name, level, posterior.batch_shape) if isinstance(level, Tensor) else level
-            for name, level in (("rkhs_bound", rkhs_bound), ("noise_bound", noise_bound))
-        )
-        return first, second
+        return rkhs_bound, noise_bound
 
-    def _prepare_rows(
-        self, seen: Any, rkhs_bound: float, noise_bound: float, unit: float, may_prune: bool
-    ) -> _Whole | _Pruned:
-        """Return the bounds if rows have contexts, or the model forgets."""
-        posterior: RowsPosterior = seen.posterior
-        may_prune = may_prune and not posterior.has_pending
-        ridges = RowsInRidges(
-            posterior,
-            changes_of(posterior, seen.record),
-            seen.memo,
-            rkhs_bound,
-            noise_bound,
-            self.delta,
-            self.num_ridges,
-            self.doubles,
-            unit,
-            may_prune,
-        )
-        if not self.doubles and ridges.is_refuted:
-            smallest = ridges.smallest_rkhs_bound * unit
-            stated = self.noise_bound if isinstance(self.noise_bound, str) else noise_bound
-            report_refutation(self.delta, rkhs_bound, stated, smallest, self.on_refuted)
-        sign, among = 1.0 if self.maximize else -1.0, _numbers(seen.among)
-        scores = ridges.scores(sign, among) if may_prune else None
-        if scores is not None:
-            offset = seen.prior_mean if self.maximize else -seen.prior_mean
-            return _Pruned(ridges, torch.from_numpy(scores * unit + offset))
-        lower, upper = (torch.from_numpy(end * unit + seen.prior_mean) for end in ridges.of_all())
-        return _Whole(lower, upper, torch.tensor(ridges.is_refuted))
-
-    def _prune(
-        self,
-        seen: ArmsRound,
-        basis: Basis,
-        rkhs_bound: float | Tensor,
-        noise_bound: float | Tensor,
-    ) -> _Pruned | None:
-        """Evaluate all ridges only for arms whose bound may be the largest."""
-        unit = basis.unit
-        norm, noise = (
-            torch.as_tensor(each / unit, dtype=seen.mean.dtype)
-            for each in (rkhs_bound, noise_bound)
-        )
-        ridges = ArmsInRidges(
-            seen.posterior, basis, norm, noise, self.delta, self.num_ridges, self.doubles
-        )
-        scores = ridges.scores(1.0 if self.maximize else -1.0, _numbers(seen.among))
-        if scores is None:
-            return None
-        offset = seen.prior_mean if self.maximize else -seen.prior_mean
-        return _Pruned(ridges, torch.from_numpy(scores * unit + offset))
-
-    def scores(self, seen: ArmsRound) -> Tensor:
-        if isinstance(seen.prepared, _Pruned):
-            return seen.prepared.scores
+    def scores(self, seen: Seen) -> Tensor:
         lower, upper = self.bounds(seen)
         return upper if self.maximize else -lower
 
-    def bounds(self, seen: ArmsRound) -> tuple[Tensor, Tensor]:
-        known = seen.prepared
-        if isinstance(known, _Pruned):
-            known = self._prepare(seen, may_prune=False)
-        lower, upper, _ = known
-        before = seen.posterior.variance if seen.pending is not None else None
-        if isinstance(seen.posterior, RowsPosterior) and seen.posterior.has_pending:
-            before = seen.posterior.observed_variance
-        if before is not None:
+    def bounds(self, seen: Seen) -> tuple[Tensor, Tensor]:
+        lower, upper, _ = seen.prepared
+        if seen.pending is not None:
             unit = seen.prior_deviation**2
+            before = seen.player.outside(seen.posterior.variance).clamp_min(0.0)
             lower, upper = narrow(lower, upper, before / unit, seen.variance / unit)
         return lower, upper
 
-    def _bounds_at(self, seen: ArmsRound, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the bounds at one arm per replicate, ``batch_shape``."""
-        if isinstance(seen.prepared, _Pruned):
-            ridges = seen.prepared.ridges
-            found = ridges.ends(index.cpu().numpy())
-            ends = (torch.from_numpy(end) * ridges.unit + seen.prior_mean for end in found)
-        else:
-            ends = (end.gather(-1, index) for end in self.bounds(seen))
-        lower, upper = (end.squeeze(-1) for end in ends)
-        return lower, upper
-
-    def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
-        index = arm.unsqueeze(-1)
-        lower, upper = self._bounds_at(seen, index)
-        known = seen.prepared
-        if isinstance(known, _Pruned):
-            refuted = torch.tensor(known.ridges.is_refuted)
-        else:
-            refuted = known.is_refuted
-        if isinstance(seen.posterior, RowsPosterior):  # all variances would cost more
-            variance = torch.from_numpy(seen.posterior.variance_at(index.numpy()))
-            deviation = variance.clamp_min(seen.prior_share(MINIMUM_VARIANCE)).sqrt_().squeeze(-1)
-        else:
-            deviation = seen.standard_deviation(MINIMUM_VARIANCE).gather(-1, index).squeeze(-1)
+    def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor]:
+        lower, upper = (end[arm] for end in self.bounds(seen))
+        deviation = seen.standard_deviation(MINIMUM_VARIANCE)[arm]
         return {
-            "is_refuted": refuted.to(upper),
+            "is_refuted": seen.prepared[2].to(upper),
             "width": 0.5 * (upper - lower) / deviation,
-            "information_gain": seen.posterior.information_gain,
+            "information_gain": seen.player.summary.information_gain,
         }
 
 

@@ -32,12 +32,12 @@ from botorch_bandits.acquisition.joint import view_of
 from botorch_bandits.acquisition.pathwise import draw_prior_paths, update_paths
 from botorch_bandits.acquisition.pathwise_outputs import draw_joint_paths
 from botorch_bandits.checks import DTYPE, check_integer
+from botorch_bandits.core.priors import root_of
 from botorch_bandits.domains import Arms
 from botorch_bandits.models import BanditGP
 from botorch_bandits.models.closed_form import ModuleStamp, version
 from botorch_bandits.models.growing import has_closed_posterior, joint_moments_of
 from botorch_bandits.models.pending import PendingModel, read_moments
-from botorch_bandits.models.roots import root_of
 from botorch_bandits.models.several_outputs import JointOutputs
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 

@@ -61,13 +61,8 @@ from botorch_bandits.acquisition.pathwise_outputs import (
     draws_of_outputs,
     weighted_draw,
 )
-from botorch_bandits.acquisition.scores import (
-    ArmsRule,
-    half_width,
-    prior_variances,
-    scale_in_outcomes,
-    score,
-)
+from botorch_bandits.acquisition.rules import ArmsRule
+from botorch_bandits.acquisition.scores import half_width, prior_variances, scale_in_outcomes, score
 from botorch_bandits.acquisition.wide_confidence import WarnsOfWideness, remedy_of
 from botorch_bandits.checks import check_one_of, check_positive, check_probability
 from botorch_bandits.confidence import (

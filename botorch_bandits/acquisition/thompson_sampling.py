@@ -41,16 +41,13 @@ from botorch_bandits.acquisition.base import (
 )
 from botorch_bandits.acquisition.draws import SeededDraw
 from botorch_bandits.acquisition.pathwise import ClosedFormDraw
-from botorch_bandits.acquisition.scores import (
-    ArmsRound,
+from botorch_bandits.acquisition.rules import (
     ArmsRule,
+    HallucinatedThompsonArmsRule,
     ThompsonArmsRule,
     along_arms,
-    deviation_of,
-    half_width,
-    scale_in_outcomes,
-    score,
 )
+from botorch_bandits.acquisition.scores import deviation_of, half_width, scale_in_outcomes, score
 from botorch_bandits.acquisition.wide_confidence import (
     WarnsOfWideness,
     optimistic_values,
@@ -178,37 +175,6 @@ class GrowingDiscretization:
         longest = float((box.bounds[1] - box.bounds[0]).max())
         slope = max(rkhs_bound, 1e-12) * self.lipschitz
         return max(math.ceil(slope * longest * box.dim * round_number**2), 1)
-
-
-@dataclass(frozen=True, eq=False)
-class HallucinatedThompsonArmsRule(ThompsonArmsRule):
-    """A joint draw, conditioned on each pending query having the posterior mean as its outcome."""
-
-    takes_pending: ClassVar[bool] = True
-
-    def scores(self, seen: ArmsRound) -> Tensor:
-        """See the base class.
-
-        The draw of the base class is corrected once more by kriging (Matheron's rule): with ``P``
-        the pending arms, ``C`` the posterior covariance and ``e`` its deviation from the mean,
-        ``e - C_P' (C_PP + lam I)^-1 (e_P + noise)`` has the hallucinated covariance.
-        """
-        scores = super().scores(seen)
-        pending = seen.pending
-        if pending is None or pending.shape[-1] == 0:
-            return scores
-        posterior = seen.posterior
-        count = pending.shape[-1]
-        columns = posterior.covariance_columns(pending)
-        block = columns.gather(-1, pending.unsqueeze(-2).expand(*pending.shape, count)).clone()
-        lam = torch.as_tensor(posterior.lam, dtype=scores.dtype, device=scores.device)
-        block.diagonal(dim1=-2, dim2=-1).add_(along_arms(lam))
-        noise = seen.draw(f"hallucinated noise {count}", (count,), "normal", None)
-        scale = along_arms(seen.prepared) * along_arms(lam).sqrt()
-        sign = 1.0 if self.maximize else -1.0
-        simulated = (sign * scores - seen.mean).gather(-1, pending) + scale * noise
-        weights = torch.cholesky_solve(simulated.unsqueeze(-1), torch.linalg.cholesky(block))
-        return scores - sign * (columns * weights).sum(-2)
 
 
 PENDING = ("redraw", "hallucinate")

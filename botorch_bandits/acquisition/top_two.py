@@ -38,18 +38,15 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.base import kernelized_rule
 from botorch_bandits.acquisition.draws import JointPosterior
-from botorch_bandits.acquisition.scores import (
-    ArmsRound,
+from botorch_bandits.acquisition.rules import (
     ArmsRule,
+    HallucinatedThompsonArmsRule,
+    Seen,
     ThompsonArmsRule,
     along_arms,
-    half_width,
+    condition_draw,
 )
-from botorch_bandits.acquisition.thompson_sampling import (
-    PENDING,
-    GPThompsonSampling,
-    HallucinatedThompsonArmsRule,
-)
+from botorch_bandits.acquisition.thompson_sampling import PENDING, GPThompsonSampling
 from botorch_bandits.checks import check_integer, check_one_of, check_probability
 from botorch_bandits.confidence import (
     ConstantWidth,
@@ -149,12 +146,12 @@ class TopTwoArmsRule(ArmsRule):
     def takes_pending(self) -> bool:  # type: ignore[override]
         return self.hallucinates
 
-    def prepare(self, seen: ArmsRound) -> Tensor:
+    def prepare(self, seen: Seen) -> Tensor:
         """Return whether to play the challenger, ``batch_shape``."""
         uniform = seen.draw("leader or challenger", (), "uniform", None)
         return uniform >= self.leader_probability
 
-    def scores(self, seen: ArmsRound) -> Tensor:
+    def scores(self, seen: Seen) -> Tensor:
         draws = HallucinatedThompsonArmsRule if self.hallucinates else ThompsonArmsRule
         plain = draws(ConstantWidth(PLAIN_WIDTH), 1.0, self.maximize)
         return top_two(
@@ -166,45 +163,36 @@ class TopTwoArmsRule(ArmsRule):
             seen.among,
         )
 
-    def bounds(self, seen: ArmsRound) -> tuple[Tensor, Tensor]:
-        half = half_width(seen.standard_deviation(0.0), along_arms(self._width(seen)))
+    def bounds(self, seen: Seen) -> tuple[Tensor, Tensor]:
+        half = seen.standard_deviation(0.0) * along_arms(self._width(seen))
         return seen.mean - half, seen.mean + half
 
-    def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
+    def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor]:
         known = {"is_challenger": seen.prepared}
         gain = self.rule.information_gain(seen.summary)
         if gain is None:
-            return known
+            return known  # the width is a constant that nothing follows from
         return {**known, "width": self._width(seen), "information_gain": gain}
 
-    def _width(self, seen: ArmsRound) -> Tensor:
+    def _width(self, seen: Seen) -> Tensor:
         width = self.rule.width(seen.summary, seen.round_number)
-        width = fit_to_batch(WIDTH, width, seen.posterior.batch_shape)
-        return width.to(seen.posterior.device)
+        return fit_to_batch(WIDTH, width, seen.batch_shape).to(seen.mean.device)
 
-    def _advantage(self, seen: ArmsRound, leader: Tensor) -> Tensor:
-        """See :func:`top_two`."""
+    def _advantage(self, seen: Seen, leader: Tensor) -> Tensor:
+        """See :func:`top_two`; pending rows count as known."""
         index = leader.unsqueeze(-1)
-        variance, column = self._variance_and_column(seen, index)
+        column = seen.columns(index).squeeze(-2)
+        pending = seen.pending if self.hallucinates else None
+        if pending is not None:
+            # the covariance given pending outcomes: c - C(., P) (C_PP + lam I)^-1 c_P
+            others = seen.columns(pending.index)  # k x num_arms
+            lam = along_arms(seen.player.outside(seen.posterior.lam))
+            column = condition_draw(column, others, pending.index, torch.zeros_like(lam), lam)
+        variance = seen.variance
         difference = variance + variance.gather(-1, index) - 2.0 * column
         difference = difference.clamp_min(seen.prior_share(MINIMUM_VARIANCE))
         above = (seen.mean - seen.mean.gather(-1, index)) / difference.sqrt()
         return above if self.maximize else -above
-
-    def _variance_and_column(self, seen: ArmsRound, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Return variances and the covariances with one arm, given what counts as known."""
-        posterior, pending = seen.posterior, seen.pending
-        if not self.hallucinates or pending is None or pending.shape[-1] == 0:
-            return posterior.variance, posterior.covariance_columns(index).squeeze(-2)
-        columns = posterior.covariance_columns(torch.cat([index, pending], dim=-1))
-        own, others = columns[..., :1, :], columns[..., 1:, :]
-        count = pending.shape[-1]
-        block = others.gather(-1, pending.unsqueeze(-2).expand(*pending.shape, count)).clone()
-        lam = torch.as_tensor(posterior.lam, dtype=block.dtype, device=block.device)
-        block.diagonal(dim1=-2, dim2=-1).add_(along_arms(lam))
-        right = own.squeeze(-2).gather(-1, pending).unsqueeze(-1)
-        weights = torch.cholesky_solve(right, torch.linalg.cholesky(block))
-        return seen.variance, own.squeeze(-2) - (others * weights).sum(-2)
 
 
 class TopTwoThompsonSampling(GPThompsonSampling):

@@ -34,11 +34,9 @@ from botorch_bandits.acquisition.base import (
     kernelized_rule,
     of_acquisition,
 )
+from botorch_bandits.acquisition.rules import ArmsRule, RandomizedArmsRule, WidthArmsRule
 from botorch_bandits.acquisition.scores import (
-    ArmsRule,
     ClosedFormBound,
-    RandomizedArmsRule,
-    WidthArmsRule,
     deviation_of,
     half_width,
     scale_in_outcomes,

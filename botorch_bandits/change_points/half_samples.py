@@ -49,9 +49,9 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE
+from botorch_bandits.core.priors import Table
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.models.kernels import StationaryKernel
-from botorch_bandits.models.prior_on_arms import ArmsPrior
 from botorch_bandits.random_streams import derive_seed
 
 
@@ -327,9 +327,9 @@ class UnitKernel:
         with torch.no_grad():
             self.prior_variance = float(self._kernel(points[:1024], diag=True).max())
 
-    def on_arms(self, points: Tensor) -> ArmsPrior:
+    def on_arms(self, points: Tensor) -> Table:
         """Return the undivided covariances of all arms, which models with this kernel share."""
-        return ArmsPrior.from_kernel(self._kernel, points)
+        return Table.from_kernel(self._kernel, points)
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         """Return the ``n x p`` matrix of ``n x d`` and ``p x d`` inputs."""

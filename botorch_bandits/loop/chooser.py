@@ -1,10 +1,10 @@
 """Chooses the points of a loop, from its settings and its history alone.
 
 :class:`Chooser` decides who chooses the point of each round: a uniform draw; the acquisition
-function on a model, which :class:`AcquisitionBuilder` builds from the history; or an
-:class:`~botorch_bandits.loop.arms_stream.ArmsStream`, which plays arms from sufficient statistics
-without a BoTorch model. What each of them sees is a function of the history, operation by
-operation, so that a loop that is rebuilt from its history continues identically to the last bit.
+function on a model, which :class:`AcquisitionBuilder` builds from the history; or a
+:class:`~botorch_bandits.loop.points_stream.PointsStream`, which plays arms without a BoTorch model.
+What each of them sees is a function of the history, so that a loop that is rebuilt from its history
+makes the same choices.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ from botorch_bandits.acquisition import (
     RandomSearch,
 )
 from botorch_bandits.acquisition.bounds import Bounds
-from botorch_bandits.acquisition.candidates_engine import CandidatesEngine, build_candidates_engine
-from botorch_bandits.acquisition.engines import build_arms_engine
-from botorch_bandits.acquisition.lagrangian_on_arms import Weights, build_lagrangian_engine
+from botorch_bandits.acquisition.player import player_of, rule_of
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee
+from botorch_bandits.core.priors import Prior
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.feedback import (
     Censored,
@@ -38,7 +37,6 @@ from botorch_bandits.feedback import (
 )
 from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
 from botorch_bandits.history import Failure, History, Outcome, Query
-from botorch_bandits.loop.arms_stream import ArmsStream, OutputsStream
 from botorch_bandits.loop.censored_rows import BuildsCensored, CountedRows, SeparatePriors
 from botorch_bandits.loop.epochs import SettingsOfEpochs
 from botorch_bandits.loop.feasibility import (
@@ -63,9 +61,9 @@ from botorch_bandits.loop.minimizing import (
     turned_entry,
     turned_history,
 )
+from botorch_bandits.loop.points_stream import CensoredPointsStream, PointsStream, plays_by_row
 from botorch_bandits.loop.repeats import next_play, noise_ratio_of, with_plays, with_repeats
 from botorch_bandits.loop.restrictions import Restriction
-from botorch_bandits.loop.rows_stream import OutputsRowsStream, RowsStream, rows_stream_of
 from botorch_bandits.loop.searching import maximize_checked
 from botorch_bandits.loop.settings import AcquisitionFactory, LoopSettings
 from botorch_bandits.loop.state import (
@@ -79,9 +77,7 @@ from botorch_bandits.loop.state import (
 from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe, FittedSingleTaskGP
 from botorch_bandits.models.bandit_gp import ModelBuilder
 from botorch_bandits.models.forgetting import ForgettingModels, WindowModels
-from botorch_bandits.models.front_kernels import FrontCovariance
 from botorch_bandits.models.merged_rows import MergingBuilder
-from botorch_bandits.models.prior_on_arms import ArmsPrior
 from botorch_bandits.models.recorded_fits import plain_fit, restore_fit
 from botorch_bandits.models.several_outputs import TOGETHER
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator, seeded_globally
@@ -122,8 +118,7 @@ class Chooser:
             history = turned_history(history)
         self._history = history
         self._uniform = RandomBlocks([settings.seed], "sample", (), "uniform")
-        self._arms_prior: ArmsPrior | None = None
-        self._covariances: tuple[FrontCovariance, ...] = ()
+        self._priors: tuple[Prior, ...] = ()  # kept after resets
         self._gains: dict[Any, Gains | None] = {}
         if settings.restart is not None or settings.constraints is not None:
             self.segments = Segments(
@@ -175,8 +170,8 @@ class Chooser:
         if self._watch is not None:
             assert self.segments is not None
             known = None
-            if isinstance(self._stream, OutputsStream):
-                known = self._stream.smallest_lower_bounds
+            if self._stream is not None and self._stream.bounds_constraints:
+                known = partial(self._stream.smallest_lower_bounds, self.current.num_queries + 1)
             given = (self.segments, self._history, lambda: self.model(now))
             self._watch.look(*given, known, lambda rules: self._builder.widened(rules, now))
         x, origin, diagnostics = self._choose(round_number, context, now, limits)
@@ -194,12 +189,8 @@ class Chooser:
         if self.has_no_data() or not isinstance(self._played, AcquisitionRecipe):
             return {}
         local_round = self.current.num_queries + 1
-        if isinstance(self._stream, RowsStream):
-            if not isinstance(self._stream, OutputsRowsStream):
-                return {}  # rules on this stream see a single outcome
-            described = self._stream.describe(x, local_round, context)
-        elif self._stream is not None:
-            described = self._stream.describe(x, local_round)
+        if self._stream is not None:
+            described = self._stream.describe(x, local_round, now, context)
         else:
             domain = self._domain_in(context, local_round)
             acquisition = self._builder.build(self._played, local_round, domain, now)
@@ -233,7 +224,8 @@ class Chooser:
         """Process an outcome that was added to the history; a reset may follow."""
         outcome = self._taken_in(outcome)
         is_reset = self.segments is not None and self.segments.add_outcome(outcome) is not None
-        if is_reset or (outcome.is_weighted and isinstance(self._stream, RowsStream)):
+        is_refused = self._stream is not None and not self._stream.takes_weights
+        if is_reset or (outcome.is_weighted and is_refused):
             self._begin_segment()
         if self._watch is not None:
             assert self.segments is not None
@@ -327,7 +319,7 @@ class Chooser:
 
     def bounds_on_arms(self) -> Bounds | None:
         """Return the statistics of all arms now, if the settings do not need a model."""
-        if not isinstance(self._stream, ArmsStream):
+        if self._stream is None:
             return None
         return self._stream.bounds(self.current.num_queries + 1)
 
@@ -393,8 +385,7 @@ class Chooser:
             among = None if limits is None else limits.among
             x, diagnostics = self._stream.choose(local_round, now, context, among)
             if settings.repeats is not None and limits is None:
-                engine = self._stream.engine
-                ratio = engine.noise_ratio_at(x) if isinstance(engine, CandidatesEngine) else None
+                ratio = self._stream.noise_ratio_at(x, local_round)
                 diagnostics = with_plays(diagnostics, settings.model, settings.repeats, ratio)
             return x, "acquisition", diagnostics
         domain = self._domain_in(context, local_round)
@@ -422,10 +413,7 @@ class Chooser:
             self._played = self._acquisition_now()
             if self._stream is not None:
                 assert isinstance(self._played, AcquisitionRecipe)
-                if isinstance(self._stream, OutputsStream | OutputsRowsStream):
-                    self._stream.play(Weights.of(self._played.options))
-                else:
-                    self._stream.play(self._played.arms_rule(self._stream.rule_domain))
+                self._stream.play(rule_of(self._played, self._stream.rule_domain))
 
     def _acquisition_now(self) -> AcquisitionRecipe | RandomSearch | AcquisitionFactory:
         """Return what is played now, at its share of delta and with the multipliers in force."""
@@ -444,7 +432,7 @@ class Chooser:
         """Recompute everything that depends on the history that counts."""
         if self._of_epochs.differ:
             self._settings = self._of_epochs.now(self.multipliers)
-            self._arms_prior, self._covariances = None, ()
+            self._priors = ()
             if self._watch is not None:
                 self._watch.settings = self._settings
         self._played = self._acquisition_now()
@@ -464,69 +452,38 @@ class Chooser:
         kind = ForgettingBuilder if forgets else AcquisitionBuilder
         return kind(self._settings, self.current, self.rounds_before)
 
-    def _new_stream(self) -> ArmsStream | RowsStream | None:
+    def _new_stream(self) -> PointsStream | None:
         """Return what plays arms without a model, if the settings do not need one."""
-        settings = self._settings
+        settings, played, rule = self._settings, self._played, self._settings.constraints
+        model, domain, feedback = settings.model, settings.domain, settings.feedback
         if not (
-            isinstance(settings.domain, Arms)
-            and isinstance(settings.model, BanditGPRecipe | CandidatesRecipe)
-            and isinstance(self._played, AcquisitionRecipe)
+            isinstance(domain, Arms)
+            and isinstance(model, BanditGPRecipe | CandidatesRecipe)
+            and isinstance(played, AcquisitionRecipe)
         ):
             return None
-        if settings.context_dim or settings.forgetting is not None:
-            return None if self.current.is_weighted else self._new_rows_stream(self._played)
-        rule = settings.constraints
-        if rule and isinstance(settings.feedback, Censored):
-            # the prior mean changes with the multipliers
-            return None if self.current.is_weighted else self._new_rows_stream(self._played)
-        if (
-            isinstance(settings.model, BanditGPRecipe)
-            and rule
-            and rule.surrogate_in_use == "separate"
+        is_censored, forgetting = isinstance(feedback, Censored), settings.forgetting
+        by_row = bool(settings.context_dim or forgetting or (rule and is_censored))
+        on_device = domain.choices.device.type != "cpu"
+        if by_row and (
+            self.current.is_weighted or on_device or isinstance(model, CandidatesRecipe)
         ):
-            return self._new_outputs_stream(settings.model, self._played, settings.domain)
-        if isinstance(settings.model, CandidatesRecipe):
-            player: Any = build_candidates_engine(  # it has the methods that the stream calls
-                settings.model, self._played, settings.domain, settings.seed
-            )
-            if player is None:
-                return None
-            return ArmsStream(
-                player, settings.domain, self.current, settings.feedback, self.rounds_before
-            )
-        engine = build_arms_engine(
-            settings.model, self._played, settings.domain, settings.seed, self._arms_prior
-        )
-        if engine is None:
             return None
-        self._arms_prior = engine.posterior.prior  # kept after resets
-        given = (settings.feedback, self.rounds_before, settings.model.noise)
-        return ArmsStream(engine, settings.domain, self.current, *given)
-
-    def _new_outputs_stream(
-        self, model: BanditGPRecipe, played: AcquisitionRecipe, domain: Arms
-    ) -> OutputsStream | None:
-        """Return what plays arms from statistics of reward and constraints, if they are enough."""
-        engine: Any = build_lagrangian_engine(model, played, domain, self._settings.seed)
-        if engine is None:
+        if by_row and played.options.get("choices") is not None:
             return None
-        self._priors = [posterior.prior for posterior in engine.posteriors]  # kept after resets
-        return OutputsStream(
-            engine, domain, self.current, self._settings.feedback, self.rounds_before
-        )
-
-    def _new_rows_stream(self, played: AcquisitionRecipe) -> RowsStream | None:
-        """Return what plays arms with contexts or forgetting, if the settings need no model."""
-        settings = self._settings
-        if not isinstance(settings.model, BanditGPRecipe):
+        rate = forgetting.rate if isinstance(forgetting, TimeVaryingKernel) else None
+        given = (model, played, domain, settings.seed, settings.context_dim, rate, by_row)
+        player = player_of(*given, known=self._priors)
+        if player is None or (by_row and not plays_by_row(player, feedback)):
             return None
-        assert isinstance(settings.domain, Arms)
-        stream = rows_stream_of(
-            settings, settings.model, played, self.current, self.rounds_before, self._covariances
-        )
-        if stream is not None:
-            self._covariances = stream.engine.covariances  # kept after resets
-        return stream
+        self._priors = player.posterior.prior.priors
+        noise = model.noise if isinstance(model, BanditGPRecipe) else 1.0
+        known = (player, domain, self.current, feedback, forgetting, noise, self.rounds_before)
+        if not is_censored:
+            return PointsStream(*known)
+        arrived = player_of(*given, known=self._priors)
+        assert arrived is not None
+        return CensoredPointsStream(*known, arrived=arrived)
 
     def _sample(self, round_number: int, limits: Restriction | None) -> Tensor:
         domain = self._settings.domain if limits is None else limits.domain

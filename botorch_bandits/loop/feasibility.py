@@ -24,7 +24,7 @@ from botorch_bandits.acquisition import (
 from botorch_bandits.acquisition.affine_outcomes import select_output
 from botorch_bandits.acquisition.base import evaluated_as
 from botorch_bandits.acquisition.output_widths import output_rules
-from botorch_bandits.acquisition.scores import RandomizedArmsRule, ThompsonArmsRule, WidthArmsRule
+from botorch_bandits.acquisition.rules import RandomizedArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.checks import DTYPE, level_of_users_line
 from botorch_bandits.confidence import PriorSummary, WidthRule
 from botorch_bandits.constraints import (

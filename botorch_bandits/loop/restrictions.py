@@ -25,6 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
+from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_bandits.change_points import ChangePointRestart
@@ -40,7 +41,6 @@ from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.feasible_sets import NONLINEAR, FeasibleSet
 from botorch_bandits.history import Query
 from botorch_bandits.loop.settings import LoopSettings
-from botorch_bandits.models.front_kernels import Index
 from botorch_bandits.spaces import Space
 from botorch_bandits.spaces.space import FEW_POINTS
 
@@ -212,7 +212,7 @@ def _is_empty(given: Any) -> bool:
         return False
 
 
-def _read_arms(name: str, given: Any, domain: Arms) -> Index:
+def _read_arms(name: str, given: Any, domain: Arms) -> NDArray[np.int64]:
     """Return the numbers of arms that a user names by number, mask or point."""
     remedy = (
         f"pass numbers of arms (0 to {domain.num_arms - 1}), {domain.num_arms} truth values, or "

@@ -35,7 +35,7 @@ from botorch_bandits.acquisition import (
 )
 from botorch_bandits.acquisition.base import ONE_A_PRIOR, constructor_parameters, evaluated_as
 from botorch_bandits.acquisition.output_widths import output_rules
-from botorch_bandits.acquisition.scores import ThompsonArmsRule, WidthArmsRule
+from botorch_bandits.acquisition.rules import ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import (
     ChangePointDetector,
     ChangePointRestart,

@@ -4,9 +4,7 @@ Users choose between :class:`BanditGP` and :class:`FittedSingleTaskGP`. The clos
 and on arms, which make a round fast, compute the same numbers as the BoTorch models in another way.
 """
 
-from botorch_bandits.models.arms import ArmsPosterior
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe, RefitWarning
-from botorch_bandits.models.candidate_arms import CandidateArms
 from botorch_bandits.models.candidates import CandidatesModel, CandidatesRecipe
 from botorch_bandits.models.censoring import DEFAULT_TOLERANCE as RINGING_TOLERANCE
 from botorch_bandits.models.censoring import posterior_rise, probe_points
@@ -27,15 +25,11 @@ from botorch_bandits.models.prior_lists import (
     draw_lengthscales,
     lengthscale_ladder,
 )
-from botorch_bandits.models.prior_on_arms import ArmsPrior
 
 __all__ = [
     "RINGING_TOLERANCE",
-    "ArmsPosterior",
-    "ArmsPrior",
     "BanditGP",
     "BanditGPRecipe",
-    "CandidateArms",
     "CandidatesModel",
     "CandidatesRecipe",
     "DefaultCandidates",

@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from botorch_bandits.acquisition.engines import ArmsEngine
+from botorch_bandits.acquisition.player import Player
 from botorch_bandits.checks import check_finite
 from botorch_bandits.random_streams import RandomBlocks
 from botorch_bandits.simulation.problems import SimulationResult
 from botorch_bandits.simulation.restarts import ReplicateSegments
 
 
-def play_arms(  # noqa: C901, PLR0912, PLR0913, PLR0915 - one round of every setting
-    engine: ArmsEngine,
+def play_arms(  # noqa: C901, PLR0913, PLR0915 - one round of every setting
+    engine: Player,
     values: Tensor | Callable[[int], Tensor],
     noise_std: float | Tensor,
     num_rounds: int,
@@ -63,11 +63,6 @@ def play_arms(  # noqa: C901, PLR0912, PLR0913, PLR0915 - one round of every set
     covered: Tensor | None = None
     widths: list[Tensor] = []
     on_cpu = values.device.type == "cpu"
-    quick = None  # plays a single replicate without calling torch
-    is_plain = alone is not None and segments is None and not with_bounds
-    if is_plain and isinstance(engine, ArmsEngine):  # lists of priors have a different engine
-        quick = engine.in_numpy(engine.rule)
-    number = 0  # the arm of a single replicate
     for t in range(num_rounds):
         if schedule is not None and (current := schedule(t + 1)) is not values:
             regrets.append(_regret(values, arms[start:]))
@@ -80,11 +75,8 @@ def play_arms(  # noqa: C901, PLR0912, PLR0913, PLR0915 - one round of every set
             explored = segments.explores()
             all_explore = bool(explored.all())
             explores = explored.to(values.device) if bool(explored.any()) else None
-        is_quick = quick is not None and not all_explore
         if all_explore or engine.rule is None:
             arm = engine.choose_uniformly(t + 1)
-        elif quick is not None:
-            number = quick.choose(t + 1)
         else:
             seen = engine.look(t + 1)
             # a check in every round would wait for the GPU each time
@@ -101,9 +93,9 @@ def play_arms(  # noqa: C901, PLR0912, PLR0913, PLR0915 - one round of every set
             if explores is not None:
                 arm = engine.choose_uniformly(t + 1).where(explores, arm)
         if alone is not None:
-            number = number if is_quick else int(arm)
+            number = int(arm)
             heard = alone[number] + one_level * noise.number_at(t + 1)
-            engine.observe(number, heard)
+            engine.observe_one(number, heard)
             arms.append(number)
             outcomes.append(heard)
             found = (

@@ -10,11 +10,8 @@ from collections.abc import Callable, Sequence
 import torch
 
 from botorch_bandits.acquisition import RandomSearch
-from botorch_bandits.acquisition.engines import (
-    build_arms_engine,
-    build_box_engine,
-    sample_uniformly,
-)
+from botorch_bandits.acquisition.engines import build_box_engine, sample_uniformly
+from botorch_bandits.acquisition.player import player_of
 from botorch_bandits.change_points import EvidenceRestart
 from botorch_bandits.checks import DTYPE, check_finite, check_integer
 from botorch_bandits.domains import Arms, Box
@@ -184,7 +181,7 @@ def _simulate_arms(
         if rule is None and not isinstance(policy.acquisition, RandomSearch):
             return None
     assert isinstance(policy.model, BanditGPRecipe)
-    engine = build_arms_engine(policy.model, policy.acquisition, arms, seeds, rule=rule)
+    engine = player_of(policy.model, policy.acquisition, arms, seeds, rule=rule)
     if engine is None:
         return None
     return play_arms(

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
-from botorch_bandits.acquisition.scores import ArmsRule, ThompsonArmsRule, WidthArmsRule
+from botorch_bandits.acquisition.rules import ArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import (
     ChangePointRestart,
     EvidenceRestart,

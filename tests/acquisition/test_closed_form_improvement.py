@@ -28,11 +28,8 @@ from botorch_bandits import (
     gen_candidates_batched,
 )
 from botorch_bandits import optim as generation
-from botorch_bandits.acquisition.scores import (
-    MINIMUM_VARIANCE_OF_IMPROVEMENT,
-    ClosedFormImprovement,
-    log_noise_discount,
-)
+from botorch_bandits.acquisition.rules import log_noise_discount
+from botorch_bandits.acquisition.scores import MINIMUM_VARIANCE_OF_IMPROVEMENT, ClosedFormImprovement
 
 from .cases import uniform
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from botorch_bandits import Arms, GPThompsonSampling
 from botorch_bandits.acquisition.engines import ArmsEngine
-from botorch_bandits.acquisition.scores import ThompsonArmsRule
-from botorch_bandits.acquisition.thompson_sampling import HallucinatedThompsonArmsRule
+from botorch_bandits.acquisition.rules import ThompsonArmsRule
+from botorch_bandits.acquisition.rules import HallucinatedThompsonArmsRule
 from botorch_bandits.confidence import ConstantWidth
 from botorch_bandits.models.condition import hallucinate
 from botorch_bandits.models.prior_on_arms import ArmsPrior

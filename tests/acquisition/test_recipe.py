@@ -28,7 +28,7 @@ from botorch_bandits import (
     RandomizedUpperConfidenceBound,
     WidthUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.scores import ThompsonArmsRule, WidthArmsRule
+from botorch_bandits.acquisition.rules import ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.confidence import ConstantWidth, WidthRule
 from botorch_bandits.optim import gen_candidates_batched
 

@@ -15,12 +15,8 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.engines import ArmsEngine, build_arms_engine
-from botorch_bandits.acquisition.scores import (
-    WidthArmsRule,
-    half_width,
-    score,
-    score_and_slope,
-)
+from botorch_bandits.acquisition.rules import WidthArmsRule
+from botorch_bandits.acquisition.scores import half_width, score, score_and_slope
 from botorch_bandits.confidence import ConstantWidth
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE
 

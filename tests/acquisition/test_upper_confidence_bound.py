@@ -25,7 +25,7 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
     WidthUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.scores import WidthArmsRule
+from botorch_bandits.acquisition.rules import WidthArmsRule
 from botorch_bandits.confidence import ConstantWidth
 
 from .cases import (

@@ -38,7 +38,7 @@ from botorch_bandits import (
 )
 from botorch_bandits.acquisition import AcquisitionRecipe
 from botorch_bandits.acquisition.engines import ArmsEngine, build_box_engine
-from botorch_bandits.acquisition.scores import WidthArmsRule
+from botorch_bandits.acquisition.rules import WidthArmsRule
 from botorch_bandits.confidence.width_rules import ConstantWidth
 from botorch_bandits.domains import Domain
 from botorch_bandits.models.prior_on_arms import ArmsPrior

@@ -28,7 +28,7 @@ from botorch_bandits import (
     simulate,
 )
 from botorch_bandits.acquisition.engines import build_arms_engine
-from botorch_bandits.acquisition.scores import WidthArmsRule
+from botorch_bandits.acquisition.rules import WidthArmsRule
 from botorch_bandits.change_points import PowerThreshold, Restart
 from botorch_bandits.problems import SwitchingProblem, switching_gp_draws
 from botorch_bandits.simulation import ReplicateSegments

@@ -1,0 +1,833 @@
+"""Rules: the scores of all points in a round, from the posterior there.
+
+A rule is the value of an acquisition function on a finite set of points. It looks at a
+:class:`Seen`: the posterior of all points in the round, and random numbers of the round. The same
+rules play a loop and replicates, with and without contexts, windows, weights and constraints: these
+change the rows of the posterior, and nothing here.
+
+Whether two scores count as equal, or a variance as 0, is decided in prior standard deviations,
+relative to the prior mean, because it must not depend on the unit of the outcomes.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from botorch.acquisition.analytic import _log_ei_helper, log_Phi
+from torch import Tensor
+
+from botorch_bandits.checks import DTYPE
+from botorch_bandits.confidence import PriorSummary, WidthRule
+from botorch_bandits.confidence.censored import PendingWidth
+from botorch_bandits.confidence.irgp import irgp_ucb_width
+from botorch_bandits.confidence.width_rules import (
+    MINIMUM_VARIANCE,
+    MINIMUM_VARIANCE_OF_IMPROVEMENT,
+    WIDTH,
+    fit_to_batch,
+)
+from botorch_bandits.core.posterior import Posterior
+from botorch_bandits.core.priors import cholesky
+from botorch_bandits.core.rows import Rows
+from botorch_bandits.domains import ValueScale
+from botorch_bandits.models.candidate_groups import CandidateGroups, mixture_of_groups
+from botorch_bandits.penalties import Linear, Penalty, check_no_overflow
+
+if TYPE_CHECKING:
+    from botorch_bandits.acquisition.candidates_widths import CandidateWidths
+    from botorch_bandits.acquisition.player import Player
+
+DRAWS_AT_ONCE = 16
+"""The size of the groups in which random numbers of further draws in a round are made."""
+
+
+def along_arms(values: Tensor) -> Tensor:
+    """Return one number per replicate so that it broadcasts against ``batch_shape x num_arms``."""
+    return values.unsqueeze(-1) if values.dim() else values
+
+
+@dataclass(eq=False)
+class Seen:
+    """What a rule sees when it chooses, and quantities that are computed from that once.
+
+    Tensors of one number an arm are ``num_arms``, with replicates ``num_replicates x num_arms``.
+
+    Attributes:
+        rule: The rule that chooses.
+        player: Who plays it, which knows the prior, the seeds and the unit.
+        posterior: The posterior of all arms given the rows of the round.
+        rows: These rows as they were given, repeated outcomes one by one.
+        round_number: The round of the stream, from 1, for widths.
+        draw_round: The round of the whole run, from 1, for random numbers.
+        now: The columns in front of all arms; None if there are none.
+        pending: Rows that are asked and whose outcomes are not known; None if there are none.
+        among: Numbers of the arms that may be chosen; None for all.
+        redraw: How many further draws of the round came before.
+    """
+
+    rule: ArmsRule
+    player: Player
+    posterior: Posterior
+    rows: Rows | None
+    round_number: int
+    draw_round: int
+    now: Tensor | None = None
+    pending: Rows | None = None
+    among: Tensor | None = None
+    redraw: int = 0
+
+    @property
+    def summary(self) -> PriorSummary:
+        """The prior and the realized gain, as width rules read them."""
+        return self.player.summary
+
+    @property
+    def prior_mean(self) -> float:
+        """The prior mean of the reward."""
+        return self.player.prior_mean
+
+    @property
+    def prior_deviation(self) -> float:
+        """The prior standard deviation, the unit in which ties and floors are decided."""
+        return self.player.prior_deviation
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """``()``, or ``(num_replicates,)``."""
+        return self.player.batch_shape
+
+    @property
+    def value_scale(self) -> ValueScale:
+        """The scale of the rule's scores; see :meth:`ArmsRule.value_scale`."""
+        return self.rule.value_scale(self)
+
+    @cached_property
+    def prepared(self) -> Any:
+        """What the rule computes once in each round; see :meth:`ArmsRule.prepare`."""
+        return self.rule.prepare(self)
+
+    @cached_property
+    def scores(self) -> Tensor:
+        """The rule's scores of all arms."""
+        return self.rule.scores(self)
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """The posterior means of the reward in outcome units."""
+        return self.player.outside(self.posterior.mean[:, 0])
+
+    @cached_property
+    def view(self) -> Posterior:
+        """The posterior in which pending rows behind fronts have their means as outcomes."""
+        if self.pending is None or self.now is None:
+            return self.posterior
+        return self.posterior.hallucinated(self.pending, self.now)
+
+    @cached_property
+    def variances(self) -> Tensor:
+        """``G x num_arms`` variances; pending rows count as known (hallucination)."""
+        if self.pending is None or self.now is not None:
+            return self.view.variance
+        return self.posterior.variance_given(self.pending.index)
+
+    @property
+    def variance(self) -> Tensor:
+        """The posterior variances of the reward, at least 0; pending rows count as known."""
+        return self.player.outside(self.variances.clamp_min(0.0))
+
+    def standard_deviation(self, smallest_share: float) -> Tensor:
+        """Return new deviations; variances are clamped at a share of the prior variance."""
+        smallest = self.prior_share(smallest_share)
+        return self.player.outside(self.variances).clamp_min(smallest).sqrt_()
+
+    def prior_share(self, share: float) -> float:
+        """Return a share of the prior variance."""
+        return share * self.prior_deviation * self.prior_deviation
+
+    def columns(self, index: Tensor) -> Tensor:
+        """Return posterior covariances of arms with all arms, ``batch_shape x k x num_arms``.
+
+        Args:
+            index: ``batch_shape x k`` numbers of arms, at the present front.
+        """
+        return self.player.outside(self.posterior.columns(index, None, self.now))
+
+    def extremes(self) -> tuple[Tensor, Tensor]:
+        """Return the smallest and the largest outcome, infinite if there are none."""
+        return self.player.extremes(self.rows)
+
+    def has_observed(self) -> Tensor:
+        """Return which arms have outcomes, ``batch_shape x num_arms``, ``bool``."""
+        return self.player.has_observed(self.rows)
+
+    def redrawn(self, number: int) -> Seen:
+        """Return the same round with other random numbers."""
+        return replace(self, redraw=number) if number else self
+
+    def draw(
+        self,
+        purpose: str,
+        shape: tuple[int, ...] = (),
+        distribution: str = "normal",
+        transform: Callable[[Tensor], Tensor] | None = None,
+    ) -> Tensor:
+        """Return random numbers of the round, ``batch_shape x shape``.
+
+        Args:
+            purpose: What they are for; another purpose has other numbers.
+            shape: Their shape.
+            distribution: Their distribution; see :class:`~.random_streams.RandomBlocks`.
+            transform: Turns the numbers of many rounds into others.
+        """
+        if not self.redraw:
+            return self.player.numbers(self.draw_round, purpose, shape, distribution, transform)
+        block, place = divmod(self.redraw - 1, DRAWS_AT_ONCE)
+        name, many = f"{purpose} redrawn {block}", (DRAWS_AT_ONCE, *shape)
+        numbers = self.player.numbers(self.draw_round, name, many, distribution, transform)
+        return numbers.select(len(self.batch_shape), place)
+
+    def deviation_of_draw(self, purpose: str = "thompson", group: int | None = None) -> Tensor:
+        """Return a joint draw of all arms less the posterior mean, exactly.
+
+        Args:
+            purpose: What the random numbers are for.
+            group: The number of the prior; None if there is one.
+        """
+        posterior = self.view if group is None else self.view.group(group)
+        own = posterior.prior.priors[0]
+        if not self.player.numbers_by_row:  # each arm has a number for its noise
+            count = posterior.prior.num_points
+
+            def simulate(normal: Tensor) -> Tensor:
+                rank = own.num_normals
+                return torch.stack([own.simulate(normal[..., :rank]), normal[..., rank:]], dim=-2)
+
+            both = self.draw(purpose, (own.num_normals + count,), "normal", simulate)
+            function, normal = both.reshape(posterior.batch, 2, 1, count).unbind(1)  # G x 1 x A
+            rows = self.player.collapsed(self.rows)
+            found = posterior.deviation_of_draw(function, normal[..., rows.index], rows)
+            return self.player.outside(found[:, 0])
+        simulated = self.draw(purpose, (own.num_normals,), "normal", own.simulate).unsqueeze(0)
+        if self.now is None:
+            return self._drawn_by_row(posterior, simulated.reshape(1, -1), purpose)
+        behind = own.function(simulated, self.now)
+        if behind is None:  # no root serves all fronts
+            root = posterior.covariance_root(self.now)[0]
+            return simulated[0, : root.shape[1]] @ root.mT
+        rows = posterior.rows
+        assert rows.front is not None
+        mean, explained = own.rows_given(simulated, rows.index, rows.front, self.now)
+        left = posterior.prior.among(rows.index, rows.front)[0] - explained
+        left.diagonal().add_(posterior.lam * rows.noise)
+        outcomes = mean + self._normal_of_rows(purpose, len(rows)) @ cholesky(left).mT  # 1 x n
+        return posterior.deviation_of_simulation(behind, outcomes.unsqueeze(0))[0, 0]
+
+    def _drawn_by_row(self, posterior: Posterior, function: Tensor, purpose: str) -> Tensor:
+        """Draw with a number for the noise of each row, pending ones last."""
+        rows = self.player.collapsed(self.rows)
+        pending = self.pending
+        count = len(rows) + (0 if pending is None else len(pending))
+        normal = self._normal_of_rows(purpose, count)
+        known = normal[None, None, : len(rows)]
+        drawn = posterior.deviation_of_draw(function.unsqueeze(0), known, rows)[0, 0]
+        if pending is None:
+            return drawn
+        noise = (posterior.lam * pending.noise).sqrt() * normal[len(rows) :]
+        return condition_draw(
+            drawn, self.columns(pending.index), pending.index, noise, posterior.lam
+        )
+
+    def _normal_of_rows(self, purpose: str, count: int) -> Tensor:
+        first, *rest = purpose.split(",")
+        name = ",".join([f"{first} rows", *rest])
+        if self.redraw:
+            name = f"{name} redrawn {self.redraw}"
+        return self.player.normal(self.draw_round, name, count)
+
+
+def condition_draw(
+    deviation: Tensor, columns: Tensor, index: Tensor, noise: Tensor, lam: Tensor
+) -> Tensor:
+    """Return a draw's deviation given that pending points have their means as outcomes.
+
+    Args:
+        deviation: ``batch_shape x num_arms``, a draw less the mean.
+        columns: ``batch_shape x k x num_arms``, posterior covariances of the pending points.
+        index: ``batch_shape x k``, their numbers.
+        noise: ``batch_shape x k``, simulated noise of their outcomes.
+        lam: The noise variance, which broadcasts against ``batch_shape x 1``.
+    """
+    at = index.expand(*columns.shape[:-2], index.shape[-1])
+    block = columns.gather(-1, at.unsqueeze(-2).expand(*at.shape, at.shape[-1])).clone()
+    block.diagonal(dim1=-2, dim2=-1).add_(lam)
+    simulated = (deviation.gather(-1, at) + noise).unsqueeze(-1)
+    weights = torch.cholesky_solve(simulated, cholesky(block))
+    return deviation - (columns * weights).sum(-2)
+
+
+class ArmsRule(ABC):
+    """Scores arms; the arm with the largest score is played, the first one in case of a tie."""
+
+    takes_pending: bool = True
+    """Whether pending arms affect what it sees; otherwise they make no difference."""
+    num_outputs: int = 1
+    """The number of outputs of the posterior that it needs."""
+
+    def prepare(self, seen: Seen) -> Any:
+        """Return what scores, bounds and description of a round share as ``seen.prepared``."""
+        return None
+
+    @abstractmethod
+    def scores(self, seen: Seen) -> Tensor:
+        """Return ``batch_shape x num_arms`` scores: the values of the acquisition function."""
+
+    def value_scale(self, seen: Seen) -> ValueScale:
+        """Return the scale of the scores: prior standard deviations from the prior mean."""
+        sign = 1.0 if getattr(self, "maximize", True) else -1.0
+        return ValueScale(sign * seen.prior_mean, seen.prior_deviation)
+
+    def bounds(self, seen: Seen) -> tuple[Tensor, Tensor] | None:
+        """Return lower and upper confidence bounds, each ``batch_shape x num_arms``, if any."""
+        return None
+
+    def moments(self, seen: Seen, arm: int) -> tuple[float, float]:
+        """Return mean and standard deviation of the reward at an arm, for a query's diagnostics."""
+        smallest = seen.prior_share(MINIMUM_VARIANCE)
+        return float(seen.mean[arm]), max(float(seen.variances[0, arm]), smallest) ** 0.5
+
+    def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor]:
+        """Return more diagnostics of one arm per replicate, each ``batch_shape``, by name."""
+        return {}
+
+
+class RoundWidth(NamedTuple):
+    """The width of a round and the resulting half-widths of the bounds."""
+
+    width: Tensor
+    half: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class WidthArmsRule(ArmsRule):
+    """``mean + width * standard deviation``, the rule of every upper confidence bound.
+
+    Attributes:
+        rule: The rule of the width.
+        scale: A factor on the width.
+        maximize: Whether the largest reward is sought.
+        predictive: Whether deviations include the noise of an outcome.
+    """
+
+    rule: WidthRule
+    scale: float = 1.0
+    maximize: bool = True
+    predictive: bool = False
+
+    def width(self, seen: Seen) -> Tensor:
+        """Return the width, a scalar or ``batch_shape``."""
+        width = fit_to_batch(WIDTH, self._compute_width(seen), seen.batch_shape)
+        return width.to(seen.posterior.lam.device)
+
+    def prepare(self, seen: Seen) -> RoundWidth:
+        width = self.width(seen)
+        if self.predictive:
+            noisy = seen.variance + along_arms(seen.player.outside(seen.posterior.lam))
+            deviation = noisy.clamp_min(seen.prior_share(MINIMUM_VARIANCE)).sqrt_()
+        else:
+            deviation = seen.standard_deviation(MINIMUM_VARIANCE)
+        return RoundWidth(width, deviation.mul_(along_arms(width)))
+
+    def scores(self, seen: Seen) -> Tensor:
+        return torch.add(seen.prepared.half, seen.mean, alpha=1.0 if self.maximize else -1.0)
+
+    def bounds(self, seen: Seen) -> tuple[Tensor, Tensor]:
+        return seen.mean - seen.prepared.half, seen.mean + seen.prepared.half
+
+    def moments(self, seen: Seen, arm: int) -> tuple[float, float]:
+        mean, deviation = super().moments(seen, arm)
+        if self.predictive:
+            deviation = math.sqrt(float(seen.variances[0, arm]) + float(seen.posterior.lam[0]))
+        return mean, deviation
+
+    def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor]:
+        return _with_gain({"width": seen.prepared.width}, self.rule, seen)
+
+    def width_in_round(self, summary: PriorSummary, round_number: int) -> Tensor:
+        """Return the scaled width of the rule, a scalar or ``batch_shape``."""
+        width = self.rule.width(summary, round_number)
+        return width if self.scale == 1.0 else self.scale * width
+
+    def _compute_width(self, seen: Seen) -> Tensor:
+        return self.width_in_round(seen.summary, seen.round_number)
+
+
+def _with_gain(known: dict[str, Tensor], rule: WidthRule, seen: Seen) -> dict[str, Tensor]:
+    gain = rule.information_gain(seen.summary)
+    return known if gain is None else {**known, "information_gain": gain}
+
+
+@dataclass(frozen=True, eq=False)
+class RandomizedArmsRule(WidthArmsRule):
+    """IRGP-UCB: the width is drawn independently for each round and replicate."""
+
+    def _compute_width(self, seen: Seen) -> Tensor:
+        draw = seen.draw("IRGP-UCB", (), "exponential")
+        width = irgp_ucb_width(seen.posterior.prior.num_points, draw)
+        if isinstance(self.rule, PendingWidth):  # censored rows add to every width
+            width = width + self.rule.added(seen.summary)
+        return width
+
+
+@dataclass(frozen=True, eq=False)
+class ThompsonArmsRule(ArmsRule):
+    """An exact joint draw whose deviation from the mean is multiplied by a width.
+
+    Attributes:
+        rule: The rule of the width.
+        scale: A factor on the width.
+        maximize: Whether the largest reward is sought.
+    """
+
+    rule: WidthRule
+    scale: float = 1.0
+    maximize: bool = True
+
+    @property
+    def takes_pending(self) -> bool:  # type: ignore[override]
+        """See the base class; draws are made again instead."""
+        return False
+
+    def prepare(self, seen: Seen) -> Tensor:
+        """Return the width, a scalar or ``batch_shape``."""
+        width = self.scale * self.rule.width(seen.summary, seen.round_number)
+        return fit_to_batch(WIDTH, width, seen.batch_shape).to(seen.posterior.lam.device)
+
+    def scores(self, seen: Seen) -> Tensor:
+        half = self.deviation(seen) * along_arms(seen.prepared)
+        values = half.add_(seen.mean)
+        return values if self.maximize else values.neg_()
+
+    def deviation(self, seen: Seen) -> Tensor:
+        """Return an unscaled draw less the mean, ``batch_shape x num_arms``."""
+        return seen.deviation_of_draw()
+
+    def bounds(self, seen: Seen) -> tuple[Tensor, Tensor] | None:
+        return None
+
+    def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor]:
+        return _with_gain({"width": seen.prepared}, self.rule, seen)
+
+
+@dataclass(frozen=True, eq=False)
+class HallucinatedThompsonArmsRule(ThompsonArmsRule):
+    """A joint draw, conditioned on each pending query having the posterior mean as its outcome."""
+
+    @property
+    def takes_pending(self) -> bool:  # type: ignore[override]
+        """See the base class."""
+        return True
+
+    def deviation(self, seen: Seen) -> Tensor:
+        drawn = seen.deviation_of_draw()
+        pending = seen.pending
+        if pending is None or seen.player.numbers_by_row:  # then the draw accounts for them
+            return drawn
+        count, lam = pending.index.shape[-1], along_arms(seen.player.outside(seen.posterior.lam))
+        noise = lam.sqrt() * seen.draw(f"hallucinated noise {count}", (count,))
+        return condition_draw(drawn, seen.columns(pending.index), pending.index, noise, lam)
+
+
+@dataclass(frozen=True, eq=False)
+class ImprovementArmsRule(ArmsRule):
+    """The logarithm of expected improvement or of the probability of improvement.
+
+    Attributes:
+        is_expected: Whether it is expected improvement.
+        incumbent: ``"observed"`` or ``"posterior_mean"``: what is improved upon.
+        margin: By how much at least.
+        best_f: What is improved upon, if it was given.
+        maximize: Whether the largest reward is sought.
+        augmented: Whether expected improvement is discounted by the noise.
+    """
+
+    is_expected: bool
+    incumbent: str
+    margin: float
+    best_f: float | None
+    maximize: bool
+    augmented: bool = False
+
+    def scores(self, seen: Seen) -> Tensor:
+        sign = 1.0 if self.maximize else -1.0
+        deviation = seen.standard_deviation(MINIMUM_VARIANCE_OF_IMPROVEMENT)
+        improvement = sign * (seen.mean - self._best(seen)) - self.margin
+        standardized = improvement.div_(deviation)
+        if not self.is_expected:
+            return log_Phi(standardized)
+        value = _log_ei_helper(standardized)
+        if self.augmented:
+            lam = along_arms(seen.player.outside(seen.posterior.lam))
+            noise = noise_that_counts(lam, seen.prior_deviation**2)
+            value = value + log_noise_discount(deviation.square(), noise)
+        return value + deviation.log_()
+
+    def value_scale(self, seen: Seen) -> ValueScale:
+        """See the base class; scores are logarithms, whose unit is 1 at any scale."""
+        return ValueScale(offset=math.log(seen.prior_deviation) if self.is_expected else 0.0)
+
+    def _best(self, seen: Seen) -> Tensor:
+        worst = -torch.inf if self.maximize else torch.inf
+        extreme = torch.amax if self.maximize else torch.amin
+        if self.best_f is not None:
+            best = seen.mean.new_full((*seen.batch_shape, 1), self.best_f)
+        else:
+            if self.incumbent == "observed":
+                smallest, largest = seen.extremes()
+                best = (largest if self.maximize else smallest).unsqueeze(-1)
+            else:
+                known = seen.mean.masked_fill(~seen.has_observed(), worst)
+                best = extreme(known, -1, keepdim=True)
+            # without outcomes, the prior mean is improved upon
+            best = best.nan_to_num(posinf=seen.prior_mean, neginf=seen.prior_mean)
+        if seen.pending is not None:
+            means = seen.mean[..., seen.pending.index]
+            best = extreme(torch.cat([best, means], dim=-1), -1, keepdim=True)
+        return best
+
+
+NEGLIGIBLE_NOISE = 1e-3
+"""A noise variance of this many prior variances counts as no noise.
+
+A fit learns about this much noise even from exact outcomes, and a discount would then keep the last
+digits from being improved.
+"""
+
+
+def noise_that_counts(noise_variance: Tensor, prior_variance: float) -> Tensor:
+    """Return the nonnegative noise variance minus a negligible amount, in the same unit.
+
+    Args:
+        noise_variance: The noise variance of an outcome.
+        prior_variance: The prior variance.
+    """
+    return (noise_variance - NEGLIGIBLE_NOISE * prior_variance).clamp_min(0.0)
+
+
+def log_noise_discount(variance: Tensor, noise_variance: Tensor | float) -> Tensor:
+    r"""Return the logarithm of the share of an improvement that remains under noise.
+
+    It is :math:`1 - \tau / \sqrt{\sigma^2 + \tau^2}` (Huang et al. 2006), as
+    :math:`\sigma^2 / (s (s + \tau))` with :math:`s^2 = \sigma^2 + \tau^2`, which cancels nothing.
+
+    Args:
+        variance: Posterior variances.
+        noise_variance: The noise variance of an outcome.
+    """
+    predictive = (variance + noise_variance).sqrt()
+    deviation = noise_variance**0.5
+    return variance.log() - predictive.log() - (predictive + deviation).log()
+
+
+@dataclass(frozen=True, eq=False)
+class OneMomentArmsRule(ArmsRule):
+    """The posterior mean alone, or the standard deviation alone.
+
+    Attributes:
+        uses_mean: Whether it is the mean.
+        maximize: Whether the largest reward, or deviation, is sought.
+    """
+
+    uses_mean: bool
+    maximize: bool
+
+    def scores(self, seen: Seen) -> Tensor:
+        value = seen.mean if self.uses_mean else seen.standard_deviation(MINIMUM_VARIANCE)
+        return value if self.maximize else -value
+
+    def value_scale(self, seen: Seen) -> ValueScale:
+        """See the base class; deviations do not shift with the prior mean."""
+        scale = super().value_scale(seen)
+        return scale if self.uses_mean else ValueScale(unit=scale.unit)
+
+
+# --- several outputs -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class LagrangianArmsRule(ArmsRule):
+    """A penalized reward: its upper confidence bound, or a joint draw of reward and constraints.
+
+    Output 0 is the reward, output ``j`` is constraint ``j``. Outputs with the same kernel share a
+    prior.
+
+    Attributes:
+        rules: The rule of each output's width, at its share of ``delta``.
+        multipliers: ``num_constraints``.
+        penalty: The penalty of the constraints.
+        draws: Whether it is a draw.
+        scale: A factor on the widths.
+        maximize: Whether the largest reward is sought.
+        has_one_width: Whether one number was given as the width of the weighted sum.
+        separate_bounds: Whether outputs are bounded one by one even if the penalty is linear.
+        reward_bound: A limit on the bound of the reward, if any.
+        constraint_bound: A limit on the bounds of the constraints, if any.
+    """
+
+    rules: tuple[WidthRule, ...]
+    multipliers: Tensor
+    penalty: Penalty = field(default_factory=Linear)
+    draws: bool = False
+    scale: float = 1.0
+    maximize: bool = True
+    has_one_width: bool = False
+    separate_bounds: bool = False
+    reward_bound: float | None = None
+    constraint_bound: float | None = None
+
+    @property
+    def takes_pending(self) -> bool:  # type: ignore[override]
+        """See the base class; draws are made again instead."""
+        return not self.draws
+
+    @property
+    def num_outputs(self) -> int:  # type: ignore[override]
+        """See the base class."""
+        return len(self.rules)
+
+    @property
+    def is_scalarized(self) -> bool:
+        """Whether the bound is that of one weighted sum of the outputs."""
+        clips = self.reward_bound is not None or self.constraint_bound is not None
+        return self.penalty.is_linear and not self.separate_bounds and not clips
+
+    def prepare(self, seen: Seen) -> _Outputs:
+        player = seen.player
+        groups = torch.tensor(player.group_of_output)
+        every = torch.arange(self.num_outputs)
+        means = seen.posterior.mean[groups, every]  # m x num_arms
+        widths = player.widths_of_outputs(self.rules, self.scale).to(means)
+        variances = seen.variances[groups]
+        units = player.prior_variances.to(means)
+        smallest = 0.0 if self.draws else MINIMUM_VARIANCE
+        deviations = torch.maximum(variances, smallest * units.unsqueeze(-1)).sqrt_()
+        return _Outputs(means, variances, deviations, widths, units)
+
+    def scores(self, seen: Seen) -> Tensor:
+        known: _Outputs = seen.prepared
+        if self.draws:
+            value = self._penalized(self._sign * known.drawn(seen)[0], known.drawn(seen)[1:])
+        elif self.is_scalarized:
+            value = self._of_weighted_sum(known)
+        else:
+            upper = self._sign * known.means[0] + known.half[0]
+            if self.reward_bound is not None:
+                upper = upper.clamp(-self.reward_bound, self.reward_bound)
+            value = self._penalized(upper, self.lower_bounds(known))
+        return check_no_overflow(value)
+
+    def lower_bounds(self, known: _Outputs) -> Tensor:
+        """Return lower confidence bounds of the constraints, ``num_constraints x num_arms``."""
+        lower = known.means[1:] - known.half[1:]
+        clip = self.constraint_bound
+        return lower if clip is None else lower.clamp(-clip, clip)
+
+    def bounds(self, seen: Seen) -> tuple[Tensor, Tensor]:
+        """Return the bounds of all outputs, ``m x num_arms`` each."""
+        known: _Outputs = seen.prepared
+        return known.means - known.half, known.means + known.half
+
+    def moments(self, seen: Seen, arm: int) -> tuple[float, float]:
+        known: _Outputs = seen.prepared
+        return float(known.means[0, arm]), float(known.deviations[0, arm])
+
+    def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor]:
+        known: _Outputs = seen.prepared
+        index = int(arm)
+        described = {"width": known.widths[0]}
+        lower = self.lower_bounds(known)
+        for j in range(1, self.num_outputs):
+            described[f"constraint_mean_{j}"] = known.means[j, index]
+            if self.draws:
+                described[f"constraint_draw_{j}"] = known.drawn(seen)[j, index]
+            described[f"constraint_lower_bound_{j}"] = lower[j - 1, index]
+        return described
+
+    @property
+    def _sign(self) -> float:
+        return 1.0 if self.maximize else -1.0
+
+    def _penalized(self, reward: Tensor, constraints: Tensor) -> Tensor:
+        # f - sum_j kappa_j (psi(g_j) - 1)
+        weights = self.multipliers.to(reward)
+        return reward - (weights * self.penalty.excess(constraints.mT)).sum(-1)
+
+    def _of_weighted_sum(self, known: _Outputs) -> Tensor:
+        """Return the bound of ``f - sum_j kappa_j g_j`` as one Gaussian variable."""
+        kappa = self.multipliers.to(known.means)
+        weights = torch.cat([kappa.new_tensor([self._sign]), -kappa])
+        squared = weights.square()
+        smallest = MINIMUM_VARIANCE * float(squared @ known.units)
+        deviation = (squared @ known.variances).clamp_min_(smallest).sqrt_()
+        # the widths of all outputs whose multiplier is positive, combined by Cauchy and Schwarz
+        active = torch.cat([kappa.new_ones(1), (kappa > 0.0).to(kappa)])
+        combined = (active * known.widths.square()).sum().sqrt()
+        width = known.widths[0] if self.has_one_width else combined
+        return torch.addcmul(weights @ known.means, deviation, width)
+
+
+@dataclass(eq=False)
+class _Outputs:
+    """The moments of all outputs at all arms in a round."""
+
+    means: Tensor  # m x num_arms
+    variances: Tensor  # m x num_arms
+    deviations: Tensor  # m x num_arms
+    widths: Tensor  # m
+    units: Tensor  # m prior variances
+    _drawn: Tensor | None = None
+
+    @cached_property
+    def half(self) -> Tensor:
+        """``m x num_arms``, the distance of the bounds from the means."""
+        return self.deviations * self.widths.unsqueeze(-1)
+
+    def drawn(self, seen: Seen) -> Tensor:
+        """Return a draw of every output, scaled about its mean, ``m x num_arms``."""
+        if self._drawn is None:
+            each = [
+                seen.deviation_of_draw(f"lagrangian thompson, output {j}", group)
+                for j, group in enumerate(seen.player.group_of_output)
+            ]
+            self._drawn = torch.stack(each) * self.widths.unsqueeze(-1) + self.means
+        return self._drawn
+
+
+# --- lists of priors -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ListArmsRule(ArmsRule):
+    """A list of priors: bounds of those that survive, of the mixture, or a draw of one of them.
+
+    Attributes:
+        groups: The entries of the list that share a factor.
+        widths: The widths of the bands in each round; None for draws.
+        form: ``"survivors"`` or ``"mixture"``.
+        maximize: Whether the largest reward is sought.
+    """
+
+    groups: CandidateGroups
+    widths: CandidateWidths | None
+    form: str = "survivors"
+    maximize: bool = True
+
+    @property
+    def takes_pending(self) -> bool:  # type: ignore[override]
+        """See the base class; draws are made again instead."""
+        return self.widths is not None
+
+    def prepare(self, seen: Seen) -> int | tuple[Tensor, Tensor]:
+        """Return the entry whose function is drawn, or the bounds of all arms."""
+        if self.widths is None:
+            weights = seen.player.evidence.posterior_weights
+            return int(torch.multinomial(weights, 1, generator=seen.player.stream_of(seen)))
+        return self._bounds(self.widths, seen, seen.variances.clamp_min(0.0))
+
+    def scores(self, seen: Seen) -> Tensor:
+        if self.widths is None:
+            values = self._drawn(seen)
+            return values if self.maximize else -values
+        lower, upper = seen.prepared
+        return upper if self.maximize else -lower
+
+    def value_scale(self, seen: Seen) -> ValueScale:
+        """See the base class; the unit is the largest prior deviation on the list."""
+        return ValueScale(unit=float(self.groups.scales.max()) ** 0.5)
+
+    def bounds(self, seen: Seen) -> tuple[Tensor, Tensor] | None:
+        """Return the bounds from the outcomes that arrived."""
+        if self.widths is None:
+            return None
+        if seen.pending is None:
+            lower, upper = seen.prepared
+            return lower, upper
+        return self._bounds(self.widths, seen, seen.posterior.variance.clamp_min(0.0))
+
+    def mixture(self, seen: Seen, variances: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of the mixture of all entries, ``num_arms`` each.
+
+        Args:
+            seen: The round.
+            variances: ``G x num_arms``; None for those from the outcomes that arrived.
+        """
+        known = seen.posterior.variance.clamp_min(0.0) if variances is None else variances
+        shares = self.groups.mixture_weights(seen.player.evidence.numpy_posterior_weights())
+        return mixture_of_groups(seen.posterior.mean[:, 0].mT, known.mT, *shares)
+
+    def moments(self, seen: Seen, arm: int) -> tuple[float, float]:
+        mean, variance = self.mixture(seen)
+        return float(mean[arm]), math.sqrt(max(float(variance[arm]), LEAST_VARIANCE))
+
+    def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor]:
+        if self.widths is None:
+            return {"candidate": torch.tensor(float(seen.prepared))}
+        bounds = self.bounds(seen)
+        assert bounds is not None
+        lower, upper = (bound[arm] for bound in bounds)
+        survivors = seen.player.evidence.numpy_survivors(self.widths.level)
+        is_refuted = self.form == "survivors" and not survivors.any()
+        return {
+            "width": 0.5 * (upper - lower) / self.moments(seen, int(arm))[1],
+            "lower_bound": lower,
+            "upper_bound": upper,
+            "num_survivors": torch.tensor(float(survivors.sum())),
+            "is_refuted": torch.tensor(float(is_refuted)),
+        }
+
+    def least_noise_ratio(self, seen: Seen, arm: int, default_level: float) -> float:
+        """Return the least ratio of noise to posterior variance at an arm among the survivors."""
+        level = default_level if self.widths is None else self.widths.level
+        variances = seen.posterior.variance[:, arm].cpu().numpy()
+        return self.groups.least_noise_ratio(variances, seen.player.evidence.numpy_in_force(level))
+
+    def _bounds(
+        self, widths: CandidateWidths, seen: Seen, variances: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        width = widths.in_round(seen.round_number, self.groups.scales)
+        if self.form == "mixture":
+            mean, variance = self.mixture(seen, variances)
+            half = variance.clamp_min(LEAST_VARIANCE).sqrt() * float(width)
+            return mean - half, mean + half
+        in_force = seen.player.evidence.numpy_in_force(widths.level)
+        factors = self.groups.factors(width, in_force)  # G, the widest band of each group's entries
+        counts = torch.from_numpy(np.isfinite(factors))
+        scale = torch.from_numpy(factors).to(variances)[counts].unsqueeze(-1)
+        half = variances[counts].sqrt_().mul_(scale)
+        means = seen.posterior.mean[counts, 0]
+        return (means - half).amin(0), (means + half).amax(0)
+
+    def _drawn(self, seen: Seen) -> Tensor:
+        """Return a joint draw of one entry's posterior; its numbers follow those of the entry."""
+        entry: int = seen.prepared
+        group, scale = int(self.groups.group_of[entry]), float(self.groups.scales[entry]) ** 0.5
+        posterior = seen.posterior.group(group)
+        own, rows = posterior.prior.priors[0], seen.player.collapsed(seen.rows)
+        stream, count = seen.player.stream_of(seen), posterior.prior.num_points
+        torch.multinomial(seen.player.evidence.posterior_weights, 1, generator=stream)
+        normal = torch.randn(2 * count, dtype=DTYPE, generator=stream).to(posterior.lam)
+        rank = own.num_normals
+        function = own.simulate(normal[:rank])[None, None]
+        of_rows = normal[rank : rank + count][rows.index][None, None]
+        deviation = posterior.deviation_of_draw(function, of_rows, rows)[0, 0]
+        return posterior.mean[0, 0] + scale * deviation
+
+
+LEAST_VARIANCE = 1e-30
+"""The lower limit of the variance of a mixture, which is divided by."""

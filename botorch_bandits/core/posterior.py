@@ -1,0 +1,669 @@
+r"""Exact Gaussian-process posteriors of a finite set of points, given rows that come and go.
+
+With the covariance of the rows factorized as ``L S L' = K + lam N`` (``S`` is diagonal, 1 or -1),
+
+    V = L^-1 K(rows, points)         z = L^-1 (Y - prior mean)
+    mean = prior mean + V' S z       variance = k(x, x) - sum_i s_i V_i^2
+    gain = 1/2 ln det(K + lam N) - 1/2 ln det(lam N)
+
+A new row is a new row of ``V`` and ``z``, ``n A`` operations: with ``k_n`` its covariances with all
+points, ``x_n`` its point and ``v`` the variance there before it,
+
+    p = sqrt(|v + lam N_n|)          V_n = (k_n - sum_i s_i V_i(x_n) V_i) / p
+    z_n = s_n (y_n - mean(x_n)) / p  mean += z_n V_n,  variance -= s_n V_n^2
+
+A row is taken back by another one with ``-N_n`` in place of its noise: ``v - lam N_n`` is negative,
+and so is ``s_n``. Both together leave everything as it was before them. So a row that leaves a
+window, fades, or has another outcome costs as much as one that comes.
+
+:class:`Posterior` has these formulas for ``G`` priors and ``m`` outputs at once; replicates are
+priors with rows of their own. :class:`Conditioner` finds the cheapest way from the rows of one
+round to those of the next.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from botorch_bandits.core.priors import Stack, cholesky, root_of
+from botorch_bandits.core.rows import Changes, Rows, changes_between
+
+FIRST_ROOM = 64
+"""Rows for which there is memory at first."""
+MOST_CHANGES = 8
+"""More changed rows in one round are factorized anew, unless all of them came."""
+SMALLEST_NOISE = 1e-3
+"""Rows with less noise than this share of the prior variance are not taken back but factorized
+anew: the two pivots nearly cancel, and digits are lost in proportion to the inverse noise."""
+FOLDED_AT_ONCE = 32
+"""Rows that are folded into a covariance of all points at a time, by one fast product."""
+ROW_COST = 2.5
+"""A kept row costs as much in each round as this many points of a folded covariance."""
+MOST_FOLDS = 64
+"""After so many folds everything is factorized anew, which ends the accumulation of rounding."""
+LARGEST_FOLDED = 2**26
+"""Entries of folded covariances of all priors (512 MiB)."""
+
+
+class _Single(NamedTuple):
+    """The memory of a single posterior on the CPU, as NumPy sees it.
+
+    A row of a few hundred numbers takes a NumPy call a microsecond and a PyTorch call five, and
+    long runs are made of such rows.
+    """
+
+    V: NDArray[np.float64]  # room x A
+    sign: NDArray[np.float64]  # room
+    mean: NDArray[np.float64]  # m x A
+    variance: NDArray[np.float64]  # A
+    log_det: NDArray[np.float64]  # 1
+    lam: float
+    product: NDArray[np.float64]  # A, for results in between
+
+
+class Posterior:
+    """The posteriors of ``G`` priors and ``m`` outputs at ``A`` points.
+
+    Attributes:
+        prior: The priors.
+        lam: ``G`` noise variances of one observation.
+        mean: ``G x m x A``, in raw units; changed in place by the next row.
+        variance: ``G x A``, changed in place; rounding can make it slightly negative.
+        rows: What the posterior is conditioned on.
+        num_kept: ``n``, the rows of ``V`` in use.
+        folded: ``G x A x A``, the covariance into which earlier rows were folded; None if it is
+            the prior's.
+    """
+
+    def __init__(
+        self,
+        prior: Stack,
+        lam: Tensor,
+        num_outputs: int = 1,
+        prior_mean: Tensor | float = 0.0,
+    ) -> None:
+        """See the class; without rows.
+
+        Args:
+            prior: The priors; a single one may serve all ``G`` replicates.
+            lam: ``G`` noise variances.
+            num_outputs: ``m``.
+            prior_mean: One number, or ``G x m``.
+        """
+        self.prior, self.lam = prior, lam
+        self._prior_mean = torch.as_tensor(prior_mean, dtype=lam.dtype, device=lam.device).expand(
+            len(lam), num_outputs
+        )
+        self._begin()
+
+    def _begin(self) -> None:
+        groups, outputs, points = len(self.lam), self._prior_mean.shape[1], self.prior.num_points
+        self.mean = self._prior_mean.unsqueeze(-1).expand(-1, -1, points).clone()
+        self.variance = self.lam.new_zeros(groups, points)
+        if self.prior.num_front == 0:
+            self.variance += self.prior.variances()
+        self.rows = Rows.empty(outputs, self.lam, self.prior.num_front)
+        self.folded: Tensor | None = None
+        self.num_kept = 0
+        self._log_det = self.lam.new_zeros(groups)
+        self._V = self.lam.new_empty(groups, FIRST_ROOM, points)
+        self._sign = self.lam.new_ones(FIRST_ROOM)
+        self._has_signs = False
+        self._factor = self.lam.new_empty(groups, 0, 0)
+        self._kept_columns: dict[int, tuple[Tensor, int]] = {}
+        self._share_memory()
+
+    def _share_memory(self) -> None:
+        self._single: _Single | None = None
+        if self.batch == 1 and self.lam.device.type == "cpu":
+            self._single = _Single(
+                self._V[0].numpy(),
+                self._sign.numpy(),
+                self.mean[0].numpy(),
+                self.variance[0].numpy(),
+                self._log_det.numpy(),
+                float(self.lam),
+                np.empty(self.prior.num_points),
+            )
+
+    @property
+    def batch(self) -> int:
+        """``G``."""
+        return len(self.lam)
+
+    def group(self, number: int) -> Posterior:
+        """Return the posterior of one of the ``G`` priors, which shares the memory of this one."""
+        own, some = copy.copy(self), slice(number, number + 1)
+        own.prior = Stack([self.prior.priors[number]])
+        own.lam, own._prior_mean = self.lam[some], self._prior_mean[some]
+        own.mean, own.variance = self.mean[some], self.variance[some]
+        own._V, own._log_det, own._factor = self._V[some], self._log_det[some], self._factor[some]
+        own.folded = None if self.folded is None else self.folded[some]
+        return own
+
+    @property
+    def gain(self) -> Tensor:
+        """``G`` realized information gains ``1/2 ln det(I + K / lam)`` of the rows, in nats."""
+        return 0.5 * self._log_det
+
+    def set_prior_mean(self, value: float) -> None:
+        """Set another prior mean; the rows must be factorized again before anything else."""
+        self._prior_mean = torch.full_like(self._prior_mean, value)
+
+    def factorize(
+        self, rows: Rows, now: Tensor | None = None, factor: Tensor | None = None
+    ) -> Posterior:
+        """Condition on exactly these rows, from scratch: ``n^2 (n / 3 + A)`` operations.
+
+        Args:
+            rows: The rows; with one row for each place this is cheapest.
+            now: ``c``, the front of all points, if rows have fronts.
+            factor: ``G x n x n``, the factor ``L`` if it is known.
+        """
+        n, groups = len(rows), self.batch
+        self.rows, self.folded, self.num_kept = rows, None, n
+        self._kept_columns = {}
+        self._make_room(n, copies=False)
+        prior = self.prior.variances(now)
+        if n == 0:
+            self.mean.copy_(self._prior_mean.unsqueeze(-1).expand_as(self.mean))
+            self.variance.copy_(prior.expand_as(self.variance))
+            self._log_det.zero_()
+            return self
+        noise = self.lam.unsqueeze(-1) * rows.noise  # G x n
+        columns = self.prior.columns(rows.index, rows.front, now)  # 1 or G x n x A
+        if factor is None:
+            block = self.prior.among(rows.index, rows.front).expand(groups, n, n).clone()
+            block.diagonal(dim1=-2, dim2=-1).add_(noise)
+            factor = cholesky(block)
+        # V = L^-1 K(rows, points), z = L^-1 (Y - prior mean)
+        columns = columns.expand(groups, -1, -1)
+        V = torch.linalg.solve_triangular(factor, columns, upper=False)
+        self._V[:, :n] = V
+        residual = rows.Y - self._prior_mean.unsqueeze(-2)  # G x n x m
+        z = torch.linalg.solve_triangular(factor, residual, upper=False)
+        torch.add(self._prior_mean.unsqueeze(-1), z.mT @ V, out=self.mean)
+        torch.sub(prior, torch.linalg.vecdot(V, V, dim=-2), out=self.variance)
+        logs = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        self._log_det.copy_(2.0 * logs - noise.log().sum(-1))
+        self._factor = factor
+        return self
+
+    def add(self, index: int, outcomes: Sequence[float], noise: float = 1.0) -> Posterior:
+        """Condition on one more row, the same in all ``G``: ``n A`` operations each.
+
+        Args:
+            index: The number of its point.
+            outcomes: ``m`` outcomes in raw units.
+            noise: Its multiple of the noise variance; negative to take an earlier row back.
+        """
+        n, sign = self.num_kept, 1.0 if noise > 0.0 else -1.0
+        if n == len(self._sign):
+            self._make_room(2 * n)
+        if self._has_signs or sign < 0.0:
+            self._sign[n], self._has_signs = sign, True
+        if self._single is None:
+            self._add_to_all(index, self.lam.new_tensor(outcomes), noise, sign)
+        else:
+            self._add_to_one(self._single, index, outcomes, noise, sign)
+        self.num_kept = n + 1
+        return self
+
+    def _add_to_all(self, index: int, outcomes: Tensor, noise: float, sign: float) -> None:
+        column = self._column(index)  # G x A
+        total = self.variance[:, index] + self.lam * noise  # G
+        pivot = (sign * total).sqrt_()
+        row = torch.div(column, pivot.unsqueeze(-1), out=self._V[:, self.num_kept])
+        step = (outcomes - self.mean[:, :, index]).div_((sign * pivot).unsqueeze(-1))  # G x m
+        self.mean.addcmul_(step.unsqueeze(-1), row.unsqueeze(1))
+        self.variance.addcmul_(row, row, value=-sign)
+        self._log_det += total.div_(self.lam * noise).log_()
+
+    def _add_to_one(
+        self, own: _Single, index: int, outcomes: Sequence[float], noise: float, sign: float
+    ) -> None:
+        """Do the same for a single posterior, in its memory."""
+        n, product = self.num_kept, own.product
+        column, first = self._start_of_column(index)
+        row = own.V[n]
+        known = column.numpy()[0]
+        if n > first:
+            at_index = own.V[first:n, index]
+            if self._has_signs:
+                at_index = at_index * own.sign[first:n]
+            known = np.subtract(known, np.dot(at_index, own.V[first:n], out=product), out=row)
+        self._keep_column(index, torch.from_numpy(known)[None], n)
+        total = float(own.variance[index]) + own.lam * noise
+        pivot = math.sqrt(sign * total)
+        np.divide(known, pivot, out=row)
+        for mean, outcome in zip(own.mean, outcomes, strict=True):
+            np.multiply(row, (outcome - float(mean[index])) / (sign * pivot), out=product)
+            mean += product
+        np.multiply(row, row, out=product)
+        change = np.subtract if sign > 0.0 else np.add
+        change(own.variance, product, out=own.variance)
+        own.log_det[0] += math.log(total / (own.lam * noise))
+
+    def add_each(self, index: Tensor, outcome: Tensor, mask: Tensor | None = None) -> Posterior:
+        """Condition each of ``G`` replicates on a point of its own.
+
+        Args:
+            index: ``G`` numbers of points.
+            outcome: ``G x m`` outcomes.
+            mask: ``G``, which replicates have an outcome; None for all.
+        """
+        n, groups = self.num_kept, torch.arange(self.batch, device=index.device)
+        if n == len(self._sign):
+            self._make_room(2 * n)
+        if self.folded is None:
+            column = self.prior.columns(index.unsqueeze(-1))  # G x 1 x A
+        else:
+            column = self.folded[groups, index].unsqueeze(1)
+        if n:
+            V = self._V[:, :n]
+            own = V.gather(-1, index.view(-1, 1, 1).expand(-1, n, 1))  # G x n x 1
+            column = torch.baddbmm(column, own.mT, V, alpha=-1.0)
+        total = self.variance[groups, index] + self.lam
+        pivot = total.sqrt()
+        keep = torch.ones_like(pivot) if mask is None else mask.to(pivot)
+        row = torch.mul(column.squeeze(1), (keep / pivot).unsqueeze(-1), out=self._V[:, n])
+        at = self.mean.gather(-1, index.view(-1, 1, 1).expand(-1, self.mean.shape[1], 1))
+        step = (outcome - at.squeeze(-1)).nan_to_num_() / pivot.unsqueeze(-1)  # G x m
+        self.mean.addcmul_(step.unsqueeze(-1), row.unsqueeze(1))
+        self.variance.addcmul_(row, row, value=-1.0)
+        self._log_det += keep * total.div_(self.lam).log_()
+        self.num_kept = n + 1
+        return self
+
+    def forget(self, mask: Tensor) -> None:
+        """Take all rows back in some of the ``G`` replicates.
+
+        Args:
+            mask: ``G``, which replicates start again from the prior.
+        """
+        self._V[mask] = 0.0  # rows of zeros change nothing
+        self.mean[mask] = self._prior_mean[mask].unsqueeze(-1)
+        self.variance[mask] = self.prior.variances().expand_as(self.variance)[mask]
+        self._log_det[mask] = 0.0
+        if self.folded is not None:
+            every = torch.arange(self.prior.num_points, device=mask.device)
+            self.folded[mask] = self.prior.columns(every)
+
+    def factorize_each(self, weight: Tensor, sums: Tensor) -> Posterior:
+        """Condition ``G`` replicates on their own rows, one for each point that was observed.
+
+        Args:
+            weight: ``G x A``, the number of observations of each point; 0 for none.
+            sums: ``G x m x A``, the sums of their outcomes.
+        """
+        observed = weight > 0.0
+        n = int(observed.sum(-1).max())
+        self.num_kept, self.folded = n, None
+        self._make_room(n, copies=False)
+        # each replicate's points in their order, then others as rows of zeros
+        order = observed.to(torch.int8).sort(dim=-1, descending=True, stable=True).indices
+        index = order[:, :n]  # G x n
+        valid = observed.gather(-1, index)
+        count = weight.gather(-1, index).masked_fill_(~valid, 1.0)
+        columns = self.prior.columns(index) * valid.unsqueeze(-1)  # G x n x A
+        block = columns.gather(-1, index.unsqueeze(-2).expand(-1, n, -1)) * valid.unsqueeze(-2)
+        noise = (self.lam.unsqueeze(-1) / count).masked_fill_(~valid, 1.0)
+        block.diagonal(dim1=-2, dim2=-1).add_(noise)
+        factor = cholesky(block)
+        residual = sums.gather(-1, index.unsqueeze(1).expand(-1, sums.shape[1], -1)).mT
+        residual = (residual / count.unsqueeze(-1) - self._prior_mean.unsqueeze(-2)) * (
+            valid.unsqueeze(-1)
+        )
+        V = torch.linalg.solve_triangular(factor, columns, upper=False)
+        z = torch.linalg.solve_triangular(factor, residual, upper=False)
+        self._V[:, :n] = V
+        torch.add(self._prior_mean.unsqueeze(-1), z.mT @ V, out=self.mean)
+        torch.sub(self.prior.variances(), torch.linalg.vecdot(V, V, dim=-2), out=self.variance)
+        logs = 2.0 * factor.diagonal(dim1=-2, dim2=-1).log() - noise.log()
+        self._log_det.copy_((logs * valid).sum(-1))
+        return self
+
+    def fold(self) -> None:
+        """Turn the rows into one dense covariance of all points, which is cheaper for many rows."""
+        V = self._V[:, : self.num_kept]
+        if self.folded is None:
+            every = torch.arange(self.prior.num_points, device=V.device)
+            whole = self.prior.columns(every)  # 1 or G x A x A
+            self.folded = whole.expand(self.batch, -1, -1).clone()
+        self.folded.baddbmm_(self._signed(V).mT, V, alpha=-1.0)
+        self.num_kept = 0
+
+    def may_fold(self, num_places: int) -> bool:
+        """Return whether folding pays with so many distinct rows, and fits into memory."""
+        points = self.prior.num_points
+        fits = self.batch * points**2 <= LARGEST_FOLDED
+        return ROW_COST * num_places > points and fits and self.prior.num_front == 0
+
+    def columns(
+        self, index: Tensor, front: Tensor | None = None, now: Tensor | None = None
+    ) -> Tensor:
+        """Return the posterior covariances of points with all points, ``G x k x A``.
+
+        Args:
+            index: ``k`` numbers of points, or ``G x k``.
+            front: ``k x c``, their fronts; None for that of all points, ``now``.
+            now: ``c``, the front of all points, if rows have fronts.
+        """
+        V = self._V[:, : self.num_kept]
+        if now is not None:
+            front = now.expand(index.shape[-1], -1) if front is None else front
+            prior = self.prior.columns(index, front, now)
+            same = torch.equal(front, now.expand_as(front))
+            at = V[:, :, index] if same else self._halves(index, front)
+            return prior - at.mT @ V
+        if index.dim() == 2:
+            at = V.gather(-1, index.unsqueeze(-2).expand(-1, self.num_kept, -1))  # G x n x k
+        else:
+            at = V[:, :, index]
+        return self._base(index) - self._signed(at).mT @ V
+
+    def variance_given(self, index: Tensor, now: Tensor | None = None) -> Tensor:
+        """Return the variances if points were observed once more, whatever their outcomes.
+
+        With ``C`` the posterior covariances of these points and ``R R' = C + lam I``, it is the
+        variance less the squares of ``R^-1 C(., points)``.
+
+        Args:
+            index: ``k`` numbers of points, or ``G x k``.
+            now: ``c``, the front of all points, if rows have fronts.
+        """
+        return self.variance - self._observed_again(index, self.columns(index, None, now))
+
+    def _observed_again(self, index: Tensor, columns: Tensor) -> Tensor:
+        at = index if index.dim() == 2 else index.expand(self.batch, -1)
+        block = columns.gather(-1, at.unsqueeze(-2).expand(-1, at.shape[-1], -1)).clone()
+        block.diagonal(dim1=-2, dim2=-1).add_(self.lam.unsqueeze(-1))
+        half = torch.linalg.solve_triangular(cholesky(block), columns, upper=False)
+        return half.square().sum(-2)
+
+    def hallucinated(self, rows: Rows, now: Tensor) -> Posterior:
+        """Return a view in which rows behind fronts have their posterior means as outcomes.
+
+        Its mean and gain are those of this posterior, which must not be changed in the meantime.
+
+        Args:
+            rows: ``k`` rows; their outcomes do not matter.
+            now: ``c``, the front of all points.
+        """
+        view, n, k = copy.copy(self), self.num_kept, len(rows)
+        self._make_room(n + k)
+        view._V = self._V
+        half = self._halves(rows.index, rows.front)  # G x n x k
+        V = self._V[:, :n]
+        columns = self.prior.columns(rows.index, rows.front, now) - half.mT @ V
+        block = self.prior.among(rows.index, rows.front) - half.mT @ half
+        block.diagonal(dim1=-2, dim2=-1).add_(self.lam.unsqueeze(-1) * rows.noise)
+        corner = cholesky(block)
+        own = torch.linalg.solve_triangular(corner, columns, upper=False)
+        self._V[:, n : n + k] = own
+        factor = self._factor.new_zeros(self.batch, n + k, n + k)
+        factor[:, :n, :n], factor[:, n:, :n], factor[:, n:, n:] = self._factor, half.mT, corner
+        view.variance = self.variance - own.square().sum(-2)
+        view.rows, view.num_kept, view._factor = self.rows.followed_by(rows), n + k, factor
+        return view
+
+    def moments_at(self, index: Tensor, front: Tensor) -> tuple[Tensor, Tensor]:
+        """Return posterior means and variances behind any fronts, ``G x m x k`` and ``G x k``.
+
+        Args:
+            index: ``k`` numbers of points.
+            front: ``k x c``, the front of each.
+        """
+        half = self._halves(index, front)  # G x n x k
+        residual = self.rows.Y - self._prior_mean.unsqueeze(-2)
+        z = torch.linalg.solve_triangular(self._factor, residual, upper=False)
+        prior = self.prior.among(index, front).diagonal(dim1=-2, dim2=-1)
+        mean = self._prior_mean.unsqueeze(-1) + z.mT @ half
+        return mean, (prior - half.square().sum(-2)).clamp_min(0.0)
+
+    def _halves(self, index: Tensor, front: Tensor | None) -> Tensor:
+        """Return ``L^-1 K(rows, others)`` for others behind fronts, ``G x n x k``."""
+        rows = self.rows
+        block = self.prior.block(rows.index, rows.front, index, front).expand(self.batch, -1, -1)
+        return torch.linalg.solve_triangular(self._factor, block, upper=False)
+
+    def deviation_of_draw(self, function: Tensor, normal: Tensor, rows: Rows) -> Tensor:
+        r"""Return a joint draw less the mean, by Matheron's rule, ``G x k x A``.
+
+        A draw ``f`` of the prior has simulated outcomes :math:`e_i = f(x_i) + \sqrt{\lambda N_i}\,
+        n_i` at the rows; the draw is ``f`` less the posterior mean that these would have caused,
+        ``S(., rows) e / (lam N)`` with the posterior covariance ``S``.
+
+        Args:
+            function: ``G x k x A``, draws of the prior.
+            normal: ``G x k x n`` standard normal numbers of the rows.
+            rows: The collapsed rows, without fronts; or for replicates one row for each point,
+                with infinite noise where nothing was observed.
+        """
+        precision = 1.0 / (self.lam.unsqueeze(-1) * rows.noise)  # G x n
+        weights = precision.unsqueeze(-2) * function[..., rows.index]
+        weights += precision.sqrt().unsqueeze(-2) * normal  # e / (lam N), G x k x n
+        V = self._V[:, : self.num_kept]
+        known = self._signed(V[:, :, rows.index]) @ weights.mT  # G x rows of V x k
+        return function - weights @ self._base(rows.index) + known.mT @ V
+
+    def deviation_of_simulation(self, function: Tensor, simulated: Tensor) -> Tensor:
+        """Return the same from outcomes that were simulated jointly with the function.
+
+        Args:
+            function: ``G x k x A``.
+            simulated: ``G x k x n``, of the rows in the order of the factor.
+        """
+        half = torch.linalg.solve_triangular(self._factor, simulated.mT, upper=False)
+        return function - half.mT @ self._V[:, : self.num_kept]
+
+    def covariance_root(self, now: Tensor) -> Tensor:
+        """Return a root of the covariance of all points behind a front, ``G x A x r``."""
+        every = torch.arange(self.prior.num_points, device=now.device)
+        return root_of(self.columns(every, None, now))
+
+    def _signed(self, rows: Tensor) -> Tensor:
+        """Multiply ``G x n x ...`` rows of ``V`` by their signs."""
+        if not self._has_signs:
+            return rows
+        return rows * self._sign[: rows.shape[1]].view(1, -1, *[1] * (rows.dim() - 2))
+
+    def _base(self, index: Tensor) -> Tensor:
+        """Return columns of the covariance from which the rows are taken, ``G x k x A``."""
+        if self.folded is None:
+            return self.prior.columns(index)
+        if index.dim() == 1:
+            return self.folded[:, index]
+        return self.folded.gather(1, index.unsqueeze(-1).expand(-1, -1, self.folded.shape[-1]))
+
+    def _start_of_column(self, index: int) -> tuple[Tensor, int]:
+        """Return a point's covariances with all points, ``G x A``, and the first row to take off.
+
+        Of very many points no matrix is kept. Instead, the column of a point that was observed is
+        kept with the number of rows that it accounts for, and only later rows are taken off.
+        """
+        if self.folded is not None:
+            return self.folded[:, index], 0
+        known = self._kept_columns.get(index)
+        if known is not None:
+            return known
+        if self.prior.matrices is not None:
+            return self.prior.matrices[:, index], 0
+        at = torch.tensor([index], device=self.lam.device)
+        return self.prior.columns(at)[:, 0], 0
+
+    def _keep_column(self, index: int, column: Tensor, num_rows: int) -> None:
+        if self.folded is None and self.prior.num_points > MANY_POINTS:
+            self._kept_columns[index] = column.clone(), num_rows
+
+    def _column(self, index: int) -> Tensor:
+        """Return the posterior covariances of one point with all points, ``G x A``."""
+        column, first = self._start_of_column(index)
+        n = self.num_kept
+        column = column.expand(self.batch, -1)
+        if n > first:
+            V = self._V[:, first:n]
+            at = V[:, :, index]  # G x (n - first)
+            if self._has_signs:
+                at = at * self._sign[first:n]
+            column = torch.baddbmm(column.unsqueeze(1), at.unsqueeze(1), V, alpha=-1.0).squeeze(1)
+        self._keep_column(index, column, n)
+        return column
+
+    def _make_room(self, num_rows: int, copies: bool = True) -> None:
+        """Make room for rows; the signs of rows that are not in use become 1."""
+        if num_rows > len(self._sign):
+            V, sign, n = self._V, self._sign, self.num_kept
+            self._V = V.new_empty(self.batch, num_rows, V.shape[-1])
+            self._sign = sign.new_ones(num_rows)
+            if copies:
+                self._V[:, :n], self._sign[:n] = V[:, :n], sign[:n]
+            self._share_memory()
+        if not copies:
+            self._sign.fill_(1.0)
+            self._has_signs = False
+
+
+MANY_POINTS = 4096
+"""With more points, columns of observed points are kept, because their matrix is not."""
+
+
+class _Factor:
+    """The Cholesky factor of rows behind fronts, which grows by the rows that come."""
+
+    def __init__(self, prior: Stack, lam: Tensor) -> None:
+        self._prior, self._lam = prior, lam
+        self._rows = Rows.empty(1, lam, prior.num_front)
+        self._buffer = lam.new_zeros(len(lam), 0, 0)
+
+    def of(self, rows: Rows) -> Tensor:
+        """Return ``L`` of these rows, ``G x n x n``, in memory that the next call changes."""
+        n, k = len(rows), len(self._rows)
+        if k > n or not self._begins(rows[:k]):
+            k = 0
+        if n > self._buffer.shape[-1]:
+            grown = self._lam.new_zeros(len(self._lam), n + n // 4 + 16, n + n // 4 + 16)
+            grown[:, :k, :k] = self._buffer[:, :k, :k]
+            self._buffer = grown
+        if k < n:
+            new, front = rows[k:], rows.front
+            cross = self._prior.block(rows.index, front, new.index, new.front)  # 1 or G x n x r
+            cross = cross.expand(len(self._lam), -1, -1).clone()
+            corner = cross[:, k:]
+            corner.diagonal(dim1=-2, dim2=-1).add_(self._lam.unsqueeze(-1) * new.noise)
+            # L = [[L_old, 0], [half', chol(corner - half' half)]]
+            if k:
+                old = self._buffer[:, :k, :k]
+                half = torch.linalg.solve_triangular(old, cross[:, :k], upper=False)
+                self._buffer[:, k:n, :k] = half.mT
+                corner = corner - half.mT @ half
+            self._buffer[:, k:n, k:n] = cholesky(corner)
+        self._rows = rows
+        return self._buffer[:, :n, :n]
+
+    def _begins(self, rows: Rows) -> bool:
+        known = self._rows
+        return (
+            torch.equal(known.index, rows.index)
+            and torch.equal(known.noise, rows.noise)
+            and (known.front is None or torch.equal(known.front, rows.front))  # type: ignore[arg-type]
+        )
+
+
+class Conditioner:
+    """Keeps a posterior up to date with the rows of each round, by the cheapest exact way.
+
+    Attributes:
+        posterior: The posterior given the rows of the last call of :meth:`at`.
+        rows: These rows; None before the first call.
+    """
+
+    def __init__(self, posterior: Posterior) -> None:
+        """See the class.
+
+        Args:
+            posterior: A posterior without rows, which is changed in place.
+        """
+        self.posterior = posterior
+        self._factor = _Factor(posterior.prior, posterior.lam)
+        self.rows: Rows | None = None
+        self._num_folds, self._num_merged, self._limit = 0, 0, FIRST_ROOM
+        smallest = float(posterior.variance.max()) if posterior.prior.num_front == 0 else 0.0
+        self._smallest_noise = SMALLEST_NOISE * smallest / float(posterior.lam.min())
+
+    def at(self, rows: Rows, now: Tensor | None = None) -> Posterior:
+        """Return the posterior given the rows of a round.
+
+        Args:
+            rows: All rows that count in the round.
+            now: ``c``, the front of all points in the round, if rows have fronts.
+        """
+        old, self.rows, posterior = self.rows, rows, self.posterior
+        if now is not None:
+            kept = self._merged(rows)
+            return posterior.factorize(kept, now, self._factor.of(kept))
+        if old is None:
+            return self._start_over(rows)
+        changes = changes_between(old, rows)
+        if changes is None or not self._is_small(changes, old):
+            return self._start_over(rows)
+        if posterior.num_kept + len(changes) > self._limit:
+            if posterior.folded is None or self._num_folds == MOST_FOLDS:
+                return self._start_over(rows)
+            posterior.fold()
+            self._num_folds += 1
+        self._take(old, changes.left, -1.0)
+        self._take(rows, changes.came, 1.0)
+        posterior.rows = rows
+        return posterior
+
+    def _merged(self, rows: Rows) -> Rows:
+        """Return rows behind fronts of which the first are one row for each place, if that pays.
+
+        Rows that stay grow the factor. Whenever they have doubled, the factor is begun again with
+        one row for each place unless more than three in four are distinct. That depends on the rows
+        alone, so that a rebuilt loop merges the same ones.
+        """
+        if len(rows) < self._num_merged:
+            self._num_merged, self._limit = 0, FIRST_ROOM
+        while True:
+            first = rows[: self._num_merged].collapsed()
+            end = self._num_merged + self._limit - len(first)
+            if end >= len(rows):
+                return first.followed_by(rows[self._num_merged :]) if len(first) else rows
+            distinct = len(rows[:end].collapsed())
+            if 4 * distinct <= 3 * self._limit:
+                self._num_merged = end
+                self._limit = max(FIRST_ROOM, 2 * distinct)
+            else:
+                self._limit *= 2
+
+    def _take(self, rows: Rows, some: Sequence[int], sign: float) -> None:
+        for i in some:
+            noise = sign * float(rows.noise[i])
+            self.posterior.add(int(rows.index[i]), rows.Y[i].tolist(), noise)
+
+    def _is_small(self, changes: Changes, old: Rows) -> bool:
+        if not changes.left:
+            return len(changes) <= FOLDED_AT_ONCE
+        least = float(old.noise[changes.left].min())
+        return len(changes) <= MOST_CHANGES and least >= self._smallest_noise
+
+    def _start_over(self, rows: Rows) -> Posterior:
+        """Factorize one row for each place, and fold the rows if there are many."""
+        kept, posterior = rows.collapsed(), self.posterior
+        posterior.factorize(kept)
+        self._limit, self._num_folds = max(FIRST_ROOM, 2 * len(kept)), 0
+        if len(kept) > FIRST_ROOM // 2 and posterior.may_fold(len(kept)):
+            posterior.fold()
+            self._limit = FOLDED_AT_ONCE
+        posterior.rows = rows
+        return posterior

@@ -1,0 +1,743 @@
+"""Prior covariances of a finite set of points, with and without columns in front of them.
+
+A prior answers for rows, given by the numbers of points and by their fronts, and for all points
+behind the front of the present round. Three forms cover all kernels:
+
+* :class:`Table`: points without fronts. The matrix of all points is kept; of very many points only
+  columns are evaluated.
+* :class:`Separable`: sums of products ``k(c, c') k(x, x')`` of kernels that read either the front
+  or the point, and a decay with time. Tables serve all fronts.
+* :class:`OfFronts`: any kernel of front and point together.
+
+:class:`Stack` joins ``G`` priors in a batch dimension.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+from weakref import WeakValueDictionary
+
+import torch
+from gpytorch.kernels import AdditiveKernel, Kernel, ProductKernel, RBFKernel, ScaleKernel
+from scipy.linalg.lapack import dpstrf
+from torch import Tensor
+
+from botorch_bandits.checks import check_double, check_finite
+from botorch_bandits.models.kernels import (
+    StationaryKernel,
+    check_kernel_columns,
+    fingerprint_kernel,
+)
+
+LARGEST_MATRIX = 4096
+"""The number of points up to which the matrix of all of them is kept (128 MiB)."""
+NEGLIGIBLE = 1e-15
+"""A root leaves out variance below this share of the largest, which is rounding error."""
+ROUNDING = 1e-6
+"""A negative eigenvalue below this share of the largest value is a kernel's rounding error."""
+NUM_CHECKED = 512
+"""Points, evenly spaced in their order, whose covariance is checked if the matrix is not kept."""
+LARGEST_SUM = 4
+"""Sums of more products than this are evaluated as one kernel: each product costs as much."""
+
+
+def cholesky(matrix: Tensor) -> Tensor:
+    """Return lower Cholesky factors, of matrices raised as little as rounding errors require.
+
+    Args:
+        matrix: ``... x n x n``.
+    """
+    factor, info = torch.linalg.cholesky_ex(matrix)
+    share = 1e-14
+    while bool(info.any()):
+        largest = matrix.diagonal(dim1=-2, dim2=-1).abs().amax(-1, keepdim=True)
+        raised = matrix.clone()
+        raised.diagonal(dim1=-2, dim2=-1).add_(share * largest)
+        factor, info = torch.linalg.cholesky_ex(raised)
+        share *= 10.0
+        if share > 1.0:
+            raise ValueError(
+                f"the covariance of {matrix.shape[-1]} rows cannot be factorized: its values are "
+                "not finite, or the kernel is not positive semi-definite. Check the kernel."
+            )
+    return factor
+
+
+def root_of(covariance: Tensor) -> Tensor:
+    """Return a matrix ``R`` with ``R R'`` equal to a covariance up to rounding, ``n x rank``.
+
+    Args:
+        covariance: ``... x n x n``, which may be singular.
+    """
+    root, info = torch.linalg.cholesky_ex(covariance)
+    if not bool(info.any()):
+        return root
+    if covariance.dim() > 2:
+        eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
+        return eigenvectors * eigenvalues.clamp_min(0.0).sqrt().unsqueeze(-2)
+    factor, pivots, rank, _ = dpstrf(covariance.detach().cpu().numpy(), lower=1)
+    root = torch.zeros(len(factor), rank, dtype=covariance.dtype)
+    root[torch.from_numpy(pivots).long() - 1] = torch.from_numpy(factor[:, :rank]).tril()
+    return root.to(covariance.device)
+
+
+class Prior(ABC):
+    """A zero-mean Gaussian prior of the values at ``A`` points.
+
+    Attributes:
+        num_points: ``A``.
+        num_front: The number of columns in front of the points.
+        matrix: ``A x A``, the covariance of all points; None if it is not kept or there are fronts.
+        num_normals: The standard normal numbers that a draw of a function takes.
+    """
+
+    num_points: int
+    num_front: int = 0
+    matrix: Tensor | None = None
+
+    @abstractmethod
+    def columns(self, index: Tensor, front: Tensor | None, now: Tensor | None) -> Tensor:
+        """Return the covariances of rows with all points, ``k x A``.
+
+        Args:
+            index: The ``k`` numbers of the rows' points.
+            front: ``k x c``, the rows' fronts.
+            now: ``c``, the front of all points.
+        """
+
+    @abstractmethod
+    def block(
+        self, index: Tensor, front: Tensor | None, others: Tensor, behind: Tensor | None
+    ) -> Tensor:
+        """Return the covariances of ``k`` rows with ``l`` others, ``k x l``."""
+
+    @abstractmethod
+    def variances(self, now: Tensor | None) -> Tensor:
+        """Return the ``A`` prior variances; they must not be changed."""
+
+    @property
+    @abstractmethod
+    def num_normals(self) -> int:
+        """See the class."""
+
+    @abstractmethod
+    def simulate(self, normal: Tensor) -> Tensor:
+        """Turn ``... x num_normals`` numbers into what draws need; many at a time cost less."""
+
+    @abstractmethod
+    def function(self, simulated: Tensor, now: Tensor | None) -> Tensor | None:
+        """Return draws of the values at all points, ``... x A``; None if there is no root."""
+
+    def rows_given(
+        self, simulated: Tensor, index: Tensor, front: Tensor, now: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return what drawn functions leave open about rows behind other fronts.
+
+        Returns:
+            The means of the rows' values, ``k x n``, and the covariance that draws explain, the
+            same for each of them, ``n x n``.
+        """
+        raise NotImplementedError
+
+
+class Table(Prior):
+    """Points without fronts; users of the same kernel and points share it, for it never changes.
+
+    Attributes:
+        diagonal: ``A`` prior variances.
+        matrix: ``A x A``; None for so many points that only columns are evaluated.
+    """
+
+    def __init__(
+        self,
+        diagonal: Tensor,
+        matrix: Tensor | None,
+        evaluate: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        """See the class.
+
+        Args:
+            diagonal: ``A`` prior variances.
+            matrix: ``A x A`` prior covariances, if they are kept.
+            evaluate: Otherwise, maps ``k`` numbers of points to their ``k x A`` covariances.
+        """
+        self.diagonal, self.matrix, self._evaluate = diagonal, matrix, evaluate
+        self.num_points = len(diagonal)
+
+    @classmethod
+    def from_matrix(cls, matrix: Tensor) -> Table:
+        """Return the prior with a given covariance.
+
+        Args:
+            matrix: ``A x A``, float64.
+
+        Raises:
+            ValueError: If the matrix is empty, not square, or not a covariance.
+        """
+        check_finite("kernel_matrix", check_double("kernel_matrix", matrix))
+        if matrix.dim() != 2 or matrix.shape[0] != matrix.shape[1] or matrix.numel() == 0:
+            raise ValueError(
+                f"kernel_matrix has shape {tuple(matrix.shape)}; it must be num_arms x num_arms, "
+                "with at least one arm."
+            )
+        own = matrix.detach().clone(memory_format=torch.contiguous_format)
+        _check_covariance("kernel_matrix", own, 1e-8)
+        return cls(own.diagonal().clone(), own)
+
+    @classmethod
+    def from_kernel(cls, kernel: Kernel, points: Tensor) -> Table:
+        """Return the prior of points under a kernel.
+
+        Args:
+            kernel: A GPyTorch kernel without a batch shape.
+            points: ``A x d``, as the kernel expects them.
+
+        Raises:
+            ValueError: If the kernel reads other columns, or its values are not a covariance.
+        """
+        check_kernel_columns(kernel, points.shape[-1])
+        stationary = StationaryKernel.read(kernel)
+        key = (_name_of(kernel, stationary), *_name_of_points(points))
+        with torch.no_grad():
+            diagonal = kernel(points, diag=True)
+        with _lock:
+            found = _shared.get(key)
+            # a fingerprint tells stationary kernels apart; others may differ where it does not look
+            if found is not None and (stationary or found._is_of(kernel, points, diagonal)):
+                return found
+            own, points = copy.deepcopy(kernel), points.detach().clone()
+            evaluate = partial(_evaluate, own, stationary, points)
+            every = torch.arange(len(points), device=points.device)
+            matrix = evaluate(every) if len(points) <= LARGEST_MATRIX else None
+            if stationary is None:
+                name = f"the values of the kernel ({type(kernel).__name__}) on the arms"
+                some = every[:: max(1, len(every) // NUM_CHECKED)]
+                among = evaluate(some)[:, some] if matrix is None else matrix
+                check_finite(name, diagonal)
+                _check_covariance(name, among, ROUNDING)
+            _shared[key] = table = cls(diagonal, matrix, evaluate)
+        return table
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Table:
+        """Return the prior itself, because it never changes."""
+        return self
+
+    def columns(
+        self, index: Tensor, front: Tensor | None = None, now: Tensor | None = None
+    ) -> Tensor:
+        if self.matrix is not None:
+            return self.matrix[index]
+        assert self._evaluate is not None
+        return self._evaluate(index.reshape(-1)).reshape(*index.shape, self.num_points)
+
+    def block(
+        self, index: Tensor, front: Tensor | None, others: Tensor, behind: Tensor | None
+    ) -> Tensor:
+        if self.matrix is not None:
+            return self.matrix[index.unsqueeze(-1), others.unsqueeze(-2)]
+        return self.columns(index)[:, others]
+
+    def variances(self, now: Tensor | None = None) -> Tensor:
+        return self.diagonal
+
+    @cached_property
+    def root(self) -> Tensor:
+        """``rank x A``, such that ``root' root`` is the prior covariance.
+
+        A Cholesky factorization with pivots, which stops where only rounding error is left: the
+        rank of a smooth kernel is far below ``A``.
+        """
+        residual = self.diagonal.clone()
+        smallest = NEGLIGIBLE * float(residual.max())
+        rows = residual.new_empty(min(64, self.num_points), self.num_points)
+        for rank in range(self.num_points):
+            pivot = residual.argmax().reshape(1)
+            variance = float(residual[pivot])
+            if variance <= smallest:
+                return rows[:rank].clone()
+            if rank == len(rows):
+                rows = torch.cat([rows, torch.empty_like(rows)])
+            # row = (k(pivot, .) - sum_i rows_i rows_i(pivot)) / sqrt(residual(pivot))
+            column = self.columns(pivot)[0]
+            row = torch.addmv(column, rows[:rank].T, rows[:rank, pivot[0]], alpha=-1.0)
+            rows[rank] = row.div_(variance**0.5)
+            residual.addcmul_(row, row, value=-1.0).clamp_min_(0.0)
+            residual[pivot] = 0.0
+        return rows[: self.num_points].clone()
+
+    @property
+    def num_normals(self) -> int:
+        return len(self.root)
+
+    def simulate(self, normal: Tensor) -> Tensor:
+        return normal @ self.root
+
+    def function(self, simulated: Tensor, now: Tensor | None = None) -> Tensor:
+        return simulated
+
+    def _is_of(self, kernel: Kernel, points: Tensor, diagonal: Tensor) -> bool:
+        """Return whether the variances and some columns are those of a kernel."""
+        some = torch.linspace(0, self.num_points - 1, 3, device=points.device).long().unique()
+        theirs = _evaluate(kernel, None, points, some)
+        tolerance = 1e-12 * float(self.diagonal.abs().max())
+        is_close = torch.allclose(self.columns(some), theirs, rtol=0.0, atol=tolerance)
+        return is_close and torch.equal(self.diagonal, diagonal)
+
+
+_shared: WeakValueDictionary[tuple[Any, ...], Table] = WeakValueDictionary()
+_lock = threading.RLock()
+
+
+def _evaluate(
+    kernel: Kernel, stationary: StationaryKernel | None, points: Tensor, index: Tensor
+) -> Tensor:
+    with torch.no_grad():
+        if stationary is not None:
+            return stationary.matrix(points[index], points)
+        return kernel(points[index], points).to_dense()
+
+
+def _check_covariance(name: str, matrix: Tensor, share: float) -> None:
+    """Raise an error unless a matrix is a covariance up to a share of its largest value."""
+    check_finite(name, matrix)
+    size = float(matrix.abs().max())
+    difference = float((matrix - matrix.mT).abs().max())
+    if difference > share * size:
+        raise ValueError(
+            f"{name} is not symmetric: k(x, z) and k(z, x) differ by up to {difference:.3g}, but a "
+            "prior covariance is symmetric. Pass a symmetric kernel."
+        )
+    raised = matrix.clone()
+    raised.diagonal().add_(share * size)
+    if size > 0.0 and int(torch.linalg.cholesky_ex(raised).info):
+        smallest = float(torch.linalg.eigvalsh(matrix)[0])
+        raise ValueError(
+            f"{name} is not positive semi-definite: an eigenvalue is {smallest:.3g}, so some "
+            "combination of arms would have a negative variance, and it is not a prior covariance. "
+            "Pass a positive semi-definite kernel, such as MaternKernel, or a sum or product of "
+            "such kernels."
+        )
+
+
+def _name_of(kernel: Kernel, stationary: StationaryKernel | None) -> tuple[Any, ...]:
+    if stationary is None:
+        return (fingerprint_kernel(kernel),)
+    numbers = (stationary.lengthscale, stationary.outputscale)
+    return stationary.smoothness, *(tuple(each.reshape(-1).tolist()) for each in numbers)
+
+
+def _name_of_points(points: Tensor) -> tuple[Any, ...]:
+    values = points.detach().cpu().contiguous().numpy()
+    digest = hashlib.blake2b(values.tobytes(), digest_size=32).digest()
+    return tuple(points.shape), points.dtype, str(points.device), digest
+
+
+# --- kernels of fronts and points ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """One product of a sum: a number, kernels of the front, and kernels of the point.
+
+    Attributes:
+        scale: The number.
+        front: The kernels that read only the front.
+        behind: The kernels that read only the point.
+    """
+
+    scale: float
+    front: tuple[Kernel, ...] = ()
+    behind: tuple[Kernel, ...] = ()
+
+    def times(self, other: Term) -> Term:
+        """Return the product of both."""
+        return Term(self.scale * other.scale, self.front + other.front, self.behind + other.behind)
+
+
+def read_terms(kernel: Kernel, num_front: int, num_columns: int) -> list[Term] | None:
+    """Return a kernel as a sum of products of kernels of the front and kernels of the point.
+
+    Args:
+        kernel: A GPyTorch kernel of ``num_columns`` columns, the first ``num_front`` in front.
+        num_front: The number of columns in front.
+        num_columns: The number of all columns.
+
+    Returns:
+        The terms; None if there is no such sum, or if it is too long to pay.
+    """
+    if kernel.batch_shape:
+        return None
+    kind = type(kernel)
+    if kind is ScaleKernel and _passes_on(kernel):
+        inner = read_terms(kernel.base_kernel, num_front, num_columns)
+        own = Term(float(kernel.outputscale.detach()))
+        return None if inner is None else [own.times(each) for each in inner]
+    if kind in (ProductKernel, AdditiveKernel) and kernel.active_dims is None:
+        parts = [read_terms(part, num_front, num_columns) for part in kernel.kernels]
+        terms = [] if kind is AdditiveKernel else [Term(1.0)]
+        for part in parts:
+            if part is None:
+                return None
+            if kind is AdditiveKernel:
+                terms = terms + part
+            else:
+                terms = [one.times(other) for one in terms for other in part]
+        return terms if len(terms) <= LARGEST_SUM else None
+    columns = range(num_columns) if kernel.active_dims is None else kernel.active_dims.tolist()
+    in_front = [column < num_front for column in columns]
+    if all(in_front):
+        return [Term(1.0, front=(kernel,))]
+    if not any(in_front):
+        return [Term(1.0, behind=(kernel,))]
+    if kind is not RBFKernel:
+        return None
+    # exp(-|u|^2 / 2 - |v|^2 / 2) = exp(-|u|^2 / 2) exp(-|v|^2 / 2)
+    scales = kernel.lengthscale.detach().reshape(-1)
+    if len(scales) not in (1, len(in_front)):
+        return None
+    scales = scales.expand(len(in_front))
+    sides: list[tuple[Kernel, ...]] = []
+    for is_front in (True, False):
+        kept = [i for i, own in enumerate(in_front) if own == is_front]
+        dims = [list(columns)[i] for i in kept]
+        half = RBFKernel(ard_num_dims=len(kept), active_dims=dims).to(scales)
+        half.lengthscale = scales[kept]
+        sides.append((half.requires_grad_(False),))
+    return [Term(1.0, *sides)]
+
+
+def _passes_on(kernel: Any) -> bool:
+    """Return whether a kernel passes on all columns that the kernel inside it reads."""
+    own, inner = kernel.active_dims, kernel.base_kernel.active_dims
+    return own is None or (inner is not None and torch.equal(own, inner))
+
+
+class _BehindFront(Prior):
+    """What both kinds of kernels with a front share: the decay with time, ``(1-rate)^(|t-t'|/2)``.
+
+    With a rate, the first column of a front is the round, and contexts follow.
+    """
+
+    def __init__(self, num_points: int, num_contexts: int, rate: float | None) -> None:
+        self.num_points, self.num_front = num_points, num_contexts + (rate is not None)
+        self._log_decay = None if rate is None else 0.5 * math.log1p(-rate)
+
+    def decay(self, front: Tensor, behind: Tensor) -> Tensor | None:
+        """Return the ``k x l`` factors of covariances due to time; None if there are none."""
+        if self._log_decay is None:
+            return None
+        return (self._log_decay * (front[:, :1] - behind[:, 0]).abs()).exp_()
+
+    def contexts(self, front: Tensor) -> Tensor:
+        """Return fronts without the round."""
+        return front if self._log_decay is None else front[..., 1:]
+
+
+class Separable(_BehindFront):
+    """Sums of products: ``sum_l c_l(front, front') K_l(point, point')``."""
+
+    def __init__(
+        self,
+        terms: Sequence[Term],
+        tables: Sequence[Table],
+        num_contexts: int,
+        num_columns: int,
+        rate: float | None,
+    ) -> None:
+        """See the class.
+
+        Args:
+            terms: The products of the sum.
+            tables: The prior of the points in each of them, of variance 1 where it is stationary.
+            num_contexts: The number of contexts.
+            num_columns: The number of columns that kernels read, contexts included.
+            rate: The rate of the decay with time; None without it.
+        """
+        super().__init__(tables[0].num_points, num_contexts, rate)
+        self._terms, self.tables = tuple(terms), tuple(tables)
+        self._num_columns = num_columns
+
+    def scales(self, front: Tensor, behind: Tensor) -> list[Tensor]:
+        """Return ``c_l`` of the module for each product, ``k x l`` each."""
+        decay = self.decay(front, behind)
+        X, Z = self._padded(front), self._padded(behind)
+        found = []
+        for term in self._terms:
+            values = front.new_full((len(front), len(behind)), term.scale)
+            for kernel in term.front:
+                values = values * _values(kernel, X, Z)
+            found.append(values if decay is None else values * decay)
+        return found
+
+    def columns(self, index: Tensor, front: Tensor | None, now: Tensor | None) -> Tensor:
+        assert front is not None
+        assert now is not None
+        return self._sum(front, now[None], [table.columns(index) for table in self.tables])
+
+    def block(
+        self, index: Tensor, front: Tensor | None, others: Tensor, behind: Tensor | None
+    ) -> Tensor:
+        assert front is not None
+        assert behind is not None
+        each = [table.block(index, None, others, None) for table in self.tables]
+        return self._sum(front, behind, each)
+
+    def variances(self, now: Tensor | None) -> Tensor:
+        assert now is not None
+        here = now[None]
+        return self._sum(here, here, [table.diagonal[None] for table in self.tables])[0]
+
+    @property
+    def num_normals(self) -> int:
+        return sum(len(table.root) for table in self.tables)
+
+    def simulate(self, normal: Tensor) -> Tensor:
+        """See the base class; ``... x num_products x A``."""
+        parts = normal.split([len(table.root) for table in self.tables], dim=-1)
+        own = [part @ table.root for part, table in zip(parts, self.tables, strict=True)]
+        return torch.stack(own, dim=-2)
+
+    def function(self, simulated: Tensor, now: Tensor | None) -> Tensor:
+        own = self._own(now).sqrt()  # num_products
+        return (own.unsqueeze(-1) * simulated).sum(-2)
+
+    def rows_given(
+        self, simulated: Tensor, index: Tensor, front: Tensor, now: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """See the base class.
+
+        The values of the rows in product ``l`` are ``c_l(front, now) / c_l(now, now)`` times those
+        behind the present front, plus what is independent of these.
+        """
+        mean = simulated.new_zeros(len(simulated), len(index))
+        known = simulated.new_zeros(len(index), len(index))
+        for i, own in enumerate(self._own(now).tolist()):
+            if own > 0.0:
+                share = self.scales(front, now[None])[i] / math.sqrt(own)  # n x 1
+                mean += share[:, 0] * simulated[:, i, index]
+                known += self.tables[i].block(index, None, index, None) * share * share.mT
+        return mean, known
+
+    def _own(self, now: Tensor | None) -> Tensor:
+        assert now is not None
+        return torch.cat([own.reshape(1) for own in self.scales(now[None], now[None])])
+
+    def _sum(self, front: Tensor, behind: Tensor, parts: Sequence[Tensor]) -> Tensor:
+        pairs = zip(self.scales(front, behind), parts, strict=True)
+        return torch.stack([scale * part for scale, part in pairs]).sum(0)
+
+    def _padded(self, front: Tensor) -> Tensor:
+        """Return contexts as inputs of all columns, because kernels count columns."""
+        contexts = self.contexts(front)
+        rest = self._num_columns - contexts.shape[-1]
+        return torch.nn.functional.pad(contexts, (0, rest))
+
+
+class OfFronts(_BehindFront):
+    """Any kernel of contexts and points together, times a decay with time."""
+
+    def __init__(
+        self, kernel: Kernel, points: Tensor, num_contexts: int, rate: float | None
+    ) -> None:
+        """See the class.
+
+        Args:
+            kernel: A GPyTorch kernel of contexts and points.
+            points: ``A x d``.
+            num_contexts: The number of contexts.
+            rate: The rate of the decay with time; None without it.
+        """
+        super().__init__(len(points), num_contexts, rate)
+        self._kernel, self._points = kernel, points
+        read = StationaryKernel.read(kernel)
+        num_columns = num_contexts + points.shape[-1]
+        is_read = read is not None and len(read.lengthscale) in (1, num_columns)
+        self._stationary = read if is_read else None
+
+    def columns(self, index: Tensor, front: Tensor | None, now: Tensor | None) -> Tensor:
+        assert front is not None
+        assert now is not None
+        return self._of(self._inputs(index, front), self._here(now), front, now[None])
+
+    def block(
+        self, index: Tensor, front: Tensor | None, others: Tensor, behind: Tensor | None
+    ) -> Tensor:
+        assert front is not None
+        assert behind is not None
+        X, Z = self._inputs(index, front), self._inputs(others, behind)
+        return self._of(X, Z, front, behind)
+
+    def variances(self, now: Tensor | None) -> Tensor:
+        assert now is not None
+        if self._stationary is not None:
+            return self._stationary.outputscale.reshape(()).expand(self.num_points)
+        with torch.no_grad():
+            return self._kernel(self._here(now), diag=True)
+
+    @property
+    def num_normals(self) -> int:
+        return self.num_points if self._stationary is None else len(self._root[0])
+
+    def simulate(self, normal: Tensor) -> Tensor:
+        """See the base class; the numbers, followed by the values at all points."""
+        if self._stationary is None:
+            return normal
+        factor, order = self._root
+        values = normal.new_empty(*normal.shape[:-1], self.num_points)
+        values[..., order] = normal @ factor
+        return torch.cat([normal, values], dim=-1)
+
+    def function(self, simulated: Tensor, now: Tensor | None) -> Tensor | None:
+        return None if self._stationary is None else simulated[..., len(self._root[0]) :]
+
+    def rows_given(
+        self, simulated: Tensor, index: Tensor, front: Tensor, now: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """See the base class: with ``K = U' U`` at the points, rows have the means ``U^-T k z``."""
+        factor, order = self._root  # r x A, A
+        rank = len(factor)
+        columns = self.columns(index, front, now)[:, order[:rank]].mT  # r x n
+        known = torch.linalg.solve_triangular(factor[:, :rank].mT, columns, upper=False)
+        return simulated[..., :rank] @ known, known.mT @ known
+
+    @cached_property
+    def _root(self) -> tuple[Tensor, Tensor]:
+        """A factor ``U`` of the covariance of all points, ``r x A``, and the order of its pivots.
+
+        It is the same behind every front, since the kernel is stationary.
+        """
+        here = self._here(self._points.new_zeros(self.num_front))
+        assert self._stationary is not None
+        matrix = self._stationary.matrix(here, here).cpu().numpy()
+        smallest = NEGLIGIBLE * float(self._stationary.outputscale)
+        factor, pivots, rank, _ = dpstrf(matrix.T, tol=smallest, lower=1, overwrite_a=1)
+        upper = torch.from_numpy(factor).tril().mT[:rank].contiguous()
+        return upper.to(self._points), torch.from_numpy(pivots).long().to(here.device) - 1
+
+    def _inputs(self, index: Tensor, front: Tensor) -> Tensor:
+        return torch.cat([self.contexts(front), self._points[index]], dim=-1)
+
+    def _here(self, now: Tensor) -> Tensor:
+        contexts = self.contexts(now).expand(self.num_points, -1)
+        return torch.cat([contexts, self._points], dim=-1)
+
+    def _of(self, X: Tensor, Z: Tensor, front: Tensor, behind: Tensor) -> Tensor:
+        if self._stationary is not None:
+            values = self._stationary.matrix(X, Z)
+        else:
+            values = _values(self._kernel, X, Z)
+        decay = self.decay(front, behind)
+        return values if decay is None else values.mul_(decay)
+
+
+def _values(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:
+    with torch.no_grad():
+        return kernel(X, Z).to_dense()
+
+
+def _table_of(term: Term, points: Tensor, num_contexts: int) -> Table:
+    """Return the prior of points under the kernels of one term that read points."""
+    inputs = torch.nn.functional.pad(points, (num_contexts, 0))  # kernels count all columns
+
+    def evaluate(index: Tensor) -> Tensor:
+        total = points.new_ones(len(index), len(points))
+        for kernel in term.behind:
+            total = total * _values(kernel, inputs[index], inputs)
+        return total
+
+    diagonal = points.new_ones(len(points))
+    for kernel in term.behind:
+        with torch.no_grad():
+            diagonal = diagonal * kernel(inputs, diag=True)
+    every = torch.arange(len(points), device=points.device)
+    return Table(diagonal, evaluate(every) if len(points) <= LARGEST_MATRIX else None, evaluate)
+
+
+def prior_of(
+    kernel: Kernel, points: Tensor, num_contexts: int = 0, rate: float | None = None
+) -> Prior:
+    """Return the prior of points under a kernel, in its cheapest form.
+
+    Args:
+        kernel: A GPyTorch kernel of contexts and points, without a batch shape.
+        points: ``A x d``, as the kernel expects them.
+        num_contexts: The number of contexts, which come in front of the points.
+        rate: The rate of a decay with time; None without it. The round is then the first column.
+    """
+    num_columns = num_contexts + points.shape[-1]
+    if num_contexts == 0:
+        table = Table.from_kernel(kernel, points)
+        return table if rate is None else Separable([Term(1.0)], [table], 0, num_columns, rate)
+    terms = read_terms(kernel, num_contexts, num_columns)
+    if terms is None:
+        return OfFronts(kernel, points, num_contexts, rate)
+    tables = [_table_of(term, points, num_contexts) for term in terms]
+    return Separable(terms, tables, num_contexts, num_columns, rate)
+
+
+class Stack:
+    """``G`` priors of the same points, as one batch.
+
+    Attributes:
+        priors: The priors.
+        num_points: ``A``.
+        num_front: The number of columns in front of the points.
+        matrices: ``G x A x A``, the covariances of all points if they are kept and one tensor.
+    """
+
+    def __init__(self, priors: Sequence[Prior]) -> None:
+        """See the class.
+
+        Args:
+            priors: At least one prior; all have the same points and fronts.
+        """
+        self.priors = tuple(priors)
+        self.num_points, self.num_front = priors[0].num_points, priors[0].num_front
+        matrix = priors[0].matrix if len(priors) == 1 else None
+        self.matrices = None if matrix is None else matrix.unsqueeze(0)
+
+    def __len__(self) -> int:
+        """Return ``G``."""
+        return len(self.priors)
+
+    def columns(
+        self, index: Tensor, front: Tensor | None = None, now: Tensor | None = None
+    ) -> Tensor:
+        """Return ``G x k x A`` covariances of rows with all points; see :class:`Prior`.
+
+        Args:
+            index: ``k``, or with one prior ``B x k``: points of ``B`` replicates.
+            front: ``k x c``, the rows' fronts.
+            now: ``c``, the front of all points.
+        """
+        if index.dim() == 2:
+            return self.priors[0].columns(index, front, now)
+        return _stacked([prior.columns(index, front, now) for prior in self.priors])
+
+    def block(
+        self, index: Tensor, front: Tensor | None, others: Tensor, behind: Tensor | None
+    ) -> Tensor:
+        """Return ``G x k x l`` covariances of rows with others; see :class:`Prior`."""
+        if index.dim() == 2:
+            return self.priors[0].block(index, front, others, behind)
+        return _stacked([prior.block(index, front, others, behind) for prior in self.priors])
+
+    def among(self, index: Tensor, front: Tensor | None = None) -> Tensor:
+        """Return new ``G x n x n`` covariances of rows with each other."""
+        return self.block(index, front, index, front)
+
+    def variances(self, now: Tensor | None = None) -> Tensor:
+        """Return ``G x A`` prior variances; they must not be changed."""
+        return _stacked([prior.variances(now) for prior in self.priors])
+
+
+def _stacked(each: Sequence[Tensor]) -> Tensor:
+    return each[0].unsqueeze(0) if len(each) == 1 else torch.stack(list(each))

@@ -1,0 +1,380 @@
+"""The posterior on points against dense textbook computations: one matrix inverse a case."""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import pytest
+import torch
+from gpytorch.kernels import Kernel, MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
+from torch import Tensor
+
+from botorch_bandits.core.posterior import Conditioner, Posterior
+from botorch_bandits.core.priors import Prior, Stack, Table, cholesky, prior_of, root_of
+from botorch_bandits.core.rows import Rows, changes_between
+from other_device import other_device
+
+DTYPE = torch.float64
+POINTS = torch.rand(25, 2, dtype=DTYPE, generator=torch.Generator().manual_seed(0))
+
+
+def matern(lengthscale: float, columns: tuple[int, ...] | None = None) -> Kernel:
+    kernel = MaternKernel(nu=2.5, active_dims=columns).double()
+    kernel.lengthscale = lengthscale
+    return kernel
+
+
+def squared_exponential(*lengthscales: float) -> Kernel:
+    kernel = RBFKernel(ard_num_dims=len(lengthscales)).double()
+    kernel.lengthscale = torch.tensor(lengthscales, dtype=DTYPE)
+    return kernel
+
+
+def draw_rows(count: int, num_outputs: int = 1, seed: int = 0, front: int = 0) -> Rows:
+    stream = torch.Generator().manual_seed(seed)
+    index = torch.randint(0, len(POINTS), (count,), generator=stream)
+    Y = torch.randn(count, num_outputs, dtype=DTYPE, generator=stream)
+    noise = 0.5 + torch.rand(count, dtype=DTYPE, generator=stream)
+    fronts, place = None, None
+    if front:
+        fronts = torch.rand(count, front, dtype=DTYPE, generator=stream)
+        fronts[:, 0] = torch.arange(1, count + 1)  # rounds
+        place = torch.arange(count)
+    return Rows(index, Y, noise, fronts, place, torch.arange(count))
+
+
+class Dense(NamedTuple):
+    """The textbook posterior of one prior, by an inverse of the covariance of all rows."""
+
+    mean: Tensor  # m x A
+    covariance: Tensor  # A x A
+    gain: float
+
+    @classmethod
+    def of(cls, among: Tensor, cross: Tensor, own: Tensor, rows: Rows, lam: float, mean: float):
+        noise = lam * rows.noise
+        inverse = torch.linalg.inv(among + torch.diag(noise))
+        scaled = among / noise.sqrt() / noise.sqrt().unsqueeze(-1)
+        gain = 0.5 * torch.logdet(torch.eye(len(rows), dtype=DTYPE) + scaled)
+        values = mean + cross.mT @ inverse @ (rows.Y - mean)
+        return cls(values.mT, own - cross.mT @ inverse @ cross, float(gain))
+
+    @classmethod
+    def of_points(cls, kernel: Kernel, rows: Rows, lam: float, mean: float = 0.0):
+        with torch.no_grad():
+            matrix = kernel(POINTS).to_dense()
+        cross = matrix[rows.index]
+        return cls.of(cross[:, rows.index], cross, matrix, rows, lam, mean)
+
+
+def assert_is(posterior: Posterior, group: int, dense: Dense, tolerance: float = 1e-9) -> None:
+    given = (posterior.mean[group], posterior.variance[group], posterior.gain[group])
+    wanted = (dense.mean, dense.covariance.diagonal(), torch.tensor(dense.gain, dtype=DTYPE))
+    for ours, theirs in zip(given, wanted, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+
+
+KERNELS = [matern(0.3), ScaleKernel(squared_exponential(0.2, 0.5)).double(), matern(0.05)]
+
+
+@pytest.mark.parametrize("lam", [1e-6, 1e-2, 1.0, 1e2])
+@pytest.mark.parametrize(("num_priors", "num_outputs"), [(1, 1), (1, 3), (3, 1), (3, 2)])
+def test_rows_that_come_give_the_textbook_posterior(lam, num_priors, num_outputs):
+    kernels = KERNELS[:num_priors]
+    stack = Stack([Table.from_kernel(kernel, POINTS) for kernel in kernels])
+    levels = torch.full((num_priors,), lam, dtype=DTYPE)
+    conditioner = Conditioner(Posterior(stack, levels, num_outputs, 0.3))
+    rows = draw_rows(90, num_outputs)
+    for count in (0, 1, 2, 3, 20, 65, 66, 90):
+        posterior = conditioner.at(rows[:count])
+        for group, kernel in enumerate(kernels):
+            dense = Dense.of_points(kernel, rows[:count], lam, 0.3)
+            assert_is(posterior, group, dense, 1e-8 if lam > 1e-5 else 2e-6)
+
+
+@pytest.mark.parametrize("lam", [1e-3, 1e-1, 1e1])
+@pytest.mark.parametrize("num_priors", [1, 2])
+def test_rows_that_leave_fade_or_are_relabeled_are_taken_back(lam, num_priors):
+    kernels = KERNELS[:num_priors]
+    stack = Stack([Table.from_kernel(kernel, POINTS) for kernel in kernels])
+    conditioner = Conditioner(Posterior(stack, torch.full((num_priors,), lam, dtype=DTYPE)))
+    rows = draw_rows(120)
+    for t in range(1, 121):
+        seen = rows[max(0, t - 40) : t]  # a window
+        if t % 7 == 0:  # one outcome is another one from now on
+            rows.Y[t // 2] += 1.0
+            seen = rows[max(0, t - 40) : t]
+        if t % 11 == 0:  # and one row weighs less
+            rows.noise[t - 1] *= 2.0
+            seen = rows[max(0, t - 40) : t]
+        seen = Rows(seen.index, seen.Y.clone(), seen.noise.clone(), ids=seen.ids)
+        posterior = conditioner.at(seen)
+        for group, kernel in enumerate(kernels):
+            assert_is(posterior, group, Dense.of_points(kernel, seen, lam), 1e-8)
+
+
+def test_folded_rows_give_the_same_posterior():
+    few = POINTS[:12]
+    kernel = matern(0.3)
+    conditioner = Conditioner(
+        Posterior(Stack([Table.from_kernel(kernel, few)]), torch.tensor([0.01], dtype=DTYPE))
+    )
+    rows = draw_rows(400)
+    rows = Rows(rows.index % 12, rows.Y, rows.noise)
+    for count in range(1, 401):
+        conditioner.at(rows[:count])
+    with torch.no_grad():
+        matrix = kernel(few).to_dense()
+    cross = matrix[rows.index]
+    dense = Dense.of(cross[:, rows.index], cross, matrix, rows, 0.01, 0.0)
+    assert_is(conditioner.posterior, 0, dense)
+    index = torch.tensor([3, 7])
+    columns = conditioner.posterior.columns(index)[0]
+    torch.testing.assert_close(columns, dense.covariance[index], rtol=0.0, atol=1e-10)
+
+
+def test_many_points_without_a_matrix_give_the_same_posterior():
+    many = torch.rand(4200, 2, dtype=DTYPE, generator=torch.Generator().manual_seed(1))
+    kernel = matern(0.3)
+    table = Table.from_kernel(kernel, many)
+    assert table.matrix is None
+    conditioner = Conditioner(Posterior(Stack([table]), torch.tensor([0.01], dtype=DTYPE)))
+    rows = draw_rows(100)
+    for count in (1, 2, 30, 31, 70, 71, 72, 100):
+        posterior = conditioner.at(rows[:count])
+    with torch.no_grad():
+        cross = kernel(many[rows.index], many).to_dense()
+    inverse = torch.linalg.inv(cross[:, rows.index] + torch.diag(0.01 * rows.noise))
+    variance = 1.0 - (cross * (inverse @ cross)).sum(0)
+    torch.testing.assert_close(posterior.mean[0], (cross.mT @ inverse @ rows.Y).mT)
+    torch.testing.assert_close(posterior.variance[0], variance, rtol=0.0, atol=1e-9)
+
+
+FRONTS = {
+    "stationary": (squared_exponential(0.5, 0.3, 0.3, 0.4), 2, None),
+    "stationary and time": (MaternKernel(nu=1.5, ard_num_dims=3).double(), 1, 0.05),
+    "product": (matern(0.4, (0,)) * matern(0.3, (1, 2)), 1, None),
+    "sum of products": (
+        matern(0.4, (0,)) * matern(0.3, (1, 2)) + ScaleKernel(matern(0.2, (1, 2))),
+        1,
+        0.02,
+    ),
+    "time alone": (matern(0.3), 0, 0.1),
+    "any kernel": (PeriodicKernel(ard_num_dims=3).double(), 1, None),
+}
+
+
+def whole_kernel(kernel: Kernel, front: Tensor, points: Tensor, rate: float | None):
+    """Return a function of two lists of (front, point): the kernel times the decay with time."""
+
+    def values(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> Tensor:
+        contexts = [front if rate is None else front[:, 1:] for front, _ in (a, b)]
+        inputs = [torch.cat([c, x], -1) for c, (_, x) in zip(contexts, (a, b), strict=True)]
+        with torch.no_grad():
+            matrix = kernel(*inputs).to_dense()
+        if rate is None:
+            return matrix
+        gap = (a[0][:, :1] - b[0][:, 0]).abs()
+        return matrix * (1.0 - rate) ** (gap / 2.0)
+
+    return values
+
+
+@pytest.mark.parametrize("name", FRONTS)
+def test_rows_behind_fronts_give_the_textbook_posterior(name):
+    kernel, num_contexts, rate = FRONTS[name]
+    num_front = num_contexts + (rate is not None)
+    prior = prior_of(kernel.double(), POINTS, num_contexts, rate)
+    conditioner = Conditioner(Posterior(Stack([prior]), torch.tensor([0.05], dtype=DTYPE), 2, 0.2))
+    rows = draw_rows(30, 2, front=num_front)
+    values = whole_kernel(kernel, rows.front, POINTS, rate)
+    now = torch.full((num_front,), 0.4, dtype=DTYPE)
+    if rate is not None:
+        now[0] = 31.0
+    here = (now.expand(len(POINTS), -1), POINTS)
+    for count in (1, 5, 30):
+        some = rows[:count]
+        behind = (some.front, POINTS[some.index])
+        dense = Dense.of(values(behind, behind), values(behind, here), values(here, here), some, 0.05, 0.2)
+        posterior = conditioner.at(some, now)
+        assert_is(posterior, 0, dense, 1e-8)
+        index = torch.tensor([2, 9])
+        columns = posterior.columns(index, None, now)[0]
+        torch.testing.assert_close(columns, dense.covariance[index], rtol=0.0, atol=1e-8)
+    # pending rows count as known; the mean stays, and so does the gain
+    pending = draw_rows(33, 2, seed=5, front=num_front)[30:]
+    both = some.followed_by(pending)
+    behind = (both.front, POINTS[both.index])
+    known = Dense.of(values(behind, behind), values(behind, here), values(here, here), both, 0.05, 0.2)
+    view = posterior.hallucinated(pending, now)
+    torch.testing.assert_close(view.variance[0], known.covariance.diagonal(), rtol=0.0, atol=1e-8)
+    torch.testing.assert_close(view.mean[0], dense.mean, rtol=0.0, atol=1e-8)
+    # moments behind other fronts
+    asked = (pending.front, POINTS[pending.index])
+    behind = (some.front, POINTS[some.index])
+    dense = Dense.of(values(behind, behind), values(behind, asked), values(asked, asked), some, 0.05, 0.2)
+    mean, variance = posterior.moments_at(pending.index, pending.front)
+    torch.testing.assert_close(mean[0], dense.mean, rtol=0.0, atol=1e-8)
+    torch.testing.assert_close(variance[0], dense.covariance.diagonal(), rtol=0.0, atol=1e-8)
+
+
+def test_a_point_observed_again_has_the_variance_of_one_more_row():
+    conditioner = Conditioner(
+        Posterior(Stack([Table.from_kernel(KERNELS[0], POINTS)]), torch.tensor([0.1], dtype=DTYPE))
+    )
+    rows = draw_rows(20)
+    posterior, again = conditioner.at(rows), torch.tensor([4, 11, 4])
+    more = Rows(again, torch.zeros(3, 1, dtype=DTYPE), torch.ones(3, dtype=DTYPE))
+    dense = Dense.of_points(KERNELS[0], rows.followed_by(more), 0.1)
+    found = posterior.variance_given(again)[0]
+    torch.testing.assert_close(found, dense.covariance.diagonal(), rtol=0.0, atol=1e-10)
+
+
+@pytest.mark.parametrize("device_name", ["cpu", "other"])
+def test_replicates_have_their_own_rows(device_name):
+    kernel, lam, count = KERNELS[0], 0.05, 3
+    stream = torch.Generator().manual_seed(3)
+    arms = torch.randint(0, len(POINTS), (80, count), generator=stream)
+    outcomes = torch.randn(80, count, dtype=DTYPE, generator=stream)
+    masks = torch.rand(80, count, generator=stream) < 0.8
+    masks[40, 1] = True
+
+    def play(device: torch.device | str) -> tuple[Tensor, Tensor, Tensor]:
+        table = Table.from_kernel(KERNELS[0], POINTS)
+        table = Table(table.diagonal.to(device), table.matrix.to(device))
+        levels = torch.full((count,), lam, dtype=DTYPE).to(device)
+        posterior = Posterior(Stack([table]), levels)
+        weight = torch.zeros(count, len(POINTS), dtype=DTYPE)
+        sums = torch.zeros_like(weight)
+        for t, (arm, y, mask) in enumerate(zip(arms, outcomes, masks, strict=True)):
+            if t == 30:  # one replicate starts again
+                forget = torch.tensor([False, True, False])
+                posterior.forget(forget.to(device))
+                weight[1], sums[1] = 0.0, 0.0
+            if t == 50:
+                posterior.factorize_each(weight.to(device), sums.unsqueeze(1).to(device))
+            if t == 60:
+                posterior.fold()
+            posterior.add_each(arm.to(device), y.unsqueeze(-1).to(device), mask.to(device))
+            weight.scatter_add_(1, arm.unsqueeze(-1), mask.to(DTYPE).unsqueeze(-1))
+            sums.scatter_add_(1, arm.unsqueeze(-1), (mask * y).unsqueeze(-1))
+        found = (posterior.mean, posterior.variance, posterior.gain)
+        return tuple(each.cpu() for each in found)  # type: ignore[return-value]
+
+    if device_name == "cpu":
+        mean, variance, gain = play("cpu")
+    else:
+        with other_device() as device:
+            mean, variance, gain = play(device)
+    for b in range(count):
+        first = 30 if b == 1 else 0
+        kept = masks[first:, b]
+        index, Y = arms[first:, b][kept], outcomes[first:, b][kept].unsqueeze(-1)
+        dense = Dense.of_points(kernel, Rows(index, Y, torch.ones(len(index), dtype=DTYPE)), lam)
+        torch.testing.assert_close(mean[b], dense.mean, rtol=0.0, atol=1e-9)
+        torch.testing.assert_close(variance[b], dense.covariance.diagonal(), rtol=0.0, atol=1e-9)
+        assert float(gain[b]) == pytest.approx(dense.gain, abs=1e-9)
+
+
+def covariance_of(transform: Tensor) -> Tensor:
+    return transform @ transform.mT
+
+
+@pytest.mark.parametrize("noise", [1e-3, 1.0])
+def test_draws_of_points_have_the_posterior_covariance(noise):
+    """Draws are linear in their normal numbers, so unit vectors in their place give a root."""
+    prior = Table.from_kernel(KERNELS[0], POINTS)
+    conditioner = Conditioner(Posterior(Stack([prior]), torch.tensor([noise], dtype=DTYPE)))
+    rows = draw_rows(40)
+    posterior, kept = conditioner.at(rows), rows.collapsed()
+    rank, n = prior.num_normals, len(kept)
+    numbers = torch.eye(rank + n, dtype=DTYPE)
+    function = prior.simulate(numbers[:, :rank]).unsqueeze(0)
+    root = posterior.deviation_of_draw(function, numbers[:, rank:].unsqueeze(0), kept)[0]
+    dense = Dense.of_points(KERNELS[0], rows, noise).covariance
+    torch.testing.assert_close(covariance_of(root.mT), dense, rtol=0.0, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", [name for name in FRONTS if name != "any kernel"])
+def test_draws_behind_fronts_have_the_posterior_covariance(name):
+    kernel, num_contexts, rate = FRONTS[name]
+    num_front = num_contexts + (rate is not None)
+    prior = prior_of(kernel.double(), POINTS, num_contexts, rate)
+    conditioner = Conditioner(Posterior(Stack([prior]), torch.tensor([0.05], dtype=DTYPE)))
+    rows, now = draw_rows(20, front=num_front), torch.full((num_front,), 0.4, dtype=DTYPE)
+    posterior = conditioner.at(rows, now)
+    every = torch.eye(prior.num_normals + len(rows), dtype=DTYPE)
+    simulated = prior.simulate(every[:, : prior.num_normals])
+    mean, explained = prior.rows_given(simulated, rows.index, rows.front, now)
+    left = prior.block(rows.index, rows.front, rows.index, rows.front) - explained
+    left.diagonal().add_(0.05 * rows.noise)
+    outcomes = mean + every[:, prior.num_normals :] @ cholesky(left).mT
+    function = prior.function(simulated, now)
+    root = posterior.deviation_of_simulation(function.unsqueeze(0), outcomes.unsqueeze(0))[0]
+    index = torch.arange(len(POINTS))
+    dense = posterior.columns(index, None, now)[0]
+    torch.testing.assert_close(covariance_of(root.mT), dense, rtol=0.0, atol=1e-7)
+
+
+def test_repeated_rows_collapse_to_their_weighted_mean():
+    rows = draw_rows(60, 2)
+    kept = rows.collapsed()
+    assert kept.index.tolist() == sorted(set(rows.index.tolist()))
+    for place, index in enumerate(kept.index.tolist()):
+        weight = 1.0 / rows.noise[rows.index == index]
+        mean = (weight.unsqueeze(-1) * rows.Y[rows.index == index]).sum(0) / weight.sum()
+        torch.testing.assert_close(kept.Y[place], mean)
+        assert float(kept.noise[place]) == pytest.approx(1.0 / float(weight.sum()))
+    assert kept.collapsed() is kept
+
+
+def test_behind_fronts_repeated_places_are_merged_and_say_the_same():
+    prior = prior_of(matern(0.4, (0,)) * matern(0.3, (1, 2)), POINTS, 1, None)
+    conditioner = Conditioner(Posterior(Stack([prior]), torch.tensor([0.05], dtype=DTYPE)))
+    rows = draw_rows(300)
+    front = (rows.ids % 2).to(DTYPE).unsqueeze(-1)
+    places = rows.index * 2 + rows.ids % 2
+    rows = Rows(rows.index, rows.Y, rows.noise, front, places, rows.ids)
+    now = torch.zeros(1, dtype=DTYPE)
+    for count in (10, 64, 65, 100, 200, 300):
+        posterior = conditioner.at(rows[:count], now)
+    assert posterior.num_kept < 120
+    whole = Posterior(Stack([prior]), torch.tensor([0.05], dtype=DTYPE)).factorize(rows, now)
+    torch.testing.assert_close(posterior.mean, whole.mean, rtol=0.0, atol=1e-10)
+    torch.testing.assert_close(posterior.variance, whole.variance, rtol=0.0, atol=1e-10)
+
+
+def test_changes_between_rows_are_found_by_their_ids():
+    rows = draw_rows(10)
+    later = Rows(rows.index, rows.Y.clone(), rows.noise, ids=rows.ids)
+    later.Y[4] += 1.0
+    changes = changes_between(rows[:8], later[2:])
+    assert list(changes.left) == [0, 1, 4]
+    assert list(changes.came) == [2, 6, 7]
+    assert changes_between(Rows(rows.index, rows.Y, rows.noise), later[2:]) is None
+    grown = changes_between(rows[:8], rows)
+    assert (list(grown.left), list(grown.came)) == ([], [8, 9])
+
+
+def test_priors_are_shared_and_checked():
+    assert Table.from_kernel(matern(0.3), POINTS) is Table.from_kernel(matern(0.3), POINTS)
+    assert Table.from_kernel(matern(0.3), POINTS) is not Table.from_kernel(matern(0.4), POINTS)
+    with pytest.raises(ValueError, match="kernel_matrix"):
+        Table.from_matrix(torch.ones(2, 3, dtype=DTYPE))
+    with pytest.raises(ValueError, match="not symmetric"):
+        Table.from_matrix(torch.tensor([[1.0, 0.5], [0.0, 1.0]], dtype=DTYPE))
+    with pytest.raises(ValueError, match="not positive semi-definite"):
+        Table.from_matrix(torch.tensor([[1.0, 2.0], [2.0, 1.0]], dtype=DTYPE))
+
+
+@pytest.mark.parametrize(("rank", "count"), list(itertools.product([1, 4], [5, 12])))
+def test_roots_give_back_their_covariance(rank, count):
+    stream = torch.Generator().manual_seed(rank)
+    half = torch.randn(count, rank, dtype=DTYPE, generator=stream)
+    covariance = half @ half.mT
+    root = root_of(covariance)
+    torch.testing.assert_close(root @ root.mT, covariance, rtol=0.0, atol=1e-10)
+    table = Table.from_matrix(covariance)
+    torch.testing.assert_close(table.root.mT @ table.root, covariance, rtol=0.0, atol=1e-10)
+    assert isinstance(table, Prior)
