@@ -31,11 +31,13 @@ from benchmarks.peak_memory import kept_bytes
 from botorch_bandits.acquisition import (
     GPThompsonSampling,
     GPUpperConfidenceBound,
-    build_arms_engine,
+    Player,
+    player_of,
 )
 from botorch_bandits.confidence import gp_ucb_finite_width
+from botorch_bandits.core.posterior import Posterior
 from botorch_bandits.domains import Arms
-from botorch_bandits.models import ArmsPosterior, BanditGP, double_kernel
+from botorch_bandits.models import BanditGP, double_kernel
 from botorch_bandits.problems import ArmsProblem
 from botorch_bandits.random_streams import derive_seed
 from botorch_bandits.simulation import Policy, play_arms, simulate
@@ -159,7 +161,7 @@ def thompson(scale: Scale) -> list[Measurement]:
     smooth = double_kernel(RBFKernel(), lengthscale=0.2)
     recipe = GPThompsonSampling.with_options(width=1.0)
     model = BanditGP.with_kernel(smooth, noise=NOISE)
-    player = build_arms_engine(model, recipe, Arms(problem.choices), [scale.seed])
+    player = player_of(model, recipe, Arms(problem.choices), [scale.seed])
     assert player is not None
     seeds = [derive_seed(scale.seed, 0, "replicate")]
     values = problem.values.unsqueeze(0)
@@ -174,7 +176,7 @@ def thompson(scale: Scale) -> list[Measurement]:
         own = next(copies)
         for t in range(rounds, rounds + draws):
             arm = int(own.choose(own.look(t + 1)))
-            own.observe(arm, float(problem.values[arm]))
+            own.observe_one(arm, float(problem.values[arm]))
 
     def theirs() -> None:
         for _ in range(3):
@@ -184,8 +186,8 @@ def thompson(scale: Scale) -> list[Measurement]:
     timing = compare(theirs, ours, scale.repeats, (3, draws))
     posterior = ordinary.posterior(problem.choices)
     difference = max(
-        float((player.posterior.mean[0] - posterior.mean.squeeze(-1)).abs().max()),
-        float((_covariance_of_draws(player.posterior) - posterior.covariance_matrix).abs().max()),
+        float((player.posterior.mean[0, 0] - posterior.mean.squeeze(-1)).abs().max()),
+        float((_covariance_of_draws(player) - posterior.covariance_matrix).abs().max()),
     )
     return [
         Measurement(
@@ -332,8 +334,12 @@ def _discrete_maximum(model: SingleTaskGP, problem: ArmsProblem, round_number: i
     return chosen.squeeze(0)
 
 
-def _covariance_of_draws(posterior: ArmsPosterior) -> Tensor:
+def _covariance_of_draws(player: Player) -> Tensor:
     """A draw is linear in its normal numbers, so its covariance can be computed exactly."""
-    identity = torch.eye(posterior.num_normals, dtype=torch.float64)
-    root = torch.stack([(posterior.sample(row[None]) - posterior.mean)[0] for row in identity])
+    posterior: Posterior = player.posterior
+    (prior,) = posterior.prior.priors
+    rank, rows = prior.num_normals, player.collapsed(None)
+    numbers = torch.eye(rank + prior.num_points, dtype=torch.float64)
+    function = prior.simulate(numbers[:, :rank]).unsqueeze(0)
+    root = posterior.deviation_of_draw(function, numbers[:, rank:].unsqueeze(0), rows)[0]
     return root.T @ root

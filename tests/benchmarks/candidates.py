@@ -20,10 +20,8 @@ from botorch_bandits import (
     FittedSingleTaskGP,
     GPUpperConfidenceBound,
 )
-from botorch_bandits.acquisition import (
-    CandidatesUpperConfidenceBound,
-    build_candidates_engine,
-)
+from botorch_bandits.acquisition import CandidatesUpperConfidenceBound, player_of
+from botorch_bandits.core.rows import Rows
 from botorch_bandits.models import candidate_grid
 from botorch_bandits.problems import ArmsProblem
 
@@ -55,11 +53,12 @@ def priors_on_arms(scale: Scale) -> list[Measurement]:
     alone, ours = (median(span) for span in spans)
     # the loop is that of the list; what its engine counted against a dense model
     X, Y = loop.history.arrived()
-    engine = build_candidates_engine(recipe, settings[1][1], Arms(problem.choices), scale.seed)
-    assert engine is not None
-    engine.observe_many(Arms(problem.choices).index_of(X).tolist(), Y.squeeze(-1).tolist())
+    player = player_of(recipe, settings[1][1], Arms(problem.choices), scale.seed)
+    assert player is not None
+    index = Arms(problem.choices).index_of(X)
+    player.condition(Rows(index, Y, torch.ones(len(Y), dtype=torch.float64)))
     exact = recipe(X, Y).evidence.log_evidence_against
-    difference = float((engine.arms.evidence.log_evidence_against - exact).abs().max())
+    difference = float((player.evidence.log_evidence_against - exact).abs().max())
     start = time.process_time()
     for _ in range(3):
         FittedSingleTaskGP([[0.0, 0.0], [1.0, 1.0]])(X, Y)

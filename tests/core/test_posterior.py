@@ -8,12 +8,12 @@ from typing import NamedTuple
 import pytest
 import torch
 from gpytorch.kernels import Kernel, MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
+from other_device import other_device
 from torch import Tensor
 
 from botorch_bandits.core.posterior import Conditioner, Posterior
 from botorch_bandits.core.priors import Prior, Stack, Table, cholesky, prior_of, root_of
 from botorch_bandits.core.rows import Rows, changes_between
-from other_device import other_device
 
 DTYPE = torch.float64
 POINTS = torch.rand(25, 2, dtype=DTYPE, generator=torch.Generator().manual_seed(0))
@@ -196,7 +196,9 @@ def test_rows_behind_fronts_give_the_textbook_posterior(name):
     for count in (1, 5, 30):
         some = rows[:count]
         behind = (some.front, POINTS[some.index])
-        dense = Dense.of(values(behind, behind), values(behind, here), values(here, here), some, 0.05, 0.2)
+        dense = Dense.of(
+            values(behind, behind), values(behind, here), values(here, here), some, 0.05, 0.2
+        )
         posterior = conditioner.at(some, now)
         assert_is(posterior, 0, dense, 1e-8)
         index = torch.tensor([2, 9])
@@ -206,14 +208,18 @@ def test_rows_behind_fronts_give_the_textbook_posterior(name):
     pending = draw_rows(33, 2, seed=5, front=num_front)[30:]
     both = some.followed_by(pending)
     behind = (both.front, POINTS[both.index])
-    known = Dense.of(values(behind, behind), values(behind, here), values(here, here), both, 0.05, 0.2)
+    known = Dense.of(
+        values(behind, behind), values(behind, here), values(here, here), both, 0.05, 0.2
+    )
     view = posterior.hallucinated(pending, now)
     torch.testing.assert_close(view.variance[0], known.covariance.diagonal(), rtol=0.0, atol=1e-8)
     torch.testing.assert_close(view.mean[0], dense.mean, rtol=0.0, atol=1e-8)
     # moments behind other fronts
     asked = (pending.front, POINTS[pending.index])
     behind = (some.front, POINTS[some.index])
-    dense = Dense.of(values(behind, behind), values(behind, asked), values(asked, asked), some, 0.05, 0.2)
+    dense = Dense.of(
+        values(behind, behind), values(behind, asked), values(asked, asked), some, 0.05, 0.2
+    )
     mean, variance = posterior.moments_at(pending.index, pending.front)
     torch.testing.assert_close(mean[0], dense.mean, rtol=0.0, atol=1e-8)
     torch.testing.assert_close(variance[0], dense.covariance.diagonal(), rtol=0.0, atol=1e-8)

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
-    ArmsEngine,
     ChangePointUpperConfidenceBound,
+    Player,
 )
 from botorch_bandits.change_points import (
     PUBLISHED_EXPLORATION,
@@ -38,8 +38,9 @@ from botorch_bandits.change_points import (
 )
 from botorch_bandits.checks import DTYPE, check_one_of, check_positive
 from botorch_bandits.confidence import PUBLISHED_WIDTH_CONSTANT
+from botorch_bandits.core.priors import Table
 from botorch_bandits.domains import Arms
-from botorch_bandits.models import ArmsPrior, BanditGP, double_kernel
+from botorch_bandits.models import BanditGP, double_kernel
 from botorch_bandits.problems import (
     ArmsProblem,
     SwitchingProblem,
@@ -89,7 +90,7 @@ class ChangingStudy(ArmsStudy):
         return arms_of(self.periods.shape[-1])
 
     @property
-    def prior(self) -> ArmsPrior:
+    def prior(self) -> Table:
         """The prior of the arms."""
         return prior_of(self.periods.shape[-1])
 
@@ -124,9 +125,9 @@ def arms_of(num_arms: int) -> Arms:
 
 
 @cache
-def prior_of(num_arms: int) -> ArmsPrior:
+def prior_of(num_arms: int) -> Table:
     """Return the prior of the points."""
-    return ArmsPrior.from_kernel(kernel(), arms_of(num_arms).choices)
+    return Table.from_kernel(kernel(), arms_of(num_arms).choices)
 
 
 def kernel() -> MaternKernel:
@@ -203,7 +204,7 @@ def play_changing(study: ChangingStudy, method: RestartMethod) -> dict[str, Any]
         segments = ReplicateSegments(restart, study.arms, len(study.values))
         rule = segments.rule(method.acquisition, study.arms)
         played = play_arms(
-            ArmsEngine(rule, study.prior, method.lam, 1.0, study.seeds),
+            Player(rule, study.prior, method.lam, 1.0, study.seeds),
             study.rewards,
             study.noise_std,
             study.num_rounds,

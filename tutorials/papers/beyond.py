@@ -29,11 +29,11 @@ from torch import Tensor
 from botorch_bandits import run
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
-    ArmsEngine,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
+    Player,
     RandomSearch,
 )
 from botorch_bandits.change_points import (
@@ -46,6 +46,7 @@ from botorch_bandits.change_points import (
 )
 from botorch_bandits.confidence import PUBLISHED_WIDTH_CONSTANT
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
+from botorch_bandits.core.priors import Table
 from botorch_bandits.domains import Arms, first_of_the_largest
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, Ignored
 from botorch_bandits.forgetting import (
@@ -57,7 +58,6 @@ from botorch_bandits.forgetting import (
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import (
     RINGING_TOLERANCE,
-    ArmsPrior,
     BanditGP,
     candidate_grid,
     condition,
@@ -366,9 +366,9 @@ class FollowStudy(ChangingStudy):
         return Arms(self.points)
 
     @cached_property
-    def prior(self) -> ArmsPrior:
+    def prior(self) -> Table:
         """The prior of the arms."""
-        return ArmsPrior.from_kernel(kernel(), self.points)
+        return Table.from_kernel(kernel(), self.points)
 
     @cached_property
     def problems(self) -> tuple[Any, ...]:
@@ -1090,7 +1090,7 @@ def play_priors(study: ArmsStudy, method: PriorMethod) -> dict[str, Any]:
     else:
         assert isinstance(method.acquisition, AcquisitionRecipe)
         rule = method.acquisition.arms_rule(arms)
-        engine = ArmsEngine(rule, study.prior, method.lam, 1.0, seeds)
+        engine = Player(rule, study.prior, method.lam, 1.0, seeds)
     played = play_arms(
         engine, study.values, study.noise_std, study.num_rounds, seeds, with_bounds=method.bounds
     )

@@ -23,20 +23,21 @@ from torch import Tensor
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     AMMUpperConfidenceBound,
-    ArmsEngine,
     DMMUpperConfidenceBound,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
     LogExpectedImprovement,
     LogProbabilityOfImprovement,
+    Player,
     RandomizedUpperConfidenceBound,
     TopTwoThompsonSampling,
 )
 from botorch_bandits.checks import DTYPE, check_one_of
 from botorch_bandits.confidence import GainBound, RateGain, WaterFillingGain
+from botorch_bandits.core.priors import Table
 from botorch_bandits.domains import Arms
-from botorch_bandits.models import ArmsPrior, double_kernel
+from botorch_bandits.models import double_kernel
 from botorch_bandits.problems import Hartmann3Reward
 from botorch_bandits.random_streams import derive_seed, generator
 from papers.environments import SensorData, load_readings
@@ -210,7 +211,7 @@ def _rkhs_functions(
     kernel_matrix: Tensor, figure: int, seed: int, first: int, count: int
 ) -> tuple[Tensor, Tensor]:
     """Return the functions, ``count x num_arms``, and the norms of those of Figure 1."""
-    prior = ArmsPrior.from_matrix(kernel_matrix)
+    prior = Table.from_matrix(kernel_matrix)
     normal = torch.stack(
         [
             torch.randn(
@@ -614,7 +615,7 @@ def _find(
     rule = None if recipe is None else recipe.arms_rule(Arms(numbered))
     lam = NOISE_STD**2
     seeds = [derive_seed(seed, trial, "replicate") for trial in range(count)]
-    engine = ArmsEngine(rule, ArmsPrior.from_matrix(matrix), lam, 1.0, seeds)
+    engine = Player(rule, Table.from_matrix(matrix), lam, 1.0, seeds)
     found = torch.zeros(count, 2, dtype=torch.bool)
     rounds = torch.full((count,), NUM_ROUNDS + 1)
     missed = torch.zeros(count, dtype=torch.bool)
@@ -623,10 +624,11 @@ def _find(
         at_arm = values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
         engine.observe(arm, at_arm + NOISE_STD * noise[:, t - 1])
         posterior = engine.posterior
-        gain = posterior.information_gain.unsqueeze(-1)
+        gain = posterior.gain.unsqueeze(-1)
         width = NORM + NOISE_STD / lam**0.5 * (2.0 * (gain - math.log(RISK))).sqrt()
-        half = width * posterior.standard_deviation
-        lower, upper = posterior.mean - half, posterior.mean + half
+        half = width * posterior.variance.clamp_min(0.0).sqrt()
+        mean = posterior.mean[:, 0]
+        lower, upper = mean - half, mean + half
         recommended = lower.argmax(-1)
         is_new = (upper.amax(-1) - lower.amax(-1) <= TOLERANCE) & (rounds > NUM_ROUNDS)
         regret = values.amax(-1) - values.gather(-1, recommended.unsqueeze(-1)).squeeze(-1)

@@ -23,18 +23,17 @@ from torch import Tensor
 
 from botorch_bandits import Arms
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
-from botorch_bandits.acquisition.candidates_engine import (
-    CandidatesEngine,
-    CandidatesRound,
-    build_candidates_engine,
-)
+from botorch_bandits.acquisition.player import Player, player_of
+from botorch_bandits.acquisition.rules import Seen
 from botorch_bandits.checks import (
+    DTYPE,
     check_integer,
     check_matrix,
     check_nonnegative,
     check_one_of,
     check_positive,
 )
+from botorch_bandits.core.rows import Rows
 from botorch_bandits.models import CandidatesRecipe
 from botorch_bandits.problems import ArmsProblem, ChangingProblem, ConstrainedProblem
 from botorch_bandits.random_streams import RandomBlocks
@@ -369,7 +368,7 @@ class ReplicatesRound:
         rounds: One per replicate.
     """
 
-    rounds: tuple[CandidatesRound, ...]
+    rounds: tuple[Seen, ...]
 
     @property
     def rule(self) -> ReplicatesRound:
@@ -382,8 +381,9 @@ class ReplicatesRound:
         Args:
             seen: The round.
         """
-        known = [each.bounds for each in seen.rounds if each.bounds is not None]
-        if len(known) < len(seen.rounds):
+        each = [one.rule.bounds(one) for one in seen.rounds]
+        known = [ends for ends in each if ends is not None]
+        if len(known) < len(each):
             return None
         return torch.stack([lower for lower, _ in known]), torch.stack([u for _, u in known])
 
@@ -393,15 +393,16 @@ class MixtureOfReplicates:
     """The posterior mixtures of all replicates.
 
     Attributes:
-        engines: One per replicate.
+        rounds: The last round of each replicate.
     """
 
-    engines: tuple[CandidatesEngine, ...]
+    rounds: tuple[Seen, ...]
 
     @property
     def mean(self) -> Tensor:
         """``num_replicates x num_arms``."""
-        return torch.stack([engine.arms.mixture()[0] for engine in self.engines])
+        means = [seen.rule.mixture(seen)[0] for seen in self.rounds]  # type: ignore[attr-defined]
+        return torch.stack(means)
 
 
 class CandidatesReplicates:
@@ -409,8 +410,8 @@ class CandidatesReplicates:
 
     Args:
         recipe: The recipe of the list.
-        acquisition: The acquisition that is played, which must have an engine on arms; see
-            :func:`~botorch_bandits.acquisition.build_candidates_engine`.
+        acquisition: The acquisition that is played, which must have a rule on arms; see
+            :func:`~botorch_bandits.acquisition.player_of`.
         arms: The arms.
         seeds: One per replicate.
 
@@ -428,22 +429,20 @@ class CandidatesReplicates:
         seeds: Sequence[int],
     ) -> None:
         """See the class."""
-        engines: list[CandidatesEngine] = []
+        players: list[Player] = []
         for seed in seeds:
-            if not isinstance(acquisition, AcquisitionRecipe):
-                break
-            shared = engines[0].arms.priors if engines else None
-            engine = build_candidates_engine(recipe, acquisition, arms, seed, shared)
-            if engine is not None:
-                engines.append(engine)
-        if not engines:
-            raise ValueError(
-                f"policy ({acquisition!r}) cannot be simulated in a batch with a list of priors, "
-                "unless it is CandidatesUpperConfidenceBound, or CandidatesThompsonSampling on all "
-                "arms. Run policy.loop(...) for each seed instead."
-            )
-        self.engines = tuple(engines)
-        self.posterior = MixtureOfReplicates(self.engines)
+            known = players[0].posterior.prior.priors if players else ()
+            player = player_of(recipe, acquisition, arms, seed, known=known)
+            if player is None:
+                raise ValueError(
+                    f"policy ({acquisition!r}) cannot be simulated in a batch with a list of "
+                    "priors, unless it is CandidatesUpperConfidenceBound, or "
+                    "CandidatesThompsonSampling on all arms. Run policy.loop(...) for each seed "
+                    "instead."
+                )
+            players.append(player)
+        self.players = tuple(players)
+        self._rows = [Rows.empty(1, arms.choices) for _ in seeds]
         self._uniform = RandomBlocks(tuple(seeds), "sample", (), "uniform")
         self._num_arms, self._device = arms.num_arms, arms.choices.device
 
@@ -453,7 +452,16 @@ class CandidatesReplicates:
         Args:
             round_number: The number of the round, from 1, with which widths grow.
         """
-        return ReplicatesRound(tuple(engine.look(round_number) for engine in self.engines))
+        return ReplicatesRound(self._looks(round_number))
+
+    @property
+    def posterior(self) -> MixtureOfReplicates:
+        """The mixtures of all replicates now."""
+        return MixtureOfReplicates(self._looks(1))
+
+    def _looks(self, round_number: int) -> tuple[Seen, ...]:
+        each = zip(self.players, self._rows, strict=True)
+        return tuple(player.look(round_number, rows) for player, rows in each)
 
     def choose(self, seen: ReplicatesRound, check: bool = True) -> Tensor:
         """Return the arm to play, ``num_replicates``.
@@ -462,8 +470,8 @@ class CandidatesReplicates:
             seen: The round from :meth:`look`.
             check: Whether to refuse scores that are not finite.
         """
-        each = zip(self.engines, seen.rounds, strict=True)
-        return torch.stack([engine.choose(known, check) for engine, known in each])
+        each = zip(self.players, seen.rounds, strict=True)
+        return torch.stack([player.choose(known, check) for player, known in each])
 
     def choose_uniformly(self, round_number: int) -> Tensor:
         """Return one uniformly random arm per replicate.
@@ -484,5 +492,11 @@ class CandidatesReplicates:
         """
         arms = [arm] if isinstance(arm, int) else arm.tolist()
         outcomes = outcome.tolist() if isinstance(outcome, Tensor) else [outcome]
-        for engine, played, heard in zip(self.engines, arms, outcomes, strict=True):
-            engine.arms.observe(played, heard)
+        for b, (played, heard) in enumerate(zip(arms, outcomes, strict=True)):
+            one = torch.ones(1, dtype=DTYPE)
+            row = Rows(torch.tensor([played]), one.unsqueeze(-1) * heard, one)
+            self._rows[b] = self._rows[b].followed_by(row)
+
+    def observe_one(self, arm: int, outcome: float) -> None:
+        """Add an outcome of a single replicate."""
+        self.observe(arm, outcome)

@@ -33,10 +33,10 @@ from joblib import Parallel, delayed, parallel_config
 from torch import Tensor
 
 from botorch_bandits import __version__
-from botorch_bandits.acquisition import AcquisitionRecipe, ArmsEngine, RandomSearch
+from botorch_bandits.acquisition import AcquisitionRecipe, Player, RandomSearch
 from botorch_bandits.checks import check_integer
+from botorch_bandits.core.priors import Table
 from botorch_bandits.domains import Arms
-from botorch_bandits.models import ArmsPrior
 from botorch_bandits.random_streams import derive_seed
 from botorch_bandits.simulation import SimulationResult, play_arms
 
@@ -82,9 +82,9 @@ class ArmsStudy:
         return tuple(derive_seed(self.seed, trial, "replicate") for trial in trials)
 
     @cached_property
-    def prior(self) -> ArmsPrior:
+    def prior(self) -> Table:
         """The prior of the arms."""
-        return ArmsPrior.from_matrix(self.kernel_matrix)
+        return Table.from_matrix(self.kernel_matrix)
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def play(study: ArmsStudy, method: Method) -> SimulationResult:
         if rule is None:
             raise ValueError(f"method {method.name!r} has no rule on arms; choose another.")
     return play_arms(
-        ArmsEngine(rule, study.prior, method.lam, 1.0, study.seeds),
+        Player(rule, study.prior, method.lam, 1.0, study.seeds),
         study.values,
         study.noise_std,
         study.num_rounds,
@@ -168,7 +168,7 @@ class Curves:
         return self.others.get("simple_regret")
 
 
-Player: TypeAlias = Callable[[Any, Any], dict[str, Any]]
+PlayMethod: TypeAlias = Callable[[Any, Any], dict[str, Any]]
 """Maps a study and a method to arrays by name, one row per trial."""
 
 
