@@ -158,7 +158,7 @@ class DMMArmsRule(ArmsRule):
             lower, upper = narrow(lower, upper, before / unit, seen.variance / unit)
         return lower, upper
 
-    def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor]:
+    def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor | float]:
         lower, upper = (end[arm] for end in self.bounds(seen))
         deviation = seen.standard_deviation(MINIMUM_VARIANCE)[arm]
         return {

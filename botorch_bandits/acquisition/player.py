@@ -158,6 +158,7 @@ class Player:
         self._units = units
         self._recipe: CandidatesRecipe | None = None
         self._blocks: dict[str, RandomBlocks] = {}
+        self._width: tuple[WidthRule, Callable[[int], float]] | None = None
         self._conditioner = Conditioner(self.posterior)
         self.num_observations: int | Tensor = 0
         self._begin()
@@ -171,6 +172,7 @@ class Player:
         self._largest = self.posterior.lam.new_full(self.batch_shape, -torch.inf)
         self._smallest = self.posterior.lam.new_full(self.batch_shape, torch.inf)
         self._collapsed: tuple[Rows | None, Rows] | None = None
+        self._waiting: list[tuple[int, float]] = []
 
     def outside(self, values: Tensor) -> Tensor:
         """Return ``G x ...`` values without the first dimension if there are no replicates."""
@@ -185,6 +187,12 @@ class Player:
     def summary(self) -> PlayerSummary:
         """The view of the reward's prior for width rules."""
         return self.summaries[0]
+
+    def width_in_numbers(self, rule: WidthRule, round_number: int) -> float:
+        """Return the width of a single stream in a round, without tensors of one number."""
+        if self._width is None or self._width[0] is not rule:
+            self._width = rule, rule.in_numbers(self.summary)
+        return self._width[1](round_number)
 
     def widths_of_outputs(self, rules: Sequence[WidthRule], scale: float) -> Tensor:
         """Return the width of each output, ``m``.
@@ -338,16 +346,25 @@ class Player:
         """Add an outcome of a single replicate, without calls that only batches need."""
         self._make_room()
         self.posterior.add(arm, [outcome])
-        self._counts[0, arm] += 1.0
-        self._sums[0, arm] += outcome
+        self._waiting.append((arm, outcome))
         self._collapsed = None
-        self._smallest.clamp_max_(outcome)
-        self._largest.clamp_min_(outcome)
         assert isinstance(self.num_observations, int)
         self.num_observations += 1
 
+    def _count(self) -> None:
+        """Count outcomes of a single replicate together, as tensors of one number cost most."""
+        if self._waiting:
+            arms, outcomes = zip(*self._waiting, strict=True)
+            index, values = torch.tensor(arms), self._sums.new_tensor(outcomes)
+            self._counts[0].index_add_(0, index, torch.ones_like(values))
+            self._sums[0].index_add_(0, index, values)
+            self._smallest = self._smallest.minimum(values.amin())
+            self._largest = self._largest.maximum(values.amax())
+            self._waiting = []
+
     def reset(self, mask: Tensor) -> None:
         """Forget all outcomes of replicates where ``mask`` (``num_replicates``) is True."""
+        self._count()
         self._counts[mask], self._sums[mask] = 0.0, 0.0
         self.posterior.forget(mask)
         self._largest = self._largest.masked_fill(mask, -torch.inf)
@@ -364,6 +381,7 @@ class Player:
             posterior.fold()
             self._num_folds += 1
             return
+        self._count()
         posterior.factorize_each(self._counts, self._sums.unsqueeze(1))
         self._limit, self._num_folds = max(FIRST_ROOM, 2 * posterior.num_kept), 0
         if posterior.may_fold(posterior.num_kept):
@@ -374,11 +392,15 @@ class Player:
 
     def collapsed(self, rows: Rows | None) -> Rows:
         """Return one row for each place, or for replicates one for each arm."""
+        self._count()
         known = self._collapsed
         if known is None or known[0] is not rows:
             if rows is None:
-                every = torch.arange(self._counts.shape[-1], device=self._counts.device)
-                found = Rows(every, self._sums, self._counts.reciprocal())
+                counts = self._counts
+                some = torch.arange(counts.shape[-1], device=counts.device)
+                if len(counts) == 1:
+                    some = some[counts[0] > 0.0]
+                found = Rows(some, self._sums[:, some], counts[:, some].reciprocal())
             else:
                 found = rows.collapsed()
             known = self._collapsed = rows, found
@@ -386,12 +408,14 @@ class Player:
 
     def extremes(self, rows: Rows | None) -> tuple[Tensor, Tensor]:
         """Return the smallest and the largest outcome, infinite if there are none."""
+        self._count()
         if rows is None or not len(rows):
             return self._smallest, self._largest
         return rows.Y[:, 0].amin(), rows.Y[:, 0].amax()
 
     def has_observed(self, rows: Rows | None) -> Tensor:
         """Return which arms have outcomes, ``batch_shape x num_arms``, ``bool``."""
+        self._count()
         if rows is None:
             return self.outside(self._counts > 0.0)
         found = torch.zeros(self.posterior.prior.num_points, dtype=torch.bool)

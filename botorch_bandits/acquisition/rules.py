@@ -99,6 +99,11 @@ class Seen:
         return self.player.prior_deviation
 
     @property
+    def lam(self) -> Tensor:
+        """The noise variance of the reward, which broadcasts against one number an arm."""
+        return along_arms(self.player.outside(self.posterior.lam))
+
+    @property
     def batch_shape(self) -> torch.Size:
         """``()``, or ``(num_replicates,)``."""
         return self.player.batch_shape
@@ -302,7 +307,7 @@ class ArmsRule(ABC):
         smallest = seen.prior_share(MINIMUM_VARIANCE)
         return float(seen.mean[arm]), max(float(seen.variances[0, arm]), smallest) ** 0.5
 
-    def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor]:
+    def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor | float]:
         """Return more diagnostics of one arm per replicate, each ``batch_shape``, by name."""
         return {}
 
@@ -310,7 +315,7 @@ class ArmsRule(ABC):
 class RoundWidth(NamedTuple):
     """The width of a round and the resulting half-widths of the bounds."""
 
-    width: Tensor
+    width: Tensor | float
     half: Tensor
 
 
@@ -330,19 +335,22 @@ class WidthArmsRule(ArmsRule):
     maximize: bool = True
     predictive: bool = False
 
-    def width(self, seen: Seen) -> Tensor:
-        """Return the width, a scalar or ``batch_shape``."""
-        width = fit_to_batch(WIDTH, self._compute_width(seen), seen.batch_shape)
-        return width.to(seen.posterior.lam.device)
+    def width(self, seen: Seen) -> Tensor | float:
+        """Return the width, a number or ``batch_shape``."""
+        if seen.posterior.batch == 1:
+            return self.scale * seen.player.width_in_numbers(self.rule, seen.round_number)
+        width = self.width_in_round(seen.summary, seen.round_number)
+        return fit_to_batch(WIDTH, width, seen.batch_shape).to(seen.posterior.lam.device)
 
     def prepare(self, seen: Seen) -> RoundWidth:
         width = self.width(seen)
         if self.predictive:
-            noisy = seen.variance + along_arms(seen.player.outside(seen.posterior.lam))
+            noisy = seen.variance + seen.lam
             deviation = noisy.clamp_min(seen.prior_share(MINIMUM_VARIANCE)).sqrt_()
         else:
             deviation = seen.standard_deviation(MINIMUM_VARIANCE)
-        return RoundWidth(width, deviation.mul_(along_arms(width)))
+        factor = width if isinstance(width, float) else along_arms(width)
+        return RoundWidth(width, deviation.mul_(factor))
 
     def scores(self, seen: Seen) -> Tensor:
         return torch.add(seen.prepared.half, seen.mean, alpha=1.0 if self.maximize else -1.0)
@@ -356,7 +364,7 @@ class WidthArmsRule(ArmsRule):
             deviation = math.sqrt(float(seen.variances[0, arm]) + float(seen.posterior.lam[0]))
         return mean, deviation
 
-    def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor]:
+    def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor | float]:
         return _with_gain({"width": seen.prepared.width}, self.rule, seen)
 
     def width_in_round(self, summary: PriorSummary, round_number: int) -> Tensor:
@@ -364,11 +372,10 @@ class WidthArmsRule(ArmsRule):
         width = self.rule.width(summary, round_number)
         return width if self.scale == 1.0 else self.scale * width
 
-    def _compute_width(self, seen: Seen) -> Tensor:
-        return self.width_in_round(seen.summary, seen.round_number)
 
-
-def _with_gain(known: dict[str, Tensor], rule: WidthRule, seen: Seen) -> dict[str, Tensor]:
+def _with_gain(
+    known: dict[str, Tensor | float], rule: WidthRule, seen: Seen
+) -> dict[str, Tensor | float]:
     gain = rule.information_gain(seen.summary)
     return known if gain is None else {**known, "information_gain": gain}
 
@@ -377,12 +384,12 @@ def _with_gain(known: dict[str, Tensor], rule: WidthRule, seen: Seen) -> dict[st
 class RandomizedArmsRule(WidthArmsRule):
     """IRGP-UCB: the width is drawn independently for each round and replicate."""
 
-    def _compute_width(self, seen: Seen) -> Tensor:
+    def width(self, seen: Seen) -> Tensor:
         draw = seen.draw("IRGP-UCB", (), "exponential")
         width = irgp_ucb_width(seen.posterior.prior.num_points, draw)
         if isinstance(self.rule, PendingWidth):  # censored rows add to every width
             width = width + self.rule.added(seen.summary)
-        return width
+        return fit_to_batch(WIDTH, width, seen.batch_shape).to(seen.posterior.lam.device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -421,7 +428,7 @@ class ThompsonArmsRule(ArmsRule):
     def bounds(self, seen: Seen) -> tuple[Tensor, Tensor] | None:
         return None
 
-    def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor]:
+    def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor | float]:
         return _with_gain({"width": seen.prepared}, self.rule, seen)
 
 
@@ -439,7 +446,7 @@ class HallucinatedThompsonArmsRule(ThompsonArmsRule):
         pending = seen.pending
         if pending is None or seen.player.numbers_by_row:  # then the draw accounts for them
             return drawn
-        count, lam = pending.index.shape[-1], along_arms(seen.player.outside(seen.posterior.lam))
+        count, lam = pending.index.shape[-1], seen.lam
         noise = lam.sqrt() * seen.draw(f"hallucinated noise {count}", (count,))
         return condition_draw(drawn, seen.columns(pending.index), pending.index, noise, lam)
 
@@ -473,7 +480,7 @@ class ImprovementArmsRule(ArmsRule):
             return log_Phi(standardized)
         value = _log_ei_helper(standardized)
         if self.augmented:
-            lam = along_arms(seen.player.outside(seen.posterior.lam))
+            lam = seen.lam
             noise = noise_that_counts(lam, seen.prior_deviation**2)
             value = value + log_noise_discount(deviation.square(), noise)
         return value + deviation.log_()
@@ -647,10 +654,10 @@ class LagrangianArmsRule(ArmsRule):
         known: _Outputs = seen.prepared
         return float(known.means[0, arm]), float(known.deviations[0, arm])
 
-    def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor]:
+    def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor | float]:
         known: _Outputs = seen.prepared
         index = int(arm)
-        described = {"width": known.widths[0]}
+        described: dict[str, Tensor | float] = {"width": known.widths[0]}
         lower = self.lower_bounds(known)
         for j in range(1, self.num_outputs):
             described[f"constraint_mean_{j}"] = known.means[j, index]
@@ -775,7 +782,7 @@ class ListArmsRule(ArmsRule):
         mean, variance = self.mixture(seen)
         return float(mean[arm]), math.sqrt(max(float(variance[arm]), LEAST_VARIANCE))
 
-    def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor]:
+    def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor | float]:
         if self.widths is None:
             return {"candidate": torch.tensor(float(seen.prepared))}
         bounds = self.bounds(seen)

@@ -167,7 +167,7 @@ class TopTwoArmsRule(ArmsRule):
         half = seen.standard_deviation(0.0) * along_arms(self._width(seen))
         return seen.mean - half, seen.mean + half
 
-    def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor]:
+    def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor | float]:
         known = {"is_challenger": seen.prepared}
         gain = self.rule.information_gain(seen.summary)
         if gain is None:
@@ -186,8 +186,9 @@ class TopTwoArmsRule(ArmsRule):
         if pending is not None:
             # the covariance given pending outcomes: c - C(., P) (C_PP + lam I)^-1 c_P
             others = seen.columns(pending.index)  # k x num_arms
-            lam = along_arms(seen.player.outside(seen.posterior.lam))
-            column = condition_draw(column, others, pending.index, torch.zeros_like(lam), lam)
+            column = condition_draw(
+                column, others, pending.index, torch.zeros_like(seen.lam), seen.lam
+            )
         variance = seen.variance
         difference = variance + variance.gather(-1, index) - 2.0 * column
         difference = difference.clamp_min(seen.prior_share(MINIMUM_VARIANCE))

@@ -26,7 +26,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -38,6 +38,8 @@ from botorch_bandits.core.rows import Changes, Rows, changes_between
 
 FIRST_ROOM = 64
 """Rows for which there is memory at first."""
+FIRST_ROOM_OF_MANY = 512
+"""The same for very many points, whose prior covariances cost most when they are factorized anew."""
 MOST_CHANGES = 8
 """More changed rows in one round are factorized anew, unless all of them came."""
 SMALLEST_NOISE = 1e-3
@@ -65,6 +67,7 @@ class _Single(NamedTuple):
     mean: NDArray[np.float64]  # m x A
     variance: NDArray[np.float64]  # A
     log_det: NDArray[np.float64]  # 1
+    base: NDArray[np.float64] | None  # A x A, from which rows are taken
     lam: float
     product: NDArray[np.float64]  # A, for results in between
 
@@ -118,7 +121,16 @@ class Posterior:
         self._sign = self.lam.new_ones(FIRST_ROOM)
         self._has_signs = False
         self._factor = self.lam.new_empty(groups, 0, 0)
-        self._kept_columns: dict[int, tuple[Tensor, int]] = {}
+        self._forget_columns()
+        self._share_memory()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the view of the memory by NumPy."""
+        return {**vars(self), "_single": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """See the memory by NumPy again."""
+        self.__dict__.update(state)
         self._share_memory()
 
     def _share_memory(self) -> None:
@@ -130,9 +142,14 @@ class Posterior:
                 self.mean[0].numpy(),
                 self.variance[0].numpy(),
                 self._log_det.numpy(),
+                self._whole_in_numpy(),
                 float(self.lam),
                 np.empty(self.prior.num_points),
             )
+
+    def _whole_in_numpy(self) -> NDArray[np.float64] | None:
+        whole = self.prior.matrices if self.folded is None else self.folded
+        return None if whole is None else whole[0].numpy()
 
     @property
     def batch(self) -> int:
@@ -170,7 +187,7 @@ class Posterior:
         """
         n, groups = len(rows), self.batch
         self.rows, self.folded, self.num_kept = rows, None, n
-        self._kept_columns = {}
+        self._forget_columns()
         self._make_room(n, copies=False)
         prior = self.prior.variances(now)
         if n == 0:
@@ -232,15 +249,17 @@ class Posterior:
     ) -> None:
         """Do the same for a single posterior, in its memory."""
         n, product = self.num_kept, own.product
-        column, first = self._start_of_column(index)
-        row = own.V[n]
-        known = column.numpy()[0]
+        row, first = own.V[n], 0
+        if own.base is None:
+            column, first = self._start_of_column(index)
+            known = column.numpy()[0]
+        else:
+            known = own.base[index]
         if n > first:
             at_index = own.V[first:n, index]
             if self._has_signs:
                 at_index = at_index * own.sign[first:n]
             known = np.subtract(known, np.dot(at_index, own.V[first:n], out=product), out=row)
-        self._keep_column(index, torch.from_numpy(known)[None], n)
         total = float(own.variance[index]) + own.lam * noise
         pivot = math.sqrt(sign * total)
         np.divide(known, pivot, out=row)
@@ -340,6 +359,7 @@ class Posterior:
             self.folded = whole.expand(self.batch, -1, -1).clone()
         self.folded.baddbmm_(self._signed(V).mT, V, alpha=-1.0)
         self.num_kept = 0
+        self._share_memory()
 
     def may_fold(self, num_places: int) -> bool:
         """Return whether folding pays with so many distinct rows, and fits into memory."""
@@ -470,53 +490,68 @@ class Posterior:
         every = torch.arange(self.prior.num_points, device=now.device)
         return root_of(self.columns(every, None, now))
 
-    def _signed(self, rows: Tensor) -> Tensor:
-        """Multiply ``G x n x ...`` rows of ``V`` by their signs."""
+    def _signed(self, rows: Tensor, first: int = 0) -> Tensor:
+        """Multiply ``G x n x k`` rows of ``V``, from a first one on, by their signs."""
         if not self._has_signs:
             return rows
-        return rows * self._sign[: rows.shape[1]].view(1, -1, *[1] * (rows.dim() - 2))
+        return rows * self._sign[first : first + rows.shape[1]].unsqueeze(-1)
 
     def _base(self, index: Tensor) -> Tensor:
         """Return columns of the covariance from which the rows are taken, ``G x k x A``."""
+        whole = self.prior.matrices if self.folded is None else self.folded
+        if whole is not None and len(index) == whole.shape[-1]:  # all points, in their order
+            return whole
         if self.folded is None:
             return self.prior.columns(index)
         if index.dim() == 1:
             return self.folded[:, index]
         return self.folded.gather(1, index.unsqueeze(-1).expand(-1, -1, self.folded.shape[-1]))
 
+    def _forget_columns(self) -> None:
+        self._slot_of: dict[int, int] = {}
+        self._kept_columns = self.lam.new_empty(self.batch, 0, self.prior.num_points)
+        self._num_counted = 0  # rows that the kept columns account for
+
     def _start_of_column(self, index: int) -> tuple[Tensor, int]:
         """Return a point's covariances with all points, ``G x A``, and the first row to take off.
 
-        Of very many points no matrix is kept. Instead, the column of a point that was observed is
-        kept with the number of rows that it accounts for, and only later rows are taken off.
+        Of very many points no matrix is kept. Instead, the columns of observed points are kept, and
+        many rows at a time are taken off all of them, by one product.
         """
         if self.folded is not None:
             return self.folded[:, index], 0
-        known = self._kept_columns.get(index)
-        if known is not None:
-            return known
         if self.prior.matrices is not None:
             return self.prior.matrices[:, index], 0
-        at = torch.tensor([index], device=self.lam.device)
-        return self.prior.columns(at)[:, 0], 0
-
-    def _keep_column(self, index: int, column: Tensor, num_rows: int) -> None:
-        if self.folded is None and self.prior.num_points > MANY_POINTS:
-            self._kept_columns[index] = column.clone(), num_rows
+        if self.prior.num_points <= MANY_POINTS:
+            return self.prior.columns(torch.tensor([index], device=self.lam.device))[:, 0], 0
+        if self.num_kept - self._num_counted >= FOLDED_AT_ONCE:
+            some = torch.tensor(list(self._slot_of), dtype=torch.long, device=self.lam.device)
+            V = self._V[:, self._num_counted : self.num_kept]
+            own = self._kept_columns[:, : len(some)]
+            own.baddbmm_(self._signed(V[:, :, some], self._num_counted).mT, V, alpha=-1.0)
+            self._num_counted = self.num_kept
+        slot, count = self._slot_of.get(index), self._num_counted
+        if slot is None:
+            slot = self._slot_of[index] = len(self._slot_of)
+            if slot == self._kept_columns.shape[1]:
+                more = self._kept_columns.new_empty(self.batch, 2 * slot + 16, self._V.shape[-1])
+                more[:, :slot] = self._kept_columns
+                self._kept_columns = more
+            at = torch.tensor([index], device=self.lam.device)
+            column, V = self.prior.columns(at), self._V[:, :count]
+            known = self._signed(V[:, :, at], 0).mT
+            self._kept_columns[:, slot] = (column - known @ V)[:, 0]
+        return self._kept_columns[:, slot], count
 
     def _column(self, index: int) -> Tensor:
         """Return the posterior covariances of one point with all points, ``G x A``."""
         column, first = self._start_of_column(index)
-        n = self.num_kept
-        column = column.expand(self.batch, -1)
-        if n > first:
-            V = self._V[:, first:n]
-            at = V[:, :, index]  # G x (n - first)
-            if self._has_signs:
-                at = at * self._sign[first:n]
-            column = torch.baddbmm(column.unsqueeze(1), at.unsqueeze(1), V, alpha=-1.0).squeeze(1)
-        self._keep_column(index, column, n)
-        return column
+        if self.num_kept == first:
+            return column.expand(self.batch, -1)
+        V = self._V[:, first : self.num_kept]
+        known = self._signed(V[:, :, index].unsqueeze(-1), first).mT  # G x 1 x rows
+        column = column.expand(self.batch, -1).unsqueeze(1)
+        return torch.baddbmm(column, known, V, alpha=-1.0).squeeze(1)
 
     def _make_room(self, num_rows: int, copies: bool = True) -> None:
         """Make room for rows; the signs of rows that are not in use become 1."""
@@ -530,10 +565,11 @@ class Posterior:
         if not copies:
             self._sign.fill_(1.0)
             self._has_signs = False
+            self._share_memory()
 
 
 MANY_POINTS = 4096
-"""With more points, columns of observed points are kept, because their matrix is not."""
+"""With more points, the columns of observed points are kept, because their matrix is not."""
 
 
 class _Factor:
@@ -595,7 +631,9 @@ class Conditioner:
         self.posterior = posterior
         self._factor = _Factor(posterior.prior, posterior.lam)
         self.rows: Rows | None = None
-        self._num_folds, self._num_merged, self._limit = 0, 0, FIRST_ROOM
+        is_large = posterior.prior.num_points > MANY_POINTS
+        self._first_limit = FIRST_ROOM_OF_MANY if is_large else FIRST_ROOM
+        self._num_folds, self._num_merged, self._limit = 0, 0, self._first_limit
         smallest = float(posterior.variance.max()) if posterior.prior.num_front == 0 else 0.0
         self._smallest_noise = SMALLEST_NOISE * smallest / float(posterior.lam.min())
 
@@ -633,7 +671,7 @@ class Conditioner:
         alone, so that a rebuilt loop merges the same ones.
         """
         if len(rows) < self._num_merged:
-            self._num_merged, self._limit = 0, FIRST_ROOM
+            self._num_merged, self._limit = 0, self._first_limit
         while True:
             first = rows[: self._num_merged].collapsed()
             end = self._num_merged + self._limit - len(first)
@@ -642,7 +680,7 @@ class Conditioner:
             distinct = len(rows[:end].collapsed())
             if 4 * distinct <= 3 * self._limit:
                 self._num_merged = end
-                self._limit = max(FIRST_ROOM, 2 * distinct)
+                self._limit = max(self._first_limit, 2 * distinct)
             else:
                 self._limit *= 2
 
@@ -661,7 +699,7 @@ class Conditioner:
         """Factorize one row for each place, and fold the rows if there are many."""
         kept, posterior = rows.collapsed(), self.posterior
         posterior.factorize(kept)
-        self._limit, self._num_folds = max(FIRST_ROOM, 2 * len(kept)), 0
+        self._limit, self._num_folds = max(self._first_limit, 2 * len(kept)), 0
         if len(kept) > FIRST_ROOM // 2 and posterior.may_fold(len(kept)):
             posterior.fold()
             self._limit = FOLDED_AT_ONCE

@@ -339,7 +339,7 @@ def _covariance_of_draws(player: Player) -> Tensor:
     posterior: Posterior = player.posterior
     (prior,) = posterior.prior.priors
     rank, rows = prior.num_normals, player.collapsed(None)
-    numbers = torch.eye(rank + prior.num_points, dtype=torch.float64)
+    numbers = torch.eye(rank + len(rows), dtype=torch.float64)
     function = prior.simulate(numbers[:, :rank]).unsqueeze(0)
     root = posterior.deviation_of_draw(function, numbers[:, rank:].unsqueeze(0), rows)[0]
     return root.T @ root

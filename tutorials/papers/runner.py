@@ -206,7 +206,7 @@ class ArmsExperiment:
     average: bool = False
     chunk: int = 10
     settings: Mapping[str, Any] | None = None
-    player: Player = play_method
+    player: PlayMethod = play_method
     tabulated: tuple[str, ...] = ()
     shown: Callable[[Curves], Mapping[str, Tensor]] | None = None
 
