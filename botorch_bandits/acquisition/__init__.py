@@ -30,7 +30,7 @@ from botorch_bandits.acquisition.lagrangian import (
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.player import Player, player_of
+from botorch_bandits.acquisition.player import Player, Replicates, player_of
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling, GrowingDiscretization
 from botorch_bandits.acquisition.top_two import TopTwoThompsonSampling
 from botorch_bandits.acquisition.upper_confidence_bound import (
@@ -99,6 +99,7 @@ __all__ = [
     "Player",
     "RandomSearch",
     "RandomizedUpperConfidenceBound",
+    "Replicates",
     "RingingWarning",
     "TopTwoThompsonSampling",
     "VarianceOnly",

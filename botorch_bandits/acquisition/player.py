@@ -1,6 +1,6 @@
 """A player: a rule, the posterior that it looks at, and its random numbers.
 
-One player plays a stream of rounds from the rows that the loop gives it, or replicates in lockstep
+A player plays a stream of rounds from the rows that the loop gives it, or replicates in lockstep
 from rows of their own. Windows, weights, contexts, time, constraints and censoring are in the rows.
 """
 
@@ -36,14 +36,15 @@ from botorch_bandits.confidence.width_rules import (
     learns_input_scale,
     prior_variance_of,
 )
+from botorch_bandits.core.conditioner import Conditioner, RoundConditioner
 from botorch_bandits.core.posterior import (
     FIRST_ROOM,
     FOLDED_AT_ONCE,
     MOST_FOLDS,
-    Conditioner,
     Posterior,
 )
 from botorch_bandits.core.priors import Prior, Stack, prior_of
+from botorch_bandits.core.round_posterior import RoundPosterior
 from botorch_bandits.core.rows import Rows, changes_between
 from botorch_bandits.domains import Arms, first_of_the_largest
 from botorch_bandits.models import BanditGP, BanditGPRecipe
@@ -98,7 +99,6 @@ class Player:
 
     Attributes:
         rule: The rule; None to choose uniformly at random.
-        posterior: The posterior of all arms given the rows of the last look.
         prior_mean: The prior mean of the reward.
         prior_deviation: The prior standard deviation of the reward.
         prior_variances: ``m`` prior variances of the outputs.
@@ -114,7 +114,7 @@ class Player:
     rule_domain: Arms
     transform: InputTransform | None = None
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each setting of a loop on arms
         self,
         rule: ArmsRule | None,
         prior: Prior | Sequence[Prior],
@@ -124,6 +124,7 @@ class Player:
         prior_mean: float | Tensor = 0.0,
         group_of_output: Sequence[int] = (0,),
         numbers_by_row: bool = False,
+        rows_stay: bool = True,
     ) -> None:
         """See the class.
 
@@ -136,6 +137,7 @@ class Player:
             prior_mean: The prior mean, or one per prior.
             group_of_output: The number of each output's prior.
             numbers_by_row: See the class.
+            rows_stay: Whether most rows of a round are those of the one before.
         """
         priors = [prior] if isinstance(prior, Prior) else list(prior)
         units = [prior_variance] if isinstance(prior_variance, float) else list(prior_variance)
@@ -151,7 +153,13 @@ class Player:
         levels = torch.as_tensor(lam, dtype=DTYPE, device=like.device).expand(count).clone()
         means = torch.as_tensor(prior_mean, dtype=DTYPE, device=like.device)
         means = means.unsqueeze(-1) if means.dim() else means
-        self.posterior = Posterior(stack, levels, len(self.group_of_output), means)
+        outputs = len(self.group_of_output)
+        self._conditioner: Conditioner | RoundConditioner
+        if stack.num_front or not rows_stay:
+            own = means.expand(count, outputs)
+            self._conditioner = RoundConditioner(stack, levels, own, rows_stay)
+        else:
+            self._conditioner = Conditioner(Posterior(stack, levels, outputs, means))
         self.prior_mean = prior_mean if isinstance(prior_mean, float) else 0.0
         self.prior_deviation = _unit_of(float(like[0].max()), units[0])
         self.prior_variances = torch.tensor([units[g] for g in self.group_of_output], dtype=DTYPE)
@@ -159,20 +167,13 @@ class Player:
         self._recipe: CandidatesRecipe | None = None
         self._blocks: dict[str, RandomBlocks] = {}
         self._width: tuple[WidthRule, Callable[[int], float]] | None = None
-        self._conditioner = Conditioner(self.posterior)
         self.num_observations: int | Tensor = 0
-        self._begin()
-
-    def _begin(self) -> None:
-        """Start without outcomes of replicates."""
-        shape = (self.posterior.batch, self.posterior.prior.num_points)
-        self._limit, self._num_folds = FIRST_ROOM, 0
-        self._counts = self.posterior.lam.new_zeros(shape if self.batch_shape else (0,))
-        self._sums = torch.zeros_like(self._counts)
-        self._largest = self.posterior.lam.new_full(self.batch_shape, -torch.inf)
-        self._smallest = self.posterior.lam.new_full(self.batch_shape, torch.inf)
         self._collapsed: tuple[Rows | None, Rows] | None = None
-        self._waiting: list[tuple[int, float]] = []
+
+    @property
+    def posterior(self) -> Posterior | RoundPosterior:
+        """The posterior of all arms given the rows of the last look."""
+        return self._conditioner.posterior
 
     def outside(self, values: Tensor) -> Tensor:
         """Return ``G x ...`` values without the first dimension if there are no replicates."""
@@ -205,7 +206,7 @@ class Player:
         widths = [rule.in_numbers(self.summaries[group])(1) for rule, group in pairs]
         return scale * torch.tensor(widths, dtype=DTYPE)
 
-    def condition(self, rows: Rows, now: Tensor | None = None) -> Posterior:
+    def condition(self, rows: Rows, now: Tensor | None = None) -> Posterior | RoundPosterior:
         """Condition the posterior on the rows of a round, and return it.
 
         Args:
@@ -221,8 +222,7 @@ class Player:
         """Give the reward another prior mean, as with other multipliers."""
         if value != self.prior_mean:
             self.prior_mean = value
-            self.posterior.set_prior_mean(value)
-            self._conditioner.rows = None
+            self._conditioner.set_prior_mean(value)
 
     def transformed_contexts(self, contexts: Tensor) -> Tensor:
         """Return ``n x c`` contexts in the form that the kernel expects."""
@@ -319,106 +319,27 @@ class Player:
         described = seen.rule.describe(seen, torch.tensor(index))
         return {**known, **{name: float(value) for name, value in described.items()}}
 
-    # --- replicates ---
-
-    def observe(self, arm: Tensor, outcome: Tensor, mask: Tensor | None = None) -> None:
-        """Add one outcome per replicate.
-
-        Args:
-            arm: ``num_replicates`` numbers of arms.
-            outcome: ``num_replicates`` outcomes.
-            mask: ``num_replicates``, which of them count; None for all.
-        """
-        posterior, index = self.posterior, arm.unsqueeze(-1)
-        one = torch.ones_like(outcome) if mask is None else mask.to(outcome)
-        told = outcome if mask is None else outcome.where(mask, torch.zeros_like(outcome))
-        self._make_room()
-        posterior.add_each(arm, told.unsqueeze(-1), mask)
-        self._counts.scatter_add_(-1, index, one.unsqueeze(-1))
-        self._sums.scatter_add_(-1, index, (told * one).unsqueeze(-1))
-        self._collapsed = None
-        lowest, highest = self._smallest.minimum(told), self._largest.maximum(told)
-        self._smallest = lowest if mask is None else lowest.where(mask, self._smallest)
-        self._largest = highest if mask is None else highest.where(mask, self._largest)
-        self.num_observations = _one_number(self._counts.sum(-1))
-
-    def observe_one(self, arm: int, outcome: float) -> None:
-        """Add an outcome of a single replicate, without calls that only batches need."""
-        self._make_room()
-        self.posterior.add(arm, [outcome])
-        self._waiting.append((arm, outcome))
-        self._collapsed = None
-        assert isinstance(self.num_observations, int)
-        self.num_observations += 1
-
-    def _count(self) -> None:
-        """Count outcomes of a single replicate together, as tensors of one number cost most."""
-        if self._waiting:
-            arms, outcomes = zip(*self._waiting, strict=True)
-            index, values = torch.tensor(arms), self._sums.new_tensor(outcomes)
-            self._counts[0].index_add_(0, index, torch.ones_like(values))
-            self._sums[0].index_add_(0, index, values)
-            self._smallest = self._smallest.minimum(values.amin())
-            self._largest = self._largest.maximum(values.amax())
-            self._waiting = []
-
-    def reset(self, mask: Tensor) -> None:
-        """Forget all outcomes of replicates where ``mask`` (``num_replicates``) is True."""
-        self._count()
-        self._counts[mask], self._sums[mask] = 0.0, 0.0
-        self.posterior.forget(mask)
-        self._largest = self._largest.masked_fill(mask, -torch.inf)
-        self._smallest = self._smallest.masked_fill(mask, torch.inf)
-        self._collapsed = None
-        self.num_observations = _one_number(self._counts.sum(-1))
-
-    def _make_room(self) -> None:
-        """Before the next row: condition on one row for each observed arm, or fold the rows."""
-        posterior = self.posterior
-        if posterior.num_kept < self._limit:
-            return
-        if posterior.folded is not None and self._num_folds < MOST_FOLDS:
-            posterior.fold()
-            self._num_folds += 1
-            return
-        self._count()
-        posterior.factorize_each(self._counts, self._sums.unsqueeze(1))
-        self._limit, self._num_folds = max(FIRST_ROOM, 2 * posterior.num_kept), 0
-        if posterior.may_fold(posterior.num_kept):
-            posterior.fold()
-            self._limit = FOLDED_AT_ONCE
-
     # --- what rules ask for ---
 
     def collapsed(self, rows: Rows | None) -> Rows:
-        """Return one row for each place, or for replicates one for each arm."""
-        self._count()
-        known = self._collapsed
-        if known is None or known[0] is not rows:
-            if rows is None:
-                counts = self._counts
-                some = torch.arange(counts.shape[-1], device=counts.device)
-                if len(counts) == 1:
-                    some = some[counts[0] > 0.0]
-                found = Rows(some, self._sums[:, some], counts[:, some].reciprocal())
-            else:
-                found = rows.collapsed()
-            known = self._collapsed = rows, found
-        return known[1]
+        """Return one row for each place."""
+        assert rows is not None
+        if self._collapsed is None or self._collapsed[0] is not rows:
+            self._collapsed = rows, rows.collapsed()
+        return self._collapsed[1]
 
     def extremes(self, rows: Rows | None) -> tuple[Tensor, Tensor]:
         """Return the smallest and the largest outcome, infinite if there are none."""
-        self._count()
-        if rows is None or not len(rows):
-            return self._smallest, self._largest
+        assert rows is not None
+        if not len(rows):
+            return rows.Y.new_tensor(torch.inf), rows.Y.new_tensor(-torch.inf)
         return rows.Y[:, 0].amin(), rows.Y[:, 0].amax()
 
     def has_observed(self, rows: Rows | None) -> Tensor:
         """Return which arms have outcomes, ``batch_shape x num_arms``, ``bool``."""
-        self._count()
-        if rows is None:
-            return self.outside(self._counts > 0.0)
-        found = torch.zeros(self.posterior.prior.num_points, dtype=torch.bool)
+        assert rows is not None
+        count = self.posterior.prior.num_points
+        found = torch.zeros(count, dtype=torch.bool, device=rows.index.device)
         found[rows.index] = True
         return found
 
@@ -450,17 +371,120 @@ class Player:
         )
 
 
-def _one_number(counts: Tensor) -> int | Tensor:
-    first = counts.reshape(-1)[0]
-    return int(first) if bool((counts == first).all()) else counts
-
-
 def _unit_of(largest: float, prior_variance: float) -> float:
     """Return the prior standard deviation, the unit in which ties and floors are decided."""
     # the largest variance of the arms for kernels whose variance differs from arm to arm
     is_stationary = math.isclose(largest, prior_variance, rel_tol=1e-9)
     variance = prior_variance if is_stationary else largest
     return math.sqrt(variance) if 0.0 < variance < math.inf else 1.0
+
+
+class Replicates(Player):
+    """Plays replicates in lockstep, each with outcomes of its own at arms without fronts."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        """See :class:`Player`; ``seeds`` has one seed per replicate."""
+        super().__init__(*given, **named)
+        posterior = self._conditioner.posterior
+        assert isinstance(posterior, Posterior)
+        self._own = posterior
+        self._limit, self._num_folds = FIRST_ROOM, 0
+        self._counts = posterior.lam.new_zeros(posterior.batch, posterior.prior.num_points)
+        self._sums = torch.zeros_like(self._counts)
+        self._largest = posterior.lam.new_full(self.batch_shape, -torch.inf)
+        self._smallest = posterior.lam.new_full(self.batch_shape, torch.inf)
+        self._waiting: list[tuple[int, float]] = []
+
+    def observe(self, arm: Tensor, outcome: Tensor, mask: Tensor | None = None) -> None:
+        """Add one outcome per replicate.
+
+        Args:
+            arm: ``num_replicates`` numbers of arms.
+            outcome: ``num_replicates`` outcomes.
+            mask: ``num_replicates``, which of them count; None for all.
+        """
+        posterior, index = self._own, arm.unsqueeze(-1)
+        one = torch.ones_like(outcome) if mask is None else mask.to(outcome)
+        told = outcome if mask is None else outcome.where(mask, torch.zeros_like(outcome))
+        self._make_room()
+        posterior.add_each(arm, told.unsqueeze(-1), mask)
+        self._counts.scatter_add_(-1, index, one.unsqueeze(-1))
+        self._sums.scatter_add_(-1, index, (told * one).unsqueeze(-1))
+        self._collapsed = None
+        lowest, highest = self._smallest.minimum(told), self._largest.maximum(told)
+        self._smallest = lowest if mask is None else lowest.where(mask, self._smallest)
+        self._largest = highest if mask is None else highest.where(mask, self._largest)
+        self.num_observations = _one_number(self._counts.sum(-1))
+
+    def observe_one(self, arm: int, outcome: float) -> None:
+        """Add an outcome of a single replicate, without calls that only batches need."""
+        self._make_room()
+        self._own.add(arm, [outcome])
+        self._waiting.append((arm, outcome))
+        self._collapsed = None
+        assert isinstance(self.num_observations, int)
+        self.num_observations += 1
+
+    def _count(self) -> None:
+        """Count outcomes of a single replicate together, as tensors of one number cost most."""
+        if self._waiting:
+            arms, outcomes = zip(*self._waiting, strict=True)
+            index, values = torch.tensor(arms), self._sums.new_tensor(outcomes)
+            self._counts[0].index_add_(0, index, torch.ones_like(values))
+            self._sums[0].index_add_(0, index, values)
+            self._smallest = self._smallest.minimum(values.amin())
+            self._largest = self._largest.maximum(values.amax())
+            self._waiting = []
+
+    def reset(self, mask: Tensor) -> None:
+        """Forget all outcomes of replicates where ``mask`` (``num_replicates``) is True."""
+        self._count()
+        self._counts[mask], self._sums[mask] = 0.0, 0.0
+        self._own.forget(mask)
+        self._largest = self._largest.masked_fill(mask, -torch.inf)
+        self._smallest = self._smallest.masked_fill(mask, torch.inf)
+        self._collapsed = None
+        self.num_observations = _one_number(self._counts.sum(-1))
+
+    def _make_room(self) -> None:
+        """Before the next row: condition on one row for each observed arm, or fold the rows."""
+        posterior = self._own
+        if posterior.num_kept < self._limit:
+            return
+        if posterior.folded is not None and self._num_folds < MOST_FOLDS:
+            posterior.fold()
+            self._num_folds += 1
+            return
+        self._count()
+        posterior.factorize_each(self._counts, self._sums.unsqueeze(1))
+        self._limit, self._num_folds = max(FIRST_ROOM, 2 * posterior.num_kept), 0
+        if posterior.may_fold(posterior.num_kept):
+            posterior.fold()
+            self._limit = FOLDED_AT_ONCE
+
+    def collapsed(self, rows: Rows | None) -> Rows:
+        """Return one row for each arm; of one replicate, for each arm with outcomes."""
+        self._count()
+        if self._collapsed is None:
+            some = torch.arange(self._counts.shape[-1], device=self._counts.device)
+            if len(self._counts) == 1:
+                some = some[self._counts[0] > 0.0]
+            own = Rows(some, self._sums[:, some], self._counts[:, some].reciprocal())
+            self._collapsed = None, own
+        return self._collapsed[1]
+
+    def extremes(self, rows: Rows | None) -> tuple[Tensor, Tensor]:
+        self._count()
+        return self._smallest, self._largest
+
+    def has_observed(self, rows: Rows | None) -> Tensor:
+        self._count()
+        return self._counts > 0.0
+
+
+def _one_number(counts: Tensor) -> int | Tensor:
+    first = counts.reshape(-1)[0]
+    return int(first) if bool((counts == first).all()) else counts
 
 
 # --- how settings become a player ----------------------------------------------------------------
@@ -474,6 +498,7 @@ def player_of(  # noqa: PLR0913 - each setting of a loop on arms
     num_contexts: int = 0,
     rate: float | None = None,
     numbers_by_row: bool = False,
+    rows_stay: bool = True,
     known: Sequence[Prior] = (),
     rule: ArmsRule | None = None,
 ) -> Player | None:
@@ -487,6 +512,7 @@ def player_of(  # noqa: PLR0913 - each setting of a loop on arms
         num_contexts: The number of contexts.
         rate: The rate of a kernel that varies with time; None without one.
         numbers_by_row: See :class:`Player`.
+        rows_stay: See :class:`Player`.
         known: The priors of a player of the same model and domain.
         rule: What is played instead of the rule of the acquisition function.
 
@@ -519,9 +545,9 @@ def player_of(  # noqa: PLR0913 - each setting of a loop on arms
         units = [float(prior_variance_of(kernel, inputs)) for kernel in whole]
     if isinstance(rule, LagrangianArmsRule) and not all(0.0 < unit < math.inf for unit in units):
         return None  # bounds of outputs are measured in prior deviations
-    player = Player(
-        rule, priors, model.noise, units, seeds, model.prior_mean, group_of_output, numbers_by_row
-    )
+    mean, kept = model.prior_mean, (numbers_by_row, rows_stay)
+    kind = Player if isinstance(seeds, int) else Replicates
+    player = kind(rule, priors, model.noise, units, seeds, mean, group_of_output, *kept)
     player.rule_domain, player.transform = there, transform
     return player
 

@@ -35,6 +35,7 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.core.posterior import Posterior
 from botorch_bandits.core.priors import cholesky
+from botorch_bandits.core.round_posterior import RoundPosterior
 from botorch_bandits.core.rows import Rows
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.candidate_groups import CandidateGroups, mixture_of_groups
@@ -74,7 +75,7 @@ class Seen:
 
     rule: ArmsRule
     player: Player
-    posterior: Posterior
+    posterior: Posterior | RoundPosterior
     rows: Rows | None
     round_number: int
     draw_round: int
@@ -129,18 +130,25 @@ class Seen:
         return self.player.outside(self.posterior.mean[:, 0])
 
     @cached_property
-    def view(self) -> Posterior:
-        """The posterior in which pending rows behind fronts have their means as outcomes."""
-        if self.pending is None or self.now is None:
+    def view(self) -> Posterior | RoundPosterior:
+        """The posterior in which pending rows have their means as outcomes, if it is of a round."""
+        if self.pending is None or isinstance(self.posterior, Posterior):
             return self.posterior
-        return self.posterior.hallucinated(self.pending, self.now)
+        return self.posterior.hallucinated(self.pending)
 
     @cached_property
     def variances(self) -> Tensor:
         """``G x num_arms`` variances; pending rows count as known (hallucination)."""
-        if self.pending is None or self.now is not None:
+        if self.pending is None or not isinstance(self.posterior, Posterior):
             return self.view.variance
         return self.posterior.variance_given(self.pending.index)
+
+    def variance_at(self, arm: int) -> float:
+        """Return the variance at one arm of a single stream."""
+        if isinstance(self.view, RoundPosterior):
+            at = torch.tensor([arm], device=self.posterior.lam.device)
+            return max(float(self.view.variance_at(at)[0, 0]), 0.0)
+        return max(float(self.variances[0, arm]), 0.0)
 
     @property
     def variance(self) -> Tensor:
@@ -162,7 +170,7 @@ class Seen:
         Args:
             index: ``batch_shape x k`` numbers of arms, at the present front.
         """
-        return self.player.outside(self.posterior.columns(index, None, self.now))
+        return self.player.outside(self.posterior.columns(index))
 
     def extremes(self) -> tuple[Tensor, Tensor]:
         """Return the smallest and the largest outcome, infinite if there are none."""
@@ -220,11 +228,11 @@ class Seen:
             found = posterior.deviation_of_draw(function, normal[..., rows.index], rows)
             return self.player.outside(found[:, 0])
         simulated = self.draw(purpose, (own.num_normals,), "normal", own.simulate).unsqueeze(0)
-        if self.now is None:
+        if self.now is None or isinstance(posterior, Posterior):
             return self._drawn_by_row(posterior, simulated.reshape(1, -1), purpose)
         behind = own.function(simulated, self.now)
         if behind is None:  # no root serves all fronts
-            root = posterior.covariance_root(self.now)[0]
+            root = posterior.covariance_root()[0]
             return simulated[0, : root.shape[1]] @ root.mT
         rows = posterior.rows
         assert rows.front is not None
@@ -234,14 +242,20 @@ class Seen:
         outcomes = mean + self._normal_of_rows(purpose, len(rows)) @ cholesky(left).mT  # 1 x n
         return posterior.deviation_of_simulation(behind, outcomes.unsqueeze(0))[0, 0]
 
-    def _drawn_by_row(self, posterior: Posterior, function: Tensor, purpose: str) -> Tensor:
+    def _drawn_by_row(
+        self, posterior: Posterior | RoundPosterior, function: Tensor, purpose: str
+    ) -> Tensor:
         """Draw with a number for the noise of each row, pending ones last."""
+        function = function.unsqueeze(0)  # 1 x 1 x A
+        if isinstance(posterior, RoundPosterior):  # its rows are collapsed, then pending
+            numbers = self._normal_of_rows(purpose, len(posterior.rows))[None, None]
+            return posterior.deviation_of_draw(function, numbers, posterior.rows)[0, 0]
         rows = self.player.collapsed(self.rows)
         pending = self.pending
         count = len(rows) + (0 if pending is None else len(pending))
         normal = self._normal_of_rows(purpose, count)
         known = normal[None, None, : len(rows)]
-        drawn = posterior.deviation_of_draw(function.unsqueeze(0), known, rows)[0, 0]
+        drawn = posterior.deviation_of_draw(function, known, rows)[0, 0]
         if pending is None:
             return drawn
         noise = (posterior.lam * pending.noise).sqrt() * normal[len(rows) :]
@@ -305,7 +319,7 @@ class ArmsRule(ABC):
     def moments(self, seen: Seen, arm: int) -> tuple[float, float]:
         """Return mean and standard deviation of the reward at an arm, for a query's diagnostics."""
         smallest = seen.prior_share(MINIMUM_VARIANCE)
-        return float(seen.mean[arm]), max(float(seen.variances[0, arm]), smallest) ** 0.5
+        return float(seen.mean[arm]), max(seen.variance_at(arm), smallest) ** 0.5
 
     def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor | float]:
         """Return more diagnostics of one arm per replicate, each ``batch_shape``, by name."""
@@ -347,6 +361,11 @@ class WidthArmsRule(ArmsRule):
         if self.predictive:
             noisy = seen.variance + seen.lam
             deviation = noisy.clamp_min(seen.prior_share(MINIMUM_VARIANCE)).sqrt_()
+        elif isinstance(seen.view, RoundPosterior):  # exact where the bound may be the largest
+            smallest = seen.prior_share(MINIMUM_VARIANCE)
+            mean = seen.mean if self.maximize else -seen.mean
+            given = (mean, float(width), smallest, seen.value_scale.tolerance, seen.among)
+            deviation = seen.view.screened_variance(*given)[0].clamp_min(smallest).sqrt_()
         else:
             deviation = seen.standard_deviation(MINIMUM_VARIANCE)
         factor = width if isinstance(width, float) else along_arms(width)
@@ -361,7 +380,7 @@ class WidthArmsRule(ArmsRule):
     def moments(self, seen: Seen, arm: int) -> tuple[float, float]:
         mean, deviation = super().moments(seen, arm)
         if self.predictive:
-            deviation = math.sqrt(float(seen.variances[0, arm]) + float(seen.posterior.lam[0]))
+            deviation = math.sqrt(seen.variance_at(arm) + float(seen.posterior.lam[0]))
         return mean, deviation
 
     def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor | float]:

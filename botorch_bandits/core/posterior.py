@@ -17,8 +17,7 @@ and so is ``s_n``. Both together leave everything as it was before them. So a ro
 window, fades, or has another outcome costs as much as one that comes.
 
 :class:`Posterior` has these formulas for ``G`` priors and ``m`` outputs at once; replicates are
-priors with rows of their own. :class:`Conditioner` finds the cheapest way from the rows of one
-round to those of the next.
+priors with rows of their own.
 """
 
 from __future__ import annotations
@@ -33,18 +32,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from botorch_bandits.core.priors import Stack, cholesky, root_of
-from botorch_bandits.core.rows import Changes, Rows, changes_between
+from botorch_bandits.core.priors import Stack, cholesky
+from botorch_bandits.core.rows import Rows
 
 FIRST_ROOM = 64
 """Rows for which there is memory at first."""
-FIRST_ROOM_OF_MANY = 512
-"""The same for very many points, whose prior covariances cost most when they are factorized anew."""
-MOST_CHANGES = 8
-"""More changed rows in one round are factorized anew, unless all of them came."""
-SMALLEST_NOISE = 1e-3
-"""Rows with less noise than this share of the prior variance are not taken back but factorized
-anew: the two pivots nearly cancel, and digits are lost in proportion to the inverse noise."""
 FOLDED_AT_ONCE = 32
 """Rows that are folded into a covariance of all points at a time, by one fast product."""
 ROW_COST = 2.5
@@ -111,16 +103,14 @@ class Posterior:
         groups, outputs, points = len(self.lam), self._prior_mean.shape[1], self.prior.num_points
         self.mean = self._prior_mean.unsqueeze(-1).expand(-1, -1, points).clone()
         self.variance = self.lam.new_zeros(groups, points)
-        if self.prior.num_front == 0:
-            self.variance += self.prior.variances()
-        self.rows = Rows.empty(outputs, self.lam, self.prior.num_front)
+        self.variance += self.prior.variances()
+        self.rows = Rows.empty(outputs, self.lam)
         self.folded: Tensor | None = None
         self.num_kept = 0
         self._log_det = self.lam.new_zeros(groups)
         self._V = self.lam.new_empty(groups, FIRST_ROOM, points)
         self._sign = self.lam.new_ones(FIRST_ROOM)
         self._has_signs = False
-        self._factor = self.lam.new_empty(groups, 0, 0)
         self._forget_columns()
         self._share_memory()
 
@@ -162,7 +152,7 @@ class Posterior:
         own.prior = Stack([self.prior.priors[number]])
         own.lam, own._prior_mean = self.lam[some], self._prior_mean[some]
         own.mean, own.variance = self.mean[some], self.variance[some]
-        own._V, own._log_det, own._factor = self._V[some], self._log_det[some], self._factor[some]
+        own._V, own._log_det = self._V[some], self._log_det[some]
         own.folded = None if self.folded is None else self.folded[some]
         return own
 
@@ -175,43 +165,31 @@ class Posterior:
         """Set another prior mean; the rows must be factorized again before anything else."""
         self._prior_mean = torch.full_like(self._prior_mean, value)
 
-    def factorize(
-        self, rows: Rows, now: Tensor | None = None, factor: Tensor | None = None
-    ) -> Posterior:
+    def factorize(self, rows: Rows) -> Posterior:
         """Condition on exactly these rows, from scratch: ``n^2 (n / 3 + A)`` operations.
 
         Args:
             rows: The rows; with one row for each place this is cheapest.
-            now: ``c``, the front of all points, if rows have fronts.
-            factor: ``G x n x n``, the factor ``L`` if it is known.
         """
         n, groups = len(rows), self.batch
         self.rows, self.folded, self.num_kept = rows, None, n
         self._forget_columns()
         self._make_room(n, copies=False)
-        prior = self.prior.variances(now)
+        prior = self.prior.variances()
         if n == 0:
             self.mean.copy_(self._prior_mean.unsqueeze(-1).expand_as(self.mean))
             self.variance.copy_(prior.expand_as(self.variance))
             self._log_det.zero_()
             return self
-        noise = self.lam.unsqueeze(-1) * rows.noise  # G x n
-        columns = self.prior.columns(rows.index, rows.front, now)  # 1 or G x n x A
-        if factor is None:
-            block = self.prior.among(rows.index, rows.front).expand(groups, n, n).clone()
-            block.diagonal(dim1=-2, dim2=-1).add_(noise)
-            factor = cholesky(block)
+        factor, self._log_det[:] = factorized(self.prior, self.lam, rows)
         # V = L^-1 K(rows, points), z = L^-1 (Y - prior mean)
-        columns = columns.expand(groups, -1, -1)
+        columns = self.prior.columns(rows.index).expand(groups, -1, -1)
         V = torch.linalg.solve_triangular(factor, columns, upper=False)
         self._V[:, :n] = V
         residual = rows.Y - self._prior_mean.unsqueeze(-2)  # G x n x m
         z = torch.linalg.solve_triangular(factor, residual, upper=False)
         torch.add(self._prior_mean.unsqueeze(-1), z.mT @ V, out=self.mean)
         torch.sub(prior, torch.linalg.vecdot(V, V, dim=-2), out=self.variance)
-        logs = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        self._log_det.copy_(2.0 * logs - noise.log().sum(-1))
-        self._factor = factor
         return self
 
     def add(self, index: int, outcomes: Sequence[float], noise: float = 1.0) -> Posterior:
@@ -365,95 +343,28 @@ class Posterior:
         """Return whether folding pays with so many distinct rows, and fits into memory."""
         points = self.prior.num_points
         fits = self.batch * points**2 <= LARGEST_FOLDED
-        return ROW_COST * num_places > points and fits and self.prior.num_front == 0
+        return ROW_COST * num_places > points and fits
 
-    def columns(
-        self, index: Tensor, front: Tensor | None = None, now: Tensor | None = None
-    ) -> Tensor:
+    def columns(self, index: Tensor) -> Tensor:
         """Return the posterior covariances of points with all points, ``G x k x A``.
 
         Args:
             index: ``k`` numbers of points, or ``G x k``.
-            front: ``k x c``, their fronts; None for that of all points, ``now``.
-            now: ``c``, the front of all points, if rows have fronts.
         """
         V = self._V[:, : self.num_kept]
-        if now is not None:
-            front = now.expand(index.shape[-1], -1) if front is None else front
-            prior = self.prior.columns(index, front, now)
-            same = torch.equal(front, now.expand_as(front))
-            at = V[:, :, index] if same else self._halves(index, front)
-            return prior - at.mT @ V
         if index.dim() == 2:
             at = V.gather(-1, index.unsqueeze(-2).expand(-1, self.num_kept, -1))  # G x n x k
         else:
             at = V[:, :, index]
         return self._base(index) - self._signed(at).mT @ V
 
-    def variance_given(self, index: Tensor, now: Tensor | None = None) -> Tensor:
+    def variance_given(self, index: Tensor) -> Tensor:
         """Return the variances if points were observed once more, whatever their outcomes.
-
-        With ``C`` the posterior covariances of these points and ``R R' = C + lam I``, it is the
-        variance less the squares of ``R^-1 C(., points)``.
 
         Args:
             index: ``k`` numbers of points, or ``G x k``.
-            now: ``c``, the front of all points, if rows have fronts.
         """
-        return self.variance - self._observed_again(index, self.columns(index, None, now))
-
-    def _observed_again(self, index: Tensor, columns: Tensor) -> Tensor:
-        at = index if index.dim() == 2 else index.expand(self.batch, -1)
-        block = columns.gather(-1, at.unsqueeze(-2).expand(-1, at.shape[-1], -1)).clone()
-        block.diagonal(dim1=-2, dim2=-1).add_(self.lam.unsqueeze(-1))
-        half = torch.linalg.solve_triangular(cholesky(block), columns, upper=False)
-        return half.square().sum(-2)
-
-    def hallucinated(self, rows: Rows, now: Tensor) -> Posterior:
-        """Return a view in which rows behind fronts have their posterior means as outcomes.
-
-        Its mean and gain are those of this posterior, which must not be changed in the meantime.
-
-        Args:
-            rows: ``k`` rows; their outcomes do not matter.
-            now: ``c``, the front of all points.
-        """
-        view, n, k = copy.copy(self), self.num_kept, len(rows)
-        self._make_room(n + k)
-        view._V = self._V
-        half = self._halves(rows.index, rows.front)  # G x n x k
-        V = self._V[:, :n]
-        columns = self.prior.columns(rows.index, rows.front, now) - half.mT @ V
-        block = self.prior.among(rows.index, rows.front) - half.mT @ half
-        block.diagonal(dim1=-2, dim2=-1).add_(self.lam.unsqueeze(-1) * rows.noise)
-        corner = cholesky(block)
-        own = torch.linalg.solve_triangular(corner, columns, upper=False)
-        self._V[:, n : n + k] = own
-        factor = self._factor.new_zeros(self.batch, n + k, n + k)
-        factor[:, :n, :n], factor[:, n:, :n], factor[:, n:, n:] = self._factor, half.mT, corner
-        view.variance = self.variance - own.square().sum(-2)
-        view.rows, view.num_kept, view._factor = self.rows.followed_by(rows), n + k, factor
-        return view
-
-    def moments_at(self, index: Tensor, front: Tensor) -> tuple[Tensor, Tensor]:
-        """Return posterior means and variances behind any fronts, ``G x m x k`` and ``G x k``.
-
-        Args:
-            index: ``k`` numbers of points.
-            front: ``k x c``, the front of each.
-        """
-        half = self._halves(index, front)  # G x n x k
-        residual = self.rows.Y - self._prior_mean.unsqueeze(-2)
-        z = torch.linalg.solve_triangular(self._factor, residual, upper=False)
-        prior = self.prior.among(index, front).diagonal(dim1=-2, dim2=-1)
-        mean = self._prior_mean.unsqueeze(-1) + z.mT @ half
-        return mean, (prior - half.square().sum(-2)).clamp_min(0.0)
-
-    def _halves(self, index: Tensor, front: Tensor | None) -> Tensor:
-        """Return ``L^-1 K(rows, others)`` for others behind fronts, ``G x n x k``."""
-        rows = self.rows
-        block = self.prior.block(rows.index, rows.front, index, front).expand(self.batch, -1, -1)
-        return torch.linalg.solve_triangular(self._factor, block, upper=False)
+        return self.variance - explained_by(self.columns(index), index, self.lam)
 
     def deviation_of_draw(self, function: Tensor, normal: Tensor, rows: Rows) -> Tensor:
         r"""Return a joint draw less the mean, by Matheron's rule, ``G x k x A``.
@@ -474,21 +385,6 @@ class Posterior:
         V = self._V[:, : self.num_kept]
         known = self._signed(V[:, :, rows.index]) @ weights.mT  # G x rows of V x k
         return function - weights @ self._base(rows.index) + known.mT @ V
-
-    def deviation_of_simulation(self, function: Tensor, simulated: Tensor) -> Tensor:
-        """Return the same from outcomes that were simulated jointly with the function.
-
-        Args:
-            function: ``G x k x A``.
-            simulated: ``G x k x n``, of the rows in the order of the factor.
-        """
-        half = torch.linalg.solve_triangular(self._factor, simulated.mT, upper=False)
-        return function - half.mT @ self._V[:, : self.num_kept]
-
-    def covariance_root(self, now: Tensor) -> Tensor:
-        """Return a root of the covariance of all points behind a front, ``G x A x r``."""
-        every = torch.arange(self.prior.num_points, device=now.device)
-        return root_of(self.columns(every, None, now))
 
     def _signed(self, rows: Tensor, first: int = 0) -> Tensor:
         """Multiply ``G x n x k`` rows of ``V``, from a first one on, by their signs."""
@@ -572,136 +468,39 @@ MANY_POINTS = 4096
 """With more points, the columns of observed points are kept, because their matrix is not."""
 
 
-class _Factor:
-    """The Cholesky factor of rows behind fronts, which grows by the rows that come."""
+def factorized(prior: Stack, lam: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+    """Return the factor ``L`` of rows, ``G x n x n``, and ``G`` times twice their gain.
 
-    def __init__(self, prior: Stack, lam: Tensor) -> None:
-        self._prior, self._lam = prior, lam
-        self._rows = Rows.empty(1, lam, prior.num_front)
-        self._buffer = lam.new_zeros(len(lam), 0, 0)
-
-    def of(self, rows: Rows) -> Tensor:
-        """Return ``L`` of these rows, ``G x n x n``, in memory that the next call changes."""
-        n, k = len(rows), len(self._rows)
-        if k > n or not self._begins(rows[:k]):
-            k = 0
-        if n > self._buffer.shape[-1]:
-            grown = self._lam.new_zeros(len(self._lam), n + n // 4 + 16, n + n // 4 + 16)
-            grown[:, :k, :k] = self._buffer[:, :k, :k]
-            self._buffer = grown
-        if k < n:
-            new, front = rows[k:], rows.front
-            cross = self._prior.block(rows.index, front, new.index, new.front)  # 1 or G x n x r
-            cross = cross.expand(len(self._lam), -1, -1).clone()
-            corner = cross[:, k:]
-            corner.diagonal(dim1=-2, dim2=-1).add_(self._lam.unsqueeze(-1) * new.noise)
-            # L = [[L_old, 0], [half', chol(corner - half' half)]]
-            if k:
-                old = self._buffer[:, :k, :k]
-                half = torch.linalg.solve_triangular(old, cross[:, :k], upper=False)
-                self._buffer[:, k:n, :k] = half.mT
-                corner = corner - half.mT @ half
-            self._buffer[:, k:n, k:n] = cholesky(corner)
-        self._rows = rows
-        return self._buffer[:, :n, :n]
-
-    def _begins(self, rows: Rows) -> bool:
-        known = self._rows
-        return (
-            torch.equal(known.index, rows.index)
-            and torch.equal(known.noise, rows.noise)
-            and (known.front is None or torch.equal(known.front, rows.front))  # type: ignore[arg-type]
-        )
-
-
-class Conditioner:
-    """Keeps a posterior up to date with the rows of each round, by the cheapest exact way.
-
-    Attributes:
-        posterior: The posterior given the rows of the last call of :meth:`at`.
-        rows: These rows; None before the first call.
+    Args:
+        prior: The priors.
+        lam: ``G`` noise variances.
+        rows: ``n`` rows.
     """
+    block = prior.among(rows.index, rows.front).expand(len(lam), -1, -1).clone()
+    noise = lam.unsqueeze(-1) * rows.noise  # G x n
+    block.diagonal(dim1=-2, dim2=-1).add_(noise)
+    factor = cholesky(block)
+    return factor, twice_the_gain(factor, noise)
 
-    def __init__(self, posterior: Posterior) -> None:
-        """See the class.
 
-        Args:
-            posterior: A posterior without rows, which is changed in place.
-        """
-        self.posterior = posterior
-        self._factor = _Factor(posterior.prior, posterior.lam)
-        self.rows: Rows | None = None
-        is_large = posterior.prior.num_points > MANY_POINTS
-        self._first_limit = FIRST_ROOM_OF_MANY if is_large else FIRST_ROOM
-        self._num_folds, self._num_merged, self._limit = 0, 0, self._first_limit
-        smallest = float(posterior.variance.max()) if posterior.prior.num_front == 0 else 0.0
-        self._smallest_noise = SMALLEST_NOISE * smallest / float(posterior.lam.min())
+def twice_the_gain(factor: Tensor, noise: Tensor) -> Tensor:
+    """Return ``ln det(L L') - ln det(lam N)``, ``G``."""
+    return 2.0 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1) - noise.log().sum(-1)
 
-    def at(self, rows: Rows, now: Tensor | None = None) -> Posterior:
-        """Return the posterior given the rows of a round.
 
-        Args:
-            rows: All rows that count in the round.
-            now: ``c``, the front of all points in the round, if rows have fronts.
-        """
-        old, self.rows, posterior = self.rows, rows, self.posterior
-        if now is not None:
-            kept = self._merged(rows)
-            return posterior.factorize(kept, now, self._factor.of(kept))
-        if old is None:
-            return self._start_over(rows)
-        changes = changes_between(old, rows)
-        if changes is None or not self._is_small(changes, old):
-            return self._start_over(rows)
-        if posterior.num_kept + len(changes) > self._limit:
-            if posterior.folded is None or self._num_folds == MOST_FOLDS:
-                return self._start_over(rows)
-            posterior.fold()
-            self._num_folds += 1
-        self._take(old, changes.left, -1.0)
-        self._take(rows, changes.came, 1.0)
-        posterior.rows = rows
-        return posterior
+def explained_by(columns: Tensor, index: Tensor, lam: Tensor) -> Tensor:
+    """Return by how much one more observation of some points lowers all variances, ``G x A``.
 
-    def _merged(self, rows: Rows) -> Rows:
-        """Return rows behind fronts of which the first are one row for each place, if that pays.
+    With ``C`` the posterior covariances of these points and ``R R' = C + lam I``, it is the sum of
+    the squares of ``R^-1 C(., points)``.
 
-        Rows that stay grow the factor. Whenever they have doubled, the factor is begun again with
-        one row for each place unless more than three in four are distinct. That depends on the rows
-        alone, so that a rebuilt loop merges the same ones.
-        """
-        if len(rows) < self._num_merged:
-            self._num_merged, self._limit = 0, self._first_limit
-        while True:
-            first = rows[: self._num_merged].collapsed()
-            end = self._num_merged + self._limit - len(first)
-            if end >= len(rows):
-                return first.followed_by(rows[self._num_merged :]) if len(first) else rows
-            distinct = len(rows[:end].collapsed())
-            if 4 * distinct <= 3 * self._limit:
-                self._num_merged = end
-                self._limit = max(self._first_limit, 2 * distinct)
-            else:
-                self._limit *= 2
-
-    def _take(self, rows: Rows, some: Sequence[int], sign: float) -> None:
-        for i in some:
-            noise = sign * float(rows.noise[i])
-            self.posterior.add(int(rows.index[i]), rows.Y[i].tolist(), noise)
-
-    def _is_small(self, changes: Changes, old: Rows) -> bool:
-        if not changes.left:
-            return len(changes) <= FOLDED_AT_ONCE
-        least = float(old.noise[changes.left].min())
-        return len(changes) <= MOST_CHANGES and least >= self._smallest_noise
-
-    def _start_over(self, rows: Rows) -> Posterior:
-        """Factorize one row for each place, and fold the rows if there are many."""
-        kept, posterior = rows.collapsed(), self.posterior
-        posterior.factorize(kept)
-        self._limit, self._num_folds = max(self._first_limit, 2 * len(kept)), 0
-        if len(kept) > FIRST_ROOM // 2 and posterior.may_fold(len(kept)):
-            posterior.fold()
-            self._limit = FOLDED_AT_ONCE
-        posterior.rows = rows
-        return posterior
+    Args:
+        columns: ``G x k x A`` posterior covariances of the points with all points.
+        index: ``k`` or ``G x k``, the numbers of the points.
+        lam: ``G`` noise variances.
+    """
+    at = index if index.dim() == 2 else index.expand(len(columns), -1)
+    block = columns.gather(-1, at.unsqueeze(-2).expand(-1, at.shape[-1], -1)).clone()
+    block.diagonal(dim1=-2, dim2=-1).add_(lam.unsqueeze(-1))
+    half = torch.linalg.solve_triangular(cholesky(block), columns, upper=False)
+    return half.square().sum(-2)

@@ -35,7 +35,7 @@ from botorch_bandits.feedback import (
     CensoredView,
     Ignored,
 )
-from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
+from botorch_bandits.forgetting import ExponentialWeights, SlidingWindow, TimeVaryingKernel
 from botorch_bandits.history import Failure, History, Outcome, Query
 from botorch_bandits.loop.censored_rows import BuildsCensored, CountedRows, SeparatePriors
 from botorch_bandits.loop.epochs import SettingsOfEpochs
@@ -472,7 +472,10 @@ class Chooser:
         if by_row and played.options.get("choices") is not None:
             return None
         rate = forgetting.rate if isinstance(forgetting, TimeVaryingKernel) else None
-        given = (model, played, domain, settings.seed, settings.context_dim, rate, by_row)
+        # behind contexts, a window is factorized anew in each round as well
+        leaves = isinstance(forgetting, SlidingWindow) and settings.context_dim > 0
+        stays = not leaves and not isinstance(forgetting, ExponentialWeights)
+        given = (model, played, domain, settings.seed, settings.context_dim, rate, by_row, stays)
         player = player_of(*given, known=self._priors)
         if player is None or (by_row and not plays_by_row(player, feedback)):
             return None

@@ -31,6 +31,7 @@ from botorch_bandits.confidence.candidates import LEVEL_OF_SURVIVORS
 from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.confidence.fills import share_of_bound
 from botorch_bandits.core.posterior import Posterior
+from botorch_bandits.core.round_posterior import RoundPosterior
 from botorch_bandits.core.rows import Rows
 from botorch_bandits.domains import Arms
 from botorch_bandits.feedback import Censored, CensoredQueue, Feedback, Ignored
@@ -43,6 +44,8 @@ from botorch_bandits.forgetting import (
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop.state import PenalizedHistory
 from botorch_bandits.models.forgetting import NEGLIGIBLE_WEIGHT
+
+AnyPosterior = Posterior | RoundPosterior
 
 
 class _Growing:
@@ -196,10 +199,8 @@ class PointsStream:
             rows = rows[self._forgetting.keeps(rounds, round_number)]
         elif isinstance(self._forgetting, ExponentialWeights):
             weights = self._forgetting.weights(rounds, round_number).to(rows.noise)
-            rows = replace(rows, noise=1.0 / weights, stem=None)[weights > NEGLIGIBLE_WEIGHT]
-        # behind fronts every round is factorized, and so it is from one row for each place
-        leaves = self._num_front and not isinstance(self._forgetting, TimeVaryingKernel | None)
-        return rows.collapsed() if leaves else rows
+            rows = replace(rows, noise=1.0 / weights)[weights > NEGLIGIBLE_WEIGHT]
+        return rows
 
     def _of_outcomes(self) -> Rows:
         ids = self._ids.values
@@ -339,7 +340,7 @@ class CensoredPointsStream(PointsStream):
 
     def _condition_arrived(
         self, feedback: Censored, lost: set[int], round_number: int, front: Tensor | None
-    ) -> Posterior | None:
+    ) -> AnyPosterior | None:
         """Return the posterior from outcomes that came in time, if pseudo-values depend on it."""
         if feedback.minimum is not None and not feedback.fills_by_model:
             return None
@@ -351,7 +352,7 @@ class CensoredPointsStream(PointsStream):
         rows = self._counted(self._of_outcomes()[in_time], round_number)
         return self._arrived.condition(rows, front)
 
-    def _proxy(self, feedback: Censored, arrived: Posterior | None, round_number: int) -> float:
+    def _proxy(self, feedback: Censored, arrived: AnyPosterior | None, round_number: int) -> float:
         """Return the least lower bound at arms with outcomes, or at those that were asked."""
         assert arrived is not None
         assert feedback.minimum_proxy is not None
@@ -361,7 +362,9 @@ class CensoredPointsStream(PointsStream):
         mean, variance = arrived.mean[0, 0, index], arrived.variance[0, index].clamp_min(0.0)
         return float((mean - feedback.minimum_proxy * variance.sqrt()).min())
 
-    def _heights(self, feedback: Censored, arrived: Posterior | None, pending: list[int]) -> Tensor:
+    def _heights(
+        self, feedback: Censored, arrived: AnyPosterior | None, pending: list[int]
+    ) -> Tensor:
         """Return how far the fills of pending queries lie above the minimum."""
         mean = torch.zeros(len(pending), dtype=DTYPE, device=self._device)
         deviation = torch.zeros_like(mean)
@@ -376,18 +379,19 @@ class CensoredPointsStream(PointsStream):
         assert feedback.outcome_bound is not None
         return feedback.heights(feedback.outcome_bound, mean, deviation, shares)
 
-    def _moments_at(self, posterior: Posterior, ids: Sequence[int]) -> tuple[Tensor, Tensor]:
+    def _moments_at(self, posterior: AnyPosterior, ids: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return posterior means and variances at queries, behind the fronts that they had."""
         index = self._arms.values[list(ids)].to(self._device)
-        if not self._num_front:
+        if isinstance(posterior, Posterior):
             return posterior.mean[0, 0, index], posterior.variance[0, index].clamp_min(0.0)
-        mean, variance = posterior.moments_at(index, self._fronts.values[list(ids)])
+        front = self._fronts.values[list(ids)] if self._num_front else None
+        mean, variance = posterior.moments_at(index, front)
         return mean[0, 0], variance[0]
 
     def _sum_of_deviations(
         self,
         feedback: Censored,
-        posterior: Posterior,
+        posterior: AnyPosterior,
         round_number: int,
         is_predictive: bool,
         heights: Tensor,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from botorch_bandits.acquisition.player import Player
+from botorch_bandits.acquisition.player import Replicates
 from botorch_bandits.checks import check_finite
 from botorch_bandits.random_streams import RandomBlocks
 from botorch_bandits.simulation.problems import SimulationResult
@@ -19,7 +19,7 @@ from botorch_bandits.simulation.restarts import ReplicateSegments
 
 
 def play_arms(  # noqa: C901, PLR0913, PLR0915 - one round of every setting
-    engine: Player,
+    engine: Replicates,
     values: Tensor | Callable[[int], Tensor],
     noise_std: float | Tensor,
     num_rounds: int,

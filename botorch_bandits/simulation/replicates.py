@@ -11,7 +11,7 @@ import torch
 
 from botorch_bandits.acquisition import RandomSearch
 from botorch_bandits.acquisition.engines import build_box_engine, sample_uniformly
-from botorch_bandits.acquisition.player import player_of
+from botorch_bandits.acquisition.player import Replicates, player_of
 from botorch_bandits.change_points import EvidenceRestart
 from botorch_bandits.checks import DTYPE, check_finite, check_integer
 from botorch_bandits.domains import Arms, Box
@@ -184,6 +184,7 @@ def _simulate_arms(
     engine = player_of(policy.model, policy.acquisition, arms, seeds, rule=rule)
     if engine is None:
         return None
+    assert isinstance(engine, Replicates)
     return play_arms(
         engine,
         rewards_of(problems, len(seeds), device),

@@ -31,7 +31,7 @@ from benchmarks.peak_memory import kept_bytes
 from botorch_bandits.acquisition import (
     GPThompsonSampling,
     GPUpperConfidenceBound,
-    Player,
+    Replicates,
     player_of,
 )
 from botorch_bandits.confidence import gp_ucb_finite_width
@@ -162,7 +162,7 @@ def thompson(scale: Scale) -> list[Measurement]:
     recipe = GPThompsonSampling.with_options(width=1.0)
     model = BanditGP.with_kernel(smooth, noise=NOISE)
     player = player_of(model, recipe, Arms(problem.choices), [scale.seed])
-    assert player is not None
+    assert isinstance(player, Replicates)
     seeds = [derive_seed(scale.seed, 0, "replicate")]
     values = problem.values.unsqueeze(0)
     played = play_arms(player, values, NOISE**0.5, rounds, seeds)
@@ -334,7 +334,7 @@ def _discrete_maximum(model: SingleTaskGP, problem: ArmsProblem, round_number: i
     return chosen.squeeze(0)
 
 
-def _covariance_of_draws(player: Player) -> Tensor:
+def _covariance_of_draws(player: Replicates) -> Tensor:
     """A draw is linear in its normal numbers, so its covariance can be computed exactly."""
     posterior: Posterior = player.posterior
     (prior,) = posterior.prior.priors

@@ -11,8 +11,10 @@ from gpytorch.kernels import Kernel, MaternKernel, PeriodicKernel, RBFKernel, Sc
 from other_device import other_device
 from torch import Tensor
 
-from botorch_bandits.core.posterior import Conditioner, Posterior
+from botorch_bandits.core.conditioner import Conditioner, RoundConditioner
+from botorch_bandits.core.posterior import Posterior
 from botorch_bandits.core.priors import Prior, Stack, Table, cholesky, prior_of, root_of
+from botorch_bandits.core.round_posterior import FEW_OPERATIONS, RoundPosterior
 from botorch_bandits.core.rows import Rows, changes_between
 
 DTYPE = torch.float64
@@ -186,7 +188,8 @@ def test_rows_behind_fronts_give_the_textbook_posterior(name):
     kernel, num_contexts, rate = FRONTS[name]
     num_front = num_contexts + (rate is not None)
     prior = prior_of(kernel.double(), POINTS, num_contexts, rate)
-    conditioner = Conditioner(Posterior(Stack([prior]), torch.tensor([0.05], dtype=DTYPE), 2, 0.2))
+    means = torch.full((1, 2), 0.2, dtype=DTYPE)
+    conditioner = RoundConditioner(Stack([prior]), torch.tensor([0.05], dtype=DTYPE), means, True)
     rows = draw_rows(30, 2, front=num_front)
     values = whole_kernel(kernel, rows.front, POINTS, rate)
     now = torch.full((num_front,), 0.4, dtype=DTYPE)
@@ -202,7 +205,7 @@ def test_rows_behind_fronts_give_the_textbook_posterior(name):
         posterior = conditioner.at(some, now)
         assert_is(posterior, 0, dense, 1e-8)
         index = torch.tensor([2, 9])
-        columns = posterior.columns(index, None, now)[0]
+        columns = posterior.columns(index)[0]
         torch.testing.assert_close(columns, dense.covariance[index], rtol=0.0, atol=1e-8)
     # pending rows count as known; the mean stays, and so does the gain
     pending = draw_rows(33, 2, seed=5, front=num_front)[30:]
@@ -211,7 +214,7 @@ def test_rows_behind_fronts_give_the_textbook_posterior(name):
     known = Dense.of(
         values(behind, behind), values(behind, here), values(here, here), both, 0.05, 0.2
     )
-    view = posterior.hallucinated(pending, now)
+    view = posterior.hallucinated(pending)
     torch.testing.assert_close(view.variance[0], known.covariance.diagonal(), rtol=0.0, atol=1e-8)
     torch.testing.assert_close(view.mean[0], dense.mean, rtol=0.0, atol=1e-8)
     # moments behind other fronts
@@ -307,7 +310,8 @@ def test_draws_behind_fronts_have_the_posterior_covariance(name):
     kernel, num_contexts, rate = FRONTS[name]
     num_front = num_contexts + (rate is not None)
     prior = prior_of(kernel.double(), POINTS, num_contexts, rate)
-    conditioner = Conditioner(Posterior(Stack([prior]), torch.tensor([0.05], dtype=DTYPE)))
+    means = torch.zeros(1, 1, dtype=DTYPE)
+    conditioner = RoundConditioner(Stack([prior]), torch.tensor([0.05], dtype=DTYPE), means, True)
     rows, now = draw_rows(20, front=num_front), torch.full((num_front,), 0.4, dtype=DTYPE)
     posterior = conditioner.at(rows, now)
     every = torch.eye(prior.num_normals + len(rows), dtype=DTYPE)
@@ -319,7 +323,7 @@ def test_draws_behind_fronts_have_the_posterior_covariance(name):
     function = prior.function(simulated, now)
     root = posterior.deviation_of_simulation(function.unsqueeze(0), outcomes.unsqueeze(0))[0]
     index = torch.arange(len(POINTS))
-    dense = posterior.columns(index, None, now)[0]
+    dense = posterior.columns(index)[0]
     torch.testing.assert_close(covariance_of(root.mT), dense, rtol=0.0, atol=1e-7)
 
 
@@ -337,7 +341,8 @@ def test_repeated_rows_collapse_to_their_weighted_mean():
 
 def test_behind_fronts_repeated_places_are_merged_and_say_the_same():
     prior = prior_of(matern(0.4, (0,)) * matern(0.3, (1, 2)), POINTS, 1, None)
-    conditioner = Conditioner(Posterior(Stack([prior]), torch.tensor([0.05], dtype=DTYPE)))
+    lam, means = torch.tensor([0.05], dtype=DTYPE), torch.zeros(1, 1, dtype=DTYPE)
+    conditioner = RoundConditioner(Stack([prior]), lam, means, True)
     rows = draw_rows(300)
     front = (rows.ids % 2).to(DTYPE).unsqueeze(-1)
     places = rows.index * 2 + rows.ids % 2
@@ -345,8 +350,8 @@ def test_behind_fronts_repeated_places_are_merged_and_say_the_same():
     now = torch.zeros(1, dtype=DTYPE)
     for count in (10, 64, 65, 100, 200, 300):
         posterior = conditioner.at(rows[:count], now)
-    assert posterior.num_kept < 120
-    whole = Posterior(Stack([prior]), torch.tensor([0.05], dtype=DTYPE)).factorize(rows, now)
+    assert len(posterior.rows) < 120
+    whole = RoundPosterior(Stack([prior]), lam, means, rows, now)
     torch.testing.assert_close(posterior.mean, whole.mean, rtol=0.0, atol=1e-10)
     torch.testing.assert_close(posterior.variance, whole.variance, rtol=0.0, atol=1e-10)
 
@@ -384,3 +389,29 @@ def test_roots_give_back_their_covariance(rank, count):
     table = Table.from_matrix(covariance)
     torch.testing.assert_close(table.root.mT @ table.root, covariance, rtol=0.0, atol=1e-10)
     assert isinstance(table, Prior)
+
+
+@pytest.mark.parametrize("among", [None, [3, 50, 800]])
+@pytest.mark.parametrize("width", [0.0, 0.5, 3.0])
+def test_screened_variances_are_exact_where_the_bound_is_largest(width, among):
+    stream = torch.Generator().manual_seed(4)
+    many = torch.rand(900, 2, dtype=DTYPE, generator=stream)
+    rows = draw_rows(300)
+    index = torch.randint(0, 900, (300,), generator=stream)
+    rows = Rows(index, rows.Y, rows.noise, ids=rows.ids)
+    assert FEW_OPERATIONS < 300**2 * 900
+    given = (torch.tensor([0.05], dtype=DTYPE), torch.zeros(1, 1, dtype=DTYPE), rows.collapsed())
+    stack = Stack([Table.from_kernel(matern(0.2), many)])
+    posterior = RoundPosterior(stack, *given, None)
+    mean = posterior.mean[0, 0]
+    some = None if among is None else torch.tensor(among)
+    screened = posterior.screened_variance(mean, width, 1e-18, lambda _: 1e-9, some)[0]
+    exact = posterior.variance[0]
+    counted = torch.arange(900) if some is None else some
+    scores = mean + width * exact.clamp_min(1e-18).sqrt()
+    bounds = mean + width * screened.clamp_min(1e-18).sqrt()
+    best = counted[scores[counted].argmax()]
+    assert counted[bounds[counted].argmax()] == best
+    torch.testing.assert_close(screened[best], exact[best], rtol=0.0, atol=1e-10)
+    assert bool((screened >= exact - 1e-10).all())
+    assert torch.equal(posterior.variance_at(torch.tensor([5, 7]))[0], exact[[5, 7]])

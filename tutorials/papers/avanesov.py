@@ -21,7 +21,7 @@ from torch import Tensor
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     ChangePointUpperConfidenceBound,
-    Player,
+    Replicates,
 )
 from botorch_bandits.change_points import (
     PUBLISHED_EXPLORATION,
@@ -204,7 +204,7 @@ def play_changing(study: ChangingStudy, method: RestartMethod) -> dict[str, Any]
         segments = ReplicateSegments(restart, study.arms, len(study.values))
         rule = segments.rule(method.acquisition, study.arms)
         played = play_arms(
-            Player(rule, study.prior, method.lam, 1.0, study.seeds),
+            Replicates(rule, study.prior, method.lam, 1.0, study.seeds),
             study.rewards,
             study.noise_std,
             study.num_rounds,

@@ -33,8 +33,8 @@ from botorch_bandits.acquisition import (
     CandidatesUpperConfidenceBound,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
-    Player,
     RandomSearch,
+    Replicates,
 )
 from botorch_bandits.change_points import (
     PUBLISHED_EXPLORATION,
@@ -1090,7 +1090,7 @@ def play_priors(study: ArmsStudy, method: PriorMethod) -> dict[str, Any]:
     else:
         assert isinstance(method.acquisition, AcquisitionRecipe)
         rule = method.acquisition.arms_rule(arms)
-        engine = Player(rule, study.prior, method.lam, 1.0, seeds)
+        engine = Replicates(rule, study.prior, method.lam, 1.0, seeds)
     played = play_arms(
         engine, study.values, study.noise_std, study.num_rounds, seeds, with_bounds=method.bounds
     )

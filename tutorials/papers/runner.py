@@ -33,7 +33,7 @@ from joblib import Parallel, delayed, parallel_config
 from torch import Tensor
 
 from botorch_bandits import __version__
-from botorch_bandits.acquisition import AcquisitionRecipe, Player, RandomSearch
+from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch, Replicates
 from botorch_bandits.checks import check_integer
 from botorch_bandits.core.priors import Table
 from botorch_bandits.domains import Arms
@@ -126,7 +126,7 @@ def play(study: ArmsStudy, method: Method) -> SimulationResult:
         if rule is None:
             raise ValueError(f"method {method.name!r} has no rule on arms; choose another.")
     return play_arms(
-        Player(rule, study.prior, method.lam, 1.0, study.seeds),
+        Replicates(rule, study.prior, method.lam, 1.0, study.seeds),
         study.values,
         study.noise_std,
         study.num_rounds,

@@ -1,0 +1,238 @@
+"""The posterior of one round, from rows that change in every round.
+
+Contexts and the round are columns in front of all points, and weights fade, so that every round has
+other covariances or other noise. Nothing can be kept then but the factor of rows that stay. What
+costs most is the variance of every point, ``n^2 A`` operations; everything else costs ``n A``:
+
+    a = (K + lam N)^-1 (Y - prior mean)        mean = prior mean + K(points, rows) a
+    draw - mean = f - K(points, rows) (K + lam N)^-1 e     (Matheron's rule)
+
+An upper confidence bound needs variances only where it may be the largest, so that
+:meth:`RoundPosterior.screened_variance` bounds the others by the rows that say most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.core.posterior import explained_by, factorized, twice_the_gain
+from botorch_bandits.core.priors import Stack, cholesky, root_of
+from botorch_bandits.core.rows import Rows
+
+FEW_OPERATIONS = 8e6
+"""If the variances of all points take fewer, bounds on them cost as much."""
+TELLING_ROWS = 64
+"""Rows from which bounds on all variances are computed."""
+FIRST_CANDIDATES = 16
+"""The number of points whose variances are computed first; four times as many in each step."""
+
+
+class RoundPosterior:
+    """The posteriors of ``G`` priors and ``m`` outputs at ``A`` points in one round.
+
+    Attributes:
+        prior: The priors.
+        lam: ``G`` noise variances.
+        rows: The rows.
+        now: ``c``, the front of all points; None if there are none.
+        mean: ``G x m x A``, in raw units.
+        gain: ``G`` realized information gains, in nats.
+        factor: ``G x n x n``, the Cholesky factor of the rows.
+    """
+
+    def __init__(
+        self,
+        prior: Stack,
+        lam: Tensor,
+        prior_mean: Tensor,
+        rows: Rows,
+        now: Tensor | None,
+        factor: Tensor | None = None,
+    ) -> None:
+        """See the class.
+
+        Args:
+            prior: The priors.
+            lam: ``G`` noise variances.
+            prior_mean: ``G x m``.
+            rows: The rows.
+            now: ``c``, the front of all points; None if there are none.
+            factor: The factor of the rows, if it is known.
+        """
+        self.prior, self.lam, self.rows, self.now = prior, lam, rows, now
+        self._prior_mean = prior_mean
+        if factor is None:
+            self.factor, twice = factorized(prior, lam, rows)
+        else:
+            self.factor, twice = factor, twice_the_gain(factor, lam.unsqueeze(-1) * rows.noise)
+        self.gain = 0.5 * twice
+        residual = rows.Y - prior_mean.unsqueeze(-2)  # G x n x m
+        self.mean = prior_mean.unsqueeze(-1) + self._solved(residual).mT @ self._columns
+
+    @property
+    def batch(self) -> int:
+        """``G``."""
+        return len(self.lam)
+
+    @cached_property
+    def _columns(self) -> Tensor:
+        """``K(rows, points)``, ``G x n x A``, or 1 for ``G``."""
+        return self.prior.columns(self.rows.index, self.rows.front, self.now)
+
+    @cached_property
+    def _prior_variance(self) -> Tensor:
+        return self.prior.variances(self.now).expand(self.batch, -1)
+
+    @cached_property
+    def variance(self) -> Tensor:
+        """``G x A``; rounding can make it slightly negative."""
+        return self._prior_variance - self._half(self._columns).square().sum(-2)
+
+    def variance_at(self, index: Tensor) -> Tensor:
+        """Return the variances of some points, ``G x k``."""
+        half = self._half(self._columns[:, :, index])
+        return self._prior_variance[:, index] - half.square().sum(-2)
+
+    def columns(self, index: Tensor) -> Tensor:
+        """Return the posterior covariances of points with all points, ``G x k x A``."""
+        front = None if self.now is None else self.now.expand(len(index), -1)
+        weights = self._solved(self._columns[:, :, index])  # G x n x k
+        return self.prior.columns(index, front, self.now) - weights.mT @ self._columns
+
+    def variance_given(self, index: Tensor) -> Tensor:
+        """Return the variances if points were observed once more, whatever their outcomes."""
+        return self.variance - explained_by(self.columns(index), index, self.lam)
+
+    def hallucinated(self, rows: Rows) -> RoundPosterior:
+        """Return the posterior in which more rows have their posterior means as outcomes.
+
+        Its mean and gain are those of this posterior.
+
+        Args:
+            rows: ``k`` rows; their outcomes do not matter.
+        """
+        n = len(self.rows)
+        half = self._half(self._with_rows(rows))  # G x n x k
+        block = self.prior.among(rows.index, rows.front) - half.mT @ half
+        block.diagonal(dim1=-2, dim2=-1).add_(self.lam.unsqueeze(-1) * rows.noise)
+        # L = [[L_old, 0], [half', chol(block)]]
+        factor = self.factor.new_zeros(self.batch, n + len(rows), n + len(rows))
+        factor[:, :n, :n], factor[:, n:, :n] = self.factor, half.mT
+        factor[:, n:, n:] = cholesky(block)
+        every = self.rows.followed_by(rows)
+        view = RoundPosterior(self.prior, self.lam, self._prior_mean, every, self.now, factor)
+        view.mean, view.gain = self.mean, self.gain
+        return view
+
+    def moments_at(self, index: Tensor, front: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return posterior means and variances behind any fronts, ``G x m x k`` and ``G x k``.
+
+        Args:
+            index: ``k`` numbers of points.
+            front: ``k x c``, the front of each; None if there are none.
+        """
+        some = Rows(index, self.rows.Y[:0], self.lam[:0], front)
+        cross, prior = self._with_rows(some), self.prior.among(index, front)
+        residual = self.rows.Y - self._prior_mean.unsqueeze(-2)
+        mean = self._prior_mean.unsqueeze(-1) + self._solved(residual).mT @ cross
+        known = self._half(cross).square().sum(-2)
+        return mean, (prior.diagonal(dim1=-2, dim2=-1) - known).clamp_min(0.0)
+
+    def group(self, number: int) -> RoundPosterior:
+        """Return the posterior of one of the ``G`` priors."""
+        some = slice(number, number + 1)
+        given = (self.lam[some], self._prior_mean[some], self.rows, self.now, self.factor[some])
+        return RoundPosterior(Stack([self.prior.priors[number]]), *given)
+
+    def deviation_of_draw(self, function: Tensor, normal: Tensor, rows: Rows) -> Tensor:
+        """Return a joint draw less the mean; see :meth:`.Posterior.deviation_of_draw`."""
+        noise = (self.lam.unsqueeze(-1) * rows.noise).sqrt().unsqueeze(-2)
+        return self.deviation_of_simulation(function, function[..., rows.index] + noise * normal)
+
+    def deviation_of_simulation(self, function: Tensor, simulated: Tensor) -> Tensor:
+        """Return a joint draw less the mean, from outcomes simulated with the function.
+
+        Args:
+            function: ``G x k x A``, draws of the prior.
+            simulated: ``G x k x n`` outcomes of the rows that go with them.
+        """
+        return function - self._solved(simulated.mT).mT @ self._columns
+
+    def covariance_root(self) -> Tensor:
+        """Return a root of the covariance of all points, ``G x A x r``."""
+        every = torch.arange(self.prior.num_points, device=self.lam.device)
+        return root_of(self.columns(every))
+
+    def screened_variance(
+        self,
+        mean: Tensor,
+        width: float,
+        smallest: float,
+        tolerance: Callable[[float], float],
+        among: Tensor | None = None,
+    ) -> Tensor:
+        """Return variances that are exact where ``mean + width deviation`` may be the largest.
+
+        Elsewhere they are upper bounds, from the rows that say most about their own points.
+
+        Args:
+            mean: ``A``, the posterior means, or minus them if small ones are sought.
+            width: The factor of the deviation.
+            smallest: The lower limit of variances.
+            tolerance: Returns how far below the largest value others count as equal.
+            among: Numbers of the points that count; None for all.
+
+        Returns:
+            ``1 x A``.
+        """
+        rows = self.rows
+        if self.batch > 1 or len(rows) ** 2 * self.prior.num_points < FEW_OPERATIONS:
+            return self.variance
+        bound = self._bounded_variance()
+        value = mean + width * bound.clamp_min(smallest).sqrt()
+        is_exact = torch.zeros_like(value, dtype=torch.bool)
+        if among is not None:
+            is_exact[:] = True
+            is_exact[among] = False
+        largest, count = -math.inf, FIRST_CANDIDATES
+        while True:
+            # twice, because values within the tolerance of the largest are compared by number
+            lowest = largest - 2.0 * tolerance(largest) if largest > -math.inf else largest
+            left = (~is_exact & (value >= lowest)).nonzero()[:, 0]
+            if not len(left):
+                return bound.unsqueeze(0)
+            if len(left) > count:
+                left = left[value[left].topk(count).indices]
+            bound[left] = self.variance_at(left)[0]
+            value[left] = mean[left] + width * bound[left].clamp_min(smallest).sqrt()
+            is_exact[left] = True
+            largest, count = max(largest, float(value[left].max())), 4 * count
+
+    def _bounded_variance(self) -> Tensor:
+        """Return upper bounds on the variances, from some rows alone, ``A``."""
+        rows, prior = self.rows, self._prior_variance[0]
+        # how much each row alone says about its own point now
+        own = self._columns[0].gather(-1, rows.index.unsqueeze(-1))[:, 0]
+        told = own.square() / (self.lam[0] * rows.noise + prior[rows.index])
+        some = told.topk(min(TELLING_ROWS, len(told))).indices.sort().values
+        factor, _ = factorized(self.prior, self.lam, rows[some])
+        half = torch.linalg.solve_triangular(factor[0], self._columns[0, some], upper=False)
+        return prior - half.square().sum(0)
+
+    def _with_rows(self, others: Rows) -> Tensor:
+        """Return ``K(rows, others)``, ``G x n x k``, or 1 for ``G``."""
+        return self.prior.block(self.rows.index, self.rows.front, others.index, others.front)
+
+    def _half(self, columns: Tensor) -> Tensor:
+        """Return ``L^-1`` times ``G x n x k`` columns."""
+        columns = columns.expand(self.batch, -1, -1)
+        return torch.linalg.solve_triangular(self.factor, columns, upper=False)
+
+    def _solved(self, columns: Tensor) -> Tensor:
+        """Return ``(K + lam N)^-1`` times ``G x n x k`` columns."""
+        return torch.cholesky_solve(columns.expand(self.batch, -1, -1), self.factor)
