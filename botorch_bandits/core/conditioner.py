@@ -36,7 +36,7 @@ class _GrowingFactor:
         self._buffer = lam.new_zeros(len(lam), 0, 0)
 
     def of(self, rows: Rows) -> Tensor:
-        """Return ``L`` of these rows, ``G x n x n``, in memory that the next call changes."""
+        """Return ``L`` of these rows, ``G x n x n``."""
         n, k = len(rows), len(self._rows)
         if k > n or not self._begins(rows[:k]):
             k = 0
@@ -58,7 +58,8 @@ class _GrowingFactor:
                 corner = corner - half.mT @ half
             self._buffer[:, k:n, k:n] = cholesky(corner)
         self._rows = rows
-        return self._buffer[:, :n, :n]
+        # triangular solves would copy a part of a larger buffer, every time
+        return self._buffer[:, :n, :n].contiguous()
 
     def _begins(self, rows: Rows) -> bool:
         known = self._rows

@@ -241,9 +241,9 @@ class Table(Prior):
     def block(
         self, index: Tensor, front: Tensor | None, others: Tensor, behind: Tensor | None
     ) -> Tensor:
-        if self.matrix is not None:
+        if self.matrix is not None and index.dim() == 2:  # replicates
             return self.matrix[index.unsqueeze(-1), others.unsqueeze(-2)]
-        return self.columns(index)[:, others]
+        return self.columns(index).index_select(1, others)
 
     def variances(self, now: Tensor | None = None) -> Tensor:
         return self.diagonal
@@ -531,8 +531,11 @@ class Separable(_BehindFront):
         return torch.cat([own.reshape(1) for own in self.scales(now[None], now[None])])
 
     def _sum(self, front: Tensor, behind: Tensor, parts: Sequence[Tensor]) -> Tensor:
-        pairs = zip(self.scales(front, behind), parts, strict=True)
-        return torch.stack([scale * part for scale, part in pairs]).sum(0)
+        first, *others = zip(self.scales(front, behind), parts, strict=True)
+        total = first[0] * first[1]
+        for scale, part in others:
+            total.addcmul_(scale, part)
+        return total
 
     def _padded(self, front: Tensor) -> Tensor:
         """Return contexts as inputs of all columns, because kernels count columns."""

@@ -27,7 +27,7 @@ from botorch_bandits.core.rows import Rows
 FEW_OPERATIONS = 8e6
 """If the variances of all points take fewer, bounds on them cost as much."""
 TELLING_ROWS = 64
-"""Rows from which bounds on all variances are computed."""
+"""Rows from which bounds on all variances are computed, or a quarter of them if that is more."""
 FIRST_CANDIDATES = 16
 """The number of points whose variances are computed first; four times as many in each step."""
 
@@ -219,7 +219,8 @@ class RoundPosterior:
         # how much each row alone says about its own point now
         own = self._columns[0].gather(-1, rows.index.unsqueeze(-1))[:, 0]
         told = own.square() / (self.lam[0] * rows.noise + prior[rows.index])
-        some = told.topk(min(TELLING_ROWS, len(told))).indices.sort().values
+        count = min(max(TELLING_ROWS, len(told) // 4), len(told))
+        some = told.topk(count).indices.sort().values
         factor, _ = factorized(self.prior, self.lam, rows[some])
         half = torch.linalg.solve_triangular(factor[0], self._columns[0, some], upper=False)
         return prior - half.square().sum(0)
