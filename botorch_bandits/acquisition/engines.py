@@ -42,11 +42,11 @@ from botorch_bandits.confidence.width_rules import (
     learns_input_scale,
     prior_variance_of,
 )
+from botorch_bandits.core.kernels import StationaryKernel
 from botorch_bandits.domains import ORDINARY, Arms, Box, first_of_the_largest
 from botorch_bandits.models import BanditGP, BanditGPRecipe
 from botorch_bandits.models.arms import ArmsPosterior, ArmsPriorSummary
 from botorch_bandits.models.batched_closed_form import BatchedClosedForm, ReplicatesPriorSummary
-from botorch_bandits.models.kernels import StationaryKernel
 from botorch_bandits.models.many_arms import posterior_on_arms
 from botorch_bandits.models.noise_floor import check_range_on_box
 from botorch_bandits.models.outputs_on_arms import OutputsPosterior

@@ -36,9 +36,9 @@ from botorch_bandits.acquisition.rows_engine import RowsEngine
 from botorch_bandits.acquisition.scores import half_width, score
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE
+from botorch_bandits.core.kernels import fingerprint_kernel, kernel_of_output
 from botorch_bandits.domains import Arms, ValueScale, first_of_the_largest
 from botorch_bandits.models import BanditGPRecipe
-from botorch_bandits.models.kernels import fingerprint_kernel, kernel_of_output
 from botorch_bandits.models.outputs_on_arms import OutputsPosterior
 from botorch_bandits.penalties import Linear, Penalty, check_no_overflow
 

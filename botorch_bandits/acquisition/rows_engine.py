@@ -41,6 +41,7 @@ from botorch_bandits.confidence.width_rules import (
     RunningPriorSummary,
     prior_variance_of,
 )
+from botorch_bandits.core.kernels import TimeDecayKernel
 from botorch_bandits.domains import Arms, first_of_the_largest
 from botorch_bandits.forgetting import Forgetting, TimeVaryingKernel
 from botorch_bandits.models import BanditGP, BanditGPRecipe
@@ -58,7 +59,7 @@ from botorch_bandits.models.changed_rows import (
     collapsed_rows,
     kept_of,
 )
-from botorch_bandits.models.forgetting import NEGLIGIBLE_WEIGHT, TimeDecayKernel
+from botorch_bandits.models.forgetting import NEGLIGIBLE_WEIGHT
 from botorch_bandits.models.front_kernels import (
     Array,
     FrontCovariance,

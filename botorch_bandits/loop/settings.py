@@ -55,6 +55,7 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.confidence.width_rules import learns_input_scale
 from botorch_bandits.constraints import MultiplierOverflowError, MultiplierRule
+from botorch_bandits.core.kernels import check_kernel_columns
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, OutcomeScale
 from botorch_bandits.forgetting import (
@@ -70,7 +71,6 @@ from botorch_bandits.models import (
     FittedSingleTaskGP,
 )
 from botorch_bandits.models.forgetting import ForgettingModels
-from botorch_bandits.models.kernels import check_kernel_columns
 from botorch_bandits.models.noise_floor import check_range_on_box
 from botorch_bandits.spaces import Space
 

@@ -70,6 +70,11 @@ from botorch_bandits.confidence.width_rules import (
     learns_input_scale,
     read_prior,
 )
+from botorch_bandits.core.kernels import (
+    StationaryKernel,
+    describe_module,
+    fingerprint_kernel,
+)
 from botorch_bandits.models.candidate_groups import (
     CandidateGroups,
     bounds_of_groups,
@@ -80,11 +85,6 @@ from botorch_bandits.models.closed_form import ClosedForm
 from botorch_bandits.models.condition import condition, observed_inputs, observed_outcomes
 from botorch_bandits.models.ensembles import LeanMixture
 from botorch_bandits.models.growing import IncrementalGP, TransformedClosedForm, of_raw_inputs
-from botorch_bandits.models.kernels import (
-    StationaryKernel,
-    describe_module,
-    fingerprint_kernel,
-)
 from botorch_bandits.models.shared_rows import SharedRows, UnitKernels
 
 NUM_MEMBERS = 64

@@ -53,7 +53,7 @@ from linear_operator.operators import DenseLinearOperator
 from torch import Tensor
 from torch.nn import Module
 
-from botorch_bandits.models.kernels import StationaryKernel
+from botorch_bandits.core.kernels import StationaryKernel
 
 STEP_ROWS = 16
 """Rows computed together; of ``n`` rows, the last ``n % STEP_ROWS`` come one by one."""

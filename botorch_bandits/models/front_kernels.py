@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpstrf
 from torch import Tensor
 
-from botorch_bandits.models.kernels import StationaryKernel
+from botorch_bandits.core.kernels import StationaryKernel
 from botorch_bandits.models.prior_on_arms import LARGEST_MATRIX, NEGLIGIBLE, ArmsPrior
 
 Array = NDArray[np.float64]

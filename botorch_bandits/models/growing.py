@@ -40,6 +40,7 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence.bordered_basis import Fading
 from botorch_bandits.confidence.width_rules import PriorSummary
+from botorch_bandits.core.kernels import StationaryKernel
 from botorch_bandits.models.closed_form import (
     CachedPosterior,
     ClosedForm,
@@ -48,8 +49,8 @@ from botorch_bandits.models.closed_form import (
     parts_of,
 )
 from botorch_bandits.models.composed_closed_form import can_be_composed, composed_form_of
-from botorch_bandits.models.kernels import StationaryKernel, copy_modules
 from botorch_bandits.models.means import read_constant_mean
+from botorch_bandits.models.module_copies import copy_modules
 from botorch_bandits.models.row_deletion import posterior_without_first_rows
 
 

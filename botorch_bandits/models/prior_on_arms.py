@@ -25,7 +25,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bandits.checks import check_double, check_finite
-from botorch_bandits.models.kernels import (
+from botorch_bandits.core.kernels import (
     StationaryKernel,
     check_kernel_columns,
     fingerprint_kernel,

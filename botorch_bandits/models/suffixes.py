@@ -55,9 +55,9 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dspmv, dspr, dtpmv
 from torch import Tensor
 
+from botorch_bandits.core.kernels import StationaryKernel, describe_module
 from botorch_bandits.models.candidate_groups import split_scale
 from botorch_bandits.models.forgetting import BehindTime
-from botorch_bandits.models.kernels import StationaryKernel, describe_module
 from botorch_bandits.models.prior_on_arms import ArmsPrior
 
 Array = NDArray[np.float64]

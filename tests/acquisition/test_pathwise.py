@@ -21,8 +21,8 @@ from botorch_bandits.acquisition.pathwise import (
     draw_prior_paths,
     first_sobol_normals,
 )
+from botorch_bandits.core.kernels import TimeDecayKernel
 from botorch_bandits.models.fitted import LearnedGP
-from botorch_bandits.models.forgetting import TimeDecayKernel
 from botorch_bandits.random_streams import seeded_globally
 
 X = torch.rand(30, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

@@ -1,0 +1,1 @@
+"""The numerical core: exact posteriors in torch and GPyTorch kernels, and nothing else."""
