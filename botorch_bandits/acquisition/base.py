@@ -819,6 +819,11 @@ class HallucinatesPending(BanditAcquisition):
             return self._evaluate(X)
         return sum_one_by_one(self, X)
 
+    def _follow(self, X: Tensor) -> None:
+        """Move to the device of points, as BoTorch does in each evaluation."""
+        if next(self.parameters(), X).device != X.device:
+            self.to(X)
+
     def _one_by_one(self, X: Tensor) -> OneByOneModel:
         """Return the posteriors of several points, each given those before it.
 

@@ -95,7 +95,6 @@ from botorch_bandits.models.closed_form import ClosedForm
 from botorch_bandits.models.condition import hallucinate, on_device_of
 from botorch_bandits.models.moments import variance_of
 from botorch_bandits.models.pending import OneByOneModel
-from botorch_bandits.optim import gen_candidates_batched
 
 
 class _Whole(NamedTuple):
@@ -360,6 +359,9 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
     """
 
     defines_rule: ClassVar[bool] = True
+
+    has_kinks: ClassVar[bool] = True
+    """The tightest ridge changes from place to place."""
     _is_narrowed: bool = False
     """Whether some points come after others, which reduces their deviations."""
 
@@ -566,11 +568,6 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
             return None
         sign = 1.0 if self.maximize else -1.0
         return ClosedFormRidges(posterior, self._sets[0], data.weight, sign)
-
-    @property
-    def gen_candidates(self) -> Callable[..., tuple[Tensor, Tensor]] | None:
-        """The generator for ``optimize_acqf`` that suits the bound; None for BoTorch's own."""
-        return None if self.closed_form is None else gen_candidates_batched
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Set the pending points, starting again from the user's model.

@@ -21,7 +21,6 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import torch
 from botorch.acquisition.analytic import _log_ei_helper, log_Phi
 from botorch.posteriors.posterior import Posterior
-from botorch.utils.probability.utils import log_phi
 from torch import Tensor
 
 from botorch_bandits.confidence import PriorSummary, UnreadablePriorError, WidthRule
@@ -59,33 +58,6 @@ def score(mean: Tensor, half: Tensor, sign: float = 1.0) -> Tensor:
         sign: 1 to maximize the reward, -1 to minimize it.
     """
     return torch.add(half, mean, alpha=sign)
-
-
-def score_and_slope(
-    mean: Tensor,
-    variance: Tensor,
-    mean_slope: Tensor,
-    variance_slope: Tensor,
-    width: float | Tensor,
-    sign: float = 1.0,
-    smallest_variance: float = MINIMUM_VARIANCE,
-) -> tuple[Tensor, Tensor]:
-    """Return scores and their gradients from moments and their gradients.
-
-    Args:
-        mean: ``batch_shape`` posterior means.
-        variance: ``batch_shape`` posterior variances.
-        mean_slope: ``batch_shape x d`` gradients of the means.
-        variance_slope: ``batch_shape x d`` gradients of the variances.
-        width: The width, which broadcasts against the variances.
-        sign: See :func:`score`.
-        smallest_variance: Smaller variances are replaced by this.
-    """
-    deviation = variance.clamp_min(smallest_variance).sqrt()
-    of_variance = torch.where(variance >= smallest_variance, 0.5 * width / deviation, 0.0)
-    mean_slope = mean_slope if sign > 0.0 else -mean_slope
-    slope = torch.addcmul(mean_slope, of_variance.unsqueeze(-1), variance_slope)
-    return score(mean, half_width(deviation, width, in_place=True), sign), slope
 
 
 def along_arms(values: Tensor) -> Tensor:
@@ -448,69 +420,6 @@ class OneMomentArmsRule(ArmsRule):
         return scale if self.uses_mean else ValueScale(unit=scale.unit)
 
 
-MAXIMUM_ROWS_FOR_DIFFERENCES = 256
-"""With more rows, the evaluation, which is quadratic in them, dominates the cost of a step."""
-
-
-class ClosedFormBound:
-    """An upper confidence bound without automatic differentiation.
-
-    Args:
-        posterior: A model's :class:`~botorch_bandits.models.closed_form.ClosedForm`, or that of
-            replicates; points, values and gradients then have a first dimension for the replicates.
-        width: The factor on the standard deviation; for replicates, ``num_replicates x 1``.
-        sign: 1 to maximize the reward, -1 to minimize it.
-    """
-
-    def __init__(self, posterior: Any, width: float | Tensor, sign: float) -> None:
-        """See the class."""
-        self.posterior = posterior
-        self.width = width
-        self.sign = sign
-
-    def select(self, index: Tensor) -> ClosedFormBound:
-        """Return the bound of some of the replicates.
-
-        Args:
-            index: Their numbers.
-        """
-        width = self.width[index] if isinstance(self.width, Tensor) else self.width
-        return ClosedFormBound(self.posterior.select(index), width, self.sign)
-
-    @property
-    def has_cheap_gradients(self) -> bool:
-        """Whether ``d`` more gradients at each point cost less than the steps that they save.
-
-        The kinks of a Matern kernel with ``nu = 1/2`` would spoil their differences.
-        """
-        is_smooth = self.posterior.kernel.smoothness > 0.5
-        return is_smooth and self.posterior.num_rows <= MAXIMUM_ROWS_FOR_DIFFERENCES
-
-    @property
-    def smallest_variance(self) -> float:
-        """The variance that replaces smaller ones."""
-        return MINIMUM_VARIANCE * float(self.posterior.outputscale)
-
-    def value(self, X: Tensor) -> Tensor:
-        """Return the ``b`` values at ``b x d`` points."""
-        mean, variance = self.posterior.mean_and_variance(X)
-        deviation = variance.clamp_min(self.smallest_variance).sqrt_()
-        return score(mean, half_width(deviation, self.width, in_place=True), self.sign)
-
-    def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the ``b`` values and ``b x d`` gradients at ``b x d`` points."""
-        mean, variance, mean_slope, variance_slope = self.posterior.value_and_gradient(X)
-        return score_and_slope(
-            mean,
-            variance,
-            mean_slope,
-            variance_slope,
-            self.width,
-            self.sign,
-            self.smallest_variance,
-        )
-
-
 NEGLIGIBLE_NOISE = 1e-3
 """A noise variance of this many prior variances counts as no noise.
 
@@ -546,96 +455,6 @@ def log_noise_discount(variance: Tensor, noise_variance: Tensor | float) -> Tens
     deviation = noise_variance**0.5
     # the difference in the numerator is multiplied out so that no digits are lost with little noise
     return variance.log() - predictive.log() - (predictive + deviation).log()
-
-
-class ClosedFormImprovement:
-    r"""The logarithm of expected improvement, or of its probability, without autograd.
-
-    With :math:`u = (\mu - y^*) / \sigma` and :math:`h(u) = \varphi(u) + u \Phi(u)`,
-
-    .. math::
-       \ln \mathrm{EI} = \ln \sigma + \ln h(u), \qquad
-       \frac{\partial}{\partial \mu} = \frac{\Phi(u)}{\sigma h(u)}, \qquad
-       \frac{\partial}{\partial \sigma} = \frac{\varphi(u)}{\sigma h(u)}.
-
-    The probability of improvement is :math:`\Phi(u)`. Augmented expected improvement adds
-    :func:`log_noise_discount`, whose slope in the variance is, with
-    :math:`t^2 = \sigma^2 + \tau^2`,
-
-    .. math::
-       \frac{1}{\sigma^2} - \frac{1}{2 t^2} - \frac{1}{2 t (t + \tau)}.
-
-    Args:
-        posterior: As for :class:`ClosedFormBound`.
-        best_f: :math:`y^*`, the value to be improved, including the margin.
-        sign: 1 to maximize the reward, -1 to minimize it.
-        is_expected: Whether it is expected improvement; otherwise it is the probability of
-            improvement.
-        noise_variance: :math:`\tau^2` of the augmented form of expected improvement.
-    """
-
-    def __init__(
-        self,
-        posterior: Any,
-        best_f: float,
-        sign: float,
-        is_expected: bool,
-        noise_variance: float | None = None,
-    ) -> None:
-        """See the class."""
-        self.posterior = posterior
-        self.best_f = best_f
-        self.sign = sign
-        self.is_expected = is_expected
-        self.noise_variance = noise_variance
-
-    @property
-    def has_cheap_gradients(self) -> bool:
-        """See :class:`ClosedFormBound`."""
-        return ClosedFormBound(self.posterior, 0.0, self.sign).has_cheap_gradients
-
-    def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the ``b`` values and ``b x d`` gradients at ``b x d`` points."""
-        mean, variance, mean_slope, variance_slope = self.posterior.value_and_gradient(X)
-        value, deviation, improvement, log_h = self._improve(mean, variance)
-        if self.is_expected:
-            of_mean = (log_Phi(improvement) - log_h).exp_()
-            of_deviation = (log_phi(improvement) - log_h).exp_()
-        else:
-            of_mean = (log_phi(improvement) - log_h).exp_()
-            of_deviation = -of_mean * improvement
-        # derivatives with respect to the mean and the variance, whose square root is the deviation
-        of_mean = of_mean.mul_(self.sign).div_(deviation)
-        of_variance = 0.5 * of_deviation / deviation.square()
-        if self.noise_variance is not None:
-            used = deviation.square()
-            predictive = (used + self.noise_variance).sqrt()
-            both = predictive + math.sqrt(self.noise_variance)
-            of_variance += 1.0 / used - 0.5 / predictive.square() - 0.5 / (predictive * both)
-        of_variance = torch.where(variance >= self._smallest_variance, of_variance, 0.0)
-        slope = of_mean.unsqueeze(-1) * mean_slope
-        return value, slope.addcmul_(of_variance.unsqueeze(-1), variance_slope)
-
-    def value(self, X: Tensor) -> Tensor:
-        """Return the ``b`` values at ``b x d`` points."""
-        return self._improve(*self.posterior.mean_and_variance(X))[0]
-
-    @property
-    def _smallest_variance(self) -> float:
-        return MINIMUM_VARIANCE_OF_IMPROVEMENT * float(self.posterior.outputscale)
-
-    def _improve(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return values, deviations, ``u``, and ``ln h(u)``, or ``ln Phi(u)`` for probabilities."""
-        deviation = variance.clamp_min(self._smallest_variance).sqrt_()
-        improvement = (mean - self.best_f).mul_(self.sign).div_(deviation)
-        if not self.is_expected:
-            value = log_Phi(improvement)
-            return value, deviation, improvement, value
-        log_h = _log_ei_helper(improvement)
-        value = log_h + deviation.log()
-        if self.noise_variance is not None:
-            value = value + log_noise_discount(deviation.square(), self.noise_variance)
-        return value, deviation, improvement, log_h
 
 
 def prior_variance_of_scalar(summary: PriorSummary) -> float | None:

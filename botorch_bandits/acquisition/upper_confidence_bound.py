@@ -36,7 +36,6 @@ from botorch_bandits.acquisition.base import (
 )
 from botorch_bandits.acquisition.scores import (
     ArmsRule,
-    ClosedFormBound,
     RandomizedArmsRule,
     WidthArmsRule,
     deviation_of,
@@ -78,7 +77,6 @@ from botorch_bandits.confidence.width_rules import (
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.models.moments import check_outcomes
 from botorch_bandits.models.pending import OneByOneModel, shape_of_batch
-from botorch_bandits.optim import gen_candidates_batched
 
 
 class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfidenceBound):
@@ -180,33 +178,6 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
     def width(self) -> Tensor:
         """The factor of the posterior standard deviation; the model's batch shape."""
         return self.beta.sqrt().squeeze(-1) if self.beta.dim() else self.beta.sqrt()
-
-    @property
-    def closed_form(self) -> ClosedFormBound | None:
-        """The bound's values and gradients in closed form; None if the model has none.
-
-        A model has one if it offers a ``closed_form`` of its posterior mean and variance, as
-        :class:`~botorch_bandits.BanditGP` does for stationary kernels. There is no closed form with
-        a ``posterior_transform``, or for a subclass that evaluates something else.
-        """
-        posterior = getattr(self.model, "closed_form", None)
-        cls, base = type(self), WidthUpperConfidenceBound
-        names = ("__call__", "forward", "_evaluate", "_mean_and_sigma")
-        if (
-            posterior is None
-            or self.predictive
-            or self.posterior_transform is not None
-            or self.beta.numel() != 1
-            or any(getattr(cls, name) is not getattr(base, name) for name in names)
-        ):
-            return None
-        width = float(self.beta.detach().sqrt())
-        return ClosedFormBound(posterior, width, 1.0 if self.maximize else -1.0)
-
-    @property
-    def gen_candidates(self) -> Callable[..., tuple[Tensor, Tensor]] | None:
-        """The generator for ``optimize_acqf`` that suits the bound; None for BoTorch's own."""
-        return None if self.closed_form is None else gen_candidates_batched
 
     @property
     def round_number(self) -> int:
@@ -350,7 +321,7 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
     ) -> tuple[Tensor, Tensor | None]:
         """Return posterior moments; ``min_var`` is in prior variances."""
         if not self.predictive:
-            self.to(X)
+            self._follow(X)
         posterior = self.model.posterior(
             X, observation_noise=self.predictive, posterior_transform=self.posterior_transform
         )
