@@ -94,24 +94,18 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
     _output_widths: OutputWidths
 
     def _prepare_outputs(
-        self,
-        model: Model,
-        multipliers: Tensor | Sequence[float],
-        penalty: Penalty | None,
-        posterior_transform: PosteriorTransform | None,
-        scale: float,
-        **options: Any,
+        self, model: Model, given: Mapping[str, Any], of_widths: Mapping[str, Any]
     ) -> None:
-        """Store the arguments of the constructor; ``options`` are those of the widths."""
-        name = type(self).__name__
-        self.penalty = Linear() if penalty is None else check_penalty(penalty)
-        self.posterior_transform = posterior_transform
+        """Store the arguments of the constructor and the options of the widths."""
+        name, transform = type(self).__name__, given["posterior_transform"]
+        self.penalty = Linear() if given["penalty"] is None else check_penalty(given["penalty"])
+        self.posterior_transform = transform
         here = next(model.parameters(), torch.empty(0)).device
-        self.register_buffer("multipliers", check_multipliers(multipliers).to(here))
+        self.register_buffer("multipliers", check_multipliers(given["multipliers"]).to(here))
         num_outputs = 1 + len(self.multipliers)
-        check_outputs(name, model, num_outputs, posterior_transform)
+        check_outputs(name, model, num_outputs, transform)
         self._output_widths = OutputWidths(
-            name, model, num_outputs, posterior_transform, scale, options
+            name, model, num_outputs, transform, given["scale"], of_widths
         )
         self.register_buffer("widths", self._output_widths.compute().to(here))
 
@@ -315,6 +309,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
+        given = dict(locals())
         super().__init__(check_model(model))
         self.base_model = model
         self.maximize = check_one_of("maximize", maximize, (True, False))
@@ -322,21 +317,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         self.separate_bounds = check_one_of("separate_bounds", separate_bounds, (True, False))
         self.reward_bound = _check_clip("reward_bound", reward_bound)
         self.constraint_bound = _check_clip("constraint_bound", constraint_bound)
-        self._prepare_outputs(
-            model,
-            multipliers,
-            penalty,
-            posterior_transform,
-            scale,
-            rkhs_bound=rkhs_bound,
-            noise_bound=noise_bound,
-            delta=delta,
-            any_lambda=any_lambda,
-            information_gain=information_gain,
-            units=units,
-            width=width,
-            assume=assume,
-        )
+        self._prepare_outputs(model, given, given)
         check_outcomes(type(self).__name__, model, "gaussian" if self.is_scalarized else "moments")
         self.set_X_pending(X_pending)
         self.warn_if_wide()
@@ -604,6 +585,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         seed: int | None = None,
     ) -> None:
         """See the class."""
+        given = dict(locals())
         super().__init__(check_model(model))
         if is_ensemble(model) or len(model.batch_shape) > 0:
             raise UnsupportedError(
@@ -614,25 +596,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             raise UnsupportedError("a pathwise draw takes no posterior_transform; pass choices=.")
         self.maximize = check_one_of("maximize", maximize, (True, False))
         self.delta = check_probability("delta", delta)
-        self._prepare_outputs(
-            model,
-            multipliers,
-            penalty,
-            posterior_transform,
-            scale,
-            **self.options_of_widths(
-                {
-                    "rkhs_bound": rkhs_bound,
-                    "noise_bound": noise_bound,
-                    "delta": self.delta,
-                    "any_lambda": any_lambda,
-                    "information_gain": information_gain,
-                    "units": units,
-                    "width": width,
-                    "assume": assume,
-                }
-            ),
-        )
+        self._prepare_outputs(model, given, self.options_of_widths(given))
         self._prepare_draws(choices, seed)
         is_plain = choices is None and self._output_widths.are_one
         check_outcomes(type(self).__name__, model, "draws" if is_plain else "gaussian")

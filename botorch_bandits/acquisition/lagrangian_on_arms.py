@@ -22,7 +22,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from botorch_bandits.acquisition.base import AcquisitionRecipe, evaluated_as
+from botorch_bandits.acquisition.base import AcquisitionRecipe
 from botorch_bandits.acquisition.baselines import RandomSearch
 from botorch_bandits.acquisition.engines import ArmsEngine, build_arms_engine
 from botorch_bandits.acquisition.lagrangian import (
@@ -506,7 +506,7 @@ def read_outputs(
         model.
     """
     cls = acquisition.acquisition_class
-    played = evaluated_as(cls)
+    played = cls.played_as
     if played not in (LagrangianUpperConfidenceBound, LagrangianThompsonSampling):
         return None
     if any(

@@ -305,6 +305,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         seed: int | None = None,
     ) -> None:
         """See the class."""
+        given = dict(locals())
         super().__init__(check_model(model))
         self.base_model = model
         self.maximize = check_one_of("maximize", maximize, (True, False))
@@ -316,17 +317,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
             )
         self.posterior_transform = on_device_of(model, posterior_transform)
         self.delta = check_probability("delta", delta)
-        self.rule = self._first_rule(
-            {
-                "rkhs_bound": rkhs_bound,
-                "noise_bound": noise_bound,
-                "delta": self.delta,
-                "any_lambda": any_lambda,
-                "information_gain": information_gain,
-                "units": units,
-                "width": width,
-            }
-        )
+        self.rule = self._first_rule(given)
         self.assume = check_assume(assume)
         self._summary = PriorSummary(model, posterior_transform, self.assume)
         self.scale = check_scale(scale)

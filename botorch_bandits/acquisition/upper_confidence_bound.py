@@ -33,6 +33,7 @@ from botorch_bandits.acquisition.base import (
     check_round,
     kernelized_rule,
     of_acquisition,
+    passed_on,
 )
 from botorch_bandits.acquisition.scores import (
     ArmsRule,
@@ -406,29 +407,9 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        super().__init__(
-            model,
-            self.width_rule(
-                {
-                    "delta": delta,
-                    "beta": beta,
-                    "num_arms": num_arms,
-                    "smoothness_a": smoothness_a,
-                    "smoothness_b": smoothness_b,
-                    "dim": dim,
-                    "side_length": side_length,
-                    "rkhs_bound": rkhs_bound,
-                    "information_gain": information_gain,
-                    "width": width,
-                }
-            ),
-            scale=scale,
-            round_number=round_number,
-            posterior_transform=posterior_transform,
-            maximize=maximize,
-            assume=assume,
-            X_pending=X_pending,
-        )
+        given = dict(locals())
+        rule = self.width_rule(given)
+        super().__init__(model, rule, **passed_on(given, WidthUpperConfidenceBound))
 
     @classmethod
     def options_from_domain(
@@ -571,27 +552,9 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        super().__init__(
-            model,
-            self.width_rule(
-                {
-                    "rkhs_bound": rkhs_bound,
-                    "noise_bound": noise_bound,
-                    "delta": delta,
-                    "any_lambda": any_lambda,
-                    "information_gain": information_gain,
-                    "units": units,
-                    "variation": variation,
-                    "width": width,
-                }
-            ),
-            scale=scale,
-            round_number=round_number,
-            posterior_transform=posterior_transform,
-            maximize=maximize,
-            assume=assume,
-            X_pending=X_pending,
-        )
+        given = dict(locals())
+        rule = self.width_rule(given)
+        super().__init__(model, rule, **passed_on(given, WidthUpperConfidenceBound))
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
@@ -655,22 +618,9 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        super().__init__(
-            model,
-            self.width_rule(
-                {
-                    "rkhs_bound": rkhs_bound,
-                    "noise_bound": noise_bound,
-                    "delta": delta,
-                    "units": units,
-                }
-            ),
-            scale=scale,
-            posterior_transform=posterior_transform,
-            maximize=maximize,
-            assume=assume,
-            X_pending=X_pending,
-        )
+        given = dict(locals())
+        rule = self.width_rule(given)
+        super().__init__(model, rule, **passed_on(given, WidthUpperConfidenceBound))
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
@@ -725,15 +675,9 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
     ) -> None:
         """See the class."""
         seed = int(torch.randint(2**62, ())) if seed is None else seed
-        super().__init__(
-            model,
-            replace(self.width_rule({"num_arms": num_arms}), seed=seed),
-            round_number=round_number,
-            posterior_transform=posterior_transform,
-            maximize=maximize,
-            assume=assume,
-            X_pending=X_pending,
-        )
+        given = dict(locals())
+        rule = replace(self.width_rule(given), seed=seed)
+        super().__init__(model, rule, **passed_on(given, WidthUpperConfidenceBound))
 
     @classmethod
     def options_from_domain(
@@ -819,23 +763,9 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        super().__init__(
-            model,
-            self.width_rule(
-                {
-                    "horizon": horizon,
-                    "smoothness": smoothness,
-                    "dim": dim,
-                    "width_constant": width_constant,
-                }
-            ),
-            scale=scale,
-            round_number=round_number,
-            posterior_transform=posterior_transform,
-            maximize=maximize,
-            assume=assume,
-            X_pending=X_pending,
-        )
+        given = dict(locals())
+        rule = self.width_rule(given)
+        super().__init__(model, rule, **passed_on(given, WidthUpperConfidenceBound))
 
     @classmethod
     def options_from_domain(
