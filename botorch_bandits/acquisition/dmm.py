@@ -17,8 +17,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
@@ -33,10 +36,6 @@ from botorch_bandits.acquisition.base import (
     copy_pending,
     of_acquisition,
 )
-from botorch_bandits.acquisition.closed_form_dmm import ClosedFormRidges
-from botorch_bandits.acquisition.dmm_on_arms import ArmsInRidges, Basis, basis_of
-from botorch_bandits.acquisition.dmm_on_rows import RowsInRidges, changes_of
-from botorch_bandits.acquisition.ridge_search import Index, RidgeSearch
 from botorch_bandits.acquisition.scores import (
     ArmsRound,
     ArmsRule,
@@ -59,7 +58,6 @@ from botorch_bandits.confidence import (
     RidgeConfidenceSet,
     UnreadablePriorError,
 )
-from botorch_bandits.confidence.bordered_basis import FEWEST_KEPT_ROWS
 from botorch_bandits.confidence.dmm import narrow, read_data, report_refutation
 from botorch_bandits.confidence.guarantee import (
     AS_OBSERVED,
@@ -88,32 +86,129 @@ from botorch_bandits.confidence.width_rules import (
     check_bounds,
     fit_to_batch,
 )
+from botorch_bandits.core.ridges import Ridges, largest_first
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.arms import ArmsPosterior, ones_for_none
 from botorch_bandits.models.arms_rows import RowsPosterior
-from botorch_bandits.models.closed_form import ClosedForm
 from botorch_bandits.models.condition import hallucinate, on_device_of
 from botorch_bandits.models.moments import variance_of
 from botorch_bandits.models.pending import OneByOneModel
 
+SMALLEST_RADICAND = 0.05
+"""Below this share of the squared norm the set is nearly empty: ends may cross, and a bound at one
+ridge need not be above the bound."""
 
-class _Whole(NamedTuple):
-    """The bounds of all arms, each ``batch_shape x num_arms``, and whether the data refute them."""
-
-    lower: Tensor
-    upper: Tensor
-    is_refuted: Tensor
-
-
-class _Pruned(NamedTuple):
-    """The state of a round in which only arms whose bound may be the largest are evaluated."""
-
-    ridges: RidgeSearch
-    scores: Tensor
+MARGIN = 1e-6
+"""Arms this close to the largest bound are evaluated, in prior standard deviations."""
 
 
-def _numbers(among: Tensor | None) -> Index | None:
-    return None if among is None else among.numpy()
+class _Rows(NamedTuple):
+    """What a round knows, in outcome units less the prior mean; ``n`` rows, ``A`` arms.
+
+    Attributes:
+        places: ``batch_shape x n x c``; the numbers of arms, then their fronts.
+        weight: ``batch_shape x n`` multiples of the precision of one outcome.
+        outcomes: ``batch_shape x n``.
+        covariance: Maps two sets of places to their covariances.
+        columns: Maps places to their ``batch_shape x n x k`` covariances with some arms.
+        prior_variance: ``A``.
+        kept: Where eigenvectors are kept from round to round; None with replicates.
+    """
+
+    places: Tensor
+    weight: Tensor
+    outcomes: Tensor
+    covariance: Callable[[Tensor, Tensor], Tensor]
+    columns: Callable[[Tensor, Tensor], Tensor]
+    prior_variance: Tensor
+    kept: dict[str, Any] | None
+
+
+_kept: WeakKeyDictionary[ArmsPosterior, dict[str, Any]] = WeakKeyDictionary()
+
+
+def _rows_of(seen: Any) -> _Rows:
+    """Return the rows of a round, the only place that knows where they are kept."""
+    posterior = seen.posterior
+    if isinstance(posterior, RowsPosterior):
+        rows, known, front = posterior.rows, posterior.covariance, posterior.front
+
+        def parts(places: Tensor) -> tuple[Any, Any]:
+            return places[:, 0].long().numpy(), places[:, 1:].numpy()
+
+        def among(places: Tensor, others: Tensor) -> Tensor:
+            arms, fronts = parts(others)
+            if places is others:
+                return torch.from_numpy(known.among(arms, fronts))
+            pairs = zip(*parts(places), strict=True)
+            each = [known.with_rows(arms, fronts, int(arm), own) for arm, own in pairs]
+            return torch.from_numpy(np.stack(each))
+
+        return _Rows(
+            torch.from_numpy(np.concatenate([rows.arms[:, None], rows.fronts], axis=1)),
+            torch.from_numpy(posterior.lam / rows.noise),
+            torch.from_numpy(posterior.outcomes),
+            among,
+            lambda places, at: torch.from_numpy(known.columns(*parts(places), front, at.numpy())),
+            torch.from_numpy(posterior.prior_variances),
+            seen.memo,
+        )
+    played = posterior.counts > 0
+    index = torch.sort(played.to(torch.int8), dim=-1, descending=True, stable=True).indices
+    index = index[..., : int(played.sum(-1).max())]
+    weight = posterior.counts.gather(-1, index)  # 0 where a replicate played fewer arms
+
+    def columns(places: Tensor, at: Tensor) -> Tensor:
+        return posterior.prior.columns(places.squeeze(-1).long())[..., at]
+
+    def covariance(places: Tensor, others: Tensor) -> Tensor:
+        whole = posterior.prior.columns(places.squeeze(-1).long())
+        at = others.squeeze(-1).long().unsqueeze(-2)
+        return whole.gather(-1, at.expand(*whole.shape[:-1], at.shape[-1]))
+
+    return _Rows(
+        index.unsqueeze(-1).to(posterior.mean.dtype),
+        weight,
+        posterior.sums.gather(-1, index) / ones_for_none(weight),
+        covariance,
+        columns,
+        posterior.prior.diagonal,
+        None if posterior.batch_shape else _kept.setdefault(posterior, {}),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _DMMRound:
+    """The confidence set of a round, and the arms.
+
+    Attributes:
+        found: The set.
+        rows: Its rows.
+        prior_mean: What was subtracted from the outcomes.
+    """
+
+    found: RidgeConfidenceSet
+    rows: _Rows
+    prior_mean: float
+
+    def ends(self, arms: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the lower and upper bound of ``k`` arms, ``batch_shape x k`` each."""
+        cross = self.rows.columns(self.found.ridges.places, arms).mT
+        prior = self.rows.prior_variance[arms].expand(*cross.shape[:-1])
+        lower, upper = self.found.bounds(cross, prior)
+        return lower + self.prior_mean, upper + self.prior_mean
+
+    @cached_property
+    def of_all(self) -> tuple[Tensor, Tensor]:
+        """The bounds of all arms, ``batch_shape x A`` each."""
+        prior = self.rows.prior_variance
+        return self.ends(torch.arange(len(prior), device=prior.device))
+
+    @property
+    def is_nearly_empty(self) -> bool:
+        """Whether the set is so small that its ends may meet."""
+        share = self.found.radicands.amin(-1) / self.found.rkhs_bound**2
+        return bool((share < SMALLEST_RADICAND).any())
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,167 +238,97 @@ class DMMArmsRule(ArmsRule):
     of_norm: str = "outcome"
     of_noise: str = "outcome"
 
-    def prepare(self, seen: ArmsRound) -> _Whole | _Pruned:
-        """Return the bounds from the observed data, and whether these refute the assumptions."""
-        return self._prepare(seen, may_prune=True)
-
-    def _prepare(self, seen: ArmsRound, may_prune: bool) -> _Whole | _Pruned:
-        posterior = seen.posterior
-        unit = float(seen.summary.active_priors[0].standard_deviation)
-        rkhs_bound, noise_bound = self._bounds_in_outcomes(posterior, unit)
-        if isinstance(posterior, RowsPosterior):
-            return self._prepare_rows(seen, float(rkhs_bound), float(noise_bound), unit, may_prune)
-        if may_prune and seen.pending is None:
-            basis = basis_of(posterior, unit)
-            pruned = None if basis is None else self._prune(seen, basis, rkhs_bound, noise_bound)
-            if pruned is not None:
-                return pruned
-        played = posterior.counts > 0
-        p = int(played.sum(-1).max())
-        index = torch.sort(played.to(torch.int8), dim=-1, descending=True, stable=True).indices
-        index = index[..., :p]
-        counts = posterior.counts.gather(-1, index)  # 0 where a replicate played fewer arms
-        root = counts.sqrt()
-        columns = posterior.prior.columns(index) / unit**2 * root.unsqueeze(-1)
-        block = columns.gather(-1, index.unsqueeze(-2).expand(*index.shape, p))
-        outcomes = posterior.sums.gather(-1, index) / ones_for_none(counts).sqrt() / unit
-
-        confidence_set = RidgeConfidenceSet.from_data(
-            block * root.unsqueeze(-2),
-            outcomes,
-            rkhs_bound / unit,
-            noise_bound / unit,
-            self.delta,
-            posterior.lam / unit**2,
+    def prepare(self, seen: ArmsRound) -> _DMMRound:
+        """Return the set of the observed data; whether these refute the assumptions is reported."""
+        rows, unit = _rows_of(seen), float(seen.summary.active_priors[0].standard_deviation)
+        noise_variance = torch.as_tensor(seen.posterior.regularization).to(rows.outcomes)
+        ridges = Ridges(
+            rows.places,
+            rows.weight,
+            rows.outcomes,
+            rows.covariance,
+            noise_variance,
             self.num_ridges,
-            self.doubles,
+            rows.kept,
         )
-        refuted = confidence_set.is_refuted
-        if not self.doubles and bool(refuted.any()):
-            smallest = float(confidence_set.smallest_rkhs_bound.max()) * unit
-            stated = self.noise_bound if isinstance(self.noise_bound, str) else noise_bound
-            report_refutation(self.delta, rkhs_bound, stated, smallest, self.on_refuted)
-        prior_variance = (posterior.prior.diagonal / unit**2).expand_as(posterior.mean)
-        lower, upper = confidence_set.bounds(columns.mT, prior_variance)
-        return _Whole(lower * unit + seen.prior_mean, upper * unit + seen.prior_mean, refuted)
-
-    def _bounds_in_outcomes(
-        self, posterior: ArmsPosterior, unit: float
-    ) -> tuple[float | Tensor, float | Tensor]:
-        """Return ``B`` and ``R`` in outcome units."""
-        rkhs_bound, noise_bound = self.rkhs_bound, self.noise_bound
-        if isinstance(noise_bound, str):
-            noise_bound = posterior.regularization.sqrt()
-        elif self.of_noise == "prior":
-            noise_bound = noise_bound * unit
-        if self.of_norm == "prior":
-            rkhs_bound = rkhs_bound * unit
-        first, second = (
-            fit_to_batch(name, level, posterior.batch_shape) if isinstance(level, Tensor) else level
-            for name, level in (("rkhs_bound", rkhs_bound), ("noise_bound", noise_bound))
-        )
-        return first, second
-
-    def _prepare_rows(
-        self, seen: Any, rkhs_bound: float, noise_bound: float, unit: float, may_prune: bool
-    ) -> _Whole | _Pruned:
-        """Return the bounds if rows have contexts, or the model forgets."""
-        posterior: RowsPosterior = seen.posterior
-        may_prune = may_prune and not posterior.has_pending
-        ridges = RowsInRidges(
-            posterior,
-            changes_of(posterior, seen.record),
-            seen.memo,
-            rkhs_bound,
-            noise_bound,
-            self.delta,
-            self.num_ridges,
-            self.doubles,
-            unit,
-            may_prune,
-        )
-        if not self.doubles and ridges.is_refuted:
-            smallest = ridges.smallest_rkhs_bound * unit
-            stated = self.noise_bound if isinstance(self.noise_bound, str) else noise_bound
-            report_refutation(self.delta, rkhs_bound, stated, smallest, self.on_refuted)
-        sign, among = 1.0 if self.maximize else -1.0, _numbers(seen.among)
-        scores = ridges.scores(sign, among) if may_prune else None
-        if scores is not None:
-            offset = seen.prior_mean if self.maximize else -seen.prior_mean
-            return _Pruned(ridges, torch.from_numpy(scores * unit + offset))
-        lower, upper = (torch.from_numpy(end * unit + seen.prior_mean) for end in ridges.of_all())
-        return _Whole(lower, upper, torch.tensor(ridges.is_refuted))
-
-    def _prune(
-        self,
-        seen: ArmsRound,
-        basis: Basis,
-        rkhs_bound: float | Tensor,
-        noise_bound: float | Tensor,
-    ) -> _Pruned | None:
-        """Evaluate all ridges only for arms whose bound may be the largest."""
-        unit = basis.unit
         norm, noise = (
-            torch.as_tensor(each / unit, dtype=seen.mean.dtype)
-            for each in (rkhs_bound, noise_bound)
+            self._per_replicate("rkhs_bound", self.rkhs_bound, seen),
+            noise_variance.sqrt(),
         )
-        ridges = ArmsInRidges(
-            seen.posterior, basis, norm, noise, self.delta, self.num_ridges, self.doubles
-        )
-        scores = ridges.scores(1.0 if self.maximize else -1.0, _numbers(seen.among))
-        if scores is None:
-            return None
-        offset = seen.prior_mean if self.maximize else -seen.prior_mean
-        return _Pruned(ridges, torch.from_numpy(scores * unit + offset))
+        norm = norm if self.of_norm == "prior" else norm / unit
+        if not isinstance(self.noise_bound, str):
+            noise = self._per_replicate("noise_bound", self.noise_bound, seen)
+            noise = noise * unit if self.of_noise == "prior" else noise
+        found = RidgeConfidenceSet.of(ridges, norm, noise, self.delta, self.doubles)
+        if not self.doubles and bool(found.is_refuted.any()):
+            stated = self.noise_bound if isinstance(self.noise_bound, str) else noise
+            smallest = float(found.smallest_rkhs_bound.max()) * unit
+            report_refutation(self.delta, norm * unit, stated, smallest, self.on_refuted)
+        return _DMMRound(found, rows, seen.prior_mean)
+
+    @staticmethod
+    def _per_replicate(name: str, level: float | Tensor, seen: ArmsRound) -> Tensor:
+        level = torch.as_tensor(level, dtype=torch.float64, device=seen.posterior.device)
+        return fit_to_batch(name, level, seen.posterior.batch_shape)
 
     def scores(self, seen: ArmsRound) -> Tensor:
-        if isinstance(seen.prepared, _Pruned):
-            return seen.prepared.scores
-        lower, upper = self.bounds(seen)
-        return upper if self.maximize else -lower
+        known = seen.prepared
+        if seen.posterior.batch_shape or _has_pending(seen) or known.is_nearly_empty:
+            lower, upper = self.bounds(seen)
+            return upper if self.maximize else -lower
+        # the bound at the ridge of the model, whose posterior is at hand, is above the bound
+        sign = 1.0 if self.maximize else -1.0
+        prior = known.rows.prior_variance
+        furthest = known.found.rkhs_bound * prior.sqrt()
+        half = (seen.posterior.variance.clamp_min(0.0) * known.found.radicands[-1]).sqrt()
+        scores = torch.minimum(sign * seen.posterior.mean + half, furthest) + sign * seen.prior_mean
+        among = torch.arange(len(scores)) if seen.among is None else seen.among
+
+        def exact(some: Tensor) -> Tensor:
+            lower, upper = known.ends(among[some])
+            return upper if self.maximize else -lower
+
+        scores[among] = largest_first(scores[among], exact, MARGIN * seen.prior_deviation)
+        return scores
 
     def bounds(self, seen: ArmsRound) -> tuple[Tensor, Tensor]:
-        known = seen.prepared
-        if isinstance(known, _Pruned):
-            known = self._prepare(seen, may_prune=False)
-        lower, upper, _ = known
-        before = seen.posterior.variance if seen.pending is not None else None
-        if isinstance(seen.posterior, RowsPosterior) and seen.posterior.has_pending:
-            before = seen.posterior.observed_variance
-        if before is not None:
+        lower, upper = seen.prepared.of_all
+        if _has_pending(seen):
+            posterior = seen.posterior
+            observed = (
+                posterior.observed_variance
+                if isinstance(posterior, RowsPosterior)
+                else posterior.variance
+            )
             unit = seen.prior_deviation**2
-            lower, upper = narrow(lower, upper, before / unit, seen.variance / unit)
-        return lower, upper
-
-    def _bounds_at(self, seen: ArmsRound, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the bounds at one arm per replicate, ``batch_shape``."""
-        if isinstance(seen.prepared, _Pruned):
-            ridges = seen.prepared.ridges
-            found = ridges.ends(index.cpu().numpy())
-            ends = (torch.from_numpy(end) * ridges.unit + seen.prior_mean for end in found)
-        else:
-            ends = (end.gather(-1, index) for end in self.bounds(seen))
-        lower, upper = (end.squeeze(-1) for end in ends)
+            lower, upper = narrow(lower, upper, observed / unit, seen.variance / unit)
         return lower, upper
 
     def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
-        index = arm.unsqueeze(-1)
-        lower, upper = self._bounds_at(seen, index)
-        known = seen.prepared
-        if isinstance(known, _Pruned):
-            refuted = torch.tensor(known.ridges.is_refuted)
+        index, posterior = arm.unsqueeze(-1), seen.posterior
+        if posterior.batch_shape or _has_pending(seen):
+            ends = [each.gather(-1, index) for each in self.bounds(seen)]
         else:
-            refuted = known.is_refuted
-        if isinstance(seen.posterior, RowsPosterior):  # all variances would cost more
-            variance = torch.from_numpy(seen.posterior.variance_at(index.numpy()))
-            deviation = variance.clamp_min(seen.prior_share(MINIMUM_VARIANCE)).sqrt_().squeeze(-1)
+            ends = list(seen.prepared.ends(index))
+        if isinstance(posterior, RowsPosterior):  # all variances would cost more
+            variance = torch.from_numpy(posterior.variance_at(index.numpy()))
         else:
-            deviation = seen.standard_deviation(MINIMUM_VARIANCE).gather(-1, index).squeeze(-1)
+            variance = seen.variance.gather(-1, index)
+        lower, upper = (each.squeeze(-1) for each in ends)
+        deviation = variance.clamp_min(seen.prior_share(MINIMUM_VARIANCE)).sqrt().squeeze(-1)
+        found = seen.prepared.found
         return {
-            "is_refuted": refuted.to(upper),
+            "is_refuted": found.is_refuted.to(upper),
             "width": 0.5 * (upper - lower) / deviation,
-            "information_gain": seen.posterior.information_gain,
+            "information_gain": found.ridges.information_gain,
         }
+
+
+def _has_pending(seen: ArmsRound) -> bool:
+    posterior: Any = seen.posterior
+    return seen.pending is not None or (
+        isinstance(posterior, RowsPosterior) and posterior.has_pending
+    )
 
 
 class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
@@ -525,9 +550,10 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         total_lower = total_upper = self._offset + 0.0 * X.sum(-1)
         for j, confidence_set in self._sets.items():
             data, weight = self._data[j], self._weights[j]
-            cross, prior_variance = data.cross(X)
+            points, prior_variance = data.points(X)
+            cross = data.covariance(points, confidence_set.ridges.places)
             ends = confidence_set.bounds(cross, prior_variance)
-            lower, upper = (data.to_outcome_units(end, X) for end in ends)
+            lower, upper = (data.to_raw(end, points) for end in ends)
             low, high = (lower, upper) if weight > 0 else (upper, lower)
             total_lower = total_lower + weight * low
             total_upper = total_upper + weight * high
@@ -547,27 +573,6 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         if is_ensemble(self.base_model):
             return total_lower.mean(0), total_upper.mean(0)
         return total_lower, total_upper
-
-    @property
-    def closed_form(self) -> ClosedFormRidges | None:
-        """Values and gradients in closed form; None if the model has none or points are pending.
-
-        See :attr:`WidthUpperConfidenceBound.closed_form`.
-        """
-        cls, base = type(self), DMMUpperConfidenceBound
-        names = ("__call__", "forward", "_evaluate", "bounds")
-        if (
-            self.posterior_transform is not None
-            or self._is_narrowed
-            or self.X_pending is not None
-            or any(getattr(cls, name) is not getattr(base, name) for name in names)
-        ):
-            return None
-        posterior, data = getattr(self.base_model, "closed_form", None), self._data[0]
-        if not isinstance(posterior, ClosedForm) or data.growing is None:
-            return None
-        sign = 1.0 if self.maximize else -1.0
-        return ClosedFormRidges(posterior, self._sets[0], data.weight, sign)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Set the pending points, starting again from the user's model.
@@ -604,7 +609,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         for j, bound in self.rkhs_bounds.items():
             constants["rkhs_bound" if len(self.rkhs_bounds) == 1 else f"rkhs_bound_{j}"] = bound
         constants["information_gain"] = sum(
-            float(s.information_gain.mean()) for s in self._sets.values()
+            float(s.ridges.information_gain.mean()) for s in self._sets.values()
         )
         norm, norm_gaps, of_mean = norm_assumption(self._summary)
         most = largest_regret(self._summary, max(self.rkhs_bounds.values()), False)
@@ -725,46 +730,24 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
 
     @property
     def _information_gain(self) -> float:
-        return sum(float(each.information_gain.mean()) for each in self._sets.values())
-
-    @property
-    def _takes_noise_of_model(self) -> bool:
-        return isinstance(self._ingredients[1], str)
+        return sum(float(s.ridges.information_gain.mean()) for s in self._sets.values())
 
     def _read_again(self) -> None:
         self._summary = PriorSummary(self.base_model, self.posterior_transform, self.assume)
         self._data = read_data(self.base_model)
-        if self._takes_noise_of_model:
-            self._data = tuple(data.whitened() for data in self._data)
         self.rkhs_bounds: dict[int, float] = {}
         self._sets = {j: self._build_set(j) for j in self._weights}
 
     def _build_set(self, output: int) -> RidgeConfidenceSet:
         rkhs_bound, noise_bound, delta, num_ridges = self._ingredients
-        data = self._data[output]
+        data, by_noise = self._data[output], isinstance(noise_bound, str)
         of_norm, of_noise = units_of_bounds(data.prior, self._units, self._not_given)
-        shared: dict[str, Any] = {
-            "outcomes": data.outcomes,
-            "rkhs_bound": rkhs_bound / of_norm,
-            "noise_bound": 1.0 if isinstance(noise_bound, str) else noise_bound / of_noise,
-            "delta": delta,
-            "base_ridge": 1.0 if isinstance(noise_bound, str) else data.prior.first_lam,
-            "num_ridges": num_ridges,
-            "doubles": self.doubled,
-        }
-        growing, fading = data.growing, data.fading
-        if (
-            growing is not None
-            and (growing.row_weights is None or fading is not None)
-            and growing.num_rows >= FEWEST_KEPT_ROWS
-        ):
-            for name in ("rkhs_bound", "noise_bound", "base_ridge"):
-                shared[name] = float(shared[name])
-            confidence_set = RidgeConfidenceSet.of_growing(
-                growing, **shared, weight=data.weight, fading=fading
-            )
-        else:
-            confidence_set = RidgeConfidenceSet.from_data(data.kernel_matrix, **shared)
+        noise = torch.ones((), dtype=torch.float64)
+        if not isinstance(noise_bound, str):
+            noise = noise_bound / of_noise * data.prior.prior_variance.sqrt()
+        confidence_set = RidgeConfidenceSet.of(
+            data.ridges(num_ridges, by_noise), rkhs_bound / of_norm, noise, delta, self.doubled
+        )
         in_outcomes = data.prior.standard_deviation / of_norm * confidence_set.doubling
         self.rkhs_bounds[output] = rkhs_bound * float(in_outcomes.max())
         return confidence_set

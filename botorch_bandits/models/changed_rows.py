@@ -9,9 +9,8 @@ variances of the arms by
 .. math:: \sum_j \frac{s \Phi_j^2}{s \Lambda_j + \lambda} ,
 
 which is one product with numbers that are kept. Rows that have left are then removed and new rows
-are added, as in :mod:`botorch_bandits.confidence.changed_basis`: through the inverse of a small
-block rather than as rows with negative noise. That module explains the method and why it preserves
-digits.
+are added, as in :mod:`botorch_bandits.core.ridges`: through the inverse of a small
+block rather than as rows with negative noise, which preserves digits.
 
 Which rows the eigenvectors belong to depends only on the number of outcomes, so that a loop that is
 rebuilt from its history has the same ones: they are all outcomes up to the last multiple of
@@ -30,7 +29,6 @@ import torch
 from scipy.linalg.lapack import dtrtri
 from torch import Tensor
 
-from botorch_bandits.confidence.changed_basis import Spectrum
 from botorch_bandits.models.arms_rows import (
     Rows,
     RowsPosterior,
@@ -51,6 +49,30 @@ FEWEST_ROWS = 48
 """With fewer rows, factorizing them in each round costs no more."""
 
 _NAME = "rows with their features of arms"
+
+
+class Spectrum(NamedTuple):
+    """The eigenvectors of a kernel matrix.
+
+    Attributes:
+        eigenvalues: ``p``, at least 0.
+        eigenvectors: ``p x p``.
+    """
+
+    eigenvalues: Array
+    eigenvectors: Array
+
+    @classmethod
+    def of(cls, matrix: Array) -> Spectrum:
+        """Compute the eigenvectors of a matrix.
+
+        Args:
+            matrix: ``p x p``, positive semi-definite up to rounding.
+        """
+        if not len(matrix):
+            return cls(np.zeros(0), np.zeros((0, 0)))
+        values, vectors = np.linalg.eigh(matrix)
+        return cls(np.maximum(values, 0.0), vectors)
 
 
 @dataclass(frozen=True, eq=False)

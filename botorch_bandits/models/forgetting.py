@@ -19,7 +19,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -29,7 +28,6 @@ from botorch.models.transforms.input import InputTransform
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_bandits.confidence.bordered_basis import Fading
 from botorch_bandits.confidence.width_rules import learns_input_scale
 from botorch_bandits.core.kernels import TimeDecayKernel, kernel_of_output
 from botorch_bandits.forgetting import (
@@ -241,7 +239,7 @@ class ForgettingModels:
             if isinstance(forgetting, SlidingWindow)
             else None
         )
-        self._memo: dict[str, Any] = {}  # about rows that fade, from round to round
+        self._kept: dict[str, Any] = {}  # eigenvectors of rows that fade, from round to round
         # with time as an input, rows never change, so that one builder continues its last model
         self._growing = self._builder() if isinstance(forgetting, TimeVaryingKernel) else None
 
@@ -292,9 +290,8 @@ class ForgettingModels:
             kept = weights > NEGLIGIBLE_WEIGHT
             if own_weights is None:
                 model = self._weighted(X[kept], Y[kept], weights[kept])
-                if isinstance(model, BanditGP) and not self._collapses:
-                    then = partial(_weights_then, self.forgetting, rounds[kept], round_number)
-                    model.fading = Fading(self._memo, then)
+                if isinstance(model, BanditGP):
+                    model.kept = self._kept
                 return model
             model = self._weighted(X[kept], Y[kept], (weights * own_weights)[kept])
             for each in model.models if isinstance(model, ModelListGP) else [model]:
@@ -337,19 +334,3 @@ class ForgettingModels:
             repeats=weights,
             prior_mean=recipe.prior_mean,
         )
-
-
-def _weights_then(
-    forgetting: ExponentialWeights, rounds: Tensor, round_number: int, count: int
-) -> tuple[Tensor, float]:
-    """Return the weights of the first rows in the round after them, and their factor since then.
-
-    Args:
-        forgetting: How they fade.
-        rounds: ``n`` rounds in which the rows were queried.
-        round_number: The round being chosen.
-        count: The number of first rows.
-    """
-    latest = int(rounds[:count].max())
-    since = float(forgetting.weights(rounds.new_tensor([latest]), round_number))
-    return forgetting.weights(rounds[:count], latest + 1), since
