@@ -50,6 +50,7 @@ from botorch_bandits.confidence.width_rules import (
     outcome_units,
     read_prior,
 )
+from botorch_bandits.core.kernels import differentiable_values, kernel_function
 from botorch_bandits.core.ridges import Ridges
 
 
@@ -124,6 +125,8 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
             "its own data; use one acquisition function for each of them"
         )
     kernel, num_outputs, inputs = model.covar_module, model.num_outputs, kernel_inputs(model)
+    has_batch = len(kernel.batch_shape) > 0
+    function = None if has_batch else kernel_function(kernel, inputs.shape[-1])
     # row-wise noise levels are already those of the means
     has_levels = isinstance(model.likelihood, FixedNoiseGaussianLikelihood)
     repeats = None if has_levels else getattr(model, "repeats", None)
@@ -137,15 +140,17 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
 
         def points(X: Tensor) -> tuple[Tensor, Tensor]:
             Z = inputs_of_kernel(model, X)
+            if function is not None:
+                return Z, function.diagonal(Z)
             # as many points as members look like a matrix to GPyTorch, if points have no batch
-            batch = torch.broadcast_shapes(Z.shape[:-2], kernel.batch_shape)
-            Z = Z.expand(*batch, *Z.shape[-2:])
+            Z = Z.expand(*torch.broadcast_shapes(Z.shape[:-2], kernel.batch_shape), *Z.shape[-2:])
             return Z, select(kernel(Z, diag=True))
 
         def covariance(Z: Tensor, others: Tensor) -> Tensor:
-            if Z.shape[-2] == 0 or others.shape[-2] == 0:
-                empty = Z.new_zeros(*kernel.batch_shape, Z.shape[-2], others.shape[-2])
-                return select(empty, 2)
+            if function is not None:
+                return differentiable_values(function, Z, others)
+            if others.shape[-2] == 0:
+                return select(Z[..., :0] @ others[..., :0].mT, 2)
             return select(kernel(Z, others).to_dense(), 2)
 
         def to_raw(values: Tensor, Z: Tensor) -> Tensor:

@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 FEWEST_KEPT = 256
@@ -44,6 +45,9 @@ FEWEST_KEPT = 256
 MOST_CHANGES = 32
 """With more rows that were added or have left, eigenvectors are computed again: at 1000 rows and
 points, a border of 32 costs as much as its share of an eigendecomposition."""
+
+KEPT = "eigenvectors of rows"
+"""The name under which eigenvectors are kept."""
 
 EQUAL = 1e-12
 """Weights whose ratios differ by less have faded by the same factor."""
@@ -172,9 +176,8 @@ class Ridges:
         # H' of ... x c x p, and C without ridges of ... x c x c; c = d + r
         among = self._root.unsqueeze(-2)[..., :0, :]  # ... x d x N
         if num_added:
-            among = covariance(places[..., change.added, :], self.places) * extra.sqrt().unsqueeze(
-                -1
-            )
+            among = covariance(places[..., change.added, :], self.places)
+            among = among * extra.sqrt().unsqueeze(-1)
         of_added, corner = self._split(among)
         of_left = basis.vectors[..., change.left, :]
         cross = torch.cat([of_added, of_left], dim=-2)
@@ -182,12 +185,14 @@ class Ridges:
         trace = values.sum(-1) - (of_left.square() * values.unsqueeze(-2)).sum((-1, -2))
         trace = trace + corner.diagonal(dim1=-2, dim2=-1).sum(-1)
         self.ridges = ridge_grid(base_ridge, trace, num_ridges)
-        self._shrunk = 1.0 / (values.unsqueeze(-1) + self.ridges.unsqueeze(-2))  # ... x p x R
+        inverse = 1.0 / (values.unsqueeze(-2) + self.ridges.unsqueeze(-1))  # ... x R x p
+        self._shrunk = inverse.mT
 
         # H' (E + a)^-1 of all ridges in ... x R c x p, and the inverse of S of ... x R x c x c
-        self._cross = (self._shrunk.mT.unsqueeze(-2) * cross.unsqueeze(-3)).flatten(-3, -2)
-        self._shape = (num_ridges, num_added + num_left)
-        schur = corner.unsqueeze(-3) - (self._cross @ cross.mT).unflatten(-2, self._shape)
+        whole = inverse.unsqueeze(-2) * cross.unsqueeze(-3)
+        self._cross, self._cross_of_all = cross, whole.flatten(-3, -2)  # ... x R c x p
+        products = (self._cross_of_all @ cross.mT).unflatten(-2, whole.shape[-3:-1])
+        schur = corner.unsqueeze(-3) - products
         diagonal = schur.diagonal(dim1=-2, dim2=-1)
         diagonal[..., :num_added] += self.ridges.unsqueeze(-1)
         unit = diagonal.abs().rsqrt()
@@ -203,34 +208,28 @@ class Ridges:
         self._of_features = self._shrunk * (projected - cross.mT @ self._of_border)  # ... x p x R
         self.fits = (projected.square() * self._shrunk).sum(-2) + (missed * self._of_border).sum(-2)
 
-        base = self.ridges[..., -1]
-        changed = torch.linalg.slogdet(schur[..., -1, :, :])[1] - 2.0 * unit[..., -1, :].log().sum(
-            -1
-        )
-        gain = torch.log1p(values / base.unsqueeze(-1)).sum(-1) + changed
-        self.information_gain = 0.5 * (gain - (num_added - num_left) * base.log())
-
-    def _split(self, cross: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ``f`` and the border's values for ``... x P x N`` covariances or outcomes."""
-        weighted, p = cross * self._root.unsqueeze(-2), self._vectors.shape[-1]
-        return weighted[..., :p] @ self._vectors, pad(weighted[..., p:], (0, self._num_left))
+        # ln det S at the base ridge, for which the diagonal was made 1
+        base, unit = self.ridges[..., -1], unit[..., -1, :]
+        of_border = torch.linalg.slogdet(schur[..., -1, :, :])[1] - 2.0 * unit.log().sum(-1)
+        of_border = of_border - (num_added - num_left) * base.log()
+        self.information_gain = 0.5 * (torch.log1p(values / base.unsqueeze(-1)).sum(-1) + of_border)
 
     def moments(self, cross: Tensor) -> tuple[Tensor, Tensor]:
         """Return means, and what outcomes explain of variances, ``... x P x R`` each.
 
         Args:
-            cross: ``... x P x N`` covariances of points with ``places``; differentiable.
+            cross: ``... x P x N`` covariances of points with ``places``.
         """
-        features, border = self._split(cross)
-        mean = features @ self._of_features + border @ self._of_border
+        return self._moments(*self._split(cross))
+
+    def _moments(self, features: Tensor, border: Tensor) -> tuple[Tensor, Tensor]:
+        # r of ... x R x P x c, in one product for all ridges
+        known = features @ self._cross_of_all.mT
+        missed = border.unsqueeze(-2) - known.unflatten(-1, self._inverse.shape[-3:-1])
+        missed = missed.transpose(-3, -2)
         explained = features.square() @ self._shrunk
-        if border.shape[-1]:
-            # r of ... x P x R x c, in one product for all ridges
-            missed = (features @ self._cross.mT).unflatten(-1, self._shape)
-            missed = border.unsqueeze(-2) - missed
-            missed = missed.transpose(-3, -2)  # ... x R x P x c
-            explained = explained + ((missed @ self._inverse) * missed).sum(-1).mT
-        return mean, explained
+        explained = explained + ((missed @ self._inverse) * missed).sum(-1).mT
+        return features @ self._of_features + border @ self._of_border, explained
 
     def ends(
         self, cross: Tensor, prior_variance: Tensor, radicand: Tensor, norm: Tensor
@@ -241,30 +240,80 @@ class Ridges:
         :math:`\pm B \sqrt{k(x, x)}`. Ends that cross are both put in the middle.
 
         Args:
-            cross: ``... x P x N`` covariances of points with ``places``; differentiable.
-            prior_variance: ``... x P``.
+            cross: ``... x P x N`` covariances of points with ``places``; differentiable, once.
+            prior_variance: ``... x P``; differentiable.
             radicand: ``... x R``; a negative one counts as 0.
             norm: ``...``; ``B``.
 
         Returns:
             Two tensors of shape ``... x P``.
         """
-        spread = radicand.clamp_min(0.0).sqrt().unsqueeze(-2)  # ... x 1 x R
-        of_one_point = spread.numel() * (2 + self._shape[1])
-        at_once = max(1, LARGEST_BLOCK // of_one_point)
-        lower, upper = [], []
-        for some, prior in zip(
-            cross.split(at_once, -2), prior_variance.split(at_once, -1), strict=True
-        ):
-            mean, explained = self.moments(some)
-            prior_of_all = prior.unsqueeze(-1)  # ... x P x 1
-            variance = torch.maximum(prior_of_all - explained, SMALLEST_SHARE * prior_of_all)
-            half, furthest = variance.sqrt() * spread, norm.unsqueeze(-1) * prior.sqrt()
-            upper.append(torch.minimum((mean + half).amin(-1), furthest))
-            lower.append(torch.maximum((mean - half).amax(-1), -furthest))
-        low, high = torch.cat(lower, dim=-1), torch.cat(upper, dim=-1)
-        middle = 0.5 * (low + high)
-        return torch.minimum(low, middle), torch.maximum(high, middle)
+        spread = radicand.clamp_min(0.0).sqrt()
+        at_once = max(1, LARGEST_BLOCK // (spread.numel() * (2 + self._inverse.shape[-1])))
+        pairs = zip(cross.split(at_once, -2), prior_variance.split(at_once, -1), strict=True)
+        parts = [_Tightest.apply(some, prior, spread, self) for some, prior in pairs]
+        furthest = norm.unsqueeze(-1) * prior_variance.sqrt()
+        lower, upper = (torch.cat(each, dim=-1) for each in zip(*parts, strict=True))
+        lower, upper = torch.maximum(lower, -furthest), torch.minimum(upper, furthest)
+        if bool((lower > upper).any()):
+            middle = 0.5 * (lower + upper)
+            lower, upper = torch.minimum(lower, middle), torch.maximum(upper, middle)
+        return lower, upper
+
+    def _split(self, cross: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ``f`` and the border's values for ``... x P x N`` covariances or outcomes."""
+        weighted, p = cross * self._root.unsqueeze(-2), self._vectors.shape[-1]
+        return weighted[..., :p] @ self._vectors, pad(weighted[..., p:], (0, self._num_left))
+
+
+class _Tightest(torch.autograd.Function):
+    """The ends over the grid: slopes are those at the tightest ridge, so that others need none."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, cross: Tensor, prior: Tensor, spread: Tensor, ridges: Ridges
+    ) -> tuple[Tensor, Tensor]:
+        features, border = ridges._split(cross)
+        mean, explained = ridges._moments(features, border)
+        smallest = SMALLEST_SHARE * prior.unsqueeze(-1)
+        deviation = torch.maximum(prior.unsqueeze(-1) - explained, smallest).sqrt()
+        half = deviation * spread.unsqueeze(-2)  # ... x P x R
+        (lower, lowest), (upper, highest) = (mean - half).max(-1), (mean + half).min(-1)
+        ctx.ridges, ctx.smallest = ridges, smallest.sqrt()
+        ctx.save_for_backward(features, border, spread, deviation, lowest, highest)
+        ctx.set_materialize_grads(False)
+        return lower, upper
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *outer: Tensor | None) -> tuple[Tensor | None, ...]:
+        features, border, spread, deviation, *tightest = ctx.saved_tensors
+        ridges: Ridges = ctx.ridges
+        slope = features.new_zeros(*features.shape[:-1], ridges._root.shape[-1])
+        slope_of_prior = torch.zeros_like(features[..., 0])
+        num_added = border.shape[-1] - ridges._num_left
+        for side, number, share in zip((-1.0, 1.0), tightest, outer, strict=True):
+            if share is None:
+                continue
+            at = number.unsqueeze(-1)  # ... x P x 1
+            of_features, of_border, shrunk = (
+                each.mT.take_along_dim(at, -2)  # ... x P x p or c
+                for each in (ridges._of_features, ridges._of_border, ridges._shrunk)
+            )
+            # r = b - H' (E + a)^-1 f and u = S^-1 r; half the slope of the explained variance in f
+            # is (E + a)^-1 (f - H u), and that in the border's values is u
+            missed = border - (features * shrunk) @ ridges._cross.mT
+            inverse = ridges._inverse.take_along_dim(at.unsqueeze(-1), -3)  # ... x P x c x c
+            pulled = (inverse @ missed.unsqueeze(-1)).squeeze(-1)
+            own = deviation.take_along_dim(at, -1)
+            factor = side * spread.unsqueeze(-2).take_along_dim(at, -1) / own
+            factor = torch.where(own > ctx.smallest, factor, 0.0)
+            of_features = of_features - factor * shrunk * (features - pulled @ ridges._cross)
+            of_border = (of_border - factor * pulled)[..., :num_added]
+            whole = torch.cat([of_features @ ridges._vectors.mT, of_border], dim=-1)
+            slope = slope + share.unsqueeze(-1) * whole * ridges._root.unsqueeze(-2)
+            slope_of_prior = slope_of_prior + 0.5 * share * factor.squeeze(-1)
+        return slope, slope_of_prior, None, None
 
 
 def largest_first(scores: Tensor, exact: Callable[[Tensor], Tensor], margin: float) -> Tensor:
@@ -353,11 +402,11 @@ def _basis_of(
     for place in (row.tobytes() for row in places.cpu().numpy()):
         names.append((place, times[place]))
         times[place] += 1
-    if "basis" in kept:
-        basis, numbers = kept["basis"]
+    if KEPT in kept:
+        basis, numbers = kept[KEPT]
         change = _Change.of(basis.weight, numbers, names, weight)
         if len(change.left) + len(change.added) <= MOST_CHANGES:
             return basis, change
     basis = Eigenbasis.of(places, weight, outcomes, covariance)
-    kept["basis"] = (basis, {name: i for i, name in enumerate(names)})
+    kept[KEPT] = (basis, {name: i for i, name in enumerate(names)})
     return basis, _Change.none(weight)
