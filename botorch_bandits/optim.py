@@ -464,13 +464,9 @@ def gen_candidates_batched(  # noqa: PLR0913 - options, each with a name
         deadline = None if timeout_sec is None else start + timeout_sec
         steps, device = int(options.get("maxiter", MAXIMUM_ITERATIONS)), initial_conditions.device
         ends = _points_and_bounds(initial_conditions, lower_bounds, upper_bounds, fixed)
-        form = getattr(acquisition_function, "closed_form", None)  # searches in two stages
-        if form is not None:
-            found = form.climb(*ends, steps, deadline, device)
-        else:
-            evaluate = values_and_slopes(acquisition_function, device)
-            are_cheap = has_few_rows(acquisition_function)
-            found = maximize_locally(evaluate, *ends, steps, deadline, are_cheap)
+        evaluate = values_and_slopes(acquisition_function, device)
+        are_cheap = has_few_rows(acquisition_function)
+        found = maximize_locally(evaluate, *ends, steps, deadline, are_cheap)
         if found is not None:
             candidates, values = (torch.from_numpy(a).to(initial_conditions) for a in found)
             return candidates.unsqueeze(-2), values
@@ -563,21 +559,6 @@ def copy_at_once(tensors: Sequence[Tensor]) -> list[Array]:
     ends = np.cumsum([tensor.numel() for tensor in tensors])
     parts = np.split(whole, ends[:-1])
     return [part.reshape(t.shape) for part, t in zip(parts, tensors, strict=True)]
-
-
-def climb(
-    form: Any, X: Array, lower: Array, upper: Array, steps: int, deadline: Any, device: Any
-) -> tuple[Array, Array] | None:
-    """Climb the hills of a closed form on a device; see :func:`maximize_locally`."""
-
-    def evaluate(points: Array, _: Index) -> tuple[Array, Array]:
-        value, slope = to_host(*form.value_and_gradient(torch.from_numpy(points).to(device)))
-        return value, slope
-
-    with torch.no_grad():
-        return maximize_locally(
-            evaluate, X, lower, upper, steps, deadline, form.has_cheap_gradients
-        )
 
 
 def maximize_locally(
@@ -674,10 +655,8 @@ def gen_starting_points(
         points = draw_sobol_samples(bounds.cpu(), n=raw_samples, q=1)
         for i, each in fixed.items():
             points[..., i] = each
-        coarse = getattr(getattr(acq_function, "closed_form", None), "coarse", None)
         with torch.no_grad():
-            raw = points.to(bounds.device)
-            values = (acq_function(raw) if coarse is None else coarse.value(raw.squeeze(-2))).cpu()
+            values = acq_function(points.to(bounds.device)).cpu()
         if bool(values.std() > 0.0) and bool(values.isfinite().all()):
             chosen: Tensor = initialize_q_batch(points, values, num_restarts)[0]
             return chosen.to(bounds.device)

@@ -248,11 +248,13 @@ class Ridges:
         Returns:
             Two tensors of shape ``... x P``.
         """
+        furthest = norm.unsqueeze(-1) * prior_variance.sqrt()
+        if self.places.shape[-2] == 0:
+            return -furthest, furthest
         spread = radicand.clamp_min(0.0).sqrt()
         at_once = max(1, LARGEST_BLOCK // (spread.numel() * (2 + self._inverse.shape[-1])))
         pairs = zip(cross.split(at_once, -2), prior_variance.split(at_once, -1), strict=True)
         parts = [_Tightest.apply(some, prior, spread, self) for some, prior in pairs]
-        furthest = norm.unsqueeze(-1) * prior_variance.sqrt()
         lower, upper = (torch.cat(each, dim=-1) for each in zip(*parts, strict=True))
         lower, upper = torch.maximum(lower, -furthest), torch.minimum(upper, furthest)
         if bool((lower > upper).any()):

@@ -368,7 +368,7 @@ class Moments(NamedTuple):
 
 
 def _moments(covariance: FrontCovariance, changes: Changes, kept: Kept, lam: float) -> Moments:
-    """Return what changed rows say about all arms, by the formulas of ``changed_basis``."""
+    """Return what changed rows say about all arms, by the formulas of ``core.ridges``."""
     base, came, num_left = changes.base, changes.came, len(changes.left)
     vectors, scale = kept.spectrum.eigenvectors, changes.scale
     inverse = 1.0 / (scale * kept.spectrum.eigenvalues + lam)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
+from scipy.linalg import solve_triangular
 
 from acquisition.dense import matern_five_halves, squared_exponential
 from botorch_bandits import (
@@ -108,19 +109,27 @@ def dense_upper(loop: BanditLoop, points: np.ndarray, kernel: str, sign: float) 
     radius += NOISE**2 * (np.linalg.slogdet(identity + K / LAM)[1] + 2.0 * math.log(1.0 / DELTA))
     lower, upper = np.full(len(at), -NORM), np.full(len(at), NORM)
     for a in [*np.geomspace(1e-2 * LAM, 1e2 * (LAM + np.trace(K)), 47), LAM]:
-        inverse = np.linalg.inv(K + a * identity)
-        mean = cross @ inverse @ y
-        deviation = np.sqrt(1.0 - np.einsum("ij,jk,ik->i", cross, inverse, cross))
-        half = deviation * math.sqrt(radius / a + NORM**2 - y @ inverse @ y)
+        L = np.linalg.cholesky(K + a * identity)
+        at_points, seen = (solve_triangular(L, each, lower=True) for each in (cross.T, y))
+        mean, deviation = seen @ at_points, np.sqrt(1.0 - np.square(at_points).sum(0))
+        half = deviation * math.sqrt(radius / a + NORM**2 - seen @ seen)
         lower, upper = np.maximum(lower, mean - half), np.minimum(upper, mean + half)
     return upper + sign * MEAN, 0.5 * (upper - lower) / deviation  # of the last ridge
 
 
-@pytest.mark.parametrize("maximize", [True, False])
-@pytest.mark.parametrize("is_kept", [False, True])
-@pytest.mark.parametrize(("contexts", "kernel"), [(0, JOINT), (1, JOINT), (1, PRODUCT)])
-@pytest.mark.parametrize("forgetting", FORGETTING)
-@pytest.mark.parametrize("domain", DOMAINS)
+CASES = [
+    (domain, forgetting, contexts, kernel, is_kept, maximize)
+    for domain in DOMAINS
+    for forgetting in FORGETTING
+    for contexts, kernel in ((0, JOINT), (1, JOINT), (1, PRODUCT))
+    for is_kept, maximize in ((False, True), (True, True), (True, False))
+    if domain == "arms" or (is_kept and maximize)
+]
+
+
+@pytest.mark.parametrize(
+    ("domain", "forgetting", "contexts", "kernel", "is_kept", "maximize"), CASES
+)
 def test_choices_are_those_of_the_definition(
     domain: str,
     forgetting: str,
