@@ -40,8 +40,8 @@ from botorch_bandits import (
     LogExpectedImprovement,
 )
 from botorch_bandits.confidence import RidgeConfidenceSet, UnreadablePriorError
-from botorch_bandits.core.ridges import Ridges
 from botorch_bandits.confidence.width_rules import read_prior
+from botorch_bandits.core.ridges import Ridges
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
 
