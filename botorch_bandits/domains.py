@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions.warnings import BadInitialCandidatesWarning
-from botorch.optim import optimize_acqf_mixed
+from botorch.optim import optimize_acqf, optimize_acqf_mixed
 from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
@@ -41,7 +41,14 @@ from botorch_bandits.feasible_sets import (
     read_linear,
     read_nonlinear,
 )
-from botorch_bandits.optim import OnCube, Rescaled, ToBox, optimize_on_box
+from botorch_bandits.optim import (
+    MAXIMUM_DIMENSION,
+    OnCube,
+    Rescaled,
+    ToBox,
+    gen_candidates_batched,
+    gen_starting_points,
+)
 from botorch_bandits.random_streams import derive_seed, seeded_globally, seeded_in_python
 
 __all__ = [
@@ -598,9 +605,9 @@ class Box(Domain):
         Without discrete dimensions, this is ``optimize_acqf``. With at most 16 combinations of
         discrete values, it is ``optimize_acqf_mixed`` over all of them, otherwise
         ``optimize_acqf_mixed_alternating``. An acquisition function with a tensor ``choices`` can
-        be evaluated only at these points, and is maximized over them. One with its own
-        ``gen_candidates`` is optimized with that generator instead of BoTorch's, if BoTorch
-        supports this. One with an ``X_baseline`` is also evaluated near the best of these points,
+        be evaluated only at these points, and is maximized over them. Local searches are those of
+        :func:`~botorch_bandits.gen_candidates_batched` where BoTorch takes them. An acquisition
+        function with an ``X_baseline`` is also evaluated near the best of these points,
         as often as at random points. Under constraints, it is ``optimize_acqf`` with these
         constraints, from feasible points.
         """
@@ -618,9 +625,9 @@ class Box(Domain):
             # one evaluation of all raw samples; the local searches run side by side
             "options": {"batch_limit": self.num_restarts, "init_batch_limit": self.raw_samples},
         }
-        own: dict[str, Any] = {"gen_candidates": getattr(acquisition, "gen_candidates", None)}
+        own: dict[str, Any] = {"gen_candidates": gen_candidates_batched}
         rows, near = getattr(acquisition, "X_baseline", None), dict[str, Any]()
-        if rows is not None and (len(rows) or own["gen_candidates"]):  # BoTorch needs one
+        if rows is not None and len(rows):  # BoTorch needs one
             near = {"sample_around_best": True, "sample_around_best_sigma": NEAR}
             near["init_batch_limit"] = 2 * self.raw_samples
             own["options"] = {**common["options"], **near}
@@ -639,7 +646,7 @@ class Box(Domain):
         bounds, to_box = self.bounds, None
         if near and not is_mixed:
             common["options"] |= near
-        if is_mixed or own["gen_candidates"] is None:  # BoTorch's searches ignore side lengths
+        if is_mixed or self.dim > MAXIMUM_DIMENSION:  # BoTorch's searches ignore side lengths
             to_box = self._cube(values)
         if to_box is not None:
             acquisition = OnCube(acquisition, to_box)
@@ -660,8 +667,10 @@ class Box(Domain):
             warnings.filterwarnings("ignore", "Optimization failed", RuntimeWarning)
             warnings.filterwarnings("ignore", "Because you specified", RuntimeWarning)
             if not values:
-                common |= {"fixed_features": fixed, **own}
-                candidate, value = optimize_on_box(acquisition, bounds, **common)
+                common |= {"fixed_features": fixed or None, **own}
+                candidate, value = optimize_acqf(
+                    acquisition, bounds, ic_generator=gen_starting_points, **common
+                )
             elif not is_mixed:
                 grid = [{**fixed, **combination} for combination in _combinations(values)]
                 if "options" in own:  # each combination has starting points near the best

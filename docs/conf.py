@@ -57,8 +57,8 @@ autosummary_ignore_module_all = False
 autosummary_context = {"top": set(botorch_bandits.__all__)}
 # What acquisition functions are asked by a loop.
 autodoc_default_options = {
-    "exclude-members": "arms_rule, as_theorem, check_options, closed_form, complete_options,"
-    "default_margin, defines_rule, describe, fingerprint, forward, gen_candidates, is_expected,"
+    "exclude-members": "arms_rule, as_theorem, check_options, complete_options,"
+    "default_margin, defines_rule, describe, fingerprint, forward, is_expected,"
     "is_optimistic, load_state_dict, options_from_domain, options_of_widths, set_rule,"
     "set_X_pending, value_scale, width_rule"
 }

@@ -86,7 +86,7 @@ CASES: dict[str, tuple[dict[str, str], int, int, int]] = {
     "GP-TS on arms": ({"acquisition": "GP-TS"}, 0, 500, 12),
     "DMM on arms": ({"acquisition": "DMM"}, 120, 150, 350),
     "DMM with a window on arms": ({"acquisition": "DMM", "forgetting": WINDOW}, 215, 180, 290),
-    "DMM with contexts on arms": ({"acquisition": "DMM", "contexts": CONTEXTS}, 180, 250, 290),
+    "DMM with contexts on arms": ({"acquisition": "DMM", "contexts": CONTEXTS}, 180, 250, 500),
     "list of priors on arms": ({"acquisition": "list of priors, UCB"}, 0, 330, 20),
     "separate on arms": ({"constraints": SEPARATE}, 0, 220, 15),
     "relabeled on arms": ({"constraints": '`"relabeled"`'}, 60, 160, 12),

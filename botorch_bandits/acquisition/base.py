@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 import operator
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
@@ -103,56 +103,6 @@ ONE_A_PRIOR = ("smoothness_a", "smoothness_b")
 """Options that may be sequences of one number per prior on a list."""
 
 
-class Options(Mapping[str, Any]):
-    """An immutable mapping from option names to their values.
-
-    Args:
-        values: The options as the user passed them. They are copied, and numbers become Python
-            numbers.
-
-    Raises:
-        TypeError: If a number has lower precision than float64.
-        ValueError: If a number is NaN or infinite.
-
-    Example:
-        >>> from fractions import Fraction
-        >>> Options({"delta": Fraction(1, 10), "units": "prior"})
-        {'delta': 0.1, 'units': 'prior'}
-    """
-
-    __slots__ = ("_values",)
-    _values: dict[str, Any]
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        """See the class."""
-        converted = {name: _convert(name, value) for name, value in values.items()}
-        object.__setattr__(self, "_values", converted)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Refuse: options are read only."""
-        raise AttributeError("the options of a recipe cannot be changed; make another recipe.")
-
-    def __getitem__(self, name: str) -> Any:
-        """Return the value of an option."""
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """Go through the names, in the order in which they were given."""
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        """Return how many options were given."""
-        return len(self._values)
-
-    def __repr__(self) -> str:
-        """Show the options as a dictionary."""
-        return repr(self._values)
-
-    def __reduce__(self) -> tuple[type[Options], tuple[dict[str, Any]]]:
-        """Pickle and copy by the values."""
-        return Options, (self._values,)
-
-
 def _convert(name: str, value: Any) -> Any:
     if name == "assume":
         return check_assume(value)
@@ -202,7 +152,12 @@ class AcquisitionRecipe:
 
     def __post_init__(self) -> None:
         """Keep the options in a mapping that cannot be changed."""
-        store_checked(self, options=Options(self.options))
+        converted = {name: _convert(name, value) for name, value in self.options.items()}
+        store_checked(self, options=MappingProxyType(converted))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy by the values."""
+        return AcquisitionRecipe, (self.acquisition_class, dict(self.options))
 
     def __eq__(self, other: object) -> bool:
         """Compare class and options: tensors by their entries, objects by their parts."""
@@ -245,10 +200,10 @@ class AcquisitionRecipe:
 
         The result is None if there is no such rule; the acquisition function itself must then be
         evaluated. A subclass inherits the rule unless it changes how the acquisition function is
-        evaluated; see :attr:`BanditAcquisition.defines_rule`.
+        evaluated; see :attr:`BanditAcquisition.played_as`.
         """
         cls = self.acquisition_class
-        if not is_evaluated_by_rule(cls) or any(
+        if cls.played_as is None or any(
             self.options.get(name) is not None
             # another scalar, points other than the arms, or its own draw
             for name in ("posterior_transform", "choices", *GIVEN_BY_THE_LOOP)
@@ -278,15 +233,54 @@ class AcquisitionRecipe:
         return cls(model, **complete)
 
 
+EVALUATION = frozenset(
+    {"__call__", "forward", "bounds", "_bounds", "_evaluate", "_mean_and_sigma", "_moments"}
+    | {"_penalized", "_scalarized"}
+)
+"""Methods that compute the values that guarantees are about."""
+
+ASIDE = frozenset(
+    {"describe", "guarantee", "defines_rule", "played_as", "rule_owner", "_evaluates_otherwise"}
+    | {"__annotate_func__", "__annotations__", "__annotations_cache__", "__doc__", "__module__"}
+    | {"__firstlineno__", "__orig_bases__", "__parameters__", "__static_attributes__"}
+    | {"__type_params__", "__abstractmethods__", "_abc_impl"}
+)
+"""What a class can define without changing what is evaluated."""
+
+
 class BanditAcquisition(AcquisitionFunction):
     """What every acquisition function in this package provides in addition to ``forward``."""
 
     defines_rule: ClassVar[bool] = False
     """Whether :meth:`arms_rule` of this very class takes the constructor's options and computes
-    the values of ``forward``. A subclass inherits the rule if it defines nothing but a docstring,
-    ``width_rule``, ``guarantee`` and ``describe``. Any other subclass has no rule, unless it sets
-    this to True because its own ``arms_rule`` agrees with what it changes. If the constructor has
-    other options, the rule does not check them."""
+    the values of ``forward``; a class sets it in its own body, or inherits :attr:`played_as`."""
+
+    played_as: ClassVar[type[BanditAcquisition] | None] = None
+    """The class whose rule plays this one on arms: the nearest class with ``defines_rule``, if
+    those in between define nothing but a docstring, ``guarantee`` and ``describe``; the class
+    itself if they also define ``width_rule``. None if they define more: it is then evaluated."""
+
+    rule_owner: ClassVar[type[BanditAcquisition]]
+    """The nearest class with ``defines_rule``, or the class itself if there is none."""
+
+    _evaluates_otherwise: ClassVar[bool] = False
+    """Whether it evaluates something other than the class whose ``guarantee`` it has."""
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        """Settle which rule plays a subclass, and whether an inherited guarantee is about it."""
+        super().__init_subclass__(**given)
+        body, lineage = vars(cls), cls.__mro__[: cls.__mro__.index(Module)]
+        if "guarantee" in body:
+            cls._evaluates_otherwise = False
+        elif body.keys() & EVALUATION:
+            cls._evaluates_otherwise = True
+        owner: Any = next((each for each in lineage if vars(each).get("defines_rule")), cls)
+        # a second base class may change what the owner inherits
+        others = [vars(each).keys() for each in lineage if each not in owner.__mro__]
+        changed = {name for names in others for name in names if name not in ASIDE}
+        cls.rule_owner, cls.played_as = owner, owner if owner.defines_rule else None
+        if changed:
+            cls.played_as = cls if cls.played_as and changed == {"width_rule"} else None
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
         """Refuse arguments that the class does not have, such as BoTorch's ``beta``."""
@@ -352,7 +346,13 @@ class BanditAcquisition(AcquisitionFunction):
         complete = {**default_options(cls), **options}
         if domain is not None:
             complete.update(options_known_to(domain, cls, complete))
-            shared = {name: complete[name] for name in complete if name in shared_options(cls)}
+            # a constructor of a user's own may mean something else by a name
+            own, theirs = (constructor_parameters(each) for each in (cls, cls.rule_owner))
+            shared = {
+                name: value
+                for name, value in complete.items()
+                if name in theirs and own[name].default == theirs[name].default
+            }
             check_domain_size(cls.__name__, shared, domain)
         return complete
 
@@ -368,7 +368,7 @@ class BanditAcquisition(AcquisitionFunction):
         Raises:
             ValueError: If an option is infeasible (without a domain: on every domain).
         """
-        if not has_options_of_rule(cls):
+        if constructor_parameters(cls) != constructor_parameters(cls.rule_owner):
             return  # the constructor, which is not the rule's, will check them
         complete = cls.complete_options(options, domain)
         if domain is None:
@@ -435,20 +435,6 @@ def _instead_of_beta(cls: type[BanditAcquisition]) -> str:
     return f"The class computes its width from its other arguments. {constant}."
 
 
-EVALUATION = (
-    "__call__",
-    "forward",
-    "bounds",
-    "_bounds",
-    "_evaluate",
-    "_mean_and_sigma",
-    "_moments",
-    "_penalized",
-    "_scalarized",
-)
-"""Methods that compute the values that guarantees are about."""
-
-
 def of_acquisition(acquisition: BanditAcquisition, guarantee: Guarantee) -> Guarantee:
     """Return what an acquisition function guarantees on its own, outside a loop.
 
@@ -457,12 +443,12 @@ def of_acquisition(acquisition: BanditAcquisition, guarantee: Guarantee) -> Guar
             something else.
         guarantee: The result of the class that defines the method ``guarantee``.
     """
-    lineage = type(acquisition).__mro__
-    owner = next(i for i, each in enumerate(lineage) if "guarantee" in vars(each))
-    if any(vars(each).keys() & set(EVALUATION) for each in lineage[:owner]):
+    cls = type(acquisition)
+    if cls._evaluates_otherwise:
+        owner, _ = cls.guarantee.__qualname__.split(".")
         guarantee = guarantee.with_gaps(
-            f"{lineage[0].__name__} evaluates something other than {lineage[owner].__name__}, "
-            "whose guarantee this is; give it its own guarantee",
+            f"{cls.__name__} evaluates something other than {owner}, whose guarantee this is; "
+            "give it its own guarantee",
             of="regret",
         )
     return guarantee.of_rows()
@@ -706,6 +692,16 @@ def constructor_parameters(cls: type) -> Mapping[str, inspect.Parameter]:
     return MappingProxyType(found)
 
 
+def passed_on(given: Mapping[str, Any], cls: type) -> dict[str, Any]:
+    """Return the arguments that a base class's constructor takes by name.
+
+    Args:
+        given: All arguments of the constructor of a subclass, by name.
+        cls: The base class.
+    """
+    return {n: given[n] for n in constructor_parameters(cls) if n in given and n != "model"}
+
+
 @_once_a_class
 def default_options(cls: type) -> Mapping[str, Any]:
     """Return the constructor's options and their defaults, None for those without one."""
@@ -718,25 +714,6 @@ def default_options(cls: type) -> Mapping[str, Any]:
     )
 
 
-def _definer_of_rule(cls: type) -> type | None:
-    return next((each for each in cls.__mro__ if vars(each).get("defines_rule")), None)
-
-
-@_once_a_class
-def shared_options(cls: type) -> frozenset[str]:
-    """Return the options that have the same meaning as in the class that defines the rule.
-
-    These are the options with the same names and defaults. If no class defines a rule, they are all
-    options.
-
-    Args:
-        cls: An acquisition class.
-    """
-    own, definer = constructor_parameters(cls), _definer_of_rule(cls)
-    theirs = own if definer is None else constructor_parameters(definer)
-    return frozenset(n for n, p in own.items() if n in theirs and p.default == theirs[n].default)
-
-
 def options_known_to(
     domain: Domain, cls: type[BanditAcquisition], options: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -747,57 +724,9 @@ def options_known_to(
         cls: An acquisition class, perhaps with its own constructor.
         options: All options of its constructor.
     """
-    complete = {**default_options(_definer_of_rule(cls) or cls), **options}
+    complete = {**default_options(cls.rule_owner), **options}
     known = cls.options_from_domain(complete, domain)
     return {name: value for name, value in known.items() if name in options}
-
-
-@_once_a_class
-def has_options_of_rule(cls: type) -> bool:
-    """Return whether a class has the options of the class that defines its rule.
-
-    Args:
-        cls: An acquisition class.
-    """
-    definer = _definer_of_rule(cls)
-    return definer is not None and constructor_parameters(cls) == constructor_parameters(definer)
-
-
-_NO_EVALUATION = frozenset(
-    {"describe", "guarantee", "width_rule", "__annotate_func__", "__annotations__", "__doc__"}
-    | {"__annotations_cache__", "__firstlineno__", "__module__", "__orig_bases__", "__parameters__"}
-    | {"__static_attributes__", "__type_params__", "__abstractmethods__", "_abc_impl"}
-)
-"""What a class can define without changing what is evaluated, except through its width rule."""
-
-
-@_once_a_class
-def is_evaluated_by_rule(cls: type) -> bool:
-    """Return whether ``cls.arms_rule`` computes what the acquisition function evaluates."""
-    lineage, definer = cls.__mro__, _definer_of_rule(cls)
-    if definer is None:
-        return False
-    # classes between the definer and its own base classes change the evaluation, too
-    others = (each for each in lineage[: lineage.index(Module)] if each not in definer.__mro__)
-    return all(vars(each).keys() <= _NO_EVALUATION for each in others)
-
-
-@_once_a_class
-def evaluated_as(cls: type) -> type | None:
-    """Return the class that an acquisition class leaves unchanged; None if it changes something.
-
-    It is the nearest class that defines a rule, the class itself or a base class. A loop uses it to
-    decide what can be combined with an acquisition, so that a subclass with the same options, width
-    and values is treated like its parent.
-
-    Args:
-        cls: An acquisition class.
-    """
-    definer = _definer_of_rule(cls)
-    if definer is None or not is_evaluated_by_rule(cls):
-        return None
-    own, theirs = (inspect.getattr_static(each, "width_rule", None) for each in (cls, definer))
-    return definer if own is theirs else None
 
 
 class HallucinatesPending(BanditAcquisition):
@@ -818,6 +747,11 @@ class HallucinatesPending(BanditAcquisition):
         if X.shape[-2] <= 1:
             return self._evaluate(X)
         return sum_one_by_one(self, X)
+
+    def _follow(self, X: Tensor) -> None:
+        """Move to the device of points, as BoTorch does in each evaluation."""
+        if next(self.parameters(), X).device != X.device:
+            self.to(X)
 
     def _one_by_one(self, X: Tensor) -> OneByOneModel:
         """Return the posteriors of several points, each given those before it.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -36,7 +36,6 @@ from botorch_bandits.acquisition.rules import (
     noise_that_counts,
 )
 from botorch_bandits.acquisition.scores import (
-    ClosedFormImprovement,
     deviation_of,
     prior_mean_of_scalar,
     prior_variance_of_scalar,
@@ -55,7 +54,6 @@ from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.condition import observed_inputs, observed_outcomes
 from botorch_bandits.models.moments import check_outcomes
 from botorch_bandits.models.pending import OneByOneModel, shape_of_batch
-from botorch_bandits.optim import gen_candidates_batched
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ class _OneMoment(HallucinatesPending, AnalyticAcquisitionFunction):
     @t_batch_mode_transform(expected_q=1)
     @average_over_ensemble_models
     def _evaluate(self, X: Tensor) -> Tensor:
-        self.to(X)
+        self._follow(X)
         posterior = self.model.posterior(X, posterior_transform=self.posterior_transform)
         mean = posterior.mean.squeeze(-2)
         sigma = deviation_of(posterior, self._summary, MINIMUM_VARIANCE).view(mean.shape)
@@ -299,33 +297,6 @@ class _Improvement(HallucinatesPending):
         scale = scale_in_outcomes(self._summary)
         return None if scale is None else ValueScale(offset=math.log(scale.unit))
 
-    @property
-    def closed_form(self) -> ClosedFormImprovement | None:
-        """Values and gradients in closed form; None if the model has none.
-
-        See :attr:`WidthUpperConfidenceBound.closed_form`.
-        """
-        posterior = getattr(self.model, "closed_form", None)
-        cls, base = type(self), _Improvement
-        names = ("forward", "_evaluate", "_mean_and_sigma")
-        if (
-            posterior is None
-            or self.posterior_transform is not None
-            or self.best_f.numel() != 1
-            or (self.noise_variance is not None and self.noise_variance.numel() != 1)
-            or any(getattr(cls, name) is not getattr(base, name) for name in names)
-            or cls.__call__ is not AnalyticAcquisitionFunction.__call__
-        ):
-            return None
-        sign = 1.0 if self.maximize else -1.0
-        noise = None if self.noise_variance is None else float(self.noise_variance) or None
-        return ClosedFormImprovement(posterior, float(self.best_f), sign, self.is_expected, noise)
-
-    @property
-    def gen_candidates(self) -> Callable[..., tuple[Tensor, Tensor]] | None:
-        """The generator for ``optimize_acqf`` that suits it; None for BoTorch's own."""
-        return None if self.closed_form is None else gen_candidates_batched
-
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the summary of the prior, which cannot be pickled and is read again."""
         return {**self.__dict__, "_summary": _fresh(self._summary)}
@@ -341,7 +312,7 @@ class _Improvement(HallucinatesPending):
         min_var: float = MINIMUM_VARIANCE_OF_IMPROVEMENT,
     ) -> tuple[Tensor, Tensor | None]:
         """Return posterior moments as BoTorch does, but with ``min_var`` in prior variances."""
-        self.to(X)
+        self._follow(X)
         posterior = self.model.posterior(X, posterior_transform=self.posterior_transform)
         mean: Tensor = posterior.mean.squeeze(-2)
         if not compute_sigma:

@@ -9,7 +9,6 @@ that a domain can maximize. ``guarantee()`` reports whether the bounds hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -28,7 +27,7 @@ from botorch_bandits.acquisition.rules import (
     Seen,
     ThompsonArmsRule,
 )
-from botorch_bandits.acquisition.scores import ClosedFormBound, half_width, prior_variance_of_scalar
+from botorch_bandits.acquisition.scores import half_width, prior_variance_of_scalar
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
 from botorch_bandits.acquisition.upper_confidence_bound import (
     RandomizedUpperConfidenceBound,
@@ -38,7 +37,6 @@ from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE
 from botorch_bandits.domains import ValueScale, value_scale_of
 from botorch_bandits.models import CandidatesModel
 from botorch_bandits.models.moments import variance_of, variances_of_outputs
-from botorch_bandits.optim import gen_candidates_batched
 
 
 class Bounds(NamedTuple):
@@ -232,30 +230,6 @@ class BoundOfReward(AcquisitionFunction):
     def value_scale(self) -> ValueScale | None:
         """The scale of the reward, taken from the acquisition function."""
         return value_scale_of(self._of[0])
-
-    @property
-    def closed_form(self) -> ClosedFormBound | None:
-        """Values and gradients in closed form; None if the model has none.
-
-        See :attr:`.WidthUpperConfidenceBound.closed_form`.
-        """
-        acquisition, width = self._of[0], torch.zeros(())
-        posterior = getattr(self.model, "closed_form", None)
-        has_transform = getattr(acquisition, "posterior_transform", None) is not None
-        is_predictive = getattr(acquisition, "predictive", False)
-        if posterior is None or has_transform or is_predictive or self._weights is not None:
-            return None
-        if self._side != "mean":
-            known = _width_of(acquisition)
-            if known is None:
-                return None
-            width = known.detach() * (1.0 if self._side == "upper" else -1.0)
-        return ClosedFormBound(posterior, float(width), self._sign)
-
-    @property
-    def gen_candidates(self) -> Callable[..., tuple[Tensor, Tensor]] | None:
-        """The generator for ``optimize_acqf`` that suits it; None for BoTorch's own."""
-        return None if self.closed_form is None else gen_candidates_batched
 
     def values(self, known: Bounds) -> Tensor:
         """Return ``n`` values from what is known at ``n`` points.

@@ -30,7 +30,7 @@ survivors. Other rules on lists: Ziomek, Adachi and Osborne 2024; Sandberg and C
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -55,7 +55,6 @@ from botorch_bandits.acquisition.candidates_widths import (
     reasons_learned,
     with_pending,
 )
-from botorch_bandits.acquisition.closed_form_lagrangian import ClosedFormOfOutputs
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
 from botorch_bandits.checks import (
     check_double,
@@ -69,7 +68,6 @@ from botorch_bandits.confidence.guarantee import (
 from botorch_bandits.confidence.width_rules import check_assume
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.models.candidates import CandidatesModel
-from botorch_bandits.optim import gen_candidates_batched
 from botorch_bandits.random_streams import derive_seed
 
 
@@ -316,31 +314,6 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
             lower, upper = self._bounds_from(self.model, here, width)
             each.append(upper if self.maximize else -lower)
         return torch.stack(each, dim=-1)
-
-    @property
-    def closed_form(self) -> ClosedFormOfOutputs | None:
-        """The bound's values and gradients in closed form; None if a prior's kernel has none.
-
-        See :attr:`WidthUpperConfidenceBound.closed_form`.
-        """
-        cls, base = type(self), CandidatesUpperConfidenceBound
-        names = ("__call__", "forward", "_evaluate", "_values", "_bounds", "_bounds_from")
-        if any(getattr(cls, name) is not getattr(base, name) for name in names):
-            return None
-        posteriors = self.model.closed_forms_of_groups()
-        if posteriors is None:
-            return None
-
-        def bound_of(mean: Tensor, variance: Tensor) -> Tensor:
-            lower, upper = self._bounds_from(self.model, (mean, variance), self._width_in_round)
-            return upper if self.maximize else -lower
-
-        return ClosedFormOfOutputs(posteriors, bound_of)
-
-    @property
-    def gen_candidates(self) -> Callable[..., tuple[Tensor, Tensor]] | None:
-        """The generator for ``optimize_acqf`` that suits the bound; None for BoTorch's own."""
-        return None if self.closed_form is None else gen_candidates_batched
 
     def regret_bound(self, x: Tensor, choices: Tensor | None = None) -> float:
         r"""Return the bound on the regret of this round if a given point is played.

@@ -16,7 +16,7 @@ Theorems 1 and 2 for GP-UCB-SDF, Theorem 3 for GP-TS-SDF.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -35,6 +35,7 @@ from botorch_bandits.acquisition.base import (
     check_points,
     copy_pending,
     of_acquisition,
+    passed_on,
 )
 from botorch_bandits.acquisition.rules import ArmsRule
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling, drawn_on
@@ -104,30 +105,16 @@ def censored_width_rule(
     )
 
 
-def drop_in_censoring(options: Mapping[str, Any], predictive: bool = False) -> DropInCensoring:
+def drop_in_censoring(options: Mapping[str, Any]) -> DropInCensoring:
     """Return how to censor, according to a constructor's options.
 
     Args:
         options: All options, by their names in the constructor.
-        predictive: Whether standard deviations include the noise.
     """
-    return DropInCensoring(
-        minimum=options["minimum"],
-        outcome_bound=options["outcome_bound"],
-        max_delay=options["max_delay"],
-        window=options["window"],
-        on_lower=options["on_lower"],
-        minimum_proxy=options["minimum_proxy"],
-        predictive=predictive,
-        pseudo_noise=options["pseudo_noise"],
-        units=options["units"],
-        ringing_tolerance=options["ringing_tolerance"],
-        tolerance=options["tolerance"],
-        noise_bound=options["noise_bound"] if options["units"] == "outcome" else None,
-        fill=options["fill"],
-        delay_distribution=options["delay_distribution"],
-        sum_form=options["sum_form"],
-    )
+    names = (field.name for field in fields(DropInCensoring))
+    known = {name: options[name] for name in names if name in options}
+    known["noise_bound"] = options["noise_bound"] if options["units"] == "outcome" else None
+    return DropInCensoring(**known)
 
 
 class CensorsPending(BanditAcquisition):
@@ -551,38 +538,10 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        options = {
-            "minimum": minimum,
-            "minimum_proxy": minimum_proxy,
-            "outcome_bound": outcome_bound,
-            "rkhs_bound": rkhs_bound,
-            "noise_bound": noise_bound,
-            "delta": delta,
-            "any_lambda": any_lambda,
-            "bounded_outcomes": bounded_outcomes,
-            "window": window,
-            "max_delay": max_delay,
-            "units": units,
-            "width": width,
-            "pseudo_noise": pseudo_noise,
-            "sum_form": sum_form,
-            "on_lower": on_lower,
-            "ringing_tolerance": ringing_tolerance,
-            "tolerance": tolerance,
-            "fill": fill,
-            "delay_distribution": delay_distribution,
-        }
+        options = dict(locals())
         rule = self.width_rule(options)
-        censoring = drop_in_censoring(options, predictive)
-        super().__init__(
-            model,
-            rule,
-            scale=scale,
-            posterior_transform=posterior_transform,
-            maximize=maximize,
-            assume=assume,
-            predictive=predictive,
-        )
+        censoring = drop_in_censoring(options)
+        super().__init__(model, rule, **passed_on(options, WidthUpperConfidenceBound))
         self._censoring = censoring
         self._X_observed, self._Y_observed = X_observed, Y_observed
         self.set_X_pending(X_pending)
@@ -596,7 +555,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
         """Check the options; there is no rule on arms."""
         cls.width_rule(options)
-        drop_in_censoring(options, options["predictive"])
+        drop_in_censoring(options)
         check_scale(options["scale"])
         return None
 
@@ -735,27 +694,8 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         seed: int | None = None,
     ) -> None:
         """See the class."""
-        options = {
-            "minimum": minimum,
-            "minimum_proxy": minimum_proxy,
-            "outcome_bound": outcome_bound,
-            "rkhs_bound": rkhs_bound,
-            "noise_bound": noise_bound,
-            "any_lambda": any_lambda,
-            "bounded_outcomes": bounded_outcomes,
-            "window": window,
-            "max_delay": max_delay,
-            "units": units,
-            "width": width,
-            "pseudo_noise": pseudo_noise,
-            "sum_form": sum_form,
-            "on_lower": on_lower,
-            "ringing_tolerance": ringing_tolerance,
-            "tolerance": tolerance,
-            "fill": fill,
-            "delay_distribution": delay_distribution,
-        }
-        rule = self.width_rule({**options, "delta": delta})
+        options = dict(locals())
+        rule = self.width_rule(options)
         censoring = drop_in_censoring(options)
         super().__init__(
             model,

@@ -17,7 +17,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -33,7 +34,6 @@ from botorch_bandits.acquisition.base import (
     copy_pending,
     of_acquisition,
 )
-from botorch_bandits.acquisition.closed_form_dmm import ClosedFormRidges
 from botorch_bandits.acquisition.rules import ArmsRule, Seen
 from botorch_bandits.acquisition.scores import (
     deviation_of,
@@ -55,7 +55,6 @@ from botorch_bandits.confidence import (
     RidgeConfidenceSet,
     UnreadablePriorError,
 )
-from botorch_bandits.confidence.bordered_basis import FEWEST_KEPT_ROWS
 from botorch_bandits.confidence.dmm import narrow, read_data, report_refutation
 from botorch_bandits.confidence.guarantee import (
     AS_OBSERVED,
@@ -82,18 +81,145 @@ from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     check_assume,
     check_bounds,
+    fit_to_batch,
 )
+from botorch_bandits.core.ridges import Ridges, largest_first
+from botorch_bandits.core.round_posterior import RoundPosterior
 from botorch_bandits.domains import ValueScale
-from botorch_bandits.models.closed_form import ClosedForm
 from botorch_bandits.models.condition import hallucinate, on_device_of
 from botorch_bandits.models.moments import variance_of
 from botorch_bandits.models.pending import OneByOneModel
-from botorch_bandits.optim import gen_candidates_batched
+
+SMALLEST_RADICAND = 0.05
+"""Below this share of the squared norm the set is nearly empty: ends may cross, and a bound at one
+ridge need not be above the bound."""
+
+MARGIN = 1e-6
+"""Arms this close to the largest bound are evaluated, in prior standard deviations."""
+
+
+class _Rows(NamedTuple):
+    """What a round knows, in outcome units less the prior mean; ``n`` rows, ``A`` arms.
+
+    Attributes:
+        places: ``batch_shape x n x c``; the numbers of arms, then their fronts.
+        weight: ``batch_shape x n`` multiples of the precision of one outcome.
+        outcomes: ``batch_shape x n``.
+        covariance: Maps two sets of places to their covariances.
+        columns: Maps places to their ``batch_shape x n x k`` covariances with some arms.
+        prior_variance: ``A``.
+        kept: Where eigenvectors are kept from round to round; None with replicates.
+    """
+
+    places: Tensor
+    weight: Tensor
+    outcomes: Tensor
+    covariance: Callable[[Tensor, Tensor], Tensor]
+    columns: Callable[[Tensor, Tensor], Tensor]
+    prior_variance: Tensor
+    kept: dict[str, Any] | None
+
+
+def _rows_of(seen: Seen) -> _Rows:
+    """Return the rows of a round, the only place that knows where they are kept."""
+    posterior, prior = seen.posterior, seen.posterior.prior
+    if seen.batch_shape:
+        return _rows_of_replicates(seen)
+    rows = posterior.rows if isinstance(posterior, RoundPosterior) else seen.collapsed
+    index = rows.index.unsqueeze(-1).to(rows.Y)
+    places = index if rows.front is None else torch.cat([index, rows.front], dim=-1)
+
+    def parts(some: Tensor) -> tuple[Tensor, Tensor | None]:
+        return some[:, 0].long(), some[:, 1:] if rows.front is not None else None
+
+    return _Rows(
+        places,
+        rows.noise.reciprocal(),
+        rows.Y[:, 0] - seen.prior_mean,
+        lambda some, others: prior.block(*parts(some), *parts(others))[0],
+        lambda some, at: prior.columns(*parts(some), seen.now)[0][:, at],
+        prior.variances(seen.now)[0],
+        seen.player.memo,
+    )
+
+
+def _rows_of_replicates(seen: Seen) -> _Rows:
+    prior, rows = seen.posterior.prior, seen.collapsed
+    counts = rows.noise.reciprocal()  # num_replicates x number of arms
+    order = (counts > 0.0).to(torch.int8).sort(dim=-1, descending=True, stable=True).indices
+    order = order[:, : int((counts > 0.0).sum(-1).max())]
+    weight = counts.gather(-1, order)  # 0 where a replicate played fewer arms
+    sums = rows.Y.gather(-1, order)
+
+    def columns(places: Tensor, at: Tensor) -> Tensor:
+        return prior.columns(places.squeeze(-1).long())[..., at]
+
+    def covariance(places: Tensor, others: Tensor) -> Tensor:
+        whole = prior.columns(places.squeeze(-1).long())
+        at = others.squeeze(-1).long().unsqueeze(-2)
+        return whole.gather(-1, at.expand(*whole.shape[:-1], at.shape[-1]))
+
+    return _Rows(
+        rows.index[order].unsqueeze(-1).to(sums),
+        weight,
+        sums / weight.masked_fill(weight == 0.0, 1.0) - seen.prior_mean,
+        covariance,
+        columns,
+        prior.variances()[0],
+        None,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _DMMRound:
+    """The confidence set of a round, and the arms.
+
+    Attributes:
+        found: The set.
+        rows: Its rows.
+        prior_mean: What was subtracted from the outcomes.
+    """
+
+    found: RidgeConfidenceSet
+    rows: _Rows
+    prior_mean: float
+
+    def ends(self, arms: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the lower and upper bound of ``k`` arms, ``batch_shape x k`` each."""
+        cross = self.rows.columns(self.found.ridges.places, arms).mT
+        prior = self.rows.prior_variance[arms].expand(*cross.shape[:-1])
+        lower, upper = self.found.bounds(cross, prior)
+        return lower + self.prior_mean, upper + self.prior_mean
+
+    @cached_property
+    def of_all(self) -> tuple[Tensor, Tensor]:
+        """The bounds of all arms, ``batch_shape x A`` each."""
+        prior = self.rows.prior_variance
+        return self.ends(torch.arange(len(prior), device=prior.device))
+
+    @property
+    def is_nearly_empty(self) -> bool:
+        """Whether the set is so small that its ends may meet."""
+        share = self.found.radicands.amin(-1) / self.found.rkhs_bound**2
+        return bool((share < SMALLEST_RADICAND).any())
 
 
 @dataclass(frozen=True, eq=False)
 class DMMArmsRule(ArmsRule):
-    """The upper bound by DMM, or minus the lower one when minimizing."""
+    """The upper bound by DMM, or minus the lower one when minimizing.
+
+    Attributes:
+        rkhs_bound: ``B``; a number, or one per replicate.
+        noise_bound: ``R`` of R-sub-Gaussian noise; ``"model"`` for the root of the modeled noise
+            variance.
+        delta: The bounds fail with at most this probability.
+        num_ridges: Size of the grid of ridges.
+        doubles: Whether a refuted ``B`` is doubled until it is not refuted.
+        on_refuted: ``"warn"`` or ``"raise"``.
+        maximize: If False, the reward is minimized.
+        of_norm: The units of ``rkhs_bound``, ``"outcome"`` or ``"prior"``.
+        of_noise: The units of ``noise_bound``, ``"outcome"`` or ``"prior"``.
+    """
 
     rkhs_bound: float | Tensor
     noise_bound: float | Tensor | str
@@ -105,66 +231,82 @@ class DMMArmsRule(ArmsRule):
     of_norm: str = "outcome"
     of_noise: str = "outcome"
 
-    def prepare(self, seen: Seen) -> tuple[Tensor, Tensor, Tensor]:
-        unit = float(seen.summary.active_priors[0].standard_deviation)
-        rkhs_bound, noise_bound = self._bounds_in_outcomes(seen, unit)
-        posterior, rows = seen.posterior, seen.player.collapsed(seen.rows)
-        if seen.now is not None:
-            rows = posterior.rows
-        root = rows.noise.rsqrt()
-        columns = posterior.prior.columns(rows.index, rows.front, seen.now)[0] / unit**2
-        columns = columns * root.unsqueeze(-1)
-        block = posterior.prior.among(rows.index, rows.front)[0] / unit**2
-        outcomes = (rows.Y[:, 0] - seen.prior_mean) * root / unit
-        confidence_set = RidgeConfidenceSet.from_data(
-            block * root * root.unsqueeze(-1),
-            outcomes,
-            rkhs_bound / unit,
-            noise_bound / unit,
-            self.delta,
-            float(posterior.lam[0]) / unit**2,
+    def prepare(self, seen: Seen) -> _DMMRound:
+        """Return the set of the observed data; whether these refute the assumptions is reported."""
+        rows, unit = _rows_of(seen), float(seen.summary.active_priors[0].standard_deviation)
+        noise_variance = seen.player.outside(seen.posterior.lam).to(rows.outcomes)
+        ridges = Ridges(
+            rows.places,
+            rows.weight,
+            rows.outcomes,
+            rows.covariance,
+            noise_variance,
             self.num_ridges,
-            self.doubles,
+            rows.kept,
         )
-        refuted = confidence_set.is_refuted
-        if not self.doubles and bool(refuted.any()):
-            smallest = float(confidence_set.smallest_rkhs_bound.max()) * unit
-            stated = self.noise_bound if isinstance(self.noise_bound, str) else noise_bound
-            report_refutation(self.delta, rkhs_bound, stated, smallest, self.on_refuted)
-        prior_variance = posterior.prior.variances(seen.now)[0] / unit**2
-        lower, upper = confidence_set.bounds(columns.mT, prior_variance)
-        return lower * unit + seen.prior_mean, upper * unit + seen.prior_mean, refuted
+        norm, noise = (
+            self._per_replicate("rkhs_bound", self.rkhs_bound, seen),
+            noise_variance.sqrt(),
+        )
+        norm = norm if self.of_norm == "prior" else norm / unit
+        if not isinstance(self.noise_bound, str):
+            noise = self._per_replicate("noise_bound", self.noise_bound, seen)
+            noise = noise * unit if self.of_noise == "prior" else noise
+        found = RidgeConfidenceSet.of(ridges, norm, noise, self.delta, self.doubles)
+        if not self.doubles and bool(found.is_refuted.any()):
+            stated = self.noise_bound if isinstance(self.noise_bound, str) else noise
+            smallest = float(found.smallest_rkhs_bound.max()) * unit
+            report_refutation(self.delta, norm * unit, stated, smallest, self.on_refuted)
+        return _DMMRound(found, rows, seen.prior_mean)
 
-    def _bounds_in_outcomes(self, seen: Seen, unit: float) -> tuple[float | Tensor, float | Tensor]:
-        """Return ``B`` and ``R`` in outcome units."""
-        rkhs_bound, noise_bound = self.rkhs_bound, self.noise_bound
-        if isinstance(noise_bound, str):
-            noise_bound = seen.player.outside(seen.posterior.lam).sqrt()
-        elif self.of_noise == "prior":
-            noise_bound = noise_bound * unit
-        if self.of_norm == "prior":
-            rkhs_bound = rkhs_bound * unit
-        return rkhs_bound, noise_bound
+    @staticmethod
+    def _per_replicate(name: str, level: float | Tensor, seen: Seen) -> Tensor:
+        level = torch.as_tensor(level, dtype=torch.float64, device=seen.posterior.lam.device)
+        return fit_to_batch(name, level, seen.batch_shape)
 
     def scores(self, seen: Seen) -> Tensor:
-        lower, upper = self.bounds(seen)
-        return upper if self.maximize else -lower
+        known = seen.prepared
+        if seen.batch_shape or seen.pending is not None or known.is_nearly_empty:
+            lower, upper = self.bounds(seen)
+            return upper if self.maximize else -lower
+        # the bound at the ridge of the model, whose posterior is at hand, is above the bound
+        sign = 1.0 if self.maximize else -1.0
+        prior = known.rows.prior_variance
+        furthest = known.found.rkhs_bound * prior.sqrt()
+        half = (seen.variance * known.found.radicands[-1]).sqrt()
+        centered = sign * (seen.mean - seen.prior_mean)
+        scores = torch.minimum(centered + half, furthest) + sign * seen.prior_mean
+        among = torch.arange(len(scores)) if seen.among is None else seen.among
+
+        def exact(some: Tensor) -> Tensor:
+            lower, upper = known.ends(among[some])
+            return upper if self.maximize else -lower
+
+        scores[among] = largest_first(scores[among], exact, MARGIN * seen.prior_deviation)
+        return scores
 
     def bounds(self, seen: Seen) -> tuple[Tensor, Tensor]:
-        lower, upper, _ = seen.prepared
+        lower, upper = seen.prepared.of_all
         if seen.pending is not None:
+            observed = seen.player.outside(seen.posterior.variance).clamp_min(0.0)
             unit = seen.prior_deviation**2
-            before = seen.player.outside(seen.posterior.variance).clamp_min(0.0)
-            lower, upper = narrow(lower, upper, before / unit, seen.variance / unit)
+            lower, upper = narrow(lower, upper, observed / unit, seen.variance / unit)
         return lower, upper
 
     def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor | float]:
-        lower, upper = (end[arm] for end in self.bounds(seen))
-        deviation = seen.standard_deviation(MINIMUM_VARIANCE)[arm]
+        index = arm.unsqueeze(-1)
+        if seen.pending is not None:
+            ends = [each.gather(-1, index) for each in self.bounds(seen)]
+        else:
+            ends = list(seen.prepared.ends(index))
+        lower, upper = (each.squeeze(-1) for each in ends)
+        smallest = seen.prior_share(MINIMUM_VARIANCE)
+        deviation = max(seen.variance_at(int(arm)), smallest) ** 0.5
+        found = seen.prepared.found
         return {
-            "is_refuted": seen.prepared[2].to(upper),
+            "is_refuted": found.is_refuted.to(upper),
             "width": 0.5 * (upper - lower) / deviation,
-            "information_gain": seen.player.summary.information_gain,
+            "information_gain": found.ridges.information_gain,
         }
 
 
@@ -221,6 +363,9 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
     """
 
     defines_rule: ClassVar[bool] = True
+
+    has_kinks: ClassVar[bool] = True
+    """The tightest ridge changes from place to place."""
     _is_narrowed: bool = False
     """Whether some points come after others, which reduces their deviations."""
 
@@ -384,9 +529,10 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         total_lower = total_upper = self._offset + 0.0 * X.sum(-1)
         for j, confidence_set in self._sets.items():
             data, weight = self._data[j], self._weights[j]
-            cross, prior_variance = data.cross(X)
+            points, prior_variance = data.points(X)
+            cross = data.covariance(points, confidence_set.ridges.places)
             ends = confidence_set.bounds(cross, prior_variance)
-            lower, upper = (data.to_outcome_units(end, X) for end in ends)
+            lower, upper = (data.to_raw(end, points) for end in ends)
             low, high = (lower, upper) if weight > 0 else (upper, lower)
             total_lower = total_lower + weight * low
             total_upper = total_upper + weight * high
@@ -406,32 +552,6 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         if is_ensemble(self.base_model):
             return total_lower.mean(0), total_upper.mean(0)
         return total_lower, total_upper
-
-    @property
-    def closed_form(self) -> ClosedFormRidges | None:
-        """Values and gradients in closed form; None if the model has none or points are pending.
-
-        See :attr:`WidthUpperConfidenceBound.closed_form`.
-        """
-        cls, base = type(self), DMMUpperConfidenceBound
-        names = ("__call__", "forward", "_evaluate", "bounds")
-        if (
-            self.posterior_transform is not None
-            or self._is_narrowed
-            or self.X_pending is not None
-            or any(getattr(cls, name) is not getattr(base, name) for name in names)
-        ):
-            return None
-        posterior, data = getattr(self.base_model, "closed_form", None), self._data[0]
-        if not isinstance(posterior, ClosedForm) or data.growing is None:
-            return None
-        sign = 1.0 if self.maximize else -1.0
-        return ClosedFormRidges(posterior, self._sets[0], data.weight, sign)
-
-    @property
-    def gen_candidates(self) -> Callable[..., tuple[Tensor, Tensor]] | None:
-        """The generator for ``optimize_acqf`` that suits the bound; None for BoTorch's own."""
-        return None if self.closed_form is None else gen_candidates_batched
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Set the pending points, starting again from the user's model.
@@ -468,7 +588,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         for j, bound in self.rkhs_bounds.items():
             constants["rkhs_bound" if len(self.rkhs_bounds) == 1 else f"rkhs_bound_{j}"] = bound
         constants["information_gain"] = sum(
-            float(s.information_gain.mean()) for s in self._sets.values()
+            float(s.ridges.information_gain.mean()) for s in self._sets.values()
         )
         norm, norm_gaps, of_mean = norm_assumption(self._summary)
         most = largest_regret(self._summary, max(self.rkhs_bounds.values()), False)
@@ -589,46 +709,24 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
 
     @property
     def _information_gain(self) -> float:
-        return sum(float(each.information_gain.mean()) for each in self._sets.values())
-
-    @property
-    def _takes_noise_of_model(self) -> bool:
-        return isinstance(self._ingredients[1], str)
+        return sum(float(s.ridges.information_gain.mean()) for s in self._sets.values())
 
     def _read_again(self) -> None:
         self._summary = PriorSummary(self.base_model, self.posterior_transform, self.assume)
         self._data = read_data(self.base_model)
-        if self._takes_noise_of_model:
-            self._data = tuple(data.whitened() for data in self._data)
         self.rkhs_bounds: dict[int, float] = {}
         self._sets = {j: self._build_set(j) for j in self._weights}
 
     def _build_set(self, output: int) -> RidgeConfidenceSet:
         rkhs_bound, noise_bound, delta, num_ridges = self._ingredients
-        data = self._data[output]
+        data, by_noise = self._data[output], isinstance(noise_bound, str)
         of_norm, of_noise = units_of_bounds(data.prior, self._units, self._not_given)
-        shared: dict[str, Any] = {
-            "outcomes": data.outcomes,
-            "rkhs_bound": rkhs_bound / of_norm,
-            "noise_bound": 1.0 if isinstance(noise_bound, str) else noise_bound / of_noise,
-            "delta": delta,
-            "base_ridge": 1.0 if isinstance(noise_bound, str) else data.prior.first_lam,
-            "num_ridges": num_ridges,
-            "doubles": self.doubled,
-        }
-        growing, fading = data.growing, data.fading
-        if (
-            growing is not None
-            and (growing.row_weights is None or fading is not None)
-            and growing.num_rows >= FEWEST_KEPT_ROWS
-        ):
-            for name in ("rkhs_bound", "noise_bound", "base_ridge"):
-                shared[name] = float(shared[name])
-            confidence_set = RidgeConfidenceSet.of_growing(
-                growing, **shared, weight=data.weight, fading=fading
-            )
-        else:
-            confidence_set = RidgeConfidenceSet.from_data(data.kernel_matrix, **shared)
+        noise = torch.ones((), dtype=torch.float64)
+        if not isinstance(noise_bound, str):
+            noise = noise_bound / of_noise * data.prior.prior_variance.sqrt()
+        confidence_set = RidgeConfidenceSet.of(
+            data.ridges(num_ridges, by_noise), rkhs_bound / of_norm, noise, delta, self.doubled
+        )
         in_outcomes = data.prior.standard_deviation / of_norm * confidence_set.doubling
         self.rkhs_bounds[output] = rkhs_bound * float(in_outcomes.max())
         return confidence_set

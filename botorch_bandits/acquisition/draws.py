@@ -7,14 +7,14 @@ kernels, values are drawn where they are requested, jointly with all earlier val
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import ModelListGP, SingleTaskGP
-from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel, GPyTorchModel
 from botorch.models.model import Model, ModelList
 from botorch.posteriors import GPyTorchPosterior
@@ -29,8 +29,12 @@ from torch import Tensor
 from botorch_bandits.acquisition.affine_outcomes import select_output
 from botorch_bandits.acquisition.base import BanditAcquisition, check_columns
 from botorch_bandits.acquisition.joint import view_of
-from botorch_bandits.acquisition.pathwise import draw_prior_paths, update_paths
-from botorch_bandits.acquisition.pathwise_outputs import draw_joint_paths
+from botorch_bandits.acquisition.pathwise import (
+    WavesAndRows,
+    draw_joint_paths,
+    draw_prior_paths,
+    update_paths,
+)
 from botorch_bandits.checks import DTYPE, check_integer
 from botorch_bandits.core.priors import root_of
 from botorch_bandits.domains import Arms
@@ -54,7 +58,7 @@ class SeededDraw(BanditAcquisition):
     model: Model
     arms: Arms | None
     seed: int
-    _path: GenericDeterministicModel | None
+    _path: Path | None
     _values: Tensor | None
     _on_arms: tuple[ModelStamp, list[JointPosterior]] | None
     _later: dict[int, Any]
@@ -135,14 +139,13 @@ class SeededDraw(BanditAcquisition):
             self._on_arms = ModelStamp(self.model), joint
         return joint
 
-    def _current_path(self) -> GenericDeterministicModel:
+    def _current_path(self) -> Path:
         """Return the pathwise draw."""
-        path = self._draw_path() if self._path is None else self._path
-        # not registered as a module, because a draw is not part of the state
-        object.__setattr__(self, "_path", path)
-        return path
+        if self._path is None:
+            self._path = self._draw_path()
+        return self._path
 
-    def _draw_path(self) -> GenericDeterministicModel:
+    def _draw_path(self) -> Path:
         try:
             with torch.no_grad(), seeded_globally(self._seed_of("path")):
                 return draw_path(self.model)
@@ -157,9 +160,7 @@ class SeededDraw(BanditAcquisition):
             PointwiseDraw(model, derive_seed(self._seed_of("points"), j, "output"))
             for j, model in enumerate(models)
         ]
-        return GenericDeterministicModel(
-            lambda X: torch.cat([draw(X) for draw in draws], dim=-1), len(draws)
-        )
+        return Path(lambda X: torch.cat([draw(X) for draw in draws], dim=-1))
 
     def _seed_of(self, purpose: str) -> int:
         return derive_seed(self.seed, self._num_draws, f"{self.stream} {purpose}")
@@ -174,7 +175,49 @@ def _independent_outputs(model: Model) -> list[Model]:
     return [model]
 
 
-def draw_path(model: Model) -> GenericDeterministicModel:
+@dataclass(frozen=True, eq=False)
+class Path:
+    """A draw as a function of points, ``batch_shape x n x d`` to ``batch_shape x n x m``.
+
+    Attributes:
+        evaluate: The function.
+        outputs: The draw of each output, if it can be scaled about the posterior mean.
+    """
+
+    evaluate: Callable[[Tensor], Tensor]
+    outputs: tuple[WavesAndRows, ...] = ()
+
+    @classmethod
+    def of_outputs(cls, outputs: Iterable[Any]) -> Path:
+        """Return the draw of several outputs.
+
+        Args:
+            outputs: The draw of each.
+        """
+        each = tuple(outputs)
+        return cls(lambda X: torch.stack([one(X) for one in each], dim=-1), each)
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """Evaluate the draw."""
+        return self.evaluate(X)
+
+    def about_mean(self, widths: Tensor) -> Path | None:
+        """Return the draw with its deviations from the posterior mean multiplied by widths.
+
+        Args:
+            widths: One for each output.
+
+        Returns:
+            None if the posterior mean must be computed by the model.
+        """
+        if len(self.outputs) != widths.numel():
+            return None
+        scales = widths.reshape(-1).tolist()
+        scaled = zip(self.outputs, scales, strict=True)
+        return Path.of_outputs(one if w == 1.0 else one.about_mean(w) for one, w in scaled)
+
+
+def draw_path(model: Model) -> Path:
     """Draw a function from a model's posterior, by random Fourier features and Matheron's rule.
 
     This is BoTorch's ``get_matheron_path_model`` with the same random numbers, except that the
@@ -185,7 +228,7 @@ def draw_path(model: Model) -> GenericDeterministicModel:
         model: A BoTorch model; several outputs, batches and lists are supported.
 
     Returns:
-        A model that is the draw: it maps ``batch_shape x n x d`` to ``batch_shape x n x m``.
+        The draw.
 
     Raises:
         NotImplementedError: If BoTorch has no random features for the kernel.
@@ -204,19 +247,22 @@ def draw_path(model: Model) -> GenericDeterministicModel:
         path = draw_matheron_paths(
             model, torch.Size(), prior_sampler=draw_prior_paths, update_strategy=update_paths
         )
+    is_list = isinstance(model, ModelList)
+    parts = zip(model.models, path.paths, strict=True) if is_list else [(model, path)]
+    each = [WavesAndRows.read(*part) for part in parts]
+    if all(one is not None for one in each):
+        return Path.of_outputs(each)
 
     def evaluate(X: Tensor) -> Tensor:
-        if isinstance(model, ModelList):
+        if is_list:
             return torch.stack(path(X), dim=-1)
         values: Tensor = path(X) if model.num_outputs == 1 else path(X.unsqueeze(-3))
         return values.unsqueeze(-1) if model.num_outputs == 1 else values.transpose(-1, -2)
 
-    drawn = GenericDeterministicModel(evaluate, model.num_outputs)
-    object.__setattr__(drawn, "path", path)  # not part of its state
-    return drawn
+    return Path(evaluate)
 
 
-def _draw_pending_path(model: PendingModel) -> GenericDeterministicModel:
+def _draw_pending_path(model: PendingModel) -> Path:
     """Correct a draw of the model without pending points by Matheron's rule."""
     if is_ensemble(model):
         raise NotImplementedError("no draws of an ensemble whose joint posterior is conditioned")
@@ -230,7 +276,7 @@ def _draw_pending_path(model: PendingModel) -> GenericDeterministicModel:
         away = moments.mean[..., :count, :] - values[..., :count, :] - simulated
         return values[..., count:, :] + moments.moved(count, noise, away)
 
-    return GenericDeterministicModel(evaluate, model.num_outputs)
+    return Path(evaluate)
 
 
 def check_gaussian(posterior: Posterior) -> GPyTorchPosterior:

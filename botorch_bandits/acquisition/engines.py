@@ -24,15 +24,26 @@ from torch.quasirandom import SobolEngine
 from botorch_bandits.acquisition.base import AcquisitionRecipe
 from botorch_bandits.acquisition.baselines import RandomSearch
 from botorch_bandits.acquisition.rules import WidthArmsRule
-from botorch_bandits.acquisition.scores import MAXIMUM_ROWS_FOR_DIFFERENCES, ClosedFormBound
+from botorch_bandits.acquisition.scores import half_width, score
 from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.checks import check_finite
+from botorch_bandits.confidence.width_rules import (
+    MINIMUM_VARIANCE,
+)
+from botorch_bandits.core.kernels import StationaryKernel
 from botorch_bandits.domains import ORDINARY, Box
 from botorch_bandits.models import BanditGP, BanditGPRecipe
 from botorch_bandits.models.batched_closed_form import BatchedClosedForm, ReplicatesPriorSummary
-from botorch_bandits.models.kernels import StationaryKernel
+from botorch_bandits.models.closed_form import marginals
 from botorch_bandits.models.noise_floor import check_range_on_box
-from botorch_bandits.optim import MAXIMUM_DIMENSION, Array, Index, maximize_locally
+from botorch_bandits.optim import (
+    MAXIMUM_DIMENSION,
+    MAXIMUM_ROWS_FOR_DIFFERENCES,
+    Array,
+    Index,
+    maximize_locally,
+    to_host,
+)
 from botorch_bandits.random_streams import RandomBlocks, generator
 
 NEIGHBORS_PER_DIMENSION = 2
@@ -78,25 +89,27 @@ class BoxEngine:
         posterior, box = self.posterior, self.box
         width = self.rule.width_in_round(self.summary, round_number).to(posterior.center.device)
         width = check_finite("the width", width).expand(posterior.num_replicates)
-        bound = ClosedFormBound(posterior, width.unsqueeze(-1), 1.0 if self.rule.maximize else -1.0)
+        sign = 1.0 if self.rule.maximize else -1.0
+        # the tolerances of the search are relative to the values: a large mean would widen them
+        mean = sign * posterior.prior_mean
+        offset = mean if abs(mean) > ORDINARY * math.sqrt(posterior.outputscale) else 0.0
+        bound = _BoundOfReplicates(posterior, width.unsqueeze(-1), sign, offset)
         unit = (self._raw + self._shifts.at(round_number).unsqueeze(1)).frac_()
         bounds = box.bounds.to(posterior.center)
         raw = bounds[0] + (bounds[1] - bounds[0]) * unit
-        count = box.num_restarts
-        if posterior.num_rows <= MAXIMUM_ROWS_FOR_DIFFERENCES:
-            count *= STARTS_PER_RESTART
-        starts = self._starting_points(raw, unit, bound.value(raw), count).reshape(-1, box.dim)
+        has_few_rows = posterior.num_rows <= MAXIMUM_ROWS_FOR_DIFFERENCES
+        count = box.num_restarts * (STARTS_PER_RESTART if has_few_rows else 1)
+        with torch.no_grad():
+            values = bound.value(raw)
+        starts = self._starting_points(raw, unit, values, count).reshape(-1, box.dim)
         X = torch.minimum(torch.maximum(starts, bounds[0]), bounds[1]).cpu().numpy()
         lower, upper = (np.broadcast_to(end.numpy(), X.shape) for end in box.bounds)
-        # the tolerances of the search are relative to the values: a large mean would widen them
-        mean = bound.sign * posterior.prior_mean
-        offset = mean if abs(mean) > ORDINARY * math.sqrt(posterior.outputscale) else 0.0
         found = maximize_locally(
-            _Values(bound, offset),
+            bound,
             X,
             lower,
             upper,
-            has_cheap_gradients=bound.has_cheap_gradients,
+            has_cheap_gradients=has_few_rows,
             num_functions=posterior.num_replicates,
         )
         if found is None:
@@ -131,39 +144,54 @@ class BoxEngine:
         return raw.gather(1, chosen.expand(-1, -1, raw.shape[-1]))
 
 
-class _Values:
-    """Evaluates points that belong to different replicates, all in one batch.
+class _BoundOfReplicates:
+    """The upper confidence bounds of all replicates; each is evaluated at points of its own.
 
     Args:
-        bound: The bound of all replicates.
+        posterior: The posterior of all replicates.
+        width: ``num_replicates x 1`` factors on the standard deviations.
+        sign: 1 to maximize the reward, -1 to minimize it.
         offset: Subtracted from the values.
     """
 
-    def __init__(self, bound: ClosedFormBound, offset: float = 0.0) -> None:
+    def __init__(
+        self, posterior: BatchedClosedForm, width: Tensor, sign: float, offset: float
+    ) -> None:
         """See the class."""
-        self._offset = offset
-        self._of_all = self._bound = bound
-        self._slot = np.arange(bound.posterior.num_replicates)  # of each replicate
+        self._sign, self._offset = sign, offset
+        self._of_all = self._in_use = (posterior, width)
+        self._slot = np.arange(posterior.num_replicates)  # of each replicate
 
-    def __call__(self, points: Array, replicate: Index) -> tuple[Tensor, Tensor]:
-        """Return the values and gradients at ``b x d`` points in order of their replicates."""
-        of_all, num_replicates = self._of_all, self._of_all.posterior.num_replicates
-        device = of_all.posterior.center.device
+    def value(self, X: Tensor) -> Tensor:
+        """Return ``B x r`` values at ``B x r x d`` points of the replicates in use."""
+        posterior, width = self._in_use
+        smallest = MINIMUM_VARIANCE * posterior.outputscale
+        mean, variance = marginals(posterior, X, smallest=smallest)
+        return score(mean, half_width(variance.sqrt(), width), self._sign) - self._offset
+
+    def __call__(self, points: Array, replicate: Index) -> tuple[Array, Array]:
+        """Return the values and slopes at ``b x d`` points in order of their replicates."""
+        posterior, width = self._of_all
+        num_replicates, device = posterior.num_replicates, posterior.center.device
         counts = np.bincount(replicate, minlength=num_replicates)
         active = np.flatnonzero(counts)
-        if 2 * len(active) <= self._bound.posterior.num_replicates:  # most have finished
+        if 2 * len(active) <= self._in_use[0].num_replicates:  # most have finished
             index = torch.from_numpy(active).to(device)
-            self._bound = of_all.select(index)
+            self._in_use = (posterior.select(index), width[index])
             self._slot = np.zeros(num_replicates, dtype=np.int64)
             self._slot[active] = np.arange(len(active))
         # a rectangle with one row per replicate; shorter rows are filled with the first point
         column = np.arange(len(points)) - (counts.cumsum() - counts)[replicate]
-        shape = (self._bound.posterior.num_replicates, int(counts.max()), points.shape[-1])
+        shape = (self._in_use[0].num_replicates, int(counts.max()), points.shape[-1])
         padded = np.broadcast_to(points[0], shape).copy()
         row = self._slot[replicate]
         padded[row, column] = points
-        value, gradient = self._bound.value_and_gradient(torch.from_numpy(padded).to(device))
-        return value[row, column] - self._offset, gradient[row, column]
+        with torch.enable_grad():
+            X = torch.from_numpy(padded).to(device).requires_grad_()
+            values = self.value(X)
+            (slopes,) = torch.autograd.grad(values.sum(), X)
+        value, slope = to_host(values.detach()[row, column], slopes[row, column])
+        return value, slope
 
 
 def build_box_engine(

@@ -13,8 +13,7 @@ that paper).
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -43,10 +42,6 @@ from botorch_bandits.acquisition.base import (
     check_single_point,
     of_acquisition,
 )
-from botorch_bandits.acquisition.closed_form_lagrangian import (
-    ClosedFormOfOutputs,
-    closed_forms_of_outputs,
-)
 from botorch_bandits.acquisition.draws import SeededDraw
 from botorch_bandits.acquisition.output_widths import (
     OutputWidths,
@@ -54,12 +49,6 @@ from botorch_bandits.acquisition.output_widths import (
     check_num_outputs,
     check_outputs,
     of_minus_the_reward,
-)
-from botorch_bandits.acquisition.pathwise import ClosedFormDraw
-from botorch_bandits.acquisition.pathwise_outputs import (
-    ClosedFormOfDraws,
-    draws_of_outputs,
-    weighted_draw,
 )
 from botorch_bandits.acquisition.rules import ArmsRule
 from botorch_bandits.acquisition.scores import half_width, prior_variances, scale_in_outcomes, score
@@ -78,7 +67,6 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.domains import Arms, Domain, ValueScale
 from botorch_bandits.models.moments import check_outcomes, variance_of
-from botorch_bandits.optim import gen_candidates_batched
 from botorch_bandits.penalties import (
     Linear,
     Penalty,
@@ -101,24 +89,18 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
     _output_widths: OutputWidths
 
     def _prepare_outputs(
-        self,
-        model: Model,
-        multipliers: Tensor | Sequence[float],
-        penalty: Penalty | None,
-        posterior_transform: PosteriorTransform | None,
-        scale: float,
-        **options: Any,
+        self, model: Model, given: Mapping[str, Any], of_widths: Mapping[str, Any]
     ) -> None:
-        """Store the arguments of the constructor; ``options`` are those of the widths."""
-        name = type(self).__name__
-        self.penalty = Linear() if penalty is None else check_penalty(penalty)
-        self.posterior_transform = posterior_transform
+        """Store the arguments of the constructor and the options of the widths."""
+        name, transform = type(self).__name__, given["posterior_transform"]
+        self.penalty = Linear() if given["penalty"] is None else check_penalty(given["penalty"])
+        self.posterior_transform = transform
         here = next(model.parameters(), torch.empty(0)).device
-        self.register_buffer("multipliers", check_multipliers(multipliers).to(here))
+        self.register_buffer("multipliers", check_multipliers(given["multipliers"]).to(here))
         num_outputs = 1 + len(self.multipliers)
-        check_outputs(name, model, num_outputs, posterior_transform)
+        check_outputs(name, model, num_outputs, transform)
         self._output_widths = OutputWidths(
-            name, model, num_outputs, posterior_transform, scale, options
+            name, model, num_outputs, transform, given["scale"], of_widths
         )
         self.register_buffer("widths", self._output_widths.compute().to(here))
 
@@ -322,6 +304,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
+        given = dict(locals())
         super().__init__(check_model(model))
         self.base_model = model
         self.maximize = check_one_of("maximize", maximize, (True, False))
@@ -329,21 +312,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         self.separate_bounds = check_one_of("separate_bounds", separate_bounds, (True, False))
         self.reward_bound = _check_clip("reward_bound", reward_bound)
         self.constraint_bound = _check_clip("constraint_bound", constraint_bound)
-        self._prepare_outputs(
-            model,
-            multipliers,
-            penalty,
-            posterior_transform,
-            scale,
-            rkhs_bound=rkhs_bound,
-            noise_bound=noise_bound,
-            delta=delta,
-            any_lambda=any_lambda,
-            information_gain=information_gain,
-            units=units,
-            width=width,
-            assume=assume,
-        )
+        self._prepare_outputs(model, given, given)
         check_outcomes(type(self).__name__, model, "gaussian" if self.is_scalarized else "moments")
         self.set_X_pending(X_pending)
         self.warn_if_wide()
@@ -399,48 +368,6 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         """
         return check_no_overflow(self._value(X))
 
-    @property
-    def closed_form(self) -> ClosedFormOfOutputs | None:
-        """Values and gradients in closed form; None if the model has none.
-
-        There is one for a ``ModelListGP`` of independent outputs with closed forms, such as
-        :class:`~botorch_bandits.BanditGP`; see :attr:`WidthUpperConfidenceBound.closed_form`.
-        """
-        cls, base = type(self), LagrangianUpperConfidenceBound
-        names = ("__call__", "forward", "_evaluate", "_scalarized", "_moments", "_bounds")
-        multipliers = self.multipliers.tolist()
-        if (
-            self.posterior_transform is not None
-            or self.widths.dim() != 1
-            or not all(math.isfinite(each) for each in multipliers)
-            or any(getattr(cls, name) is not getattr(base, name) for name in names)
-        ):
-            return None
-        wanted = [True, *(each > 0.0 for each in multipliers)]
-        posteriors = closed_forms_of_outputs(self.model, wanted)
-        if posteriors is None:
-            return None
-        return ClosedFormOfOutputs(posteriors, self._of_moments(self._prior_variances()))
-
-    @property
-    def gen_candidates(self) -> Callable[..., tuple[Tensor, Tensor]] | None:
-        """The generator for ``optimize_acqf`` that suits the bound; None for BoTorch's own."""
-        return None if self.closed_form is None else gen_candidates_batched
-
-    def _of_moments(self, units: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-        """Return the bound as a function of means and variances, ``b x num_outputs`` each."""
-        if not self.is_scalarized:
-            smallest = MINIMUM_VARIANCE * units
-            return lambda mean, variance: check_no_overflow(
-                self._penalized(*self._bounds(mean, torch.maximum(variance, smallest).sqrt()))
-            )
-        weights = torch.cat([self.multipliers.new_tensor([self._sign]), -self.multipliers])
-        least, width = MINIMUM_VARIANCE * float(weights.square() @ units), self.width
-        return lambda mean, variance: score(
-            mean @ weights,
-            half_width((variance @ weights.square()).clamp_min(least).sqrt(), width),
-        )
-
     def constraint_lower_bounds(self, X: Tensor) -> Tensor:
         """Return the lower confidence bounds of the constraints, clipped if that was requested.
 
@@ -454,7 +381,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
             ``batch_shape x num_constraints``.
         """
         check_single_point(self, X)
-        mean, sigma = self._moments(self._posterior(X))
+        mean, sigma = self._moments(X)
         return self._bounds(mean, sigma)[1]
 
     def guarantee(self) -> Guarantee:
@@ -478,7 +405,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         """
         with torch.no_grad():
             value = self(x.unsqueeze(0))
-            mean, sigma = self._moments(self._posterior(x.unsqueeze(0)))
+            mean, sigma = self._moments(x.unsqueeze(0))
             lower = self._bounds(mean, sigma)[1]
         known = {
             "mean": float(mean[..., 0].mean()),
@@ -494,17 +421,32 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
     @t_batch_mode_transform(expected_q=1)
     @average_over_ensemble_models
     def _evaluate(self, X: Tensor) -> Tensor:
-        posterior = self._posterior(X)
         if self.is_scalarized:
-            return self._scalarized(posterior)
-        mean, sigma = self._moments(posterior)
-        return self._penalized(*self._bounds(mean, sigma))
+            return self._scalarized(X)
+        return self._penalized(*self._bounds(*self._moments(X)))
+
+    def _scalarized(self, X: Tensor) -> Tensor:
+        """Return the bound of one weighted sum of the outputs."""
+        weights = torch.cat([self.multipliers.new_tensor([self._sign]), -self.multipliers])
+        units = self._prior_variances()
+        unit = float(weights.square() @ units)
+        if self._has_independent_outputs:
+            mean, variance = self._independent_moments(X, units)
+            mean, variance = mean @ weights, variance @ weights.square()
+        else:
+            scalar = ScalarizedPosteriorTransform(weights)(self._joint_posterior(X))
+            mean = scalar.mean.squeeze(-1).squeeze(-1)
+            variance = variance_of(scalar, unit).reshape(mean.shape)
+        deviation = variance.clamp_min(MINIMUM_VARIANCE * unit).sqrt()
+        return score(mean, half_width(deviation, self.width))
 
     def _posterior(self, X: Tensor) -> Posterior:
-        return self.model.posterior(X, posterior_transform=self.posterior_transform)
-
-    def _scalarized(self, posterior: Posterior) -> Tensor:
+        posterior = self.model.posterior(X, posterior_transform=self.posterior_transform)
         check_num_outputs(type(self).__name__, posterior.mean.shape[-1], 1 + self.num_constraints)
+        return posterior
+
+    def _joint_posterior(self, X: Tensor) -> GPyTorchPosterior:
+        posterior = self._posterior(X)
         # a Kronecker model's posterior holds only variances, from which the sum's would be wrong
         if not isinstance(posterior, GPyTorchPosterior) or isinstance(
             posterior, MultitaskGPPosterior
@@ -514,20 +456,37 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
                 f"{type(posterior).__name__} of {type(self.model).__name__}. Pass "
                 "separate_bounds=True (for correlated outputs, MultiTaskGP provides it)."
             )
-        weights = torch.cat([self.multipliers.new_tensor([self._sign]), -self.multipliers])
-        scalar = ScalarizedPosteriorTransform(weights)(posterior)
-        mean = scalar.mean.squeeze(-1).squeeze(-1)
-        unit = float(weights.square() @ self._prior_variances())
-        variance = variance_of(scalar, unit).clamp_min(MINIMUM_VARIANCE * unit)
-        return score(mean, half_width(variance.sqrt().reshape(mean.shape), self.width))
+        return posterior
 
-    def _moments(self, posterior: Posterior) -> tuple[Tensor, Tensor]:
+    @property
+    def _has_independent_outputs(self) -> bool:
+        """Whether the model is a list of one model per output, whose posteriors need no merging."""
+        return (
+            isinstance(self.model, ModelListGP)
+            and self.posterior_transform is None
+            and len(self.model.models) == self.model.num_outputs
+        )
+
+    def _independent_moments(self, X: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
+        """Return means and variances of independent outputs, ``batch_shape x num_outputs``."""
+        each = [model.posterior(X) for model in self.model.models]  # ``batch_shape x 1 x 1``
+        means = [posterior.mean.squeeze(-2) for posterior in each]
+        variances = [
+            variance_of(posterior, unit).reshape(mean.shape)
+            for posterior, unit, mean in zip(each, units, means, strict=True)
+        ]
+        return torch.cat(means, dim=-1), torch.cat(variances, dim=-1)
+
+    def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return means and standard deviations, ``batch_shape x num_outputs`` each."""
-        mean = posterior.mean.squeeze(-2)
-        check_num_outputs(type(self).__name__, mean.shape[-1], 1 + self.num_constraints)
         units = self._prior_variances()
-        variance = torch.maximum(variance_of(posterior, units), MINIMUM_VARIANCE * units)
-        return mean, variance.sqrt().reshape(mean.shape)
+        if self._has_independent_outputs:
+            mean, variance = self._independent_moments(X, units)
+        else:
+            posterior = self._posterior(X)
+            mean = posterior.mean.squeeze(-2)
+            variance = variance_of(posterior, units).reshape(mean.shape)
+        return mean, torch.maximum(variance, MINIMUM_VARIANCE * units).sqrt()
 
     def _bounds(self, mean: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
         """Return the upper bound of what is maximized and the lower ones of the constraints."""
@@ -621,6 +580,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         seed: int | None = None,
     ) -> None:
         """See the class."""
+        given = dict(locals())
         super().__init__(check_model(model))
         if is_ensemble(model) or len(model.batch_shape) > 0:
             raise UnsupportedError(
@@ -631,25 +591,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             raise UnsupportedError("a pathwise draw takes no posterior_transform; pass choices=.")
         self.maximize = check_one_of("maximize", maximize, (True, False))
         self.delta = check_probability("delta", delta)
-        self._prepare_outputs(
-            model,
-            multipliers,
-            penalty,
-            posterior_transform,
-            scale,
-            **self.options_of_widths(
-                {
-                    "rkhs_bound": rkhs_bound,
-                    "noise_bound": noise_bound,
-                    "delta": self.delta,
-                    "any_lambda": any_lambda,
-                    "information_gain": information_gain,
-                    "units": units,
-                    "width": width,
-                    "assume": assume,
-                }
-            ),
-        )
+        self._prepare_outputs(model, given, self.options_of_widths(given))
         self._prepare_draws(choices, seed)
         is_plain = choices is None and self._output_widths.are_one
         check_outcomes(type(self).__name__, model, "draws" if is_plain else "gaussian")
@@ -701,43 +643,6 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         self._compute_widths()
         self._begin_draw()
 
-    @property
-    def closed_form(self) -> ClosedFormDraw | ClosedFormOfDraws | None:
-        """Values and gradients of a pathwise draw in closed form; None if it has none.
-
-        There is one for a ``ModelListGP`` of models with draws in closed form; see
-        :attr:`GPThompsonSampling.closed_form`.
-        """
-        cls, base = type(self), LagrangianThompsonSampling
-        names = ("__call__", "forward", "draw", "_penalized")
-        multipliers = self.multipliers.tolist()
-        if (
-            self.arms is not None
-            or self.posterior_transform is not None
-            or self.widths.dim() != 1
-            or not all(math.isfinite(each) for each in multipliers)
-            or any(getattr(cls, name) is not getattr(base, name) for name in names)
-            or not isinstance(self.model, ModelListGP)
-        ):
-            return None
-        path = getattr(self._current_path(), "path", None)
-        draws = draws_of_outputs(self.model, path, self.widths.tolist())
-        if draws is None:
-            return None
-        if self.penalty.is_linear:
-            return weighted_draw(draws, [self._sign, *(-each for each in multipliers)])
-        return ClosedFormOfDraws(
-            draws,
-            lambda drawn: check_no_overflow(
-                self._penalized(self._sign * drawn[..., 0], drawn[..., 1:])
-            ),
-        )
-
-    @property
-    def gen_candidates(self) -> Callable[..., tuple[Tensor, Tensor]] | None:
-        """The generator for ``optimize_acqf`` that suits the draw; None for BoTorch's own."""
-        return None if self.closed_form is None else gen_candidates_batched
-
     def forward(self, X: Tensor) -> Tensor:
         """Evaluate the score of the draw.
 
@@ -781,7 +686,11 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
                 self._values = self._draw_on_arms()
             index = self.arms.index_of(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-2])
             return self._values[index]
-        values: Tensor = self._current_path()(X).squeeze(-2)  # ``batch_shape x m``
+        path = self._current_path()
+        scaled = None if self.posterior_transform else path.about_mean(self.widths)
+        if scaled is not None:
+            return scaled(X).squeeze(-2)
+        values: Tensor = path(X).squeeze(-2)  # ``batch_shape x m``
         if isinstance(self.posterior_transform, AffineOutcomes):
             values = self.posterior_transform.evaluate(values)
         if self._output_widths.are_one:

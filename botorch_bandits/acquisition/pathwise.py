@@ -1,4 +1,4 @@
-r"""Pathwise draws from a posterior on a box: how they are made, and their closed form.
+r"""Pathwise draws from a posterior on a box: how they are made, and how they are evaluated.
 
 A draw is the sum of two parts: a draw from the prior, which is a sum of waves from random Fourier
 features, and a correction for the data by Matheron's rule:
@@ -35,18 +35,21 @@ from botorch.sampling.pathwise.features import (
     KernelFeatureMap,
     gen_kernel_features,
 )
+from botorch.sampling.pathwise.paths import PathList
 from botorch.sampling.pathwise.posterior_samplers import MatheronPath
 from botorch.sampling.pathwise.update_strategies import gaussian_update
 from botorch.sampling.pathwise.utils import TensorTransform, get_input_transform, get_train_inputs
 from botorch.utils.sampling import draw_sobol_normal_samples
 from gpytorch.kernels import Kernel
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.distributions import Gamma
 from torch.quasirandom import SobolEngine
 
 from botorch_bandits.models.closed_form import ClosedForm
 from botorch_bandits.models.composed_kernels import Combination, ComposedKernel, Part
 from botorch_bandits.models.growing import IncrementalGP, read_standardization, units_of_columns
+from botorch_bandits.models.several_outputs import JointOutputs
 from botorch_bandits.random_streams import USUAL_DTYPE
 
 FEWEST_WAVES = 128
@@ -257,16 +260,15 @@ def _unit(model: SingleTaskGP) -> float:
     return scale.unit
 
 
-class ClosedFormDraw:
-    """A draw, scaled about the posterior mean, without automatic differentiation.
+class WavesAndRows:
+    """A draw as a sum of waves and of kernel values with the rows, in raw inputs and outcomes.
 
     Args:
-        posterior: The closed form from which the draw is made, in raw inputs and outcomes.
+        posterior: The closed form from which the draw is made.
         coefficients: ``n`` coefficients that multiply the kernel values with the rows.
         frequencies: ``p x d``.
         phases: ``p``.
         amplitudes: ``p``.
-        sign: 1 to maximize the reward, -1 to minimize it.
     """
 
     def __init__(
@@ -276,23 +278,19 @@ class ClosedFormDraw:
         frequencies: Tensor,
         phases: Tensor,
         amplitudes: Tensor,
-        sign: float,
     ) -> None:
         """See the class."""
-        self.posterior, self.coefficients = posterior, coefficients
+        self._posterior, self._coefficients = posterior, coefficients
         self._corrected = posterior.with_coefficients(coefficients)
-        self.frequencies, self.phases, self.amplitudes = frequencies, phases, amplitudes
-        self._sign = sign
+        self._frequencies, self._phases, self._amplitudes = frequencies, phases, amplitudes
 
     @classmethod
-    def of_path(cls, model: Model, path: Any, width: float, sign: float) -> ClosedFormDraw | None:
-        """Read the closed form of a draw.
+    def read(cls, model: Model, path: Any) -> WavesAndRows | None:
+        """Read a draw that BoTorch made.
 
         Args:
             model: The model that it was drawn from.
-            path: The draw, unscaled.
-            width: The factor on its deviations from the posterior mean.
-            sign: See the class.
+            path: The draw.
 
         Returns:
             None if the model has no closed form in raw inputs, or the draw is of another kind.
@@ -328,28 +326,103 @@ class ClosedFormDraw:
             count = len(phases)
             assert features.output_transform is not None
             amplitudes = features.output_transform(torch.zeros_like(phases))[count:]
-            sines, cosines = (prior.weight[:count], prior.weight[count:])
-            angles = torch.atan2(sines, cosines)
-            amplitudes = width * unit * amplitudes * torch.hypot(sines, cosines)
-            corrected = (1.0 - width) * posterior.coefficients + width * update.weight / unit
-        return cls(posterior, corrected, frequencies, phases - angles, amplitudes, sign)
+            # s sin(u) + c cos(u) = hypot(s, c) cos(u - atan2(s, c))
+            sines, cosines = prior.weight[:count], prior.weight[count:]
+            phases = phases - torch.atan2(sines, cosines)
+            amplitudes = unit * amplitudes * torch.hypot(sines, cosines)
+            return cls(posterior, update.weight / unit, frequencies, phases, amplitudes)
 
-    @property
-    def has_cheap_gradients(self) -> bool:
-        """See :class:`~botorch_bandits.acquisition.scores.ClosedFormBound`."""
-        return self._corrected.kernel.smoothness > 0.5
+    def about_mean(self, width: float) -> WavesAndRows:
+        """Return ``mean + width * (draw - mean)``, with the posterior mean.
 
-    def value(self, X: Tensor) -> Tensor:
-        """Return the ``b`` values at ``b x d`` points."""
-        waves = torch.addmm(self.phases, X, self.frequencies.mT).cos_() @ self.amplitudes
-        return self._sign * (waves + self._corrected.mean(X))
+        Args:
+            width: The factor on the deviations from the mean.
+        """
+        coefficients = (1.0 - width) * self._posterior.coefficients + width * self._coefficients
+        waves = (self._frequencies, self._phases, width * self._amplitudes)
+        return WavesAndRows(self._posterior, coefficients, *waves)
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """Evaluate the draw; it can be differentiated once.
+
+        Args:
+            X: ``... x d`` points.
+
+        Returns:
+            ``...`` values.
+        """
+        points = X.reshape(-1, X.shape[-1])
+        if torch.is_grad_enabled() and X.requires_grad:
+            values: Tensor = _WithSlopes.apply(points, self.value_and_gradient)
+        else:
+            waves = torch.addmm(self._phases, points, self._frequencies.mT).cos_()
+            values = waves @ self._amplitudes + self._corrected.mean(points)
+        return values.reshape(X.shape[:-1])
 
     def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the ``b`` values and ``b x d`` gradients at ``b x d`` points."""
-        angles = torch.addmm(self.phases, X, self.frequencies.mT)
+        angles = torch.addmm(self._phases, X, self._frequencies.mT)
         mean, slope = self._corrected.mean_and_gradient(X)
-        value = mean + angles.cos() @ self.amplitudes
-        slope = torch.addmm(
-            slope, angles.sin_().mul_(self.amplitudes), self.frequencies, alpha=-1.0
+        value = mean + angles.cos() @ self._amplitudes
+        outer = angles.sin_().mul_(self._amplitudes)
+        return value, torch.addmm(slope, outer, self._frequencies, alpha=-1.0)
+
+
+class _WithSlopes(torch.autograd.Function):
+    """Values whose slopes are computed with them."""
+
+    @staticmethod
+    def forward(ctx: Any, X: Tensor, function: Any) -> Tensor:
+        """Return ``b`` values at ``b x d`` points."""
+        values: Tensor
+        values, ctx.slopes = function(X)
+        return values
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, None]:
+        """Multiply the slopes by ``b`` numbers."""
+        return outer.unsqueeze(-1) * ctx.slopes, None
+
+
+def draw_joint_paths(model: JointOutputs) -> PathList:
+    """Draw all outputs of one model, with the random numbers of BoTorch's model of all outputs.
+
+    Args:
+        model: A model whose outputs have closed forms and random features.
+
+    Returns:
+        One draw per output.
+    """
+    models = list(model.models)
+    (points,) = get_train_inputs(models[0], transformed=True)
+    frequencies = draw_features(model.joint_kernel, points.shape[-1]).weight
+    shape = torch.Size([len(models), NUM_FEATURES])
+    weights = weights_of_features(shape).to(points)
+    state = torch.get_rng_state()
+    priors = [
+        GeneralizedLinearPath(
+            feature_map=draw_features(each.covar_module, points.shape[-1]),
+            weight=weight,
+            bias_module=each.mean_module,
+            input_transform=get_input_transform(each),
         )
-        return self._sign * value, self._sign * slope
+        for each, weight in zip(models, weights, strict=True)
+    ]
+    torch.set_rng_state(state)  # discards the numbers that were drawn for one output
+    for prior, own in zip(priors, frequencies, strict=True):
+        prior.feature_map.weight = own
+    # ``forward`` takes points that are transformed already
+    drawn = torch.stack([prior.forward(points) for prior in priors])
+    noise = torch.stack([each.likelihood.noise.detach().reshape(1) for each in models])
+    simulated = drawn + noise.sqrt() * torch.randn_like(drawn)
+    paths = []
+    for each, prior, values in zip(models, priors, simulated, strict=True):
+        update = GeneralizedLinearPath(
+            feature_map=KernelEvaluationMap(
+                kernel=each.covar_module, points=points, input_transform=get_input_transform(each)
+            ),
+            weight=each.factored.solve(each.train_targets - values),
+        )
+        paths.append(MatheronPath(prior_paths=prior, update_paths=update))
+    return PathList(paths)

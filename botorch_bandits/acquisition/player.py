@@ -16,7 +16,7 @@ import torch
 from botorch.models.transforms.input import InputTransform, Normalize
 from torch import Tensor
 
-from botorch_bandits.acquisition.base import AcquisitionRecipe, evaluated_as
+from botorch_bandits.acquisition.base import AcquisitionRecipe
 from botorch_bandits.acquisition.baselines import RandomSearch
 from botorch_bandits.acquisition.candidates import (
     CandidatesThompsonSampling,
@@ -37,6 +37,7 @@ from botorch_bandits.confidence.width_rules import (
     prior_variance_of,
 )
 from botorch_bandits.core.conditioner import Conditioner, RoundConditioner
+from botorch_bandits.core.kernels import TimeDecayKernel, fingerprint_kernel, kernel_of_output
 from botorch_bandits.core.posterior import (
     FIRST_ROOM,
     FOLDED_AT_ONCE,
@@ -49,8 +50,6 @@ from botorch_bandits.core.rows import Rows, changes_between
 from botorch_bandits.domains import Arms, first_of_the_largest
 from botorch_bandits.models import BanditGP, BanditGPRecipe
 from botorch_bandits.models.candidates import CandidatesRecipe
-from botorch_bandits.models.forgetting import TimeDecayKernel
-from botorch_bandits.models.kernels import fingerprint_kernel, kernel_of_output
 from botorch_bandits.penalties import Linear
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator
 
@@ -109,6 +108,7 @@ class Player:
         num_observations: The number of observations that count, or one a replicate.
         evidence: The evidence of each entry of a list of priors.
         transform: The transform of the model's inputs.
+        memo: What rules keep from round to round, by name.
     """
 
     rule_domain: Arms
@@ -166,6 +166,7 @@ class Player:
         self._units = units
         self._recipe: CandidatesRecipe | None = None
         self._blocks: dict[str, RandomBlocks] = {}
+        self.memo: dict[str, Any] = {}
         self._width: tuple[WidthRule, Callable[[int], float]] | None = None
         self.num_observations: int | Tensor = 0
         self._collapsed: tuple[Rows | None, Rows] | None = None
@@ -560,7 +561,7 @@ def rule_of(acquisition: AcquisitionRecipe, domain: Arms) -> ArmsRule | None:
         domain: The arms, behind their fronts if they have any.
     """
     cls = acquisition.acquisition_class
-    played = evaluated_as(cls)
+    played = cls.played_as
     if played not in (LagrangianUpperConfidenceBound, LagrangianThompsonSampling):
         return acquisition.arms_rule(domain)
     given = acquisition.options

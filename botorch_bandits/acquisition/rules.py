@@ -172,6 +172,11 @@ class Seen:
         """
         return self.player.outside(self.posterior.columns(index))
 
+    @property
+    def collapsed(self) -> Rows:
+        """One row for each place; with replicates, one for each arm."""
+        return self.player.collapsed(self.rows)
+
     def extremes(self) -> tuple[Tensor, Tensor]:
         """Return the smallest and the largest outcome, infinite if there are none."""
         return self.player.extremes(self.rows)
@@ -224,7 +229,7 @@ class Seen:
 
             both = self.draw(purpose, (own.num_normals + count,), "normal", simulate)
             function, normal = both.reshape(posterior.batch, 2, 1, count).unbind(1)  # G x 1 x A
-            rows = self.player.collapsed(self.rows)
+            rows = self.collapsed
             found = posterior.deviation_of_draw(function, normal[..., rows.index], rows)
             return self.player.outside(found[:, 0])
         simulated = self.draw(purpose, (own.num_normals,), "normal", own.simulate).unsqueeze(0)
@@ -250,7 +255,7 @@ class Seen:
         if isinstance(posterior, RoundPosterior):  # its rows are collapsed, then pending
             numbers = self._normal_of_rows(purpose, len(posterior.rows))[None, None]
             return posterior.deviation_of_draw(function, numbers, posterior.rows)[0, 0]
-        rows = self.player.collapsed(self.rows)
+        rows = self.collapsed
         pending = self.pending
         count = len(rows) + (0 if pending is None else len(pending))
         normal = self._normal_of_rows(purpose, count)

@@ -18,7 +18,7 @@ tradeoffs in Gaussian process bandit optimization*, JMLR 2014, the rule for pend
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -26,7 +26,6 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import ExpectationPosteriorTransform, PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
 from torch import Tensor
@@ -39,8 +38,7 @@ from botorch_bandits.acquisition.base import (
     kernelized_rule,
     of_acquisition,
 )
-from botorch_bandits.acquisition.draws import SeededDraw
-from botorch_bandits.acquisition.pathwise import ClosedFormDraw
+from botorch_bandits.acquisition.draws import Path, SeededDraw
 from botorch_bandits.acquisition.rules import (
     ArmsRule,
     HallucinatedThompsonArmsRule,
@@ -88,7 +86,6 @@ from botorch_bandits.models.pending import (
     read_noise,
     shape_of_batch,
 )
-from botorch_bandits.optim import gen_candidates_batched
 
 
 @dataclass(frozen=True)
@@ -274,6 +271,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         seed: int | None = None,
     ) -> None:
         """See the class."""
+        given = dict(locals())
         super().__init__(check_model(model))
         self.base_model = model
         self.maximize = check_one_of("maximize", maximize, (True, False))
@@ -285,17 +283,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
             )
         self.posterior_transform = on_device_of(model, posterior_transform)
         self.delta = check_probability("delta", delta)
-        self.rule = self._first_rule(
-            {
-                "rkhs_bound": rkhs_bound,
-                "noise_bound": noise_bound,
-                "delta": self.delta,
-                "any_lambda": any_lambda,
-                "information_gain": information_gain,
-                "units": units,
-                "width": width,
-            }
-        )
+        self.rule = self._first_rule(given)
         self.assume = check_assume(assume)
         self._summary = PriorSummary(model, posterior_transform, self.assume)
         self.scale = check_scale(scale)
@@ -390,29 +378,6 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
     @property
     def value_scale(self) -> ValueScale | None:
         return scale_in_outcomes(self._summary, self._sign)
-
-    @property
-    def closed_form(self) -> ClosedFormDraw | None:
-        """Values and gradients of a pathwise draw in closed form; None if it has none.
-
-        There is one for the models and kernels of :attr:`WidthUpperConfidenceBound.closed_form`.
-        """
-        cls, base = type(self), GPThompsonSampling
-        names = ("__call__", "forward", "_evaluate", "_evaluate_path")
-        if (
-            self.arms is not None
-            or self.posterior_transform is not None
-            or self.width.numel() != 1
-            or any(getattr(cls, name) is not getattr(base, name) for name in names)
-        ):
-            return None
-        path = getattr(self._current_path(), "path", None)
-        return ClosedFormDraw.of_path(self.model, path, float(self.width), self._sign)
-
-    @property
-    def gen_candidates(self) -> Callable[..., tuple[Tensor, Tensor]] | None:
-        """The generator for ``optimize_acqf`` that suits the draw; None for BoTorch's own."""
-        return None if self.closed_form is None else gen_candidates_batched
 
     def set_rule(self, rule: WidthRule) -> None:
         """Set another rule for the scale of the draw.
@@ -537,7 +502,12 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
             index = index.expand(torch.broadcast_shapes(index.shape, self._values.shape[:-1]))
             values = self._values.expand(*index.shape, self._values.shape[-1])
             return values.gather(-1, index.unsqueeze(-1)).squeeze(-1)
-        values = self._evaluate_path(self._current_path(), X)  # ``batch_shape x 1 x m``
+        path = self._current_path()
+        if self.posterior_transform is None and not self._is_plain:
+            scaled = path.about_mean(self.width)
+            if scaled is not None:
+                return scaled(X).squeeze(-1).squeeze(-1)
+        values = self._evaluate_path(path, X)  # ``batch_shape x 1 x m``
         if self.posterior_transform is None:
             values = values.squeeze(-1)  # ``batch_shape x 1``
         else:
@@ -641,7 +611,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         self._is_cut = discretization.is_cut(t, bound)
         return discretization.points(t, bound)
 
-    def _evaluate_path(self, path: GenericDeterministicModel, X: Tensor) -> Tensor:
+    def _evaluate_path(self, path: Path, X: Tensor) -> Tensor:
         member = self._member
         if member is None:
             return path(X)

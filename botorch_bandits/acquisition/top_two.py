@@ -36,7 +36,7 @@ from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
-from botorch_bandits.acquisition.base import kernelized_rule
+from botorch_bandits.acquisition.base import kernelized_rule, passed_on
 from botorch_bandits.acquisition.draws import JointPosterior
 from botorch_bandits.acquisition.rules import (
     ArmsRule,
@@ -283,24 +283,10 @@ class TopTwoThompsonSampling(GPThompsonSampling):
         seed: int | None = None,
     ) -> None:
         """See the class."""
+        given = dict(locals())
         settings = _check_settings(leader_probability, max_draws)
         _check_choices(choices)
-        super().__init__(
-            model,
-            rkhs_bound=rkhs_bound,
-            noise_bound=noise_bound,
-            delta=delta,
-            any_lambda=any_lambda,
-            information_gain=information_gain,
-            units=units,
-            choices=choices,
-            posterior_transform=posterior_transform,
-            maximize=maximize,
-            pending=pending,
-            assume=assume,
-            X_pending=X_pending,
-            seed=seed,
-        )
+        super().__init__(model, **passed_on(given, GPThompsonSampling))
         self.leader_probability, self.max_draws = settings
 
     @classmethod

@@ -33,15 +33,10 @@ from botorch_bandits.acquisition.base import (
     check_round,
     kernelized_rule,
     of_acquisition,
+    passed_on,
 )
 from botorch_bandits.acquisition.rules import ArmsRule, RandomizedArmsRule, WidthArmsRule
-from botorch_bandits.acquisition.scores import (
-    ClosedFormBound,
-    deviation_of,
-    half_width,
-    scale_in_outcomes,
-    score,
-)
+from botorch_bandits.acquisition.scores import deviation_of, half_width, scale_in_outcomes, score
 from botorch_bandits.acquisition.wide_confidence import (
     WarnsOfWideness,
     optimistic_values,
@@ -76,7 +71,6 @@ from botorch_bandits.confidence.width_rules import (
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.models.moments import check_outcomes
 from botorch_bandits.models.pending import OneByOneModel, shape_of_batch
-from botorch_bandits.optim import gen_candidates_batched
 
 
 class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfidenceBound):
@@ -178,33 +172,6 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
     def width(self) -> Tensor:
         """The factor of the posterior standard deviation; the model's batch shape."""
         return self.beta.sqrt().squeeze(-1) if self.beta.dim() else self.beta.sqrt()
-
-    @property
-    def closed_form(self) -> ClosedFormBound | None:
-        """The bound's values and gradients in closed form; None if the model has none.
-
-        A model has one if it offers a ``closed_form`` of its posterior mean and variance, as
-        :class:`~botorch_bandits.BanditGP` does for stationary kernels. There is no closed form with
-        a ``posterior_transform``, or for a subclass that evaluates something else.
-        """
-        posterior = getattr(self.model, "closed_form", None)
-        cls, base = type(self), WidthUpperConfidenceBound
-        names = ("__call__", "forward", "_evaluate", "_mean_and_sigma")
-        if (
-            posterior is None
-            or self.predictive
-            or self.posterior_transform is not None
-            or self.beta.numel() != 1
-            or any(getattr(cls, name) is not getattr(base, name) for name in names)
-        ):
-            return None
-        width = float(self.beta.detach().sqrt())
-        return ClosedFormBound(posterior, width, 1.0 if self.maximize else -1.0)
-
-    @property
-    def gen_candidates(self) -> Callable[..., tuple[Tensor, Tensor]] | None:
-        """The generator for ``optimize_acqf`` that suits the bound; None for BoTorch's own."""
-        return None if self.closed_form is None else gen_candidates_batched
 
     @property
     def round_number(self) -> int:
@@ -348,7 +315,7 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
     ) -> tuple[Tensor, Tensor | None]:
         """Return posterior moments; ``min_var`` is in prior variances."""
         if not self.predictive:
-            self.to(X)
+            self._follow(X)
         posterior = self.model.posterior(
             X, observation_noise=self.predictive, posterior_transform=self.posterior_transform
         )
@@ -433,29 +400,9 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        super().__init__(
-            model,
-            self.width_rule(
-                {
-                    "delta": delta,
-                    "beta": beta,
-                    "num_arms": num_arms,
-                    "smoothness_a": smoothness_a,
-                    "smoothness_b": smoothness_b,
-                    "dim": dim,
-                    "side_length": side_length,
-                    "rkhs_bound": rkhs_bound,
-                    "information_gain": information_gain,
-                    "width": width,
-                }
-            ),
-            scale=scale,
-            round_number=round_number,
-            posterior_transform=posterior_transform,
-            maximize=maximize,
-            assume=assume,
-            X_pending=X_pending,
-        )
+        given = dict(locals())
+        rule = self.width_rule(given)
+        super().__init__(model, rule, **passed_on(given, WidthUpperConfidenceBound))
 
     @classmethod
     def options_from_domain(
@@ -598,27 +545,9 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        super().__init__(
-            model,
-            self.width_rule(
-                {
-                    "rkhs_bound": rkhs_bound,
-                    "noise_bound": noise_bound,
-                    "delta": delta,
-                    "any_lambda": any_lambda,
-                    "information_gain": information_gain,
-                    "units": units,
-                    "variation": variation,
-                    "width": width,
-                }
-            ),
-            scale=scale,
-            round_number=round_number,
-            posterior_transform=posterior_transform,
-            maximize=maximize,
-            assume=assume,
-            X_pending=X_pending,
-        )
+        given = dict(locals())
+        rule = self.width_rule(given)
+        super().__init__(model, rule, **passed_on(given, WidthUpperConfidenceBound))
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
@@ -682,22 +611,9 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        super().__init__(
-            model,
-            self.width_rule(
-                {
-                    "rkhs_bound": rkhs_bound,
-                    "noise_bound": noise_bound,
-                    "delta": delta,
-                    "units": units,
-                }
-            ),
-            scale=scale,
-            posterior_transform=posterior_transform,
-            maximize=maximize,
-            assume=assume,
-            X_pending=X_pending,
-        )
+        given = dict(locals())
+        rule = self.width_rule(given)
+        super().__init__(model, rule, **passed_on(given, WidthUpperConfidenceBound))
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
@@ -752,15 +668,9 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
     ) -> None:
         """See the class."""
         seed = int(torch.randint(2**62, ())) if seed is None else seed
-        super().__init__(
-            model,
-            replace(self.width_rule({"num_arms": num_arms}), seed=seed),
-            round_number=round_number,
-            posterior_transform=posterior_transform,
-            maximize=maximize,
-            assume=assume,
-            X_pending=X_pending,
-        )
+        given = dict(locals())
+        rule = replace(self.width_rule(given), seed=seed)
+        super().__init__(model, rule, **passed_on(given, WidthUpperConfidenceBound))
 
     @classmethod
     def options_from_domain(
@@ -846,23 +756,9 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        super().__init__(
-            model,
-            self.width_rule(
-                {
-                    "horizon": horizon,
-                    "smoothness": smoothness,
-                    "dim": dim,
-                    "width_constant": width_constant,
-                }
-            ),
-            scale=scale,
-            round_number=round_number,
-            posterior_transform=posterior_transform,
-            maximize=maximize,
-            assume=assume,
-            X_pending=X_pending,
-        )
+        given = dict(locals())
+        rule = self.width_rule(given)
+        super().__init__(model, rule, **passed_on(given, WidthUpperConfidenceBound))
 
     @classmethod
     def options_from_domain(

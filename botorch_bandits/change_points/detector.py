@@ -46,8 +46,8 @@ from botorch_bandits.checks import (
     check_vector,
     store_checked,
 )
+from botorch_bandits.core.kernels import double_kernel, fingerprint_kernel
 from botorch_bandits.domains import Arms, Box, Domain
-from botorch_bandits.models.kernels import double_kernel, fingerprint_kernel
 
 
 @dataclass(frozen=True, eq=False)

@@ -87,10 +87,10 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.width_rules import learns_input_scale
+from botorch_bandits.core.kernels import TimeDecayKernel, kernel_of_output
 from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.models.bandit_gp import BanditGPRecipe
-from botorch_bandits.models.forgetting import BehindTime, TimeDecayKernel
-from botorch_bandits.models.kernels import kernel_of_output
+from botorch_bandits.models.forgetting import BehindTime
 from botorch_bandits.models.suffixes import (
     ArmsSuffixes,
     BallFit,

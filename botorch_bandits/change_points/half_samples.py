@@ -49,9 +49,9 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE
+from botorch_bandits.core.kernels import StationaryKernel
 from botorch_bandits.core.priors import Table
 from botorch_bandits.domains import Arms, Box, Domain
-from botorch_bandits.models.kernels import StationaryKernel
 from botorch_bandits.random_streams import derive_seed
 
 

@@ -35,10 +35,10 @@ from botorch_bandits.checks import (
     check_positive,
     store_checked,
 )
+from botorch_bandits.core.kernels import kernel_of_output
 from botorch_bandits.domains import Domain
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
 from botorch_bandits.models.candidates import CandidatesRecipe
-from botorch_bandits.models.kernels import kernel_of_output
 from botorch_bandits.models.prior_lists import DefaultCandidates
 
 PUBLISHED_EXPLORATION = math.sqrt(3.0)

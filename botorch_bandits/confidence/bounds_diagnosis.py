@@ -181,18 +181,15 @@ def diagnose_bounds(
         noise = check_nonnegative("noise_bound", noise_bound) / unit
     with torch.no_grad():
         # the values for B = R = 0, from which all others follow
-        empty = RidgeConfidenceSet.from_data(
-            data.kernel_matrix, data.outcomes, 0.0, 0.0, delta, lam
-        )
-        gain = float(empty.information_gain)
-        limits = _Limits(empty.ridges, empty.radicands, 2.0 * gain + 2.0 * math.log(1.0 / delta))
-        norm = limits.norm(noise)
-        repeats = getattr(model, "repeats", None)
-        counts = torch.ones_like(data.outcomes) if repeats is None else repeats
+        empty = RidgeConfidenceSet.of(data.ridges(), 0.0, 0.0, delta)
+        gain, variance = float(empty.ridges.information_gain), float(prior.prior_variance)
+        rate = 2.0 * gain + 2.0 * math.log(1.0 / delta)
+        limits = _Limits(empty.ridges.ridges / variance, empty.radicands, rate)
+        norm, counts = limits.norm(noise), data.counts
         weight = float(counts.sum())
         are_counts = bool((counts == counts.round()).all())
         num_rows = round(weight) if are_counts else max(1, math.ceil(weight))
-        largest = float((data.kernel_matrix.diagonal() / counts).max())
+        largest = float(data.covariance(data.inputs, data.inputs).diagonal().max()) / variance
     deviations = math.sqrt(
         num_rows * 2.0 * largest * gain / math.log1p(largest / float(lam)) if gain > 0.0 else 0.0
     )
@@ -238,7 +235,7 @@ class _Limits:
     """The norms and noises that are not refuted, in prior standard deviations.
 
     Attributes:
-        ridges: The grid of ``a``.
+        ridges: The grid of ``a``, in prior variances.
         radicands: The radicand for each ridge, with ``B = R = 0``.
         rate: ``L``, the rate at which ``r^2`` grows with ``R^2``.
     """

@@ -28,20 +28,17 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from botorch.models import ModelListGP
 from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
-from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Tensor
 
-from botorch_bandits.checks import check_double, check_finite, check_integer, check_probability
-from botorch_bandits.confidence.bordered_basis import Border, BorderedBasis, Fading
+from botorch_bandits.checks import check_probability
 from botorch_bandits.confidence.kernel_reading import prior_mean_at
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
@@ -53,10 +50,8 @@ from botorch_bandits.confidence.width_rules import (
     outcome_units,
     read_prior,
 )
-
-NEGLIGIBLE_SHARE = 0.1
-"""Eigenvectors whose eigenvalue is at most this share of the base ridge are left out of a coarse
-set."""
+from botorch_bandits.core.kernels import differentiable_values, kernel_function
+from botorch_bandits.core.ridges import Ridges
 
 
 class AssumptionRefutedWarning(RuntimeWarning):
@@ -65,61 +60,49 @@ class AssumptionRefutedWarning(RuntimeWarning):
 
 @dataclass(frozen=True, eq=False)
 class OutputData:
-    """The data of one output as a theorem sees them, with unit-variance kernel and prior mean 0.
+    """The rows of one output as a theorem sees them, in the model's (transformed) outcome units.
 
     Attributes:
         prior: The prior with which they were read.
-        compute_matrix: Computes :attr:`kernel_matrix`.
-        outcomes: ``batch_shape x n`` outcomes minus the prior mean, in prior standard deviations.
-        cross: Maps ``b x d`` raw inputs to ``batch_shape x b x n`` kernel values with the data and
-            ``batch_shape x b`` kernel values with themselves; differentiable.
-        to_outcome_units: Maps ``batch_shape x b`` values in prior standard deviations and their
-            ``b x d`` raw inputs to raw outcome units (the prior mean is added).
-        growing: The closed form of the model, if it has one.
-        weight: The factor that multiplies its rows, in addition to their own weights.
-        fading: How these weights have developed, if all rows fade by a common factor.
+        inputs: ``batch_shape x n x d``, as the kernel sees them.
+        counts: ``batch_shape x n``; how many observations each row is the mean of.
+        outcomes: ``batch_shape x n`` outcomes minus the prior mean.
+        points: Maps ``b x d`` raw points to inputs, and to their prior variances
+            (``batch_shape x b``); differentiable.
+        covariance: Maps two sets of inputs to their prior covariances; differentiable.
+        to_raw: Maps ``batch_shape x b`` values and the inputs there to raw outcome units, with the
+            prior mean.
+        kept: Where eigenvectors are kept from round to round; None to keep nothing.
     """
 
     prior: OutputPrior
-    compute_matrix: Callable[[], Tensor]
+    inputs: Tensor
+    counts: Tensor
     outcomes: Tensor
-    cross: Callable[[Tensor], tuple[Tensor, Tensor]]
-    to_outcome_units: Callable[[Tensor, Tensor], Tensor]
-    growing: Any = None
-    weight: float = 1.0
-    fading: Fading | None = None
+    points: Callable[[Tensor], tuple[Tensor, Tensor]]
+    covariance: Callable[[Tensor, Tensor], Tensor]
+    to_raw: Callable[[Tensor, Tensor], Tensor]
+    kept: dict[str, Any] | None = None
 
-    @cached_property
-    def kernel_matrix(self) -> Tensor:
-        """``batch_shape x n x n``; the batch consists of the members of an ensemble."""
-        return self.compute_matrix()
+    def ridges(self, num_ridges: int = 48, by_noise: bool = False) -> Ridges:
+        """Return the posteriors of these rows at a grid of ridges.
 
-    def whitened(self) -> OutputData:
-        """Return the data with each row divided by the square root of its ``lam``.
-
-        With ``D`` the diagonal matrix of these inverse roots the kernel matrix becomes ``D K D``,
-        the outcomes ``D y``, and the kernel values of a point with the data are multiplied by
-        ``D`` as well. The noise of every row is then 1, if its variance was that of the model. The
-        function space, hence the norm of the reward, is unchanged.
+        Args:
+            num_ridges: The size of the grid.
+            by_noise: Whether the noise of each row has a bound of its own, the root of its variance
+                in the model; outcomes are divided by it, and the base ridge is 1.
         """
-        lam = self.prior.lam.unsqueeze(-1)
-        if self.prior.row_noise is not None:
-            lam = self.prior.row_noise / self.prior.prior_variance.unsqueeze(-1)
-        root = lam.rsqrt()
-
-        def cross(X: Tensor) -> tuple[Tensor, Tensor]:
-            values, prior_variance = self.cross(X)
-            return values * root.unsqueeze(-2), prior_variance
-
-        has_one = self.growing is not None and root.numel() == 1
-        return replace(
-            self,
-            compute_matrix=lambda: self.kernel_matrix * root.unsqueeze(-1) * root.unsqueeze(-2),
-            outcomes=self.outcomes * root,
-            cross=cross,
-            growing=self.growing if has_one else None,
-            weight=float(root) if has_one else 1.0,
-        )
+        prior, weight = self.prior, self.counts
+        base = prior.first_lam * prior.prior_variance
+        if by_noise:
+            noise = (
+                prior.noise_variance.unsqueeze(-1) if prior.row_noise is None else prior.row_noise
+            )
+            base, weight = torch.ones_like(base), weight / noise
+        with torch.no_grad():
+            return Ridges(
+                self.inputs, weight, self.outcomes, self.covariance, base, num_ridges, self.kept
+            )
 
 
 def read_data(model: Model) -> tuple[OutputData, ...]:
@@ -141,63 +124,53 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
             f"{type(model).__name__} is a batch of {tuple(model.batch_shape)} models, each with "
             "its own data; use one acquisition function for each of them"
         )
-    kernel: Kernel = model.covar_module
-    num_outputs = model.num_outputs
-    inputs = kernel_inputs(model)
+    kernel, num_outputs, inputs = model.covar_module, model.num_outputs, kernel_inputs(model)
+    has_batch = len(kernel.batch_shape) > 0
+    function = None if has_batch else kernel_function(kernel, inputs.shape[-1])
     # row-wise noise levels are already those of the means
     has_levels = isinstance(model.likelihood, FixedNoiseGaussianLikelihood)
     repeats = None if has_levels else getattr(model, "repeats", None)
-    growing = None if has_levels else getattr(model, "factored", None)
-
-    def select(values: Tensor, output: int, event_dims: int = 1) -> Tensor:
-        """Pick an output from the last batch dimension."""
-        return values if num_outputs == 1 else values.select(-event_dims - 1, output)
-
-    def transformed(X: Tensor) -> Tensor:
-        Z = inputs_of_kernel(model, X)
-        return Z if num_outputs == 1 else Z.expand(num_outputs, *Z.shape)
+    counts = torch.ones_like(model.train_targets) if repeats is None else repeats
+    scale, shift = outcome_units(model)
 
     def read_output(j: int, prior: OutputPrior) -> OutputData:
-        unit = prior.prior_variance.unsqueeze(-1)
-        # n_i observations of one input count as one with sqrt(n_i) times kernel and outcome
-        targets = select(model.train_targets, j)
-        root = torch.ones_like(targets) if repeats is None else select(repeats.sqrt(), j)
+        def select(values: Tensor, event_dims: int = 1) -> Tensor:
+            """Pick this output from the last batch dimension."""
+            return values if num_outputs == 1 else values.select(-event_dims - 1, j)
 
-        def cross(X: Tensor) -> tuple[Tensor, Tensor]:
-            Z = transformed(X)
+        def points(X: Tensor) -> tuple[Tensor, Tensor]:
+            Z = inputs_of_kernel(model, X)
+            if function is not None:
+                return Z, function.diagonal(Z)
             # as many points as members look like a matrix to GPyTorch, if points have no batch
-            batch = torch.broadcast_shapes(Z.shape[:-2], kernel.batch_shape)
-            variances = kernel(Z.expand(*batch, *Z.shape[-2:]), diag=True)
-            prior_variance = select(variances, j) / unit
-            if inputs.shape[-2] == 0:
-                values = X.new_zeros(*prior_variance.shape, 0)
-            else:
-                values = select(kernel(Z, inputs).to_dense(), j, 2) / unit.unsqueeze(-1)
-            return values * root.unsqueeze(-2), prior_variance
+            Z = Z.expand(*torch.broadcast_shapes(Z.shape[:-2], kernel.batch_shape), *Z.shape[-2:])
+            return Z, select(kernel(Z, diag=True))
 
-        def to_outcome_units(values: Tensor, X: Tensor) -> Tensor:
-            values = values * unit.sqrt() + select(prior_mean_at(model, transformed(X)), j)
-            scale, shift = outcome_units(model)
-            if scale.dim():
-                if num_outputs > 1:
-                    scale, shift = scale[..., j], shift[..., j]
-                scale, shift = scale.unsqueeze(-1), shift.unsqueeze(-1)
-            return shift + scale * values
+        def covariance(Z: Tensor, others: Tensor) -> Tensor:
+            if function is not None:
+                return differentiable_values(function, Z, others)
+            if others.shape[-2] == 0:
+                return select(Z[..., :0] @ others[..., :0].mT, 2)
+            return select(kernel(Z, others).to_dense(), 2)
+
+        def to_raw(values: Tensor, Z: Tensor) -> Tensor:
+            own = [
+                each[..., j] if num_outputs > 1 and each.dim() else each for each in (scale, shift)
+            ]
+            factor, offset = (each.unsqueeze(-1) if each.dim() else each for each in own)
+            return offset + factor * (values + select(prior_mean_at(model, Z)))
 
         with torch.no_grad():
-            residual = targets - select(prior_mean_at(model, inputs), j)
+            residual = model.train_targets - prior_mean_at(model, inputs)
         return OutputData(
             prior,
-            lambda: (
-                prior.kernel_matrix()
-                / unit.unsqueeze(-1)
-                * (root.unsqueeze(-1) * root.unsqueeze(-2))
-            ),
-            residual / unit.sqrt() * root,
-            cross,
-            to_outcome_units,
-            growing,
-            fading=getattr(model, "fading", None),
+            inputs,
+            select(counts),
+            select(residual),
+            points,
+            covariance,
+            to_raw,
+            kept=None if num_outputs > 1 or inputs.dim() > 2 else getattr(model, "kept", None),
         )
 
     return tuple(read_output(j, prior) for j, prior in enumerate(priors))
@@ -205,186 +178,58 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
 
 @dataclass(frozen=True, eq=False)
 class RidgeConfidenceSet:
-    """Upper and lower confidence bounds that are the tightest over a grid of ridges.
-
-    Use :meth:`from_data` to create it. Everything is in units of the prior standard deviation, and
-    every tensor starts with the batch shape of the data.
+    """The functions that fit the data and have a small norm; every tensor has their batch shape.
 
     Attributes:
-        ridges: ``batch_shape x num_ridges``; the grid of ``a`` (``a = infinity`` is added).
+        ridges: Posteriors at a grid of ridges (``a = infinity`` is added).
         radicands: ``batch_shape x num_ridges``; the radicand at each ridge.
-        rkhs_bound: ``B``, scalar or ``batch_shape``; after doubling if that was requested.
-        eigenvectors: ``batch_shape x n x n``; of the kernel matrix.
-        mean_weights: ``batch_shape x n x num_ridges``; eigenfeatures times this are the means.
-        variance_weights: ``batch_shape x n x num_ridges``; squared eigenfeatures times this are
-            the explained variances.
-        smallest_rkhs_bound: ``batch_shape``; the smallest ``B`` that the data do not refute.
-        information_gain: ``batch_shape``; ``1/2 ln det(I + K / a_0)``, in nats.
-        doubling: The power of two by which ``B`` was multiplied, scalar or ``batch_shape``.
-        border: The changes due to other rows, if the eigenvectors are not those of all rows.
+        rkhs_bound: ``B``, after doubling if that was requested.
+        doubling: The power of two by which ``B`` was multiplied.
+        smallest_rkhs_bound: The smallest ``B`` that the data do not refute.
     """
 
-    ridges: Tensor
+    ridges: Ridges
     radicands: Tensor
     rkhs_bound: Tensor
-    eigenvectors: Tensor
-    mean_weights: Tensor
-    variance_weights: Tensor
-    smallest_rkhs_bound: Tensor
-    information_gain: Tensor
     doubling: Tensor
-    border: Border | None = None
+    smallest_rkhs_bound: Tensor
 
     @classmethod
-    def from_data(
+    def of(
         cls,
-        kernel_matrix: Tensor,
-        outcomes: Tensor,
+        ridges: Ridges,
         rkhs_bound: float | Tensor,
         noise_bound: float | Tensor,
         delta: float,
-        base_ridge: float | Tensor,
-        num_ridges: int = 48,
         doubles: bool = False,
     ) -> RidgeConfidenceSet:
-        """Compute the set from the observed data.
+        """Compute the set from posteriors of the observed data.
 
         Args:
-            kernel_matrix: ``batch_shape x n x n``, unit variance; ``n`` may be 0.
-            outcomes: ``batch_shape x n`` outcomes as observed (not censored, not relabeled), in
-                units of the prior standard deviation, less the prior mean.
-            rkhs_bound: ``B``, in the same units; a number, or ``batch_shape``.
-            noise_bound: ``R`` of R-sub-Gaussian noise, in the same units.
+            ridges: The posteriors of outcomes as observed (not censored, not relabeled). The base
+                ridge is ``a_0 = R^2 / c``, fixed before any data (the model's noise, say).
+            rkhs_bound: ``B`` in the norm of the kernel as it is, of any variance: a number, or
+                ``batch_shape``.
+            noise_bound: ``R`` of R-sub-Gaussian noise, in the units of the outcomes.
             delta: The set fails to contain the reward with at most this probability.
-            base_ridge: ``a_0 = R^2 / c``, fixed before any data (the model's ``lam``, say); a
-                number, or ``batch_shape``.
-            num_ridges: Size of the grid; any grid gives a valid bound.
             doubles: Whether to guess and double: a ``B`` that the data refute is replaced by the
                 first of ``2 B, 4 B, ...`` that they do not refute. No theorem covers that.
         """
-        check_finite("kernel_matrix", check_double("kernel_matrix", kernel_matrix))
-        check_finite("outcomes", check_double("outcomes", outcomes))
-        rkhs_bound = check_all_nonnegative("rkhs_bound", rkhs_bound).to(kernel_matrix.device)
-        variance = check_all_nonnegative("noise_bound", noise_bound).to(kernel_matrix.device) ** 2
-        delta = check_probability("delta", delta)
-        base = check_all_nonnegative("base_ridge", base_ridge).to(kernel_matrix.device)
-        if not bool((base > 0.0).all()):
-            raise ValueError(f"base_ridge is {base.tolist()}; it must be positive.")
-        num_ridges = check_integer("num_ridges", num_ridges, minimum=1)
-        eigenvalues, eigenvectors = torch.linalg.eigh(kernel_matrix)
-        eigenvalues = eigenvalues.clamp_min(0.0)  # batch_shape x n
-        projected = (outcomes.unsqueeze(-2) @ eigenvectors).squeeze(-2)
-        base = base.expand(eigenvalues.shape[:-1]).unsqueeze(-1)  # batch_shape x 1
-        log_determinant = torch.log1p(eigenvalues / base).sum(-1)
-        radius = (
-            (base * projected**2 / (eigenvalues + base)).sum(-1)
-            + variance * log_determinant
-            + 2.0 * variance * math.log(1.0 / delta)
-        ).unsqueeze(-1)
-        ridges = ridge_grid(base, eigenvalues.sum(-1, keepdim=True), num_ridges)
-        shrunk = 1.0 / (eigenvalues.unsqueeze(-1) + ridges.unsqueeze(-2))
-        fits = (projected.unsqueeze(-1) ** 2 * shrunk).sum(-2)  # batch_shape x num_ridges
-        radicands, smallest, rkhs_bound, doubling = radicands_of(
-            radius, ridges, fits, rkhs_bound, doubles
-        )
-        return cls(
-            ridges=ridges,
-            radicands=radicands,
-            rkhs_bound=rkhs_bound,
-            eigenvectors=eigenvectors,
-            mean_weights=projected.unsqueeze(-1) * shrunk,
-            variance_weights=shrunk,
-            smallest_rkhs_bound=smallest,
-            information_gain=0.5 * log_determinant,
-            doubling=doubling,
-        )
-
-    @classmethod
-    def of_growing(  # noqa: PLR0913 - options, each with a name
-        cls,
-        growing: Any,
-        outcomes: Tensor,
-        rkhs_bound: float,
-        noise_bound: float,
-        delta: float,
-        base_ridge: float,
-        num_ridges: int = 48,
-        doubles: bool = False,
-        weight: float = 1.0,
-        fading: Fading | None = None,
-    ) -> RidgeConfidenceSet:
-        """Compute the set of a model that grows by rows, from a basis kept for most of them.
-
-        Args:
-            growing: The closed form of the model.
-            outcomes: ``n`` outcomes, in units of the prior standard deviation, less the prior mean,
-                times the weight.
-            rkhs_bound: ``B``, in the same units.
-            noise_bound: ``R`` of R-sub-Gaussian noise, in the same units.
-            delta: The set fails to contain the reward with at most this probability.
-            base_ridge: ``a_0 = R^2 / c``, fixed before any data.
-            num_ridges: Size of the grid.
-            doubles: Guess and double; see :meth:`from_data`.
-            weight: The factor that multiplies all rows.
-            fading: The fading of rows with their own weights, which multiply outcomes, too.
-        """
-        whole = BorderedBasis.of(growing, weight, fading)
-        base, variance = outcomes.new_tensor([base_ridge]), noise_bound**2
-        trace = whole.trace.reshape(1)
-        ridges = ridge_grid(base, trace, num_ridges)  # the last one is the base ridge
-        solved = whole.solve(ridges, outcomes)
-        log_determinant = solved.log_determinant - growing.num_rows * math.log(base_ridge)
-        radius = base * solved.fits[-1:] + variance * (
-            log_determinant + 2.0 * math.log(1.0 / check_probability("delta", delta))
-        )
-        bound = check_all_nonnegative("rkhs_bound", rkhs_bound).to(outcomes.device)
-        radicands, smallest, bound, doubling = radicands_of(
-            radius, ridges, solved.fits, bound, doubles
-        )
-        return cls(
-            ridges=ridges,
-            radicands=radicands,
-            rkhs_bound=bound,
-            eigenvectors=whole.eigenvectors[whole.num_left :],
-            mean_weights=solved.mean_weights,
-            variance_weights=solved.variance_weights,
-            smallest_rkhs_bound=smallest,
-            information_gain=0.5 * log_determinant,
-            doubling=doubling,
-            border=solved.border,
-        )
-
-    @cached_property
-    def leading(self) -> RidgeConfidenceSet | None:
-        r"""A coarse set without eigenvectors that hardly matter, for sets without a batch.
-
-        The part of the prior variance that eigenvectors with eigenvalues up to :math:`\Lambda`
-        explain at ridge ``a`` is at most :math:`\Lambda / (\Lambda + a)`, because
-        :math:`\sum_i f_i^2 / \lambda_i \le k(x, x)`. They are left out if :math:`\\Lambda` is
-        :data:`NEGLIGIBLE_SHARE` of the base ridge. None if more than half of them would be left, or
-        if rows have left: the features, which have zeros in their places, are not small for small
-        eigenvalues.
-        """
-        if self.border is not None and self.border.num_left:
-            return None
-        base = self.ridges[-1]
-        eigenvalues = self.variance_weights[:, -1].reciprocal() - base
-        num_kept = int((eigenvalues > NEGLIGIBLE_SHARE * base).sum())
-        if num_kept == 0 or 2 * num_kept > len(eigenvalues):
-            return None
-        kept = eigenvalues.topk(num_kept).indices.sort().values
-        border = self.border
-        if border is not None:
-            border = replace(  # the inverse factors are those of all rows
-                border, cross=border.cross[kept], from_features=border.from_features[:, kept]
-            )
-        return replace(
-            self,
-            eigenvectors=self.eigenvectors[:, kept],
-            mean_weights=self.mean_weights[kept],
-            variance_weights=self.variance_weights[kept],
-            border=border,
-        )
+        device, fits, a = ridges.ridges.device, ridges.fits, ridges.ridges
+        bound = check_all_nonnegative("rkhs_bound", rkhs_bound).to(device)
+        variance = check_all_nonnegative("noise_bound", noise_bound).to(device) ** 2
+        level = math.log(1.0 / check_probability("delta", delta))
+        # r^2, where the base ridge is the last one
+        radius = a[..., -1] * fits[..., -1] + 2.0 * variance * (ridges.information_gain + level)
+        least = fits - radius.unsqueeze(-1) / a  # B^2 must be at least this
+        smallest = least.clamp_min(0.0).amax(-1).sqrt()
+        doubling = torch.ones_like(smallest)
+        if doubles:
+            is_refuted = (bound**2).unsqueeze(-1) < least
+            needed = torch.ceil(torch.log2((smallest / bound).clamp_min(1.0)))
+            doubling = torch.where(is_refuted.any(-1), 2.0**needed, doubling)
+        bound = bound * doubling
+        return cls(ridges, (bound**2).unsqueeze(-1) - least, bound, doubling, smallest)
 
     @property
     def is_refuted(self) -> Tensor:
@@ -392,101 +237,16 @@ class RidgeConfidenceSet:
         return (self.radicands < 0.0).any(-1)
 
     def bounds(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the lower and upper confidence bound at some points.
+        """Return the lower and upper confidence bound at some points, ``batch_shape x p`` each.
 
         A negative radicand counts as 0, so that a refuted set gives numbers, never NaN.
 
         Args:
-            cross: ``batch_shape x p x n`` kernel values between points and data, unit variance.
-            prior_variance: ``batch_shape x p`` kernel values of the points with themselves.
-
-        Returns:
-            Two tensors of shape ``batch_shape x p``.
+            cross: ``batch_shape x p x n`` covariances of the points with the rows at
+                ``ridges.places``; differentiable.
+            prior_variance: ``batch_shape x p``.
         """
-        mean, variance = self.moments(cross, prior_variance)[:2]
-        deviation = variance.sqrt() * self.radicands.clamp_min(0.0).sqrt().unsqueeze(-2)
-        prior_bound = self.rkhs_bound.unsqueeze(-1) * prior_variance.sqrt()  # a = infinity
-        upper = torch.minimum((mean + deviation).amin(-1), prior_bound)
-        lower = torch.maximum((mean - deviation).amax(-1), -prior_bound)
-        # an empty set has no bounds: its ends meet in the middle
-        middle = 0.5 * (lower + upper)
-        return torch.minimum(lower, middle), torch.maximum(upper, middle)
-
-    def moments(
-        self, cross: Tensor, prior_variance: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Return means and variances at all ridges, ``batch_shape x p x num_ridges`` each.
-
-        Args:
-            cross: ``batch_shape x p x n`` kernel values between points and data, unit variance.
-            prior_variance: ``batch_shape x p`` kernel values of the points with themselves.
-
-        Returns:
-            Means and variances, followed by the quantities that :meth:`slopes` needs.
-        """
-        border = self.border
-        num_came = 0 if border is None else border.num_rows
-        rows = cross[..., : cross.shape[-1] - num_came]
-        features = rows @ self.eigenvectors  # batch_shape x p x n
-        mean = features @ self.mean_weights  # batch_shape x p x num_ridges
-        explained = features**2 @ self.variance_weights
-        whitened = None
-        if border is not None:
-            last = cross[..., cross.shape[-1] - num_came :]
-            whitened = border.whiten(features, last)
-            mean = mean + last @ border.mean_weights
-            explained = explained + border.explained(whitened)
-        variance = (prior_variance.unsqueeze(-1) - explained).clamp_min(MINIMUM_VARIANCE)
-        return mean, variance, features, whitened
-
-    def slopes(
-        self, features: Tensor, whitened: Tensor | None, ridge: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Return the factors of kernel values in the slopes of means and variances.
-
-        Args:
-            features: ``p x n``, from :meth:`moments`; without a batch.
-            whitened: The last result of :meth:`moments`.
-            ridge: ``p``, the number of the ridge at each point.
-
-        Returns:
-            ``p x n`` weights of the mean, and half of what explains the variance.
-        """
-        of_mean = self.mean_weights.mT[ridge]
-        shrunk = self.variance_weights.mT[ridge]
-        if self.border is None or whitened is None:
-            return of_mean @ self.eigenvectors.mT, (shrunk * features) @ self.eigenvectors.mT
-        index = torch.arange(len(ridge), device=ridge.device)
-        last = self.border.unwhiten(whitened[index, ridge], ridge)
-        rows = torch.stack([of_mean, shrunk * (features - last @ self.border.cross.mT)])
-        first = rows @ self.eigenvectors.mT
-        came = last[..., self.border.num_left :]
-        both = torch.stack([self.border.mean_weights.mT[ridge], came])
-        of_mean, of_variance = torch.cat([first, both], dim=-1)
-        return of_mean, of_variance
-
-
-def radicands_of(
-    radius: Tensor, ridges: Tensor, fits: Tensor, rkhs_bound: Tensor, doubles: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the radicands, the smallest norm bound, and the one in use with its doubling.
-
-    Args:
-        radius: ``batch_shape x 1``; ``r_t^2``.
-        ridges: ``batch_shape x num_ridges``.
-        fits: ``batch_shape x num_ridges``; ``y' (K + a I)^-1 y`` at each ridge.
-        rkhs_bound: ``B``, scalar or ``batch_shape``.
-        doubles: See :meth:`RidgeConfidenceSet.from_data`.
-    """
-    smallest = (fits - radius / ridges).clamp_min(0.0).amax(-1).sqrt()
-    doubling = torch.ones_like(rkhs_bound)
-    radicands = radius / ridges + rkhs_bound.unsqueeze(-1) ** 2 - fits
-    if doubles and bool((radicands < 0.0).any()):
-        needed = (smallest / rkhs_bound).clamp_min(1.0)
-        doubling = 2.0 ** torch.ceil(torch.log2(needed))
-        rkhs_bound = rkhs_bound * doubling
-        radicands = radius / ridges + rkhs_bound.unsqueeze(-1) ** 2 - fits
-    return radicands, smallest, rkhs_bound, doubling
+        return self.ridges.ends(cross, prior_variance, self.radicands, self.rkhs_bound)
 
 
 def narrow(
@@ -534,9 +294,7 @@ def report_refutation(
         AssumptionRefutedWarning: Otherwise.
     """
     norm, noise = (
-        "that of its replicate"
-        if isinstance(each, Tensor)
-        else (each if isinstance(each, str) else f"{each:g}")
+        each if isinstance(each, str) else _stated(torch.as_tensor(each))
         for each in (rkhs_bound, noise_bound)
     )
     unit = " prior standard deviations" if in_prior_units else ""
@@ -550,19 +308,5 @@ def report_refutation(
     warnings.warn(message, AssumptionRefutedWarning, stacklevel=3)
 
 
-def ridge_grid(base_ridge: Tensor, trace: Tensor, num_ridges: int) -> Tensor:
-    """Return a geometric grid around the base ridge, up to where the data no longer matter.
-
-    Args:
-        base_ridge: ``batch_shape x 1``; it is the last ridge of the grid.
-        trace: ``batch_shape x 1``; the trace of the kernel matrix of all observations.
-        num_ridges: Size of the grid.
-
-    Returns:
-        ``batch_shape x num_ridges``.
-    """
-    if num_ridges == 1:
-        return base_ridge
-    low, high = 1e-2 * base_ridge, 1e2 * (base_ridge + trace)
-    steps = torch.linspace(0.0, 1.0, num_ridges - 1, dtype=low.dtype, device=low.device)
-    return torch.cat([low * (high / low) ** steps, base_ridge], dim=-1)
+def _stated(bound: Tensor) -> str:
+    return "that of its replicate" if bound.dim() else f"{float(bound):g}"

@@ -31,7 +31,7 @@ from scipy.linalg.lapack import dpstrf
 from torch import Tensor
 
 from botorch_bandits.checks import check_double, check_finite
-from botorch_bandits.models.kernels import (
+from botorch_bandits.core.kernels import (
     StationaryKernel,
     check_kernel_columns,
     fingerprint_kernel,

@@ -34,6 +34,7 @@ from botorch_bandits.confidence import WidthRule
 from botorch_bandits.confidence.censored import PendingWidth, censored_rule
 from botorch_bandits.confidence.fills import share_of_bound
 from botorch_bandits.confidence.width_rules import read_prior
+from botorch_bandits.core.kernels import kernel_of_output
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, CensoredView, Feedback
 from botorch_bandits.history import History
@@ -41,7 +42,6 @@ from botorch_bandits.loop.settings import AcquisitionFactory
 from botorch_bandits.loop.state import PenalizedHistory, StackedHistory
 from botorch_bandits.models import BanditGPRecipe, condition
 from botorch_bandits.models.censoring import least_lower_bounds
-from botorch_bandits.models.kernels import kernel_of_output
 from botorch_bandits.models.moments import prior_means, variances_of_outputs
 
 

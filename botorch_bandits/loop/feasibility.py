@@ -22,7 +22,6 @@ from botorch_bandits.acquisition import (
     ImprovedUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.affine_outcomes import select_output
-from botorch_bandits.acquisition.base import evaluated_as
 from botorch_bandits.acquisition.output_widths import output_rules
 from botorch_bandits.acquisition.rules import RandomizedArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.checks import DTYPE, level_of_users_line
@@ -275,7 +274,7 @@ def _width_of(
     num_outputs = 1 + rule.num_constraints
     if isinstance(recipe, AcquisitionRecipe):
         name = recipe.acquisition_class.__name__
-        if evaluated_as(recipe.acquisition_class) in LAGRANGIAN:
+        if recipe.acquisition_class.played_as in LAGRANGIAN:
             options = recipe.acquisition_class.complete_options(recipe.options, None)
             of_output = widened(output_rules(name, num_outputs, options))[constraint + 1]
             summary = PriorSummary(model, select_output(constraint + 1, num_outputs))

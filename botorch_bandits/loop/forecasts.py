@@ -22,7 +22,7 @@ from botorch_bandits.acquisition import (
     BanditAcquisition,
     ImprovedUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.base import default_options, evaluated_as
+from botorch_bandits.acquisition.base import default_options
 from botorch_bandits.change_points import (
     ChangePointRestart,
     NeverRestart,
@@ -391,7 +391,7 @@ def _of_epochs(loop: _Loop, rule: WidthRule, has_several_models: bool) -> Iterat
     if not isinstance(acquisition, AcquisitionRecipe):
         return
     cls = acquisition.acquisition_class
-    if evaluated_as(cls) is not ImprovedUpperConfidenceBound:
+    if cls.played_as is not ImprovedUpperConfidenceBound:
         return
     options = {**default_options(cls), **acquisition.options}
     bounds = options["rkhs_bound"], options["noise_bound"]

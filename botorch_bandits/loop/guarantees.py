@@ -21,7 +21,7 @@ from botorch_bandits.acquisition import (
     GPThompsonSampling,
     ImprovedUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.base import default_options, evaluated_as
+from botorch_bandits.acquisition.base import default_options
 from botorch_bandits.acquisition.candidates import CandidatesUpperConfidenceBound
 from botorch_bandits.acquisition.wide_confidence import FEWEST_ROWS
 from botorch_bandits.change_points import EvidenceRestart, NeverRestart, OracleRestart, Restart
@@ -768,8 +768,8 @@ def _largest_noise_sum(squares: float, noise_bound: float, delta: float) -> floa
     return noise_bound * math.sqrt(2.0 * (squares + 1.0) * log)
 
 
-def _is_played_as(acquisition_class: type | None, parent: type) -> bool:
-    return acquisition_class is not None and evaluated_as(acquisition_class) is parent
+def _is_played_as(acquisition_class: type[Any] | None, parent: type) -> bool:
+    return acquisition_class is not None and acquisition_class.played_as is parent
 
 
 def _is_covered(rule: MultiplierRule, acquisition_class: type | None) -> bool:

@@ -33,7 +33,7 @@ from botorch_bandits.acquisition import (
     RandomizedUpperConfidenceBound,
     RandomSearch,
 )
-from botorch_bandits.acquisition.base import ONE_A_PRIOR, constructor_parameters, evaluated_as
+from botorch_bandits.acquisition.base import ONE_A_PRIOR, constructor_parameters
 from botorch_bandits.acquisition.output_widths import output_rules
 from botorch_bandits.acquisition.rules import ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import (
@@ -55,6 +55,7 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.confidence.width_rules import learns_input_scale
 from botorch_bandits.constraints import MultiplierOverflowError, MultiplierRule
+from botorch_bandits.core.kernels import check_kernel_columns
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, OutcomeScale
 from botorch_bandits.forgetting import (
@@ -70,7 +71,6 @@ from botorch_bandits.models import (
     FittedSingleTaskGP,
 )
 from botorch_bandits.models.forgetting import ForgettingModels
-from botorch_bandits.models.kernels import check_kernel_columns
 from botorch_bandits.models.noise_floor import check_range_on_box
 from botorch_bandits.spaces import Space
 
@@ -197,7 +197,7 @@ NO_EVIDENCE = (
 
 def _check_censored(feedback: Censored, acquisition: Any, domain: Domain) -> None:
     cls = acquisition.acquisition_class if isinstance(acquisition, AcquisitionRecipe) else None
-    played = cls and evaluated_as(cls)
+    played = cls and cls.played_as
     is_separate = played in CENSORABLE_WITH_CONSTRAINTS
     if cls is None or not (played in CENSORABLE or is_separate):
         name = getattr(cls or acquisition, "__name__", acquisition)
@@ -389,7 +389,7 @@ def _is_lagrangian(acquisition: Any) -> bool:
     """Return whether an acquisition is one of LAGRANGIAN, or a subclass that changes nothing."""
     return (
         isinstance(acquisition, AcquisitionRecipe)
-        and evaluated_as(acquisition.acquisition_class) in LAGRANGIAN
+        and acquisition.acquisition_class.played_as in LAGRANGIAN
     )
 
 

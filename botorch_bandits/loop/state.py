@@ -29,7 +29,6 @@ from botorch_bandits.acquisition import (
     GPThompsonSampling,
     LagrangianUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.base import evaluated_as
 from botorch_bandits.change_points import (
     ChangePointRestart,
     DetectorEngine,
@@ -838,7 +837,7 @@ def at_multipliers(
             "multipliers": tuple(values.tolist()),
             "penalty": rule.penalty_in_use,
         }
-        is_bound = evaluated_as(recipe.acquisition_class) is LagrangianUpperConfidenceBound
+        is_bound = recipe.acquisition_class.played_as is LagrangianUpperConfidenceBound
         if isinstance(rule, PrimalDual) and is_bound:
             options["separate_bounds"] = True
             for name in ("reward_bound", "constraint_bound"):

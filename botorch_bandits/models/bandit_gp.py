@@ -50,15 +50,15 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence import realized_information_gain
 from botorch_bandits.confidence.width_rules import learns_input_scale
-from botorch_bandits.models.candidates import CandidatesRecipe
-from botorch_bandits.models.growing import DataViews
-from botorch_bandits.models.kernels import (
+from botorch_bandits.core.kernels import (
     StationaryKernel,
     describe_module,
     double_kernel,
     fingerprint_kernel,
     kernel_of_outputs,
 )
+from botorch_bandits.models.candidates import CandidatesRecipe
+from botorch_bandits.models.growing import DataViews
 from botorch_bandits.models.likelihoods import (
     check_repeats,
     collapse_repeats,

@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.confidence.width_rules import RunningPriorSummary
+from botorch_bandits.core.kernels import StationaryKernel
 from botorch_bandits.models.closed_form import SMALLEST_PIVOT
-from botorch_bandits.models.kernels import StationaryKernel
 
 CHUNK_ENTRIES = 2**17
 """Kernel values that are computed at a time on a CPU; larger temporaries would leave its cache."""

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from botorch_bandits.checks import check_positive
 from botorch_bandits.confidence.candidates import log_densities
-from botorch_bandits.models.kernels import StationaryKernel, fingerprint_kernel
+from botorch_bandits.core.kernels import StationaryKernel, fingerprint_kernel
 
 
 class Prior(Protocol):

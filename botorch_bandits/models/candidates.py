@@ -70,21 +70,21 @@ from botorch_bandits.confidence.width_rules import (
     learns_input_scale,
     read_prior,
 )
+from botorch_bandits.core.kernels import (
+    StationaryKernel,
+    describe_module,
+    fingerprint_kernel,
+)
 from botorch_bandits.models.candidate_groups import (
     CandidateGroups,
     bounds_of_groups,
     mixture_of_groups,
     split_scale,
 )
-from botorch_bandits.models.closed_form import ClosedForm
+from botorch_bandits.models.closed_form import marginals
 from botorch_bandits.models.condition import condition, observed_inputs, observed_outcomes
 from botorch_bandits.models.ensembles import LeanMixture
-from botorch_bandits.models.growing import IncrementalGP, TransformedClosedForm, of_raw_inputs
-from botorch_bandits.models.kernels import (
-    StationaryKernel,
-    describe_module,
-    fingerprint_kernel,
-)
+from botorch_bandits.models.growing import IncrementalGP
 from botorch_bandits.models.shared_rows import SharedRows, UnitKernels
 
 NUM_MEMBERS = 64
@@ -474,11 +474,11 @@ class CandidatesModel(Model):
             Means and variances at output scale 1, ``... x G`` each.
         """
         points = self._transformed(X.reshape(-1, X.shape[-1]))
-        forms = None if points.requires_grad else self._rows.closed_forms
+        forms = self._rows.closed_forms
         if forms is None:
             mean, variance = self._rows.mean_and_variance(points)
         else:
-            moments = [each.mean_and_variance(points) for each in forms]
+            moments = [marginals(each, points, smallest=0.0) for each in forms]
             mean, variance = (torch.stack(each) for each in zip(*moments, strict=True))
         shape = (*X.shape[:-1], len(self.recipe.groups))
         return mean.mT.reshape(shape), variance.mT.reshape(shape)
@@ -493,15 +493,6 @@ class CandidatesModel(Model):
         with torch.no_grad():
             _, variances = self.group_moments(x)
         return self.recipe.groups.least_noise_ratio(variances.cpu().numpy(), in_force)
-
-    def closed_forms_of_groups(self) -> list[ClosedForm | TransformedClosedForm] | None:
-        """Return the posterior of each group, at output scale 1, as functions of raw inputs.
-
-        Returns:
-            None without rows, or if the closed form of a kernel is not known.
-        """
-        forms = self._rows.closed_forms
-        return None if forms is None else [of_raw_inputs(each, self._encoder) for each in forms]
 
     def group_moments_one_by_one(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the moments of each group at each point given the points before it.

@@ -53,7 +53,7 @@ from linear_operator.operators import DenseLinearOperator
 from torch import Tensor
 from torch.nn import Module
 
-from botorch_bandits.models.kernels import StationaryKernel
+from botorch_bandits.core.kernels import StationaryKernel
 
 STEP_ROWS = 16
 """Rows computed together; of ``n`` rows, the last ``n % STEP_ROWS`` come one by one."""
@@ -826,19 +826,24 @@ class LeanPosterior(GPyTorchPosterior):
         return self.__dict__ | {"_covariance": None}
 
 
-def marginals(closed_form: ClosedForm, X: Tensor, noise: float = 0.0) -> tuple[Tensor, Tensor]:
+def marginals(
+    closed_form: Any, X: Tensor, noise: float = 0.0, smallest: float | None = None
+) -> tuple[Tensor, Tensor]:
     """Return posterior mean and variance, ``b`` each, at ``b x d`` points.
 
     They have first derivatives in ``X``; asking for second derivatives raises a ``RuntimeError``.
-    Variances below GPyTorch's ``min_variance`` times the prior variance are set to that value,
-    without a gradient; at prior variance 1, this is the same as in GPyTorch.
+    Variances below ``smallest`` are set to that value, without a gradient.
 
     Args:
-        closed_form: The posterior.
+        closed_form: The posterior, or that of replicates: points and moments are then of each.
         X: The points, as the kernel sees them.
         noise: Added to the variance.
+        smallest: GPyTorch's ``min_variance`` times the prior variance if omitted; at prior variance
+            1, this is the same as in GPyTorch.
     """
-    lowest = settings.min_variance.value(X.dtype) * closed_form.outputscale
+    lowest = smallest
+    if lowest is None:
+        lowest = settings.min_variance.value(X.dtype) * closed_form.outputscale
     if torch.is_grad_enabled() and X.requires_grad:
         return _Marginals.apply(X, closed_form, noise, lowest)
     mean, variance = closed_form.mean_and_variance(X)

@@ -20,9 +20,9 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihoo
 from torch import Tensor
 from torch.nn import Module
 
+from botorch_bandits.core.kernels import StationaryKernel
 from botorch_bandits.models.closed_form import ClosedForm, InverseFactor, parts_of
 from botorch_bandits.models.composed_kernels import ComposedKernel, QueryRows
-from botorch_bandits.models.kernels import StationaryKernel
 from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood
 
 

@@ -3,7 +3,7 @@ r"""Sums and products of stationary kernels in closed form, each on its own colu
 .. math:: k(x, z) = \sum_i \prod_j k_{ij}(x_{ij}, z_{ij})
 
 Sums and products may be nested, and a ``ScaleKernel`` may wrap any of them. With :math:`h_{ij}` the
-slope of a part (see :mod:`botorch_bandits.models.kernels`), its share of the gradient is
+slope of a part (see :mod:`botorch_bandits.core.kernels`), its share of the gradient is
 
 .. math::
    \frac{\partial k}{\partial k_{ij}} \, h_{ij} \, \frac{x_{ij} - z_{ij}}{\ell_{ij}^2},
@@ -33,22 +33,7 @@ from gpytorch.kernels import (
 )
 from torch import Tensor
 
-from botorch_bandits.models.kernels import StationaryKernel
-
-
-class FirstColumnDecay(Kernel):
-    """Another kernel times ``exp(-|t - t'| / decay_length)`` in the first column.
-
-    The other kernel, ``base_kernel``, sees the remaining columns. :class:`ComposedKernel` can read
-    it.
-    """
-
-    base_kernel: Kernel
-
-    @property
-    def decay_length(self) -> float:
-        """The distance in the first column at which the covariance has fallen to ``1/e``."""
-        raise NotImplementedError
+from botorch_bandits.core.kernels import StationaryKernel, TimeDecayKernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +44,7 @@ class Part:
         kernel: The kernel with unit lengthscale, because inputs are scaled first.
         columns: The columns that it sees.
         lengthscale: One for each of these columns.
-        is_decay: Whether it is the decay of a :class:`FirstColumnDecay`.
+        is_decay: Whether it is the decay of a :class:`TimeDecayKernel`.
         number: Its position among the parts.
         start: The first of its columns in :meth:`ComposedKernel.augment`.
     """
@@ -151,7 +136,7 @@ class ComposedKernel:
         Args:
             kernel: Sums (``AdditiveKernel``) and products (``ProductKernel``) of ``RBFKernel`` and
                 ``MaternKernel``, with or without ``active_dims``; any of them may be wrapped in a
-                ``ScaleKernel``. Also :class:`FirstColumnDecay` of these.
+                ``ScaleKernel``. Also :class:`TimeDecayKernel` of these.
             dim: The number of columns of its inputs.
 
         Returns:
@@ -377,7 +362,7 @@ def _read_forward(kernel: Kernel, columns: tuple[int, ...]) -> Part | Combinatio
         if not found or len(found) < len(members):
             return None
         return found[0] if len(found) == 1 else Combination(found, type(kernel) is ProductKernel)
-    if isinstance(kernel, FirstColumnDecay):
+    if isinstance(kernel, TimeDecayKernel):
         if len(columns) < 2:
             return None
         inner = _read(kernel.base_kernel, columns[1:])

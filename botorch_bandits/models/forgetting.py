@@ -17,10 +17,8 @@ same model, to the last bit.
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -30,8 +28,8 @@ from botorch.models.transforms.input import InputTransform
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_bandits.confidence.bordered_basis import Fading
 from botorch_bandits.confidence.width_rules import learns_input_scale
+from botorch_bandits.core.kernels import TimeDecayKernel, kernel_of_output
 from botorch_bandits.forgetting import (
     ExponentialWeights,
     Forgetting,
@@ -39,60 +37,15 @@ from botorch_bandits.forgetting import (
     TimeVaryingKernel,
 )
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
-from botorch_bandits.models.composed_kernels import FirstColumnDecay
 from botorch_bandits.models.growing import (
     IncrementalGP,
     has_closed_posterior,
     units_of_columns,
 )
-from botorch_bandits.models.kernels import kernel_of_output
 from botorch_bandits.models.likelihoods import collapse_weights
 
 NEGLIGIBLE_WEIGHT = 1e-18
 """Rows with smaller weights are left out; next to the latest row, they are rounding error."""
-
-
-class TimeDecayKernel(FirstColumnDecay):
-    r"""``k(x, x') (1 - rate)^{|t - t'| / 2}`` on inputs ``(t, x)``, where the time comes first.
-
-    Args:
-        base_kernel: The kernel ``k`` of the other columns; it is copied.
-        rate: In (0, 1).
-
-    Example:
-        >>> from gpytorch.kernels import RBFKernel
-        >>> kernel = TimeDecayKernel(RBFKernel().double(), rate=0.19)
-        >>> X = torch.tensor([[1.0, 0.5], [3.0, 0.5]], dtype=torch.float64)
-        >>> round(kernel(X).to_dense()[0, 1].item(), 12)
-        0.81
-    """
-
-    def __init__(self, base_kernel: Kernel, rate: float) -> None:
-        """See the class."""
-        super().__init__()
-        self.base_kernel = copy.deepcopy(base_kernel)
-        self.rate = rate
-
-    @property
-    def decay_length(self) -> float:
-        """The number of rounds after which the correlation of a function falls to ``1/e``."""
-        return -2.0 / math.log1p(-self.rate)
-
-    @property
-    def is_stationary(self) -> bool:
-        """Whether the base kernel is stationary."""
-        return bool(self.base_kernel.is_stationary)
-
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """Return the covariances of ``... x n x (1 + d)`` and ``... x m x (1 + d)`` inputs."""
-        if diag:
-            gap = x1[..., 0] - x2[..., 0]
-            base = self.base_kernel(x1[..., 1:], x2[..., 1:], diag=True, **params)
-        else:
-            gap = x1[..., :, None, 0] - x2[..., None, :, 0]
-            base = self.base_kernel(x1[..., 1:], x2[..., 1:], **params).to_dense()
-        decayed: Tensor = torch.exp(0.5 * math.log1p(-self.rate) * gap.abs()) * base
-        return decayed
 
 
 class BehindTime(InputTransform, torch.nn.Module):
@@ -286,7 +239,7 @@ class ForgettingModels:
             if isinstance(forgetting, SlidingWindow)
             else None
         )
-        self._memo: dict[str, Any] = {}  # about rows that fade, from round to round
+        self._kept: dict[str, Any] = {}  # eigenvectors of rows that fade, from round to round
         # with time as an input, rows never change, so that one builder continues its last model
         self._growing = self._builder() if isinstance(forgetting, TimeVaryingKernel) else None
 
@@ -337,9 +290,8 @@ class ForgettingModels:
             kept = weights > NEGLIGIBLE_WEIGHT
             if own_weights is None:
                 model = self._weighted(X[kept], Y[kept], weights[kept])
-                if isinstance(model, BanditGP) and not self._collapses:
-                    then = partial(_weights_then, self.forgetting, rounds[kept], round_number)
-                    model.fading = Fading(self._memo, then)
+                if isinstance(model, BanditGP):
+                    model.kept = self._kept
                 return model
             model = self._weighted(X[kept], Y[kept], (weights * own_weights)[kept])
             for each in model.models if isinstance(model, ModelListGP) else [model]:
@@ -382,19 +334,3 @@ class ForgettingModels:
             repeats=weights,
             prior_mean=recipe.prior_mean,
         )
-
-
-def _weights_then(
-    forgetting: ExponentialWeights, rounds: Tensor, round_number: int, count: int
-) -> tuple[Tensor, float]:
-    """Return the weights of the first rows in the round after them, and their factor since then.
-
-    Args:
-        forgetting: How they fade.
-        rounds: ``n`` rounds in which the rows were queried.
-        round_number: The round being chosen.
-        count: The number of first rows.
-    """
-    latest = int(rounds[:count].max())
-    since = float(forgetting.weights(rounds.new_tensor([latest]), round_number))
-    return forgetting.weights(rounds[:count], latest + 1), since

@@ -38,8 +38,8 @@ from botorch_bandits.checks import (
     check_matrix,
     check_number,
 )
-from botorch_bandits.confidence.bordered_basis import Fading
 from botorch_bandits.confidence.width_rules import PriorSummary
+from botorch_bandits.core.kernels import StationaryKernel
 from botorch_bandits.models.closed_form import (
     CachedPosterior,
     ClosedForm,
@@ -48,8 +48,8 @@ from botorch_bandits.models.closed_form import (
     parts_of,
 )
 from botorch_bandits.models.composed_closed_form import can_be_composed, composed_form_of
-from botorch_bandits.models.kernels import StationaryKernel, copy_modules
 from botorch_bandits.models.means import read_constant_mean
+from botorch_bandits.models.module_copies import copy_modules
 from botorch_bandits.models.row_deletion import posterior_without_first_rows
 
 
@@ -307,7 +307,7 @@ class IncrementalGP(SingleTaskGP):
     """
 
     learn_hyperparameters: bool
-    fading: Fading | None = None  # how the weights came about, if all fade by the same factor
+    _kept: dict[str, Any] | None = None
     _cached: CachedPosterior | None = None
     _origin: _Origin | None = None
 
@@ -515,6 +515,16 @@ class IncrementalGP(SingleTaskGP):
     def factored(self) -> ClosedForm | None:
         """The closed form in the inputs of the kernel, regardless of the input transform."""
         return self._closed_form()
+
+    @property
+    def kept(self) -> dict[str, Any] | None:
+        """What others keep about rows of this prior from round to round; None to keep nothing."""
+        closed_form = None if self._kept is not None else self._closed_form()
+        return self._kept if closed_form is None else closed_form.memo
+
+    @kept.setter
+    def kept(self, kept: dict[str, Any]) -> None:
+        self._kept = kept
 
     @property
     def running_information_gain(self) -> Tensor | None:

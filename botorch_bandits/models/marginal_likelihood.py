@@ -54,7 +54,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from botorch_bandits.checks import check_nonnegative, check_vector
-from botorch_bandits.models.kernels import SMALLEST_DISTANCE, StationaryKernel
+from botorch_bandits.core.kernels import SMALLEST_DISTANCE, StationaryKernel
 from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood
 from botorch_bandits.models.means import has_learned_constant, read_constant_mean
 from botorch_bandits.optim import to_host

@@ -25,9 +25,9 @@ from botorch.models import ModelListGP
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from botorch_bandits.core.kernels import StationaryKernel
 from botorch_bandits.models.bandit_gp import BanditGP, ModelBuilder, keeps_rows_apart
 from botorch_bandits.models.closed_form import ClosedForm
-from botorch_bandits.models.kernels import StationaryKernel
 
 FEWEST_ROWS = 256
 """With fewer rows, nothing is merged, because there is little to gain."""

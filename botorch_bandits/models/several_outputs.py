@@ -15,8 +15,8 @@ from botorch.models import ModelListGP
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from botorch_bandits.core.kernels import StationaryKernel, double_kernel, kernel_of_output
 from botorch_bandits.models.growing import IncrementalGP
-from botorch_bandits.models.kernels import StationaryKernel, double_kernel, kernel_of_output
 
 TOGETHER = "together"
 """Requests models of outputs that are drawn jointly."""

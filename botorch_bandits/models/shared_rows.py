@@ -22,8 +22,8 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from botorch_bandits.core.kernels import StationaryKernel
 from botorch_bandits.models.closed_form import SLAB_ROWS, ClosedForm, InverseFactor, _Slab
-from botorch_bandits.models.kernels import StationaryKernel
 from botorch_bandits.models.row_deletion import inverse_without_first_rows
 
 

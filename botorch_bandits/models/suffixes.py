@@ -55,10 +55,10 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dspmv, dspr, dtpmv
 from torch import Tensor
 
+from botorch_bandits.core.kernels import StationaryKernel, describe_module
 from botorch_bandits.core.priors import Table
 from botorch_bandits.models.candidate_groups import split_scale
 from botorch_bandits.models.forgetting import BehindTime
-from botorch_bandits.models.kernels import StationaryKernel, describe_module
 
 Array = NDArray[np.float64]
 
@@ -302,12 +302,8 @@ class ArmsSuffixes(SuffixPosteriors):
         arm, g = int(x), len(self.priors)
         at = self._entries_of(arm, num_suffixes)
         parts = self._parts(num_suffixes)
-        columns = np.stack(
-            [
-                table.columns(torch.tensor([arm], device=table.diagonal.device))[0].cpu().numpy()
-                for table in self._tables
-            ]
-        )
+        number = torch.tensor([arm], device=self._tables[0].diagonal.device)
+        columns = np.stack([table.columns(number)[0].cpu().numpy() for table in self._tables])
         values = columns[:, self._index[: parts[-1].stop]][self._kernel_of]
         direction = np.empty_like(values)
         for part, size, matrices in zip(parts, self._sizes, self._matrices, strict=False):

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 import torch
 from botorch.models import SingleTaskGP
-from botorch.models.transforms import Normalize
 from botorch.optim import optimize_acqf
-from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel
+from gpytorch.kernels import MaternKernel, RBFKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
 from models.textbook import double, matern, posterior, uniform
@@ -158,50 +157,6 @@ def test_mixture_is_that_of_all_priors() -> None:
     torch.testing.assert_close(value, m + 1.5 * v.sqrt(), rtol=0.0, atol=1e-8)
     assert not acqf.guarantee().holds
     assert "mixture" in str(acqf.guarantee())
-
-
-@pytest.mark.parametrize("form", ["survivors", "mixture"])
-@pytest.mark.parametrize("maximize", [True, False])
-@pytest.mark.parametrize("num_pending", [0, 2])
-def test_closed_form_is_the_bound_and_its_gradient(
-    form: str, maximize: bool, num_pending: int
-) -> None:
-    stream = torch.Generator().manual_seed(5)
-    X = 2.0 * torch.rand(140, 2, dtype=torch.float64, generator=stream)  # more than a slab
-    Y = (3.0 * X.sum(-1, keepdim=True)).sin()
-    transform = Normalize(2, bounds=torch.tensor([[0.0, 0.0], [2.0, 2.0]]).double())
-    entries = [
-        replace(entry, input_transform=transform)
-        for entry in candidate_grid([0.2, 0.5], [0.05], [0.5, 2.0], prior_means=(0.0, 0.6))
-    ]
-    model = BanditGP.with_candidates(entries)(X, Y)
-    options: dict[str, Any] = {"width": 2.0} if form == "mixture" else {"num_arms": 10}
-    pending = torch.rand(num_pending, 2, dtype=torch.float64, generator=stream)
-    bound = CandidatesUpperConfidenceBound(
-        model, form=form, maximize=maximize, X_pending=pending if num_pending else None, **options
-    )
-    closed_form = bound.closed_form
-    assert closed_form is not None
-    points = 2.0 * torch.rand(9, 1, 2, dtype=torch.float64, generator=stream)
-    points.requires_grad_()
-    expected = bound(points)  # by automatic differentiation
-    (slope,) = torch.autograd.grad(expected.sum(), points)
-    value, gradient = closed_form.value_and_gradient(points.detach().squeeze(1))
-    assert torch.allclose(value, expected.detach(), rtol=0, atol=1e-9)
-    assert torch.allclose(gradient, slope.squeeze(1), rtol=1e-8, atol=1e-8)
-    assert torch.allclose(closed_form.value(points.detach().squeeze(1)), value, rtol=0, atol=1e-9)
-    with torch.no_grad():
-        assert torch.allclose(bound(points), value, rtol=0, atol=1e-9)
-
-
-def test_kernels_without_a_closed_form_are_searched_in_the_ordinary_way() -> None:
-    X = torch.rand(6, 2, dtype=torch.float64)
-    entries = [BanditGP.with_kernel(PeriodicKernel()), BanditGP.with_kernel(RBFKernel())]
-    bound = CandidatesUpperConfidenceBound(
-        BanditGP.with_candidates(entries)(X, X[:, :1]), form="mixture"
-    )
-    assert bound.closed_form is None
-    assert bound.gen_candidates is None
 
 
 def test_pending_points_choose_and_do_not_certify() -> None:

@@ -157,17 +157,6 @@ def test_the_window_of_a_list_of_models() -> None:
     assert close(acqf.width, np.sqrt(sum(squares)))
 
 
-def test_the_closed_form_is_what_is_optimized() -> None:
-    acqf = censored(bandit_gp(), X_pending=PENDING)
-    assert acqf.closed_form is not None
-    x = X_TEST.clone().requires_grad_()
-    values = acqf(x.unsqueeze(-2))
-    (gradient,) = torch.autograd.grad(values.sum(), x)
-    found = acqf.closed_form.value_and_gradient(X_TEST)
-    assert close(found[0], values)
-    assert close(found[1], gradient, 1e-7)
-
-
 def test_units_with_standardized_outcomes_and_an_outputscale() -> None:
     # the same problem in units a thousand times as small
     X, Y = rows()
@@ -202,7 +191,6 @@ def test_the_published_code_and_the_theorem_can_be_compared() -> None:
     mean = reference.posterior(X_TEST.numpy())[0]
     assert close(published(X_TEST.unsqueeze(-2)), mean + width * predictive(X_TEST.numpy()))
     assert "standard deviations include the noise" in published.guarantee().gaps
-    assert published.gen_candidates is None
     printed = CensoredUpperConfidenceBound(
         model, **BOUNDS, **options, **CensoredUpperConfidenceBound.as_theorem
     )
@@ -764,18 +752,6 @@ def test_a_proxy_leaves_no_minimum_to_lower() -> None:
     for cls in (CensoredUpperConfidenceBound, CensoredThompsonSampling):
         with pytest.raises(ValueError, match=r"minimum is unknown.*Leave on_lower="):
             cls.with_options(minimum_proxy=2.0, width=1.0, on_lower="lower")
-
-
-def test_a_subclass_keeps_the_closed_form() -> None:
-    class Mine(CensoredUpperConfidenceBound):
-        pass
-
-    options = {"minimum": -1.0, "X_pending": PENDING, **BOUNDS}
-    ours, theirs = Mine(bandit_gp(), **options), censored(bandit_gp(), X_pending=PENDING)
-    assert ours.closed_form is not None
-    assert torch.equal(ours.closed_form.value(X_TEST), theirs.closed_form.value(X_TEST))
-    assert close(ours.closed_form.value(X_TEST), ours(X_TEST.unsqueeze(-2)))
-    assert Mine(bandit_gp(), predictive=True, **options).closed_form is None
 
 
 def test_a_subclass_can_have_another_width() -> None:

@@ -29,6 +29,7 @@ from botorch_bandits import (
 )
 from botorch_bandits.acquisition import AssumptionRefutedWarning
 from botorch_bandits.confidence import RidgeConfidenceSet, UnreadablePriorError
+from botorch_bandits.core.ridges import Ridges
 from botorch_bandits.problems import RKHSFunction
 
 LENGTHSCALE, LAM = 0.2, 0.01
@@ -56,7 +57,9 @@ def fixed_model(X: Tensor, Y: Tensor) -> BanditGP:
 
 
 def reference(X: Tensor, y: Tensor, norm: float, noise: float, lam: float) -> tuple[Tensor, Tensor]:
-    found = RidgeConfidenceSet.from_data(kernel(X, X), y, norm, noise, 0.1, lam)
+    base = torch.tensor(lam, dtype=torch.float64)
+    ridges = Ridges(X, torch.ones_like(y), y, kernel, base)
+    found = RidgeConfidenceSet.of(ridges, norm, noise, 0.1)
     return found.bounds(kernel(GRID, X), torch.ones(len(GRID), dtype=torch.float64))
 
 

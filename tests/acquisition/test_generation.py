@@ -1,4 +1,4 @@
-"""The batched generator: exact gradients, optima as good as BoTorch's, all else handed over."""
+"""The batched search: slopes of any acquisition function, optima as good as BoTorch's."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import math
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from botorch.acquisition import PosteriorMean, UpperConfidenceBound
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import BotorchError
 from botorch.generation import gen_candidates_scipy
-from botorch.models import SingleTaskGP
+from botorch.models import ModelListGP, SingleTaskGP
 from botorch.optim import optimize_acqf, optimize_acqf_mixed
 from botorch.optim.initializers import gen_batch_initial_conditions
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
@@ -22,12 +23,21 @@ from torch import Tensor
 from botorch_bandits import (
     BanditGP,
     Box,
+    CandidatesUpperConfidenceBound,
+    CensoredUpperConfidenceBound,
+    Exponential,
+    GPThompsonSampling,
     GPUpperConfidenceBound,
+    LagrangianThompsonSampling,
+    LagrangianUpperConfidenceBound,
+    LogExpectedImprovement,
+    LogProbabilityOfImprovement,
     WidthUpperConfidenceBound,
     gen_candidates_batched,
 )
 from botorch_bandits import optim as generation
 from botorch_bandits.confidence import ConstantWidth
+from botorch_bandits.models import candidate_grid
 
 from .cases import uniform
 
@@ -72,6 +82,22 @@ def both(acquisition: Any, bounds: Tensor, seed: int = 0, **given: Any) -> tuple
     return *ours, *theirs
 
 
+ONE = torch.ones(1, dtype=torch.float64)
+
+
+class Penalized(WidthUpperConfidenceBound):
+    def forward(self, X: Tensor) -> Tensor:
+        return super().forward(X) - X.squeeze(-2).square().sum(-1)
+
+
+def data() -> tuple[Tensor, Tensor]:
+    return gp().train_inputs[0], uniform(20, 1, seed=3)
+
+
+def single_task(model: BanditGP) -> SingleTaskGP:
+    return SingleTaskGP(model.train_inputs[0], model.train_targets.unsqueeze(-1))
+
+
 def inside(X: Tensor, bounds: Tensor) -> bool:
     return bool((X.ge(bounds[0]) & X.le(bounds[1])).all())
 
@@ -89,39 +115,73 @@ def handed_over(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return calls
 
 
-# --- values and gradients -------------------------------------------------------------------
+# --- values and slopes ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5, math.inf])
-@pytest.mark.parametrize("maximize", [True, False])
-@pytest.mark.parametrize("pending", [0, 2])
-def test_value_and_gradient_are_those_of_autograd(nu: float, maximize: bool, pending: int) -> None:
-    X_pending = uniform(pending, 3, seed=8) if pending else None
-    acqf = ucb(gp(dim=3, nu=nu), width=3.0, maximize=maximize, X_pending=X_pending)
-    X = uniform(7, 3, seed=9).requires_grad_()
-    expected = acqf(X.unsqueeze(-2))
-    (slope,) = torch.autograd.grad(expected.sum(), X)
-    assert acqf.closed_form is not None
+def slopes_of(acquisition: Any, X: Tensor) -> tuple[Tensor, Tensor]:
+    """The values and slopes that the search sees."""
+    evaluate = generation.values_and_slopes(acquisition, X.device)
+    value, slope = evaluate(X.numpy(), np.zeros(len(X), dtype=np.int64))
+    return torch.from_numpy(value), torch.from_numpy(slope)
+
+
+def penalized(**options: Any) -> LagrangianUpperConfidenceBound:
+    models = ModelListGP(gp(), gp(seed=1))
+    return LagrangianUpperConfidenceBound(models, multipliers=[0.7], width=1.5, **options)
+
+
+X_PENDING = uniform(2, 2, seed=8)
+SEARCHED: dict[str, Any] = {
+    **{f"bound, nu = {nu}": lambda nu=nu: ucb(gp(nu=nu), 3.0) for nu in (0.5, 1.5, 2.5, math.inf)},
+    "minus the lower bound": lambda: ucb(gp(), maximize=False, X_pending=X_PENDING),
+    "another kernel": lambda: ucb(BanditGP(*data(), LinearKernel(), noise=0.05)),
+    "SingleTaskGP": lambda: ucb(single_task(gp())),
+    "subclass": lambda: Penalized(gp(), ConstantWidth(2.0)),
+    "transform": lambda: ucb(gp(), posterior_transform=ScalarizedPosteriorTransform(-ONE)),
+    "expected improvement": lambda: LogExpectedImprovement(gp(), augmented=True),
+    "probability of improvement": lambda: LogProbabilityOfImprovement(gp(), X_pending=X_PENDING),
+    "censored": lambda: CensoredUpperConfidenceBound(
+        gp(), minimum=-3.0, outcome_bound=6.0, width=1.0, X_pending=X_PENDING
+    ),
+    "a path": lambda: GPThompsonSampling(gp(), width=1.7, maximize=False, seed=5),
+    "BoTorch's bound": lambda: UpperConfidenceBound(gp(), beta=4.0),
+    "BoTorch's mean": lambda: PosteriorMean(single_task(gp())),
+    "a list of priors": lambda: CandidatesUpperConfidenceBound(
+        BanditGP.with_candidates(candidate_grid([0.2, 0.4]))(*data())
+    ),
+    "penalized reward": lambda: penalized(),
+    "penalized reward, separate": lambda: penalized(separate_bounds=True),
+    "penalized reward, exponential": lambda: penalized(penalty=Exponential(0.3)),
+    "a penalized path": lambda: LagrangianThompsonSampling(
+        ModelListGP(gp(), gp(seed=1)), multipliers=[0.7], penalty=Exponential(0.5), width=1.3
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_slopes_are_those_of_differences_and_the_optimum_is_no_worse(
+    name: str, handed_over: list[Any]
+) -> None:
+    acqf, step = SEARCHED[name](), 1e-5
+    X = uniform(7, 2, seed=9)
+    value, slope = slopes_of(acqf, X)
     with torch.no_grad():
-        value, gradient = acqf.closed_form.value_and_gradient(X.detach())
-    assert torch.allclose(value, expected, rtol=0.0, atol=1e-8)
-    assert torch.allclose(gradient, slope, rtol=1e-8, atol=1e-8)
+        ends = [
+            torch.stack([acqf((X + sign * step * e).unsqueeze(-2)) for e in torch.eye(2).double()])
+            for sign in (1.0, -1.0)
+        ]
+        assert torch.allclose(value, acqf(X.unsqueeze(-2)), rtol=0.0, atol=1e-10)
+    expected = (ends[0] - ends[1]).mT / (2.0 * step)
+    assert torch.allclose(slope, expected, rtol=1e-5, atol=1e-5)
+    _, found, _, botorchs = both(acqf, unit_box())
+    assert float(found.max()) >= float(botorchs.max()) - 1e-6
+    assert not handed_over
 
 
-def test_gradient_is_finite_where_the_variance_is_clamped() -> None:
-    class NoVariance:
-        outputscale = 1.0
-
-        def value_and_gradient(self, X: Tensor) -> tuple[Tensor, ...]:
-            return X.sum(-1), torch.zeros(len(X)).double(), torch.ones_like(X), torch.ones_like(X)
-
-    from botorch_bandits.acquisition.scores import ClosedFormBound
-
-    value, gradient = ClosedFormBound(NoVariance(), 2.0, 1.0).value_and_gradient(
-        uniform(3, 2, seed=0)
-    )
-    assert torch.isfinite(value).all()
-    assert torch.equal(gradient, torch.ones_like(gradient))
+def test_a_clamped_variance_has_no_slope() -> None:
+    model = gp(noise=1e-7)  # at its own rows, the variance is rounding error
+    at_rows = slopes_of(ucb(model, width=1e3), model.train_inputs[0])[1]
+    assert torch.isfinite(at_rows).all()
 
 
 # --- optima ---------------------------------------------------------------------------------
@@ -152,8 +212,7 @@ def test_tolerances_follow_the_scale_of_the_outcomes(outcome_scale: float) -> No
     assert float(value.max()) >= float(expected.max()) - 1e-9 * outcome_scale
     best = candidates[value.argmax()]
     free = (best > 0.0) & (best < 1.0)
-    assert acqf.closed_form is not None
-    gradient = acqf.closed_form.value_and_gradient(best)[1]
+    gradient = slopes_of(acqf, best)[1]
     assert (gradient[free].abs() <= 1e-4 * outcome_scale).all()
 
 
@@ -212,43 +271,9 @@ def test_limits_of_steps_and_time() -> None:
     assert torch.allclose(value, acqf(X))
 
 
-# --- what is not known ----------------------------------------------------------------------
+# --- what is handed over --------------------------------------------------------------------
 
 
-class Penalized(WidthUpperConfidenceBound):
-    def forward(self, X: Tensor) -> Tensor:
-        return super().forward(X) - X.squeeze(-2).square().sum(-1)
-
-
-def single_task(model: BanditGP) -> SingleTaskGP:
-    return SingleTaskGP(model.train_inputs[0], model.train_targets.unsqueeze(-1))
-
-
-@pytest.mark.parametrize(
-    "acquisition",
-    [
-        lambda: UpperConfidenceBound(gp(), beta=4.0),
-        lambda: PosteriorMean(gp()),
-        lambda: ucb(single_task(gp())),
-        lambda: Penalized(gp(), ConstantWidth(2.0)),
-        lambda: ucb(BanditGP(gp().train_inputs[0], uniform(20, 1, seed=3), LinearKernel())),
-        lambda: ucb(
-            gp(),
-            posterior_transform=ScalarizedPosteriorTransform(torch.ones(1, dtype=torch.float64)),
-        ),
-    ],
-    ids=["BoTorch's bound", "mean", "SingleTaskGP", "subclass", "linear kernel", "transform"],
-)
-def test_what_is_not_known_is_handed_over(acquisition: Any, handed_over: list[Any]) -> None:
-    acqf = acquisition()
-    assert getattr(acqf, "gen_candidates", None) is None
-    X, value, expected_X, expected = both(acqf, unit_box())
-    assert len(handed_over) == 1
-    assert torch.equal(X, expected_X)
-    assert torch.equal(value, expected)
-
-
-ONE = torch.ones(1, dtype=torch.float64)
 LEFT = (torch.tensor([0]), -ONE, -0.5)
 
 

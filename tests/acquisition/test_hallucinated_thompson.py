@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 import torch
 from botorch.models import SingleTaskVariationalGP
+from botorch_bandits.models.prior_on_arms import ArmsPrior
 from torch import Tensor
 
 from botorch_bandits import Arms, GPThompsonSampling
 from botorch_bandits.acquisition.engines import ArmsEngine
-from botorch_bandits.acquisition.rules import ThompsonArmsRule
-from botorch_bandits.acquisition.rules import HallucinatedThompsonArmsRule
+from botorch_bandits.acquisition.rules import HallucinatedThompsonArmsRule, ThompsonArmsRule
 from botorch_bandits.confidence import ConstantWidth
 from botorch_bandits.models.condition import hallucinate
-from botorch_bandits.models.prior_on_arms import ArmsPrior
 
 from .cases import bandit_gp, rows, uniform
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from botorch_bandits.acquisition.one_stream import NumpyUpperConfidenceBound
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from botorch_bandits import (
@@ -23,7 +24,6 @@ from botorch_bandits import (
 )
 from botorch_bandits.acquisition import build_arms_engine
 from botorch_bandits.acquisition.engines import ArmsEngine
-from botorch_bandits.acquisition.one_stream import NumpyUpperConfidenceBound
 from botorch_bandits.confidence import ConstantWidth
 
 CHOICES = torch.rand(150, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

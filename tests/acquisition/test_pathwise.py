@@ -1,4 +1,4 @@
-"""Pathwise draws: BoTorch's numbers, the law of composed kernels, and the closed form's slopes."""
+"""Pathwise draws: BoTorch's numbers, the law of composed kernels, and scaled draws."""
 
 from __future__ import annotations
 
@@ -8,21 +8,16 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from botorch.sampling.pathwise import draw_matheron_paths
 from botorch.utils.sampling import draw_sobol_normal_samples
-from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 from botorch_bandits import BanditGP, Box, GPThompsonSampling
 from botorch_bandits.acquisition.draws import draw_path
-from botorch_bandits.acquisition.pathwise import (
-    ClosedFormDraw,
-    draw_prior_paths,
-    first_sobol_normals,
-)
+from botorch_bandits.acquisition.pathwise import draw_prior_paths, first_sobol_normals
+from botorch_bandits.core.kernels import TimeDecayKernel
 from botorch_bandits.models.fitted import LearnedGP
-from botorch_bandits.models.forgetting import TimeDecayKernel
 from botorch_bandits.random_streams import seeded_globally
 
 X = torch.rand(30, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -87,21 +82,18 @@ def test_draws_are_those_of_botorch(name: str, which: str) -> None:
 
 @every_model
 @pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize(("width", "maximize"), [(1.0, True), (1.7, False)])
-def test_values_and_slopes_are_those_of_the_draw(
-    name: str, which: str, width: float, maximize: bool
-) -> None:
+def test_a_scaled_draw_deviates_from_the_mean_by_its_width(name: str, which: str) -> None:
     model = models(name)[which]
-    acquisition = GPThompsonSampling(model, width=width, maximize=maximize, seed=5)
-    closed_form = acquisition.closed_form
-    assert type(closed_form) is ClosedFormDraw
     points = POINTS.clone().requires_grad_()
-    expected = acquisition(points.unsqueeze(-2))
-    (slope,) = torch.autograd.grad(expected.sum(), points)
-    value, gradient = closed_form.value_and_gradient(POINTS)
-    assert torch.allclose(value, expected.detach(), rtol=0.0, atol=1e-9)
-    assert torch.allclose(gradient, slope, rtol=0.0, atol=1e-8)
-    assert torch.allclose(closed_form.value(POINTS), value, rtol=0.0, atol=1e-12)
+    plain, scaled = (
+        sign * GPThompsonSampling(model, width=w, maximize=sign > 0.0, seed=5)(points.unsqueeze(-2))
+        for w, sign in ((1.0, 1.0), (1.7, -1.0))
+    )
+    mean = model.posterior(points).mean.squeeze(-1)
+    expected = mean + 1.7 * (plain - mean)
+    assert torch.allclose(scaled, expected, rtol=0.0, atol=1e-9)
+    slopes = [torch.autograd.grad(each.sum(), points)[0] for each in (scaled, expected)]
+    assert torch.allclose(*slopes, rtol=0.0, atol=1e-8)
 
 
 @pytest.mark.parametrize("name", ["product", "sum", "time"])
@@ -127,15 +119,3 @@ def test_a_box_is_searched_with_it_and_the_draw_is_not_made_again() -> None:
     with torch.no_grad():
         assert value >= float(acquisition(grid.unsqueeze(-2)).max()) - 1e-9
         assert value == pytest.approx(float(acquisition(found.unsqueeze(0))), abs=1e-9)
-
-
-def test_other_draws_have_no_closed_form() -> None:
-    def closed(model: Any, **options: Any) -> Any:
-        acquisition = GPThompsonSampling(model, width=1.0, seed=0, **options)
-        assert (acquisition.closed_form is None) == (acquisition.gen_candidates is None)
-        return acquisition.closed_form
-
-    linear = BanditGP(X, Y, kernel=LinearKernel().double(), noise=0.05)
-    assert closed(linear) is None
-    assert closed(SingleTaskGP(X, Y)) is None
-    assert closed(models("matern")["given"], choices=POINTS) is None

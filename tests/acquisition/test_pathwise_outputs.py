@@ -1,4 +1,4 @@
-"""Joint draws of several outputs: BoTorch's numbers, the closed form, and loops on boxes."""
+"""Joint draws of several outputs: BoTorch's numbers, dense algebra, and loops on boxes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from botorch.models import ModelListGP
 from botorch.sampling.pathwise import draw_matheron_paths
 from gpytorch.kernels import MaternKernel, ProductKernel, RBFKernel, ScaleKernel
 
@@ -22,8 +21,7 @@ from botorch_bandits import (
     PrimalDual,
 )
 from botorch_bandits.acquisition.draws import draw_path
-from botorch_bandits.acquisition.pathwise import ClosedFormDraw
-from botorch_bandits.acquisition.pathwise_outputs import ClosedFormOfDraws
+from botorch_bandits.acquisition.pathwise import draw_joint_paths
 from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.models.several_outputs import TOGETHER, JointOutputs
 from botorch_bandits.penalties import Linear
@@ -60,6 +58,24 @@ def joint(name: str, num_rows: int = len(X)) -> JointOutputs:
 
 
 @every_recipe
+@pytest.mark.parametrize("penalty", [Linear(), Exponential(0.5)], ids=["linear", "exponential"])
+def test_the_score_is_that_of_the_scaled_draws(name: str, penalty: Any) -> None:
+    model, multipliers, widths = joint(name), torch.tensor([0.7, 0.0]).double(), (0.5, 1.5, 2.0)
+    plain, scaled = (
+        LagrangianThompsonSampling(
+            model, multipliers=multipliers, penalty=penalty, width=w, maximize=False, seed=5
+        )
+        for w in (1.0, widths)
+    )
+    X = POINTS.unsqueeze(-2)
+    mean = model.posterior(X).mean.squeeze(-2)
+    drawn = mean + torch.tensor(widths).double() * (plain.draw(X) - mean)
+    excess = drawn[:, 1:] if penalty.is_linear else (0.5 * drawn[:, 1:]).exp() - 1.0
+    expected = -drawn[:, 0] - (multipliers * excess).sum(-1)
+    assert torch.allclose(scaled(X), expected, rtol=0.0, atol=1e-8)
+
+
+@every_recipe
 def test_draws_are_those_that_botorch_makes_of_one_model_of_all_outputs(name: str) -> None:
     with seeded_globally(3), torch.no_grad():
         path = draw_matheron_paths(RECIPES[name](X, Y), torch.Size())
@@ -70,36 +86,11 @@ def test_draws_are_those_that_botorch_makes_of_one_model_of_all_outputs(name: st
     assert torch.allclose(found, expected, rtol=0.0, atol=1e-8)
 
 
-@every_recipe
-@pytest.mark.parametrize("penalty", [Linear(), Exponential(0.5)], ids=["linear", "exponential"])
-@pytest.mark.parametrize(("width", "maximize"), [(1.0, True), ((0.5, 1.5, 2.0), False)])
-def test_closed_form_is_the_score_of_the_draw(
-    name: str, penalty: Any, width: Any, maximize: bool
-) -> None:
-    acquisition = LagrangianThompsonSampling(
-        joint(name),
-        multipliers=[0.7, 0.0],
-        penalty=penalty,
-        width=width,
-        maximize=maximize,
-        seed=5,
-    )
-    closed_form = acquisition.closed_form
-    is_one = penalty.is_linear and name != "a kernel each"
-    assert type(closed_form) is (ClosedFormDraw if is_one else ClosedFormOfDraws)
-    points = POINTS.clone().requires_grad_()
-    expected = acquisition(points.unsqueeze(-2))
-    (slope,) = torch.autograd.grad(expected.sum(), points)
-    value, gradient = closed_form.value_and_gradient(POINTS)
-    assert torch.allclose(value, expected.detach(), rtol=0.0, atol=1e-8)
-    assert torch.allclose(gradient, slope, rtol=0.0, atol=1e-7)
-    assert torch.allclose(closed_form.value(POINTS), value, rtol=0.0, atol=1e-10)
-
-
 def test_a_score_is_that_of_dense_algebra() -> None:
     multiplier, model = 0.7, joint("Matern")
     acquisition = LagrangianThompsonSampling(model, multipliers=[multiplier, 0.2], seed=5, width=1)
-    paths = acquisition._current_path().path.paths
+    with seeded_globally(acquisition._seed_of("path")):
+        paths = draw_joint_paths(model).paths
     K = MaternKernel(nu=2.5).double()
     K.lengthscale = torch.tensor(0.3, dtype=torch.float64)
 
@@ -123,16 +114,9 @@ def test_a_score_is_that_of_dense_algebra() -> None:
         simulated = Y[:, j].numpy() - at_rows - residual
         assert 0.5 * 0.05 < simulated.var() < 2.0 * 0.05  # noise
         total += weight * (waves + kernel(POINTS, X) @ c)
-    found = acquisition.closed_form.value(POINTS).numpy()
-    np.testing.assert_allclose(found, total, rtol=0.0, atol=1e-8)
-
-
-def test_lists_of_ones_own_models_have_a_closed_form_too() -> None:
-    models = [RECIPES["Matern"](X, Y[:, :1]), RECIPES["scaled"](X, Y[:, 1:2])]
-    acquisition = LagrangianThompsonSampling(ModelListGP(*models), multipliers=[0.5], seed=1)
     with torch.no_grad():
-        expected = acquisition(POINTS.unsqueeze(-2))
-    assert torch.allclose(acquisition.closed_form.value(POINTS), expected, rtol=0.0, atol=1e-8)
+        found = acquisition(POINTS.unsqueeze(-2)).numpy()
+    np.testing.assert_allclose(found, total, rtol=0.0, atol=1e-8)
 
 
 @pytest.mark.slow

@@ -30,7 +30,6 @@ from botorch_bandits import (
 )
 from botorch_bandits.acquisition.rules import ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.confidence import ConstantWidth, WidthRule
-from botorch_bandits.optim import gen_candidates_batched
 
 from .cases import bandit_gp, rows, uniform
 
@@ -395,19 +394,6 @@ def test_a_subclass_plays_what_its_parent_plays_where_it_changes_nothing() -> No
             loop.tell(query.id, float(query.x.sin().sum()))
         chosen.append([query.x.tolist() for query in loop.history.queries])
     assert chosen[0] == chosen[1]
-
-
-def test_a_subclass_has_the_closed_form_on_a_box_unless_it_changes_what_is_evaluated() -> None:
-    X, Y = rows()
-    model = BanditGP(X, Y[:, :1], kernel=RBFKernel(), noise=0.05)
-    for cls in (Renamed, Wider):
-        acqf = cls.with_options(**BOUNDS).build(model, BOX)
-        assert acqf.closed_form is not None
-        assert acqf.gen_candidates is gen_candidates_batched
-        value = acqf.closed_form.value(X_TEST.squeeze(-2))
-        assert torch.allclose(value, acqf(X_TEST), atol=1e-12, rtol=0.0)
-    for cls in (Shifted, Mixed, Called):
-        assert cls.with_options(**BOUNDS).build(model, BOX).closed_form is None
 
 
 def test_a_width_rule_of_ones_own_is_that_of_drop_in_and_arms() -> None:

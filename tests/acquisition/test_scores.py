@@ -1,4 +1,4 @@
-"""The one place where mean, deviation and width become values and slopes."""
+"""The one place where mean, deviation and width become values."""
 
 from __future__ import annotations
 
@@ -16,46 +16,11 @@ from botorch_bandits import (
 )
 from botorch_bandits.acquisition.engines import ArmsEngine, build_arms_engine
 from botorch_bandits.acquisition.rules import WidthArmsRule
-from botorch_bandits.acquisition.scores import half_width, score, score_and_slope
 from botorch_bandits.confidence import ConstantWidth
-from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE
 
 from .cases import uniform
 
 ARMS = Arms(uniform(7, 2, seed=1))
-
-
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-@pytest.mark.parametrize("width", [2.5, torch.tensor([0.5, 3.0, 1.0], dtype=torch.float64)])
-def test_scores_and_slopes_are_those_of_the_formula(
-    sign: float, width: float | torch.Tensor
-) -> None:
-    X = uniform(3, 2, seed=3).requires_grad_()
-    mean, variance = (3.0 * X).sin().sum(-1), 0.1 + X.square().sum(-1)
-    expected = sign * mean + width * variance.sqrt()
-    (slope,) = torch.autograd.grad(expected.sum(), X, retain_graph=True)
-    slopes = [
-        torch.autograd.grad(moment.sum(), X, retain_graph=True)[0] for moment in (mean, variance)
-    ]
-    value, found = score_and_slope(mean.detach(), variance.detach(), *slopes, width, sign)
-    assert torch.allclose(value, expected, atol=1e-12, rtol=0.0)
-    assert torch.allclose(found, slope, atol=1e-12, rtol=0.0)
-    # the pieces are differentiable, and overwrite nothing unless they are told to
-    pieces = score(mean, half_width(variance.sqrt(), width), sign)
-    assert torch.allclose(pieces, expected, atol=1e-12, rtol=0.0)
-    deviation = variance.detach().sqrt()
-    before = deviation.clone()
-    assert torch.equal(half_width(deviation, width), before * width)
-    assert torch.equal(deviation, before)
-    assert half_width(deviation, width, in_place=True) is deviation
-    assert torch.equal(deviation, before * width)
-
-
-def test_a_clamped_variance_has_no_slope() -> None:
-    zero, slopes = torch.zeros(1, dtype=torch.float64), torch.ones(1, 2, dtype=torch.float64)
-    value, slope = score_and_slope(zero, zero, slopes, 5.0 * slopes, 2.0)
-    assert float(value) == pytest.approx(2.0 * MINIMUM_VARIANCE**0.5, rel=1e-12)
-    assert torch.equal(slope, slopes)
 
 
 def engine_after(rounds: int, recipe: object) -> ArmsEngine:

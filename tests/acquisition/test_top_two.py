@@ -14,6 +14,7 @@ import pytest
 import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.optim import optimize_acqf_discrete
+from botorch_bandits.models.prior_on_arms import ArmsPrior
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from botorch_bandits import (
@@ -36,7 +37,6 @@ from botorch_bandits import (
 from botorch_bandits.acquisition.engines import ArmsEngine
 from botorch_bandits.acquisition.top_two import TopTwoArmsRule
 from botorch_bandits.confidence import ConstantWidth
-from botorch_bandits.models.prior_on_arms import ArmsPrior
 
 from .cases import bandit_gp, uniform
 

@@ -209,7 +209,7 @@ def _maximizations(
     sizes: tuple[tuple[int, int], ...] = SIZES,
 ) -> list[Measurement]:
     """Against BoTorch's UCB on its own model; the difference is how much worse our optimum is."""
-    goals = {"acqf-dropin": ((2.0, 3.0), (2.0, 3.0)), "acqf-own": ((5.0, 15.0), (4.0, 6.0))}[name]
+    goals = {"acqf-dropin": ((2.0, 3.0), (2.0, 3.0)), "acqf-own": ((3.0, 6.0), (3.0, 6.0))}[name]
     lines = []
     for num_rows, dim in sizes:
         rows = scale.of(num_rows, 30)

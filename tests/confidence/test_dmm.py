@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from botorch_bandits.confidence import RidgeConfidenceSet, amm_width
+from botorch_bandits.core.ridges import Ridges
 
 
 def kernel(a: Tensor, b: Tensor) -> Tensor:
@@ -25,6 +27,13 @@ def draw(seed: int, num_rows: int, norm: float = 2.0, noise: float = 0.1) -> tup
     noises = noise * torch.randn(num_rows, dtype=torch.float64, generator=generator)
     test = torch.linspace(0, 1, 30, dtype=torch.float64).unsqueeze(-1)
     return X, kernel(X, centers) @ weights + noises, test, kernel(test, centers) @ weights
+
+
+def set_of(
+    X: Tensor, y: Tensor, bound: float, noise: float, delta: float, base: float, **options: Any
+) -> RidgeConfidenceSet:
+    ridges = Ridges(X, torch.ones_like(y), y, kernel, torch.tensor(base, dtype=torch.float64))
+    return RidgeConfidenceSet.of(ridges, bound, noise, delta, **options)
 
 
 def dense_bounds(
@@ -60,64 +69,42 @@ def dense_bounds(
 @pytest.mark.parametrize("base", [0.01, 0.3])
 def test_bounds_equal_the_definition(num_rows: int, base: float) -> None:
     X, y, test, _ = draw(num_rows, num_rows)
-    found = RidgeConfidenceSet.from_data(kernel(X, X), y, 2.0, 0.1, 0.05, base)
+    found = set_of(X, y, 2.0, 0.1, 0.05, base)
     lower, upper = found.bounds(kernel(test, X), torch.ones(len(test), dtype=torch.float64))
-    expected = dense_bounds(X, y, test, 2.0, 0.1, 0.05, base, found.ridges.tolist())
+    expected = dense_bounds(X, y, test, 2.0, 0.1, 0.05, base, found.ridges.ridges.tolist())
     assert torch.allclose(lower, expected[0], atol=1e-8, rtol=0)
     assert torch.allclose(upper, expected[1], atol=1e-8, rtol=0)
     gain = 0.5 * torch.logdet(torch.eye(num_rows, dtype=torch.float64) + kernel(X, X) / base)
-    assert float(found.information_gain) == pytest.approx(float(gain), abs=1e-8)
-
-
-def test_batches_equal_single_sets() -> None:
-    sets = [draw(seed, 8) for seed in range(3)]
-    kernels = torch.stack([kernel(X, X) for X, *_ in sets])
-    outcomes = torch.stack([y for _, y, *_ in sets])
-    crosses = torch.stack([kernel(test, X) for X, _, test, _ in sets])
-    ones = torch.ones(3, 30, dtype=torch.float64)
-    batch = RidgeConfidenceSet.from_data(kernels, outcomes, 2.0, 0.1, 0.05, 0.01)
-    lower, upper = batch.bounds(crosses, ones)
-    for i in range(3):
-        single = RidgeConfidenceSet.from_data(kernels[i], outcomes[i], 2.0, 0.1, 0.05, 0.01)
-        one_lower, one_upper = single.bounds(crosses[i], ones[i])
-        assert torch.allclose(lower[i], one_lower, atol=1e-9, rtol=0)
-        assert torch.allclose(upper[i], one_upper, atol=1e-9, rtol=0)
-
-
-def test_without_data_it_is_the_prior_bound() -> None:
-    empty = torch.zeros(0, 0, dtype=torch.float64)
-    found = RidgeConfidenceSet.from_data(empty, empty.sum(-1), 1.5, 0.1, 0.05, 0.01)
-    lower, upper = found.bounds(
-        torch.zeros(2, 0, dtype=torch.float64), torch.tensor([1.0, 0.25], dtype=torch.float64)
-    )
-    assert upper.tolist() == [1.5, 0.75]
-    assert lower.tolist() == [-1.5, -0.75]
-    assert not found.is_refuted
+    assert float(found.ridges.information_gain) == pytest.approx(float(gain), abs=1e-8)
 
 
 def test_never_looser_than_amm_at_the_base_ridge() -> None:
     X, y, test, _ = draw(4, 15)
-    found = RidgeConfidenceSet.from_data(kernel(X, X), y, 2.0, 0.1, 0.05, 0.01)
+    found = set_of(X, y, 2.0, 0.1, 0.05, 0.01)
     _, upper = found.bounds(kernel(test, X), torch.ones(30, dtype=torch.float64))
     regularized = kernel(X, X) + 0.01 * torch.eye(15, dtype=torch.float64)
     mean = kernel(test, X) @ torch.linalg.solve(regularized, y)
     variance = 1 - (kernel(test, X) * torch.linalg.solve(regularized, kernel(X, test)).T).sum(-1)
-    width = amm_width(2.0, found.information_gain, 0.05, radius_factor=0.1**2 / 0.01)
+    width = amm_width(2.0, found.ridges.information_gain, 0.05, radius_factor=0.1**2 / 0.01)
     assert bool((upper <= mean + width * variance.sqrt() + 1e-9).all())
 
 
 def test_a_norm_that_cannot_be_is_refuted_without_nan() -> None:
     X, y, test, _ = draw(1, 20, norm=2.0)
     for bound in (0.1, 0.5):
-        found = RidgeConfidenceSet.from_data(kernel(X, X), y, bound, 0.1, 0.05, 0.01)
+        found = set_of(X, y, bound, 0.1, 0.05, 0.01)
         assert found.is_refuted
         lower, upper = found.bounds(kernel(test, X), torch.ones(30, dtype=torch.float64))
         assert bool(torch.isfinite(lower).all())
         assert bool(torch.isfinite(upper).all())
     smallest = float(found.smallest_rkhs_bound)
     for factor, refuted in ((1.01, False), (0.99, True)):
-        again = RidgeConfidenceSet.from_data(kernel(X, X), y, factor * smallest, 0.1, 0.05, 0.01)
+        again = set_of(X, y, factor * smallest, 0.1, 0.05, 0.01)
         assert bool(again.is_refuted) is refuted
+    doubled = set_of(X, y, 0.3 * smallest, 0.1, 0.05, 0.01, doubles=True)
+    assert float(doubled.doubling) == 4.0
+    assert float(doubled.rkhs_bound) == pytest.approx(1.2 * smallest)
+    assert not doubled.is_refuted
 
 
 @pytest.mark.slow
@@ -128,7 +115,7 @@ def test_covers_functions_of_known_norm() -> None:
         X, y, test, f = draw(seed, 16)
         covered = True
         for n in (1, 2, 4, 8, 16):
-            found = RidgeConfidenceSet.from_data(kernel(X[:n], X[:n]), y[:n], 2.0, 0.1, delta, 0.01)
+            found = set_of(X[:n], y[:n], 2.0, 0.1, delta, 0.01)
             lower, upper = found.bounds(kernel(test, X[:n]), torch.ones(30, dtype=torch.float64))
             covered &= bool(((lower <= f + 1e-9) & (f <= upper + 1e-9)).all())
             covered &= not found.is_refuted

@@ -31,7 +31,6 @@ SUBSET = (
         for name in (
             "affine_outcomes",
             "baselines",
-            "closed_form_improvement",
             "dmm",
             "generation",
             "input_constructors",

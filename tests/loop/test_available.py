@@ -42,7 +42,7 @@ from botorch_bandits import (
     TopTwoThompsonSampling,
     VarianceOnly,
 )
-from botorch_bandits.confidence.dmm import ridge_grid
+from botorch_bandits.core.ridges import ridge_grid
 from botorch_bandits.loop.restrictions import arms_available
 from botorch_bandits.models import candidate_grid
 from botorch_bandits.models.prior_on_arms import LARGEST_MATRIX

@@ -23,7 +23,7 @@ from botorch_bandits import (
     GPUpperConfidenceBound,
     TimeVaryingKernel,
 )
-from botorch_bandits.models.kernels import check_kernel_columns
+from botorch_bandits.core.kernels import check_kernel_columns
 from botorch_bandits.models.prior_on_arms import ArmsPrior
 
 WIDTH = GPUpperConfidenceBound.with_options(width=2.0)

@@ -35,7 +35,7 @@ from botorch_bandits import (
     RandomizedUpperConfidenceBound,
 )
 from botorch_bandits import acquisition as acquisitions
-from botorch_bandits.acquisition.base import BanditAcquisition, evaluated_as
+from botorch_bandits.acquisition.base import BanditAcquisition
 from botorch_bandits.confidence import ConstantWidth
 
 ARMS = Arms(torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1))
@@ -142,7 +142,7 @@ def test_a_subclass_with_another_width_is_not_its_parent():
         def width_rule(cls, options):
             return ConstantWidth(3.0)
 
-    assert evaluated_as(Wider) is None
+    assert Wider.played_as is Wider
     with pytest.raises(ValueError, match="no width for"):
         build(Wider, CENSORED, **BOUNDS)
     gaps = build(Wider, MULTIPLICATIVE, **BOUNDS).guarantee().reasons
@@ -184,6 +184,6 @@ def test_each_class_of_the_package_is_evaluated_as_itself():
     for name in acquisitions.__all__:
         cls = getattr(acquisitions, name)
         if isinstance(cls, type) and issubclass(cls, BanditAcquisition) and cls.defines_rule:
-            assert evaluated_as(cls) is cls
-            assert evaluated_as(trivial(cls)) is cls
-            assert evaluated_as(shifted(cls)) is None
+            assert cls.played_as is cls
+            assert trivial(cls).played_as is cls
+            assert shifted(cls).played_as is None

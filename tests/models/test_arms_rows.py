@@ -12,6 +12,7 @@ import torch
 from gpytorch.kernels import AdditiveKernel, Kernel, MaternKernel, RBFKernel, RQKernel, ScaleKernel
 from torch import Tensor
 
+from botorch_bandits.core.kernels import TimeDecayKernel
 from botorch_bandits.models import arms_rows, row_factors, telling_rows
 from botorch_bandits.models.arms_rows import (
     GrowingRows,
@@ -19,7 +20,6 @@ from botorch_bandits.models.arms_rows import (
     RowsPosterior,
 )
 from botorch_bandits.models.changed_rows import collapsed_rows
-from botorch_bandits.models.forgetting import TimeDecayKernel
 from botorch_bandits.models.front_kernels import (
     AnyKernel,
     FrontCovariance,

@@ -9,13 +9,13 @@ import torch
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
+from botorch_bandits.core.kernels import StationaryKernel
 from botorch_bandits.models import batched_closed_form
 from botorch_bandits.models.batched_closed_form import (
     FIRST_CAPACITY,
     BatchedClosedForm,
     ReplicatesPriorSummary,
 )
-from botorch_bandits.models.kernels import StationaryKernel
 
 from .textbook import KernelFunction, double, matern, posterior, squared_exponential, uniform
 

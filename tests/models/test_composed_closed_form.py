@@ -21,11 +21,12 @@ from gpytorch.kernels import (
 from torch import Tensor
 
 from botorch_bandits import BanditGP, TimeVaryingKernel
+from botorch_bandits.core.kernels import TimeDecayKernel
 from botorch_bandits.models.closed_form import InverseFactor
 from botorch_bandits.models.composed_closed_form import ComposedClosedForm
 from botorch_bandits.models.composed_kernels import ComposedKernel
 from botorch_bandits.models.fitted import LearnedGP
-from botorch_bandits.models.forgetting import ForgettingModels, TimeDecayKernel
+from botorch_bandits.models.forgetting import ForgettingModels
 
 from .textbook import KernelFunction, double, matern, posterior, squared_exponential, uniform
 

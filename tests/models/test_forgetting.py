@@ -12,13 +12,14 @@ from torch import Tensor
 
 from botorch_bandits import BanditGP, BanditGPRecipe
 from botorch_bandits.confidence import PriorSummary
+from botorch_bandits.core.kernels import TimeDecayKernel
 from botorch_bandits.forgetting import (
     ExponentialWeights,
     Forgetting,
     SlidingWindow,
     TimeVaryingKernel,
 )
-from botorch_bandits.models.forgetting import ForgettingModels, TimeDecayKernel
+from botorch_bandits.models.forgetting import ForgettingModels
 
 LAM, LENGTHSCALE, SCALE, PRIOR_MEAN = 0.05, 0.4, 1.7, 0.3
 Array = NDArray[np.float64]

@@ -33,7 +33,7 @@ from torch import Tensor
 from botorch_bandits import BanditGP
 from botorch_bandits.models import growing
 from botorch_bandits.models.condition import hallucinate
-from botorch_bandits.models.kernels import copy_modules
+from botorch_bandits.models.module_copies import copy_modules
 
 from .textbook import double, uniform
 

@@ -41,6 +41,7 @@ from botorch_bandits import (
 )
 from botorch_bandits.confidence import RidgeConfidenceSet, UnreadablePriorError
 from botorch_bandits.confidence.width_rules import read_prior
+from botorch_bandits.core.ridges import Ridges
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
 
@@ -372,7 +373,10 @@ def test_bounds_of_dmm_on_one_of_several_tasks(training: bool) -> None:
         y = model.train_targets - constants[TASKS.long().squeeze(-1)]
         base = float(model.likelihood.noise.reshape(-1)[0] / s2)  # of the first row, of task 0
         unit = model.outcome_transform.stdvs.item() * float(s2.sqrt())
-        found = RidgeConfidenceSet.from_data(K, y / s2.sqrt(), B / unit, R / unit, DELTA, base)
+        ridges = Ridges(
+            data, torch.ones_like(y), y / s2.sqrt(), lambda *_: K, torch.tensor(base).double()
+        )
+        found = RidgeConfidenceSet.of(ridges, B / unit, R / unit, DELTA)
         lower, upper = found.bounds(cross, torch.ones(3).double())
         center = model.outcome_transform.means.item()
         center += model.outcome_transform.stdvs.item() * float(constants[1])
