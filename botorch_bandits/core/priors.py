@@ -218,7 +218,7 @@ class Table(Prior):
             every = torch.arange(len(points), device=points.device)
             matrix = evaluate(every) if len(points) <= LARGEST_MATRIX else None
             if stationary is None:
-                name = f"the values of the kernel ({type(kernel).__name__}) on the arms"
+                name = f"the matrix of the kernel ({type(kernel).__name__}) on the arms"
                 some = every[:: max(1, len(every) // NUM_CHECKED)]
                 among = evaluate(some)[:, some] if matrix is None else matrix
                 check_finite(name, diagonal)

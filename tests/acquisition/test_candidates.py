@@ -44,7 +44,6 @@ from botorch_bandits import (
 from botorch_bandits.confidence import CandidateEvidence, RefutedListWarning
 from botorch_bandits.confidence.guarantee import FIXED_AFTER_FIRST, FIXED_LIST
 from botorch_bandits.models import (
-    CandidateArms,
     CandidatesModel,
     DefaultCandidates,
     candidate_grid,

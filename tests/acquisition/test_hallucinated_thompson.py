@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 import torch
 from botorch.models import SingleTaskVariationalGP
-from botorch_bandits.models.prior_on_arms import ArmsPrior
 from torch import Tensor
 
 from botorch_bandits import Arms, GPThompsonSampling
-from botorch_bandits.acquisition.engines import ArmsEngine
+from botorch_bandits.acquisition.player import Player
 from botorch_bandits.acquisition.rules import HallucinatedThompsonArmsRule, ThompsonArmsRule
 from botorch_bandits.confidence import ConstantWidth
+from botorch_bandits.core.priors import Table
+from botorch_bandits.core.rows import Rows
 from botorch_bandits.models.condition import hallucinate
 
 from .cases import bandit_gp, rows, uniform
@@ -26,23 +27,20 @@ BOUNDS: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": 0.1}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_streams", [None, 20])
-def test_draws_of_gp_bts_have_the_hallucinated_moments(num_streams: int | None) -> None:
+def test_draws_of_gp_bts_have_the_hallucinated_moments() -> None:
     points = torch.linspace(0, 1, 8, dtype=torch.float64).unsqueeze(-1)
     K = torch.exp(-(torch.cdist(points, points) ** 2) / (2 * 0.3**2))
     width, lam = 1.5, 0.1
     rule = HallucinatedThompsonArmsRule(ConstantWidth(width))
-    seeds = 0 if num_streams is None else list(range(num_streams))
-    engine = ArmsEngine(rule, ArmsPrior.from_matrix(K), lam, 1.0, seeds, prior_mean=0.3)
+    player = Player(rule, Table.from_matrix(K), lam, 1.0, 0, prior_mean=0.3)
     arms, outcomes = torch.tensor([1, 6]), torch.tensor([1.0, -0.5], dtype=torch.float64)
     pending = torch.tensor([2, 2, 5])
-    for arm, outcome in zip(arms, outcomes, strict=True):
-        shape = () if num_streams is None else (num_streams,)
-        engine.observe(arm.expand(shape), outcome.expand(shape))
-    waiting = pending if num_streams is None else pending.expand(num_streams, 3)
-    num_rounds = 6000 // (num_streams or 1)  # 6000 draws in all
-    draws = torch.stack([rule.scores(engine.look(t, waiting)) for t in range(1, num_rounds + 1)])
-    draws = draws.reshape(-1, 8)
+    told, waiting = (
+        Rows(index, Y.unsqueeze(-1), torch.ones_like(Y))
+        for index, Y in ((arms, outcomes), (pending, torch.zeros(3, dtype=torch.float64)))
+    )
+    seen = (player.look(t, told, pending=waiting) for t in range(1, 6001))
+    draws = torch.stack([each.scores for each in seen])
 
     def gains(rows: torch.Tensor) -> torch.Tensor:
         ridge = lam * torch.eye(len(rows), dtype=torch.float64)

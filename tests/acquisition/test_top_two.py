@@ -14,7 +14,6 @@ import pytest
 import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.optim import optimize_acqf_discrete
-from botorch_bandits.models.prior_on_arms import ArmsPrior
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from botorch_bandits import (
@@ -34,9 +33,10 @@ from botorch_bandits import (
     TimeVaryingKernel,
     TopTwoThompsonSampling,
 )
-from botorch_bandits.acquisition.engines import ArmsEngine
+from botorch_bandits.acquisition.player import Replicates
 from botorch_bandits.acquisition.top_two import TopTwoArmsRule
 from botorch_bandits.confidence import ConstantWidth
+from botorch_bandits.core.priors import Table
 
 from .cases import bandit_gp, uniform
 
@@ -81,21 +81,19 @@ def check_law(counts: np.ndarray, law: np.ndarray) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_streams", [None, 3])
-def test_arms_are_played_by_the_law_of_russo(num_streams: int | None) -> None:
+@pytest.mark.parametrize("num_streams", [1, 3])
+def test_arms_are_played_by_the_law_of_russo(num_streams: int) -> None:
     K = rbf(GRID, GRID)
     rule = TopTwoArmsRule(ConstantWidth(1.0), 0.3, max_draws=300)
-    seeds = 5 if num_streams is None else list(range(num_streams))
-    prior = ArmsPrior.from_matrix(torch.from_numpy(K))
-    engine = ArmsEngine(rule, prior, NOISE, 1.0, seeds, prior_mean=0.4)
+    prior, seeds = Table.from_matrix(torch.from_numpy(K)), list(range(num_streams))
+    player = Replicates(rule, prior, NOISE, 1.0, seeds, prior_mean=0.4)
     rows, y = np.array([0, 2, 3, 3, 5]), np.array([0.1, 0.9, 0.8, 1.1, 0.2])
-    shape = () if num_streams is None else (num_streams,)
     for arm, outcome in zip(rows, y, strict=True):
-        engine.observe(torch.tensor(arm).expand(shape), torch.tensor(outcome).expand(shape))
+        player.observe(*(torch.tensor(each).expand(num_streams) for each in (arm, outcome)))
     ridge = K[np.ix_(rows, rows)] + NOISE * np.eye(len(rows))
     gains = np.linalg.solve(ridge, K[rows]).T
     law = law_of_top_two(0.4 + gains @ (y - 0.4), K - gains @ K[rows], 0.3)
-    played = torch.stack([engine.choose(engine.look(t)) for t in range(1, 1501)])
+    played = torch.stack([player.choose(player.look(t)) for t in range(1, 1501)])
     for stream in played.reshape(1500, -1).mT:
         check_law(np.bincount(stream.numpy(), minlength=len(GRID)), law)
 

@@ -21,6 +21,7 @@ import botorch_bandits.loop.epochs
 import botorch_bandits.loop.forecasts
 import botorch_bandits.loop.guarantees
 from botorch_bandits.acquisition import dmm, upper_confidence_bound
+from botorch_bandits.acquisition.player import Player as ArmsPlayer
 from botorch_bandits.confidence import (
     CandidateEvidence,
     GainBound,
@@ -32,8 +33,9 @@ from botorch_bandits.confidence import (
 from botorch_bandits.confidence import guarantee as words
 from botorch_bandits.confidence.igp_ucb import KernelizedWidth, RKHSWidth
 from botorch_bandits.confidence.prior_assumptions import prior_gaps
+from botorch_bandits.core.rows import Rows
 from botorch_bandits.history import History
-from botorch_bandits.models import CandidateArms
+from botorch_bandits.models import CandidatesRecipe
 from claims.building import Plan
 from claims.campaign import tally
 from claims.judging import REFUTED
@@ -283,17 +285,20 @@ def only_the_most_probable() -> contextlib.AbstractContextManager[Any]:
 
 def predicted_in_hindsight() -> contextlib.AbstractContextManager[Any]:
     """The evidence counts how well an outcome is predicted by who has seen it."""
-    original = CandidateArms.observe
+    original = ArmsPlayer._weigh
 
-    def believe(self: CandidateArms, arm: int, outcome: float) -> None:
-        copied = self.evidence.copied()
-        original(self, arm, outcome)
-        groups = self.recipe.groups
-        variance = self.variances[:, arm].numpy() + groups.lam
-        copied.update(groups.log_densities(outcome, self.means[:, arm].numpy(), variance))
-        self.evidence = copied
+    def believe(self: ArmsPlayer, recipe: CandidatesRecipe, rows: Rows) -> None:
+        evidence, known = self.evidence.copied(), len(self._weighed)
+        original(self, recipe, rows)
+        for i in range(known, len(rows)):
+            posterior = self._conditioner.at(rows[: i + 1])
+            arm, outcome = int(rows.index[i]), float(rows.Y[i, 0])
+            variance = posterior.variance[:, arm] + posterior.lam
+            moments = (posterior.mean[:, 0, arm].numpy(), variance.numpy())
+            evidence.update(recipe.groups.log_densities(outcome, *moments))
+        self.evidence = evidence
 
-    return _patched((CandidateArms, "observe", believe))
+    return _patched((ArmsPlayer, "_weigh", believe))
 
 
 def round_number_believed() -> contextlib.AbstractContextManager[Any]:

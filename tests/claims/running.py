@@ -20,7 +20,7 @@ from torch import Tensor
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.confidence import guarantee as words
 from botorch_bandits.history import Query
-from botorch_bandits.loop.arms_stream import ArmsStream
+from botorch_bandits.loop.points_stream import PointsStream
 from botorch_bandits.models import CandidatesModel
 from claims.building import FACTORS_OF_EPOCHS, MAX_DELAY, STEP_SIZE, Plan, as_column
 from claims.settings import LISTS, Setting
@@ -776,9 +776,9 @@ class _LoopRun(_AnyRun):
                 if stream is not None and self.setting.method in LISTS:
                     mean, deviation = torch.empty(0), torch.empty(0)  # of which there are many
                 elif stream is not None:
-                    posterior = stream.engine.posterior
-                    mean = posterior.mean + stream.engine.prior_mean
-                    deviation = posterior.standard_deviation
+                    posterior = stream.player.posterior
+                    mean = posterior.mean[0, 0]
+                    deviation = posterior.variance[0].clamp_min(0.0).sqrt()
                 elif len(loop.resets) != num_resets:
                     mean, deviation = moments(loop.current_model(), self.world.inputs)
                 assert mean is not None
@@ -789,10 +789,11 @@ class _LoopRun(_AnyRun):
             is_in_hand = next(each.is_in_hand for each in self.seen.told if each.query_id == chosen)
         self.new_outcome(query.id, row, query.origin, t, is_in_hand)
 
-    def stream_of_all_arms(self) -> ArmsStream | None:
+    def stream_of_all_arms(self) -> PointsStream | None:
         """Return what knows the posterior of every input, if there is such a stream."""
         stream = self.loop._chooser._stream
-        return stream if isinstance(stream, ArmsStream) else None
+        is_plain = stream is not None and not stream.player.posterior.prior.num_front
+        return stream if is_plain else None
 
     def first_id(self, t: int) -> int:
         """Return the id of the first query that is waited for in a round."""
@@ -844,8 +845,8 @@ class _LoopRun(_AnyRun):
         local_round = chooser.current.num_queries  # the query is among them
         assert torch.equal(chooser.current.queries[-1].x, query.x)
         if chooser._stream is not None:
-            bounds: tuple[Tensor, Tensor] = chooser._stream.engine.bounds(local_round, ())
-            return bounds
+            known = chooser._stream.bounds(local_round)
+            return known.lower, known.upper
         domain = self.world.domain
         acquisition = chooser._played.build(
             self.loop.current_model(), domain, round_number=local_round
@@ -858,10 +859,10 @@ class _LoopRun(_AnyRun):
         chooser: Any = self.loop._chooser
         stream = self.stream_of_all_arms()
         if stream is not None:
-            rule: Any = stream._rule
-            seen = stream._look(chooser.current.num_queries, stream._rule, None)
-            lower, upper = rule.bounds(seen)
-            return lower, upper
+            seen, _ = stream._look(chooser.current.num_queries, 0.0, None)
+            bounds = seen.rule.bounds(seen)
+            assert bounds is not None
+            return bounds
         acquisition = chooser._played.build(self.loop.current_model(), self.world.domain)
         with torch.no_grad():
             return acquisition.bounds(self.world.inputs)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel
 from numpy.typing import NDArray
+from records import assert_same
 
 from botorch_bandits import (
     Arms,
@@ -42,10 +43,10 @@ from botorch_bandits import (
     TopTwoThompsonSampling,
     VarianceOnly,
 )
+from botorch_bandits.core.priors import LARGEST_MATRIX
 from botorch_bandits.core.ridges import ridge_grid
 from botorch_bandits.loop.restrictions import arms_available
 from botorch_bandits.models import candidate_grid
-from botorch_bandits.models.prior_on_arms import LARGEST_MATRIX
 
 Array = NDArray[np.float64]
 NOISE, LENGTH, WIDTH = 0.05, 0.3, 2.5
@@ -313,9 +314,9 @@ def test_random_numbers_are_those_of_a_round_in_which_all_arms_are_there(
     whole, loop = played(**options), played(**options)
     context = [0.25] if loop.settings.context_dim else None
     seen = []
-    engine: Any = whole._chooser._stream.engine  # type: ignore[union-attr]
-    choose = engine.choose
-    monkeypatch.setattr(engine, "choose", lambda each, *more: seen.append(each) or choose(each))
+    player: Any = whole._chooser._stream.player  # type: ignore[union-attr]
+    choose = player.choose
+    monkeypatch.setattr(player, "choose", lambda each, *more: seen.append(each) or choose(each))
     best = whole.ask(context=context)
     scores = seen[0].scores.numpy()
     arms: Any = loop.settings.domain
@@ -488,11 +489,11 @@ def test_a_loop_that_is_opened_again_goes_on_with_what_was_there(tmp_path: Path)
     for t in range(0, 20, 4):
         with BanditLoop(**settings(), journal=tmp_path / "parts") as loop:
             go_on(loop, t, t + 4)
-    assert loop.history.to_records() == whole.history.to_records()
+    assert_same(loop.history.to_records(), whole.history.to_records())
     assert (tmp_path / "whole").read_bytes() == (tmp_path / "parts").read_bytes()
     assert sum(query.restriction is not None for query in loop.history.queries) == 13
     again = History.from_records(json.loads(json.dumps(whole.history.to_records())), dim=2)
-    assert again.to_records() == whole.history.to_records()
+    assert_same(again.to_records(), whole.history.to_records())
     with BanditLoop(**settings(), journal=tmp_path / "parts") as loop:
         there = np.random.default_rng(4).random(40) < 0.3
         assert loop.ask(available=there, request_id="round 4").id == 4

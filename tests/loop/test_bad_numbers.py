@@ -24,7 +24,7 @@ from botorch_bandits import (
     TimeVaryingKernel,
 )
 from botorch_bandits.core.kernels import check_kernel_columns
-from botorch_bandits.models.prior_on_arms import ArmsPrior
+from botorch_bandits.core.priors import Table
 
 WIDTH = GPUpperConfidenceBound.with_options(width=2.0)
 KNOWN = {"rkhs_bound": 1.0, "noise_bound": 0.1}
@@ -119,10 +119,10 @@ class Endless(Cone):
     [
         (
             Cone(),
-            r"kernel \(Cone\) on the arms are not positive semi-definite.* is -3.56",
+            r"kernel \(Cone\) on the arms is not positive semi-definite.* is -3.56",
         ),
-        (ScaleKernel(Cone()), r"kernel \(ScaleKernel\) on the arms are not positive semi"),
-        (Lopsided(), r"kernel \(Lopsided\) on the arms are not symmetric"),
+        (ScaleKernel(Cone()), r"kernel \(ScaleKernel\) on the arms is not positive semi"),
+        (Lopsided(), r"kernel \(Lopsided\) on the arms is not symmetric"),
         (Endless(), r"kernel \(Endless\) on the arms\[0.*\] is inf"),
     ],
 )
@@ -135,9 +135,9 @@ def test_a_kernel_on_arms_is_a_covariance(kernel: Kernel, message: str, rule: An
 def test_of_many_arms_some_are_looked_at() -> None:
     many = torch.linspace(0.0, 1.0, 5000, dtype=torch.float64).unsqueeze(-1)
     with pytest.raises(ValueError, match="not positive semi-definite"):
-        ArmsPrior.from_kernel(Cone().double(), many)
+        Table.from_kernel(Cone().double(), many)
     sound = (RBFKernel() + MaternKernel(nu=0.5)).double()
-    assert ArmsPrior.from_kernel(sound, many).num_arms == 5000
+    assert Table.from_kernel(sound, many).num_points == 5000
 
 
 @pytest.mark.parametrize("num_arms", [2, 40, 400])
@@ -149,7 +149,7 @@ def test_kernels_of_gpytorch_are_covariances(num_arms: int) -> None:
         ScaleKernel(MaternKernel(nu=0.5)) * RBFKernel(),
         ScaleKernel(RBFKernel() + MaternKernel(nu=1.5)),
     ):
-        assert ArmsPrior.from_kernel(kernel.double(), points).num_arms == num_arms
+        assert Table.from_kernel(kernel.double(), points).num_points == num_arms
 
 
 WRONG_COLUMNS = {

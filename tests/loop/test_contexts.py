@@ -144,14 +144,14 @@ def test_pending_queries_count_in_their_own_context() -> None:
 
 def test_rows_on_arms_are_added_and_not_rebuilt() -> None:
     loop = make_loop("arms", ACQUISITIONS["IGP-UCB"])
-    factors = set()
+    memory = set()
     for t in range(4):
         query = loop.ask(context=torch.tensor([t % 2], dtype=torch.float64))
         loop.tell(query.id, 0.1 * t)
-        factor = loop._chooser._stream.engine._growing.factor
-        assert factor.num_rows == t  # as of the last query
-        factors.add(id(factor))
-    assert len(factors) == 1
+        growing = loop._chooser._stream.player._conditioner._growing
+        assert len(growing._rows) == t  # as of the last query
+        memory.add(growing._buffer.data_ptr())
+    assert len(memory - {0}) == 1
     assert loop._chooser._cached_builder is None  # no model was built
 
 

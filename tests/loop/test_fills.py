@@ -13,6 +13,7 @@ import torch
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import RBFKernel
 from pairwise import by_day
+from records import assert_same
 from torch import Tensor
 
 from botorch_bandits import (
@@ -336,7 +337,7 @@ def test_a_journal_is_continued_to_the_last_bit(name: str, tmp_path: Path) -> No
         loop.close()
     for a, b in zip(whole.history.queries, loop.history.queries, strict=True):
         assert torch.equal(a.x, b.x)
-        assert a.diagnostics == b.diagnostics
+        assert_same(a.diagnostics, b.diagnostics)
     recorded = Journal.read(path).header["settings"]["feedback"]
     assert recorded["fill"] == "soft"
     assert recorded["delay_distribution"] is None
@@ -378,7 +379,7 @@ def test_what_was_taken_back_is_no_outcome_any_more(options: dict[str, Any]) -> 
     play(again, 5)
     for a, b in zip(loop.history.queries, again.history.queries, strict=True):
         assert torch.equal(a.x, b.x)
-        assert a.diagnostics == b.diagnostics
+        assert_same(a.diagnostics, b.diagnostics)
 
 
 def test_the_queue_knows_the_shares_of_the_view() -> None:

@@ -11,6 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from botorch_bandits.acquisition.lagrangian_on_arms import LagrangianEngine
+from botorch_bandits.loop.arms_stream import OutputsStream
+from botorch_bandits.models.arms import ArmsPosterior
+from botorch_bandits.models.outputs_on_arms import OutputsPosterior
+from botorch_bandits.models.prior_on_arms import LARGEST_MATRIX, ArmsPrior
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
@@ -25,13 +30,8 @@ from botorch_bandits import (
     MultiplicativeEpochs,
     PrimalDual,
 )
-from botorch_bandits.acquisition.lagrangian_on_arms import LagrangianEngine
 from botorch_bandits.feedback import Ignored
-from botorch_bandits.loop.arms_stream import OutputsStream
 from botorch_bandits.models import BanditGPRecipe
-from botorch_bandits.models.arms import ArmsPosterior
-from botorch_bandits.models.outputs_on_arms import OutputsPosterior
-from botorch_bandits.models.prior_on_arms import LARGEST_MATRIX, ArmsPrior
 from botorch_bandits.penalties import Polynomial
 
 

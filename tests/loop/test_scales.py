@@ -37,11 +37,12 @@ from botorch_bandits import (
     simulate,
 )
 from botorch_bandits.acquisition import AcquisitionRecipe
-from botorch_bandits.acquisition.engines import ArmsEngine, build_box_engine
+from botorch_bandits.acquisition.engines import build_box_engine
+from botorch_bandits.acquisition.player import Replicates
 from botorch_bandits.acquisition.rules import WidthArmsRule
 from botorch_bandits.confidence.width_rules import ConstantWidth
+from botorch_bandits.core.priors import Table
 from botorch_bandits.domains import Domain
-from botorch_bandits.models.prior_on_arms import ArmsPrior
 from botorch_bandits.problems import ArmsProblem
 
 GENERATOR = torch.Generator().manual_seed(1)
@@ -244,17 +245,17 @@ def test_a_power_of_two_changes_no_bit() -> None:
     """Scores are multiplied exactly, and so is all that decides among them."""
     rule = WidthArmsRule(ConstantWidth(2.0))
     units = (1.0, 2.0**-40, 2.0**40)
-    engines = [
-        ArmsEngine(rule, ArmsPrior.from_matrix(KERNEL_MATRIX * s * s), 0.04 * s * s, s * s, 0)
+    players = [
+        Replicates(rule, Table.from_matrix(KERNEL_MATRIX * s * s), 0.04 * s * s, s * s, [0])
         for s in units
     ]
     for t in range(1, 70):
-        seen = [engine.look(t) for engine in engines]
-        arms = [engine.choose(each) for engine, each in zip(engines, seen, strict=True)]
+        seen = [player.look(t) for player in players]
+        arms = [int(player.choose(each)) for player, each in zip(players, seen, strict=True)]
         assert arms[0] == arms[1] == arms[2]
-        for s, engine, each in zip(units, engines, seen, strict=True):
+        for s, player, each in zip(units, players, seen, strict=True):
             assert torch.equal(each.scores, s * seen[0].scores)
-            engine.observe(arms[0], s * float(REWARDS[arms[0]] + NOISE * ERRORS[t]))
+            player.observe_one(arms[0], s * float(REWARDS[arms[0]] + NOISE * ERRORS[t]))
 
 
 def test_moments_of_a_drop_in_at_a_tiny_scale() -> None:

@@ -6,9 +6,9 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from botorch_bandits.acquisition import ArmsEngine, GPUpperConfidenceBound
+from botorch_bandits.acquisition import GPUpperConfidenceBound, Replicates
+from botorch_bandits.core.priors import Table
 from botorch_bandits.domains import Arms
-from botorch_bandits.models import ArmsPrior
 from botorch_bandits.simulation import SimulationResult
 from botorch_bandits.simulation.arms import play_arms
 
@@ -17,11 +17,11 @@ LEVEL = 0.3
 
 
 def played(num_replicates: int, bounded_noise: bool) -> tuple[torch.Tensor, SimulationResult]:
-    prior = ArmsPrior.from_matrix(RBFKernel().double()(CHOICES).to_dense().detach())
+    prior = Table.from_matrix(RBFKernel().double()(CHOICES).to_dense().detach())
     rule = GPUpperConfidenceBound.with_options(width=2.0).arms_rule(Arms(CHOICES))
     seeds = tuple(range(num_replicates))
     values = torch.stack([(3.0 * CHOICES[:, 0] + seed).sin() for seed in seeds])
-    engine = ArmsEngine(rule, prior, LEVEL**2, 1.0, seeds)
+    engine = Replicates(rule, prior, LEVEL**2, 1.0, seeds)
     result = play_arms(engine, values, LEVEL, 40, seeds, bounded_noise=bounded_noise)
     return result.outcomes - values.gather(-1, result.arms), result
 

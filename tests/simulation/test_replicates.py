@@ -31,7 +31,7 @@ from botorch_bandits import (
 )
 from botorch_bandits.acquisition import AcquisitionRecipe
 from botorch_bandits.confidence import WaterFillingGain
-from botorch_bandits.models.arms import SMALLEST_BUFFER
+from botorch_bandits.core.posterior import FIRST_ROOM
 from botorch_bandits.problems import ArmsProblem, gp_draw_on_arms
 
 CHOICES = torch.linspace(0, 1, 30, dtype=torch.float64).unsqueeze(-1)
@@ -120,14 +120,14 @@ def test_rule_on_arms_scores_as_the_acquisition_function_does(name: str) -> None
     )
     expected = acquisition(CHOICES.unsqueeze(-2))
     assert loop._chooser._stream is not None
-    loop._chooser._stream.catch_up()
-    engine = loop._chooser._stream.engine
-    seen = engine.look(round_number, domain.index_of(pending))
-    assert engine.rule is not None
-    assert torch.allclose(engine.rule.scores(seen), expected, atol=1e-8, rtol=0)
-    arm = engine.choose(seen)
+    player, (seen, _) = (
+        loop._chooser._stream.player,
+        loop._chooser._stream._look(round_number, 0.0, None),
+    )
+    assert torch.allclose(seen.scores, expected, atol=1e-8, rtol=0)
+    arm = player.choose(seen)
     known = acquisition.describe(CHOICES[arm])
-    described = engine.describe(seen, arm)
+    described = player.describe(seen, arm)
     assert known.keys() <= described.keys()
     for quantity, value in known.items():
         assert described[quantity] == pytest.approx(value, abs=1e-8), quantity
@@ -185,7 +185,7 @@ def test_bad_settings_are_refused(act: Any, error: type[Exception], message: str
 def test_devices_play_the_same_arms(name: str) -> None:
     policy = Policy(MODEL, RECIPES[name])
     # some runs outgrow the buffers, which are the same for all rules
-    num_rounds = SMALLEST_BUFFER + 6 if name in ("GP-UCB", "DMM, doubling") else 30
+    num_rounds = FIRST_ROOM + 6 if name in ("GP-UCB", "DMM, doubling") else 30
     host = simulate(problems(4), policy, num_rounds, progress=False)
     with other_device() as device_name:
         device = simulate(problems(4), policy, num_rounds, device=device_name, progress=False)

@@ -27,7 +27,7 @@ from botorch_bandits import (
     run,
     simulate,
 )
-from botorch_bandits.acquisition.engines import build_arms_engine
+from botorch_bandits.acquisition.player import player_of
 from botorch_bandits.acquisition.rules import WidthArmsRule
 from botorch_bandits.change_points import PowerThreshold, Restart
 from botorch_bandits.problems import SwitchingProblem, switching_gp_draws
@@ -119,11 +119,11 @@ def test_widths_are_those_of_each_replicates_own_round_and_share() -> None:
     segments = ReplicateSegments(NeverRestart(), ARMS, 4)
     segments.num_history = torch.tensor([0.0, 9.0, 9.0, 4.0], dtype=torch.float64)
     segments.numbers = torch.tensor([0, 1, 3, 0])
-    engine = build_arms_engine(MODEL, ACQUISITIONS["ucb"], ARMS, range(4))
-    assert engine is not None
+    player = player_of(MODEL, ACQUISITIONS["ucb"], ARMS, range(4))
+    assert player is not None
     rule = segments.rule(ACQUISITIONS["ucb"], ARMS)
     assert isinstance(rule, WidthArmsRule)
-    widths = rule.width(engine.look(50))
+    widths = rule.width(player.look(50))
     for b, (t, k) in enumerate([(1, 1), (10, 2), (10, 4), (5, 1)]):
         delta = 6.0 * 0.1 / (math.pi * k) ** 2
         expected = math.sqrt(2.0 * math.log(25 * t**2 * math.pi**2 / (6.0 * delta)))
