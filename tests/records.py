@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 TOLERANCE = 1e-9
-"""A loop that is rebuilt factorizes what the first one added row by row, which changes last bits."""
+"""A loop that is rebuilt factorizes what the first one added by row, which changes last bits."""
 
 
 def differ(found: Any, expected: Any) -> bool:

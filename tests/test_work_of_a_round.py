@@ -21,9 +21,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from benchmarks.combinations import PRIMAL_DUAL, SEPARATE, Player
 from benchmarks.peak_memory import kept_bytes, peak_bytes
 from benchmarks.settings import BOX, CONTEXTS, PRODUCT, TIME, WEIGHTS, WINDOW, plain
-from botorch_bandits.acquisition import rows_engine
-from botorch_bandits.models import arms_rows
-from botorch_bandits.models.arms_rows import GrowingRows
 
 NUM_ARMS, NUM_ROWS = 60, 80
 SMALL = 8
@@ -160,43 +157,6 @@ def test_a_round_factors_few_rows_and_takes_little_memory(name):
     found = work_of(settings)
     bounds = (num_rows, kept, beyond)
     assert all(number <= bound for number, bound in zip(found, bounds, strict=True)), found
-
-
-# with many arms: rows in all factorizations of two rounds, of which none is of all rows
-PARTS = {"window": (WINDOW, 60), "weights": (WEIGHTS, 40), "drift": (TIME, 150)}
-
-
-@pytest.mark.parametrize("name", PARTS)
-def test_with_many_arms_no_round_factors_all_rows(name, monkeypatch):
-    """Rows that leave and fade are changes of a spectrum; others are looked at in part."""
-    forgetting, num_rows = PARTS[name]
-    for module in (arms_rows, rows_engine):
-        monkeypatch.setattr(module, "FEW_OPERATIONS", 0)
-    monkeypatch.setattr(rows_engine, "FEWEST_ROWS", 10)
-    player = player_of(NUM_ROWS, {"forgetting": forgetting})
-    with warnings.catch_warnings(), Factored(monkeypatch) as factored:
-        warnings.simplefilter("ignore")
-        player.step()
-        player.step()
-    num_distinct = len(player.loop._chooser._stream.engine.rows.arms)
-    assert num_distinct > 40
-    assert all(size < num_distinct for size in factored.sizes), factored.sizes
-    assert factored.num_rows <= num_rows, factored.sizes
-
-
-def test_relabeled_outcomes_leave_the_rows_as_they_are(monkeypatch):
-    observed = []
-    observe = GrowingRows.observe
-
-    def counted(self, arm, front):
-        observed.append(arm)
-        observe(self, arm, front)
-
-    monkeypatch.setattr(GrowingRows, "observe", counted)
-    player = player_of(NUM_ROWS, {"contexts": CONTEXTS, "constraints": '`"relabeled"`'})
-    multipliers = {q.diagnostics["multiplier_1"] for q in player.loop.history.queries[-3:]}
-    assert len(multipliers) > 1
-    assert len(observed) == player.loop.history.num_queries - 1  # the last one is told, not seen
 
 
 def test_factorizations_of_all_kinds_are_counted(monkeypatch):

@@ -10,9 +10,6 @@ from typing import Any
 import pytest
 import torch
 from botorch.models.transforms import Normalize
-from botorch_bandits.loop.rows_stream import RowsStream
-from botorch_bandits.models.changed_rows import ChangedRowsPosterior
-from botorch_bandits.models.telling_rows import TellingRows
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
 from pairwise import by_day, pairwise
 from records import assert_same
@@ -40,9 +37,9 @@ from botorch_bandits import (
     TimeVaryingKernel,
     VarianceOnly,
 )
-from botorch_bandits.acquisition import rows_engine
+from botorch_bandits.core import round_posterior
 from botorch_bandits.loop.chooser import Chooser
-from botorch_bandits.models import arms_rows, changed_rows, telling_rows
+from botorch_bandits.loop.points_stream import PointsStream
 
 ARMS = Arms(torch.rand(14, 1, generator=torch.Generator().manual_seed(3), dtype=torch.float64))
 BOUNDS = {"rkhs_bound": 1.5, "noise_bound": 0.1}
@@ -94,7 +91,7 @@ def go_on(loop: BanditLoop, num_rounds: int, delayed: bool = False) -> None:
 @contextmanager
 def by_models(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
-        patch.setattr(Chooser, "_new_rows_stream", lambda self, played: None)
+        patch.setattr(Chooser, "_new_stream", lambda self: None)
         yield
 
 
@@ -117,7 +114,7 @@ def assert_chooses_as_models_do(
         assert known._chooser._stream is None
     loop = build(**options)
     go_on(loop, num_rounds, delayed)
-    assert isinstance(loop._chooser._stream, RowsStream)
+    assert isinstance(loop._chooser._stream, PointsStream)
     for ours, theirs in zip(loop.history.queries, known.history.queries, strict=True):
         assert torch.equal(ours.x, theirs.x)
         for name, value in theirs.diagnostics.items():
@@ -265,7 +262,7 @@ def assert_draws_are_described(options: dict[str, Any]) -> None:
     loop = build(**drawn)
     go_on(loop, 9)
     chooser = loop._chooser
-    assert isinstance(chooser._stream, RowsStream)
+    assert isinstance(chooser._stream, PointsStream)
     chooser.begin_round(10)
     context = torch.tensor([0.5]).double() if options["num_contexts"] else None
     domain = chooser._domain_in(context, 10)
@@ -276,9 +273,10 @@ def assert_draws_are_described(options: dict[str, Any]) -> None:
     for key, value in by_model.describe(whole).items():
         if "draw" not in key and key != "acquisition_value":
             assert told[key] == pytest.approx(value, rel=1e-8, abs=1e-8), key
-    seen = chooser._stream._look(10, context)
+    seen, _ = chooser._stream._look(10, 0.0, context)
     multiplier = told["multiplier_1"] if "multiplier_1" in told else float(loop.multipliers[0])
-    expected = seen.drawn[0] - multiplier * seen.drawn[1]
+    reward, constraint = seen.prepared.drawn(seen)
+    expected = reward - multiplier * constraint
     assert torch.allclose(seen.scores, expected, rtol=0.0, atol=1e-12)
 
 
@@ -415,20 +413,16 @@ def test_censored_draws_go_on_to_the_last_bit(forgetting: str) -> None:
     test_a_rebuilt_loop_goes_on_to_the_last_bit(options, draws, True)
     loop = build(acquisition=draws, **options)
     go_on(loop, 6, True)
-    assert isinstance(loop._chooser._stream, RowsStream)
+    assert isinstance(loop._chooser._stream, PointsStream)
     assert len({query.diagnostics["pending"] for query in loop.history.queries}) > 2
 
 
 @pytest.fixture
 def as_on_many_arms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few arms take the ways that pay on many: looks at some rows, and spectra that are kept."""
-    for module in (arms_rows, rows_engine):
-        monkeypatch.setattr(module, "FEW_OPERATIONS", 0)
-    monkeypatch.setattr(rows_engine, "FEWEST_ROWS", 1)
-    monkeypatch.setattr(telling_rows, "FIRST_ROWS", 2)
-    monkeypatch.setattr(telling_rows, "MOST_ROWS", 5)
-    monkeypatch.setattr(arms_rows, "FIRST_CANDIDATES", 2)
-    monkeypatch.setattr(changed_rows, "STRIDE", 4)
+    """Few arms take the way that pays on many: variances where bounds from some rows are large."""
+    monkeypatch.setattr(round_posterior, "FEW_OPERATIONS", 0)
+    monkeypatch.setattr(round_posterior, "TELLING_ROWS", 4)
+    monkeypatch.setattr(round_posterior, "FIRST_CANDIDATES", 2)
 
 
 MANY: dict[str, dict[str, Any]] = {
@@ -462,18 +456,7 @@ MANY: dict[str, dict[str, Any]] = {
 def test_many_arms_choose_as_models_do(
     name: str, delayed: bool, as_on_many_arms: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found: list[str] = []
-    for posterior in (ChangedRowsPosterior, TellingRows):
-
-        def noted(self: Any, *args: Any, init: Any = posterior.__init__, **options: Any) -> None:
-            found.append(type(self).__name__)
-            init(self, *args, **options)
-
-        monkeypatch.setattr(posterior, "__init__", noted)
     assert_chooses_as_models_do(monkeypatch, delayed, num_rounds=24, **MANY[name])
-    if not delayed:
-        fades = "num_contexts" not in MANY[name] and name != "time"
-        assert ("ChangedRowsPosterior" if fades else "TellingRows") in found
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -519,8 +502,7 @@ def test_what_needs_a_model_builds_one(options: dict[str, Any]) -> None:
 
 def test_many_arms_keep_columns_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the largest matrix only the columns of arms that were played are kept."""
-    monkeypatch.setattr("botorch_bandits.models.prior_on_arms.LARGEST_MATRIX", 5)
-    monkeypatch.setattr("botorch_bandits.models.front_kernels.LARGEST_MATRIX", 5)
+    monkeypatch.setattr("botorch_bandits.core.priors.LARGEST_MATRIX", 5)
     for kernel in (PRODUCT, None):
         options = {"model": model(kernel)}
         assert_chooses_as_models_do(monkeypatch, True, forgetting="time", num_contexts=1, **options)

@@ -20,6 +20,7 @@ from botorch.acquisition import (
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from botorch.optim import optimize_acqf
+from botorch_bandits.models.candidate_arms import CandidateArms
 from gpytorch.kernels import LinearKernel, MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
@@ -27,7 +28,6 @@ from torch import Tensor
 
 from botorch_bandits.confidence.candidates import CandidateEvidence, RefutedListWarning
 from botorch_bandits.models import BanditGP, growing
-from botorch_bandits.models.candidate_arms import CandidateArms
 from botorch_bandits.models.candidates import NUM_MEMBERS, CandidatesModel, CandidatesRecipe
 from botorch_bandits.models.prior_lists import (
     DefaultCandidates,

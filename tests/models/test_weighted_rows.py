@@ -15,7 +15,6 @@ from torch import Tensor
 
 from botorch_bandits import BanditGP, FittedSingleTaskGP
 from botorch_bandits.forgetting import ExponentialWeights, SlidingWindow, TimeVaryingKernel
-from botorch_bandits.models.arms import ArmsPosterior
 from botorch_bandits.models.condition import hallucinate
 from botorch_bandits.models.forgetting import ForgettingModels
 from botorch_bandits.models.likelihoods import collapse_weights
@@ -24,19 +23,11 @@ from botorch_bandits.models.marginal_likelihood import (
     MarginalLikelihoodObjective,
 )
 from botorch_bandits.models.merged_rows import FEWEST_ROWS, MergingBuilder
-from botorch_bandits.models.outputs_on_arms import OutputsPosterior
-from botorch_bandits.models.prior_on_arms import LARGEST_MATRIX, ArmsPrior
 
 from .textbook import KernelFunction, matern, posterior, squared_exponential, uniform
 
 LAM = 0.03
 EXACT: dict[str, Any] = {"rtol": 1e-8, "atol": 1e-8}
-FORMS = {
-    "few distinct arms": (300, 20, 150),
-    "all arms": (60, 60, 400),
-    "one by one": (60, 60, 5),
-    "more arms than a matrix is kept of": (LARGEST_MATRIX + 1, 30, 150),
-}
 
 
 def weights_of(n: int, seed: int) -> Tensor:
@@ -50,86 +41,6 @@ def gain_of(kernel: KernelFunction, X: Tensor, weights: Tensor, lam: float = LAM
     root = weights.sqrt()
     scaled = root.unsqueeze(-1) * kernel(X, X) * root / lam
     return 0.5 * torch.logdet(torch.eye(len(X), dtype=torch.float64) + scaled)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_arms_with_weights_have_the_posterior_of_dense_algebra(form: str) -> None:
-    num_arms, num_played, n = FORMS[form]
-    points, kernel = uniform(num_arms, 2, seed=2), matern(2.5, 0.4)
-    prior = ArmsPrior.from_kernel(_matern(0.4), points)
-    arms = (uniform(n, seed=3) * num_played).long()
-    weights, Y = weights_of(n, seed=4), uniform(n, 2, seed=6) - 0.5
-    one = ArmsPosterior(prior, LAM)
-    two = OutputsPosterior(prior, LAM, 2)
-    for arm, outcomes, weight in zip(arms.tolist(), Y.tolist(), weights.tolist(), strict=True):
-        one.observe(arm, outcomes[0], weight=weight)
-        two.observe_many_outputs([arm], [outcomes], [weight])
-    some = torch.tensor(sorted({*arms.tolist(), *range(num_arms - 20, num_arms)}))
-    X = points[arms]
-    for afresh in (False, True):
-        if afresh:
-            one.refactorize()
-            two.refactorize()
-        for j in (0, 1):
-            mean, covariance = posterior(kernel, X, Y[:, j], LAM / weights, points[some])
-            assert torch.allclose(two.means[j, some], mean, **EXACT)
-            assert torch.allclose(two.variance[some], covariance.diagonal(), **EXACT)
-        mean, covariance = posterior(kernel, X, Y[:, 0], LAM / weights, points[some])
-        assert torch.allclose(one.mean[some], mean, **EXACT)
-        assert torch.allclose(one.variance[some], covariance.diagonal(), **EXACT)
-        columns = one.covariance_columns(some[:3])[:, some]
-        assert torch.allclose(columns, covariance[:3], **EXACT)
-        gain = gain_of(kernel, X, weights)
-        assert torch.allclose(one.information_gain, gain, **EXACT)
-        assert torch.allclose(two.information_gain, gain, **EXACT)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_a_record_with_weights_is_taken_in_to_the_last_bit(form: str) -> None:
-    num_arms, num_played, n = FORMS[form]
-    prior = ArmsPrior.from_kernel(RBFKernel().double(), uniform(num_arms, 2, seed=2))
-    arms = (uniform(n, seed=5) * num_played).long().tolist()
-    Y, weights = uniform(n, 2, seed=6).tolist(), weights_of(n, seed=7).tolist()
-    single, at_once = OutputsPosterior(prior, 0.1, 2), OutputsPosterior(prior, 0.1, 2)
-    for arm, outcomes, weight in zip(arms, Y, weights, strict=True):
-        single.observe_many_outputs([arm], [outcomes], [weight])
-    at_once.observe_many_outputs(arms, Y, weights)
-    for name in ("means", "variance", "information_gain", "counts", "sums", "squares"):
-        assert torch.equal(getattr(single, name), getattr(at_once, name)), name
-    assert torch.equal(single.counts_before, at_once.counts_before)
-
-
-def test_draws_on_arms_whose_weights_are_below_one_have_the_posterior_covariance() -> None:
-    points, n = uniform(8, 1, seed=1), 6
-    one = ArmsPosterior(ArmsPrior.from_kernel(_matern(0.4), points), LAM)
-    two = OutputsPosterior(ArmsPrior.from_kernel(_matern(0.4), points), LAM, 2)
-    for arm, y in zip(range(n), uniform(n, seed=2).tolist(), strict=True):
-        one.observe(arm, y, weight=0.05)
-        two.observe_many_outputs([arm], [[y, -y]], [0.05])
-    num = one.num_normals
-    # a draw is linear in its normal numbers, so that unit vectors give its covariance
-    zero = one.sample(torch.zeros(num, dtype=torch.float64))
-    root = torch.stack([one.sample(e) - zero for e in torch.eye(num, dtype=torch.float64)])
-    assert torch.allclose(zero, one.mean, **EXACT)
-    assert torch.allclose(root.mT @ root, one.covariance, **EXACT)
-    draws = [
-        two.deviations_of_draws(two.simulate_prior(e).expand(2, -1, -1))[1]
-        for e in torch.eye(num, dtype=torch.float64)
-    ]
-    assert torch.allclose(torch.stack(draws).mT @ torch.stack(draws), two.covariance, **EXACT)
-
-
-def test_weighted_replicates_have_the_posterior_of_single_streams() -> None:
-    prior = ArmsPrior.from_kernel(_matern(0.4), uniform(5, 1, seed=1))
-    batch, single = ArmsPosterior(prior, LAM, (2,)), ArmsPosterior(prior, LAM)
-    for arm, weight in ((0, 3.0), (4, 0.25), (0, 7.5)):
-        batch.observe(torch.tensor([arm, 1]), torch.tensor([0.5, 0.1]).double(), weight=weight)
-        single.observe(arm, 0.5, weight=weight)
-    for _ in range(2):
-        assert torch.allclose(batch.mean[0], single.mean, **EXACT)
-        assert torch.allclose(batch.variance[0], single.variance, **EXACT)
-        assert torch.allclose(batch.information_gain[0], single.information_gain, **EXACT)
-        batch.refactorize()
 
 
 def _matern(lengthscale: float) -> Kernel:
