@@ -41,8 +41,10 @@ from botorch_bandits import (
     run,
     simulate,
 )
+from botorch_bandits.acquisition.player import player_of
 from botorch_bandits.confidence import CandidateEvidence, RefutedListWarning
 from botorch_bandits.confidence.guarantee import FIXED_AFTER_FIRST, FIXED_LIST
+from botorch_bandits.core.rows import Rows
 from botorch_bandits.models import (
     CandidatesModel,
     DefaultCandidates,
@@ -274,17 +276,22 @@ def play(
     covariance = matern(2.5, length, scale)(choices, choices) + 1e-10 * torch.eye(15).double()
     normal = torch.randn(15 + num_rounds, dtype=torch.float64, generator=generator)
     reward = torch.linalg.cholesky(covariance) @ normal[:15]
-    arms = CandidateArms(recipe(), choices)
+    acquisition = CandidatesUpperConfidenceBound.with_options(num_arms=15, delta=delta)
+    player = player_of(recipe(), acquisition, Arms(choices), seed)
+    assert player is not None
+    arms, outcomes = [], []
     covered, regret, certified = True, 0.0, 0.0
     for t in range(1, num_rounds + 1):
-        width = math.sqrt(2.0 * math.log(15 * t**2 * math.pi**2 / (3.0 * delta)))
-        lower, upper = arms.bounds(width, arms.evidence.in_force(0.5 * delta))
+        Y = torch.tensor(outcomes, dtype=torch.float64).reshape(-1, 1)
+        told = Rows(torch.tensor(arms, dtype=torch.long), Y, torch.ones(len(arms)).double())
+        lower, upper = player.look(t, told).prepared
         covered &= bool(((lower <= reward) & (reward <= upper)).all())
         arm = int(upper.argmax())
         regret += float(reward.max() - reward[arm])
         certified += float(upper.max() - lower[arm])
-        arms.observe(arm, float(reward[arm] + math.sqrt(noise) * normal[14 + t]))
-    alive = bool(arms.evidence.survivors(0.5 * delta)[PRIORS.index(truth)])
+        arms.append(arm)
+        outcomes.append(float(reward[arm] + math.sqrt(noise) * normal[14 + t]))
+    alive = bool(player.evidence.survivors(0.5 * delta)[PRIORS.index(truth)])
     return covered, alive, regret, certified
 
 
