@@ -15,7 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -34,7 +34,7 @@ from botorch_bandits.confidence.width_rules import (
     fit_to_batch,
 )
 from botorch_bandits.core.posterior import Posterior
-from botorch_bandits.core.priors import cholesky
+from botorch_bandits.core.priors import Prior, cholesky
 from botorch_bandits.core.round_posterior import RoundPosterior
 from botorch_bandits.core.rows import Rows
 from botorch_bandits.domains import ValueScale
@@ -222,11 +222,7 @@ class Seen:
         own = posterior.prior.priors[0]
         if not self.player.numbers_by_row:  # each arm has a number for its noise
             count = posterior.prior.num_points
-
-            def simulate(normal: Tensor) -> Tensor:
-                rank = own.num_normals
-                return torch.stack([own.simulate(normal[..., :rank]), normal[..., rank:]], dim=-2)
-
+            simulate = partial(_simulated, own)  # a loop that keeps it can be pickled
             both = self.draw(purpose, (own.num_normals + count,), "normal", simulate)
             function, normal = both.reshape(posterior.batch, 2, 1, count).unbind(1)  # G x 1 x A
             rows = self.collapsed
@@ -274,6 +270,12 @@ class Seen:
         if self.redraw:
             name = f"{name} redrawn {self.redraw}"
         return self.player.normal(self.draw_round, name, count)
+
+
+def _simulated(prior: Prior, normal: Tensor) -> Tensor:
+    """Return draws of the prior at all points, and the numbers of their noise, ``... x 2 x A``."""
+    rank = prior.num_normals
+    return torch.stack([prior.simulate(normal[..., :rank]), normal[..., rank:]], dim=-2)
 
 
 def condition_draw(

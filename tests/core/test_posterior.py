@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
 from typing import NamedTuple
 
 import pytest
@@ -354,6 +356,16 @@ def test_behind_fronts_repeated_places_are_merged_and_say_the_same():
     whole = RoundPosterior(Stack([prior]), lam, means, rows, now)
     torch.testing.assert_close(posterior.mean, whole.mean, rtol=0.0, atol=1e-10)
     torch.testing.assert_close(posterior.variance, whole.variance, rtol=0.0, atol=1e-10)
+
+
+def test_a_copied_posterior_goes_on_alone():
+    stack = Stack([Table.from_kernel(KERNELS[0], POINTS)])
+    conditioner = Conditioner(Posterior(stack, torch.tensor([0.1], dtype=DTYPE)))
+    rows = draw_rows(40)
+    mean = conditioner.at(rows[:20]).mean.clone()
+    for copied in (copy.deepcopy(conditioner), pickle.loads(pickle.dumps(conditioner))):
+        assert_is(copied.at(rows), 0, Dense.of_points(KERNELS[0], rows, 0.1))
+        assert torch.equal(conditioner.posterior.mean, mean)
 
 
 def test_changes_between_rows_are_found_by_their_ids():
