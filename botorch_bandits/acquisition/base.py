@@ -417,6 +417,12 @@ class BanditAcquisition(AcquisitionFunction):
             super()._apply(fn, recurse)
         return self
 
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        summary: PriorSummary | None = vars(self).get("_summary")
+        if summary is not None:
+            summary.forget()
+
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return what the acquisition knew at one point, by name.
 

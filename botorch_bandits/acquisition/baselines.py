@@ -82,14 +82,6 @@ class _OneMoment(HallucinatesPending, AnalyticAcquisitionFunction):
     def value_scale(self) -> ValueScale | None:
         return scale_in_outcomes(self._summary, 1.0 if self.maximize else -1.0)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the summary of the prior, which cannot be pickled and is read again."""
-        return {**self.__dict__, "_summary": _fresh(self._summary)}
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
-        self._summary = _fresh(self._summary)
-
     def forward(self, X: Tensor) -> Tensor:
         """Evaluate the rule.
 
@@ -188,11 +180,6 @@ class VarianceOnly(_OneMoment):
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
         return OneMomentArmsRule(uses_mean=False, maximize=options["maximize"])
-
-
-def _fresh(summary: PriorSummary) -> PriorSummary:
-    """Return a summary of the same model that has read nothing yet."""
-    return PriorSummary(summary.model, summary.posterior_transform)
 
 
 INCUMBENTS = ("posterior_mean", "observed")
@@ -294,14 +281,6 @@ class _Improvement(HallucinatesPending):
             return ValueScale()
         scale = scale_in_outcomes(self._summary)
         return None if scale is None else ValueScale(offset=math.log(scale.unit))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the summary of the prior, which cannot be pickled and is read again."""
-        return {**self.__dict__, "_summary": _fresh(self._summary)}
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
-        self._summary = _fresh(self._summary)
 
     def _mean_and_sigma(
         self,

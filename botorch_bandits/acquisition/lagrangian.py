@@ -132,7 +132,8 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
-        self._output_widths.forget()
+        for summary in self._output_widths.summaries:
+            summary.forget()
 
     def _widths_of_outputs(self) -> Iterator[tuple[str, Tensor, PriorSummary]]:
         for j, summary in enumerate(self._output_widths.summaries):

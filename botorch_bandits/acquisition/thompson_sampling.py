@@ -617,15 +617,6 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
             known["information_gain"] = float(gain.mean())
         return known
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the draw and the summary of the prior, which cannot be pickled."""
-        summary = PriorSummary(self.base_model, self.posterior_transform, self.assume)
-        return {**super().__getstate__(), "_summary": summary}
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
-        self._summary = PriorSummary(self.base_model, self.posterior_transform, self.assume)
-
     def _discretize(
         self,
         discretization: GrowingDiscretization,

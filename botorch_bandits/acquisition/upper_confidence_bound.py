@@ -306,17 +306,6 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
         sign = 1.0 if self.maximize else -1.0
         return score(mean, half_width(sigma, self.beta.sqrt()), sign).squeeze(-1)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the summary of the prior, which cannot be pickled and is read again."""
-        return {
-            **self.__dict__,
-            "_summary": PriorSummary(self.base_model, self.posterior_transform, self.assume),
-        }
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
-        self._summary = PriorSummary(self.base_model, self.posterior_transform, self.assume)
-
     def _mean_and_sigma(
         self, X: Tensor, compute_sigma: bool = True, min_var: float = MINIMUM_VARIANCE
     ) -> tuple[Tensor, Tensor | None]:
