@@ -70,7 +70,7 @@ from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     PLAIN_WIDTH,
 )
-from botorch_bandits.domains import Arms, Domain, ValueScale
+from botorch_bandits.domains import Arms, ValueScale
 from botorch_bandits.models.moments import check_outcomes, variance_of
 from botorch_bandits.penalties import (
     Linear,
@@ -605,18 +605,8 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         self.warn_if_wide()
 
     @classmethod
-    def options_from_domain(
-        cls, options: Mapping[str, Any], domain: Domain | None
-    ) -> dict[str, Any]:
-        """Return the arms as the points to draw on.
-
-        Args:
-            options: All constructor arguments.
-            domain: The domain on which the acquisition will be maximized; None if it is not known
-                yet.
-        """
-        is_left_out = options["choices"] is None
-        return {"choices": domain.choices} if is_left_out and isinstance(domain, Arms) else {}
+    def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("choices",)
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:

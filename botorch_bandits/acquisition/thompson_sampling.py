@@ -343,20 +343,17 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
     def options_from_domain(
         cls, options: Mapping[str, Any], domain: Domain | None
     ) -> dict[str, Any]:
-        """Return the arms as the points to draw on, or the discretization of this box.
-
-        Args:
-            options: All constructor arguments.
-            domain: The domain on which the acquisition will be maximized; None if it is not known
-                yet.
-        """
+        """Return the arms as the points to draw on, or the discretization of this box."""
         discretization = options.get("discretization")
-        if discretization is not None:
-            if isinstance(domain, Arms):
-                raise ValueError("discretization= is for boxes; on arms the draw is exact already.")
-            return {"discretization": discretization.on(domain)} if domain is not None else {}
-        is_left_out = options["choices"] is None
-        return {"choices": domain.choices} if is_left_out and isinstance(domain, Arms) else {}
+        if discretization is None:
+            return super().options_from_domain(options, domain)
+        if isinstance(domain, Arms):
+            raise ValueError("discretization= is for boxes; on arms the draw is exact already.")
+        return {"discretization": discretization.on(domain)} if domain is not None else {}
+
+    @classmethod
+    def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("choices",)
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:

@@ -75,7 +75,7 @@ from botorch_bandits.confidence.width_rules import (
     check_scale,
     fit_to_batch,
 )
-from botorch_bandits.domains import Arms, Box, Domain, ValueScale
+from botorch_bandits.domains import Box, Domain, ValueScale
 from botorch_bandits.models.moments import check_outcomes
 from botorch_bandits.models.pending import OneByOneModel, shape_of_batch
 
@@ -401,25 +401,12 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         super().__init__(model, rule, **passed_on(given, WidthUpperConfidenceBound))
 
     @classmethod
-    def options_from_domain(
-        cls, options: Mapping[str, Any], domain: Domain | None
-    ) -> dict[str, Any]:
-        """Return the number of arms, or the shape of the box, where the theorem in use needs it.
-
-        Args:
-            options: All constructor arguments.
-            domain: The domain to maximize over; None if it is not known yet.
-        """
+    def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the number of arms, or the shape of the box, where the theorem needs it."""
         given = {name for name in INGREDIENTS if options[name] is not None}
-        known: dict[str, Any] = {}
-        if not given and not isinstance(domain, Box):
-            known = {"num_arms": domain.num_arms if isinstance(domain, Arms) else 1}
-        elif "smoothness_b" in given and not isinstance(domain, Arms):
-            known = {"dim": LARGEST_DIMENSION, "side_length": 1.0}
-            if isinstance(domain, Box):
-                longest = float((domain.bounds[1] - domain.bounds[0]).max())
-                known = {"dim": domain.dim, "side_length": longest}
-        return {name: value for name, value in known.items() if options[name] is None}
+        if not given:
+            return ("num_arms",)
+        return ("dim", "side_length") if "smoothness_b" in given else ()
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
@@ -451,9 +438,6 @@ THEOREMS: dict[tuple[str, ...], Callable[..., WidthRule]] = {
 """The ingredients of each width, and the function that makes a rule of them."""
 
 INGREDIENTS = tuple(name for names in THEOREMS for name in names)
-
-LARGEST_DIMENSION = 10**6
-"""The assumed dimension of an unknown box; Theorem 2 demands more of constants in smaller ones."""
 
 
 class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
@@ -672,18 +656,12 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
     def options_from_domain(
         cls, options: Mapping[str, Any], domain: Domain | None
     ) -> dict[str, Any]:
-        """Return the number of arms, if it was left out.
+        few = domain.few_points() if isinstance(domain, Box) else None
+        return super().options_from_domain(options, few or domain)
 
-        Args:
-            options: All constructor arguments.
-            domain: The domain to maximize over; None if it is not known yet.
-        """
-        if options["num_arms"] is not None:
-            return {}
-        choices = domain.few_points() if isinstance(domain, Box) else domain
-        if isinstance(choices, Arms):
-            return {"num_arms": choices.num_arms}
-        return {} if isinstance(domain, Box) else {"num_arms": 2}
+    @classmethod
+    def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("num_arms",)
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> RandomizedWidth:
@@ -757,18 +735,8 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
         super().__init__(model, rule, **passed_on(given, WidthUpperConfidenceBound))
 
     @classmethod
-    def options_from_domain(
-        cls, options: Mapping[str, Any], domain: Domain | None
-    ) -> dict[str, Any]:
-        """Return the dimension, if it was left out.
-
-        Args:
-            options: All constructor arguments.
-            domain: The domain to maximize over; None if it is not known yet.
-        """
-        if options["dim"] is not None:
-            return {}
-        return {"dim": 1 if domain is None else domain.dim}
+    def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("dim",)
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
