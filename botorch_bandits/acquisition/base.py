@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.exceptions.warnings import BotorchWarning
 from botorch.models import MultiTaskGP
@@ -31,7 +32,7 @@ from botorch.models.model import Model, ModelList
 from torch import Tensor
 from torch.nn import Module
 
-from botorch_bandits.acquisition.scores import ArmsRule
+from botorch_bandits.acquisition.scores import ArmsRule, deviation_of
 from botorch_bandits.checks import (
     check_arguments,
     check_double,
@@ -55,7 +56,7 @@ from botorch_bandits.confidence import (
     WidthRule,
 )
 from botorch_bandits.confidence.igp_ucb import complete_bounds
-from botorch_bandits.confidence.width_rules import check_assume
+from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, check_assume
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.fingerprints import are_equal
 from botorch_bandits.models.condition import hallucinate, moving_models
@@ -774,7 +775,12 @@ class HallucinatesPending(BanditAcquisition):
     """
 
     base_model: Model
+    posterior_transform: PosteriorTransform | None
+    predictive: bool = False
+    smallest_share: ClassVar[float] = MINIMUM_VARIANCE
+    """Smaller variances are replaced by this many prior variances."""
 
+    _summary: PriorSummary
     _evaluate: Callable[[Tensor], Tensor]
     """A function from ``batch_shape x 1 x d`` points to ``batch_shape`` values."""
 
@@ -805,10 +811,18 @@ class HallucinatesPending(BanditAcquisition):
         depth = 0 if ahead._is_ensemble else len(shape_of_batch(ahead))
         return each.sum(dim=-1 - depth)
 
-    def _follow(self, X: Tensor) -> None:
-        """Move to the device of points, as BoTorch does in each evaluation."""
+    def _mean_and_sigma(
+        self, X: Tensor, compute_sigma: bool = True, min_var: float | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return posterior moments as BoTorch does, but with a floor in prior variances."""
         if next(self.parameters(), X).device != X.device:
             self.to(X)
+        posterior = self.model.posterior(
+            X, observation_noise=self.predictive, posterior_transform=self.posterior_transform
+        )
+        mean = posterior.mean.squeeze(-2)  # ``batch_shape x 1``
+        deviation = deviation_of(posterior, self._summary, self.smallest_share)
+        return mean, deviation.view(mean.shape)
 
     def _one_by_one(self, X: Tensor) -> OneByOneModel:
         """Return the posteriors of several points, each given those before it.

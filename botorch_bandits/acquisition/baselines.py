@@ -32,7 +32,6 @@ from botorch_bandits.acquisition.scores import (
     ArmsRule,
     ImprovementArmsRule,
     OneMomentArmsRule,
-    deviation_of,
     log_noise_discount,
     noise_that_counts,
     prior_mean_of_scalar,
@@ -47,7 +46,7 @@ from botorch_bandits.checks import (
     check_one_of,
 )
 from botorch_bandits.confidence import Guarantee, PriorSummary
-from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, MINIMUM_VARIANCE_OF_IMPROVEMENT
+from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE_OF_IMPROVEMENT
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.condition import observed_inputs, observed_outcomes
 from botorch_bandits.models.moments import check_outcomes
@@ -101,10 +100,7 @@ class _OneMoment(HallucinatesPending, AnalyticAcquisitionFunction):
     @t_batch_mode_transform(expected_q=1)
     @average_over_ensemble_models
     def _evaluate(self, X: Tensor) -> Tensor:
-        self._follow(X)
-        posterior = self.model.posterior(X, posterior_transform=self.posterior_transform)
-        mean = posterior.mean.squeeze(-2)
-        sigma = deviation_of(posterior, self._summary, MINIMUM_VARIANCE).view(mean.shape)
+        mean, sigma = self._mean_and_sigma(X)
         return self._choose(mean, sigma).squeeze(-1)
 
     @abstractmethod
@@ -190,6 +186,8 @@ class _Improvement(HallucinatesPending):
 
     default_margin: ClassVar[float]
     """The margin if none is given."""
+
+    smallest_share: ClassVar[float] = MINIMUM_VARIANCE_OF_IMPROVEMENT
 
     is_expected: ClassVar[bool]
     """Whether this is expected improvement; otherwise, it is the probability of improvement."""
@@ -282,20 +280,6 @@ class _Improvement(HallucinatesPending):
         scale = scale_in_outcomes(self._summary)
         return None if scale is None else ValueScale(offset=math.log(scale.unit))
 
-    def _mean_and_sigma(
-        self,
-        X: Tensor,
-        compute_sigma: bool = True,
-        min_var: float = MINIMUM_VARIANCE_OF_IMPROVEMENT,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return posterior moments as BoTorch does, but with ``min_var`` in prior variances."""
-        self._follow(X)
-        posterior = self.model.posterior(X, posterior_transform=self.posterior_transform)
-        mean: Tensor = posterior.mean.squeeze(-2)
-        if not compute_sigma:
-            return mean, None
-        return mean, deviation_of(posterior, self._summary, min_var).view(mean.shape)
-
     def guarantee(self) -> Guarantee:
         """Report that there is no guarantee."""
         what = "expected improvement" if self.is_expected else "the probability of improvement"
@@ -344,7 +328,6 @@ class _Improvement(HallucinatesPending):
     @average_over_ensemble_models
     def _augmented(self, X: Tensor) -> Tensor:
         mean, sigma = self._mean_and_sigma(X)  # ``batch_shape x 1``
-        assert sigma is not None
         assert self.noise_variance is not None
         scaled = (mean - self.best_f) / sigma * (1.0 if self.maximize else -1.0)
         discount = log_noise_discount(sigma.square(), self.noise_variance)

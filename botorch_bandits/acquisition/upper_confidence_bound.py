@@ -39,7 +39,6 @@ from botorch_bandits.acquisition.scores import (
     ArmsRule,
     RandomizedArmsRule,
     WidthArmsRule,
-    deviation_of,
     half_width,
     scale_in_outcomes,
     score,
@@ -69,7 +68,6 @@ from botorch_bandits.confidence.guarantee import at_posterior_mean
 from botorch_bandits.confidence.igp_ucb import complete_bounds
 from botorch_bandits.confidence.width_rules import (
     DEFAULT_WIDTH,
-    MINIMUM_VARIANCE,
     WIDTH,
     check_assume,
     check_scale,
@@ -269,7 +267,6 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
         with torch.no_grad():
             value = self(x.unsqueeze(0))  # refuses float32, to which BoTorch would cast the model
             mean, sigma = self._mean_and_sigma(x.unsqueeze(0))
-        assert sigma is not None
         known = {
             "mean": float(mean.mean()),
             "standard_deviation": float(sigma.mean()),
@@ -302,23 +299,8 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
     @average_over_ensemble_models
     def _evaluate(self, X: Tensor) -> Tensor:
         mean, sigma = self._mean_and_sigma(X)  # ``batch_shape x 1`` each
-        assert sigma is not None
         sign = 1.0 if self.maximize else -1.0
         return score(mean, half_width(sigma, self.beta.sqrt()), sign).squeeze(-1)
-
-    def _mean_and_sigma(
-        self, X: Tensor, compute_sigma: bool = True, min_var: float = MINIMUM_VARIANCE
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return posterior moments; ``min_var`` is in prior variances."""
-        if not self.predictive:
-            self._follow(X)
-        posterior = self.model.posterior(
-            X, observation_noise=self.predictive, posterior_transform=self.posterior_transform
-        )
-        mean: Tensor = posterior.mean.squeeze(-2)
-        if not compute_sigma:
-            return mean, None
-        return mean, deviation_of(posterior, self._summary, min_var).view(mean.shape)
 
 
 class GPUpperConfidenceBound(WidthUpperConfidenceBound):
