@@ -21,8 +21,9 @@ from botorch_bandits.change_points.evidence import (
     EvidenceDetector,
     EvidenceEngine,
     EvidenceModelStream,
+    EvidenceStream,
+    EvidenceTest,
 )
-from botorch_bandits.change_points.evidence_stream import EvidenceStream, EvidenceTest
 from botorch_bandits.change_points.restart import (
     PUBLISHED_EXPLORATION,
     ChangePointRestart,
