@@ -23,8 +23,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from botorch_bandits.change_points.detector import ChangePointDetector
 from botorch_bandits.change_points.evidence import EvidenceDetector, EvidenceEngine
+from botorch_bandits.change_points.half_samples import ChangePointDetector
 from botorch_bandits.checks import (
     DTYPE,
     check_instance,

@@ -43,7 +43,7 @@ SUBSET = (
             "upper_confidence_bound",
         )
     ),
-    *(f"tests/change_points/test_{name}.py" for name in ("detector", "restart", "stream")),
+    *(f"tests/change_points/test_{name}.py" for name in ("detector", "restart")),
     "tests/cli",
     "tests/confidence",
     "tests/constraints",
