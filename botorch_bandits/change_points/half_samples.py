@@ -488,7 +488,7 @@ class DetectorEngine:
         return self.kernel(points, points), features
 
     def points_of(self, inputs: Tensor) -> Tensor:
-        """Return ``n x d`` points for points of a box, or for ``n`` arm numbers."""
+        """Return ``n x d`` points for ``inputs``: points of a box, or ``n`` arm numbers."""
         return self.measure.points[inputs] if self._are_arms else inputs
 
     def test(
