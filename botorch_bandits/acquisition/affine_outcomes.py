@@ -12,11 +12,10 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.posteriors import GPyTorchPosterior
 from botorch.posteriors.multitask import MultitaskGPPosterior
 from botorch.posteriors.posterior import Posterior
-from gpytorch.distributions import MultitaskMultivariateNormal
-from linear_operator import to_linear_operator
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_double, check_finite
+from botorch_bandits.models.pending import JointMoments
 
 
 def select_output(index: int, num_outputs: int) -> ScalarizedPosteriorTransform:
@@ -123,26 +122,11 @@ class AffineOutcomes(PosteriorTransform):
                 f"{type(posterior).__name__}. Leave out outcome transforms that are not affine, "
                 "such as Log, or use a ModelListGP."
             )
-        mean = posterior.mean
-        q, m = mean.shape[-2:]
-        if m != self.weights.shape[-1]:
-            raise ValueError(
-                f"weights is for {self.weights.shape[-1]} outputs, but the model has {m}."
-            )
-        normal = posterior.distribution
-        covariance = normal.covariance_matrix  # ``batch_shape x qm x qm``
-        batch = covariance.shape[:-2]
-        if getattr(normal, "_interleaved", True):
-            blocks = covariance.reshape(*batch, q, m, q, m)
-        else:
-            blocks = covariance.reshape(*batch, m, q, m, q).transpose(-4, -3).transpose(-2, -1)
-        W = self.weights.to(mean)
-        blocks = torch.einsum("ji,...piqk,lk->...pjql", W, blocks, W)
-        size = q * len(W)
-        return GPyTorchPosterior(
-            MultitaskMultivariateNormal(
-                self.evaluate(mean),
-                # lazy: sums of the same outputs may be singular, and their root is not needed
-                to_linear_operator(blocks.reshape(*batch, size, size)),
-            )
-        )
+        moments = JointMoments.of(posterior, "the model")
+        m, W = moments.mean.shape[-1], self.weights.to(moments.mean)
+        if m != W.shape[-1]:
+            raise ValueError(f"weights is for {W.shape[-1]} outputs, but the model has {m}.")
+        # ``... x q x m x q x m`` to ``... x q x rows x q x rows``
+        covariance = torch.einsum("ji,...piqk,lk->...pjql", W, moments.covariance, W)
+        mean = self.evaluate(moments.mean)
+        return JointMoments(mean, covariance, moments.is_mixture).posterior()

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.exceptions.warnings import BotorchWarning
 from botorch.models import MultiTaskGP
@@ -31,8 +32,8 @@ from botorch.models.model import Model, ModelList
 from torch import Tensor
 from torch.nn import Module
 
-from botorch_bandits.acquisition.joint import sum_one_by_one
 from botorch_bandits.acquisition.rules import ArmsRule
+from botorch_bandits.acquisition.scores import deviation_of
 from botorch_bandits.checks import (
     check_arguments,
     check_double,
@@ -56,15 +57,16 @@ from botorch_bandits.confidence import (
     WidthRule,
 )
 from botorch_bandits.confidence.igp_ucb import complete_bounds
-from botorch_bandits.confidence.width_rules import check_assume
+from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, check_assume
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.fingerprints import are_equal
 from botorch_bandits.models.condition import hallucinate, moving_models
 from botorch_bandits.models.moments import check_model as check_model
 from botorch_bandits.models.moments import count_columns
-from botorch_bandits.models.pending import OneByOneModel
+from botorch_bandits.models.pending import OneByOneModel, shape_of_batch
 
 _T = TypeVar("_T")
+_M = TypeVar("_M", bound=Module)
 
 FLOAT_OPTIONS = frozenset(
     {
@@ -387,7 +389,18 @@ class BanditAcquisition(AcquisitionFunction):
                 yet; the values are then those of some domain, so that the other options can be
                 checked.
         """
-        return {}
+        known = facts_of(domain)
+        wanted = cls.wanted_from_domain(options)
+        return {n: known[n] for n in wanted if n in known and options[n] is None}
+
+    @classmethod
+    def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the options, among those of :func:`facts_of`, that a domain fills in.
+
+        Args:
+            options: All constructor arguments; those that were left out are None or the default.
+        """
+        return ()
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
@@ -416,6 +429,12 @@ class BanditAcquisition(AcquisitionFunction):
         with moving_models(self, fn):
             super()._apply(fn, recurse)
         return self
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        summary: PriorSummary | None = vars(self).get("_summary")
+        if summary is not None:
+            summary.forget()
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return what the acquisition knew at one point, by name.
@@ -585,6 +604,26 @@ def kernelized_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
     return VaryingWidth(rule, variation) if variation else rule
 
 
+LARGEST_DIMENSION = 10**6
+"""The assumed dimension of an unknown box; Theorem 2 demands more of constants in smaller ones."""
+
+
+def facts_of(domain: Domain | None) -> dict[str, Any]:
+    """Return the options that follow from a domain, by name.
+
+    Args:
+        domain: The domain; None if it is not known yet, for the options of some domain.
+    """
+    if domain is None:
+        return {"num_arms": 2, "dim": LARGEST_DIMENSION, "side_length": 1.0}
+    if isinstance(domain, Arms):
+        return {"num_arms": domain.num_arms, "dim": domain.dim, "choices": domain.choices}
+    if isinstance(domain, Box):
+        longest = float((domain.bounds[1] - domain.bounds[0]).max())
+        return {"dim": domain.dim, "side_length": longest}
+    return {"dim": domain.dim}
+
+
 def check_domain_size(name: str, options: Mapping[str, Any], domain: Domain | None) -> None:
     """Raise if options understate the domain on which the acquisition will be maximized.
 
@@ -737,21 +776,54 @@ class HallucinatesPending(BanditAcquisition):
     """
 
     base_model: Model
+    posterior_transform: PosteriorTransform | None
+    predictive: bool = False
+    smallest_share: ClassVar[float] = MINIMUM_VARIANCE
+    """Smaller variances are replaced by this many prior variances."""
 
+    _summary: PriorSummary
     _evaluate: Callable[[Tensor], Tensor]
     """A function from ``batch_shape x 1 x d`` points to ``batch_shape`` values."""
 
     def _value(self, X: Tensor) -> Tensor:
-        """Check points and evaluate them: one point, or several, one after the other."""
+        r"""Check points and evaluate them: one point, or several, one after the other.
+
+        .. math:: a(x_1, \dots, x_q) = \sum_i a(x_i \mid \text{pending}, x_1, \dots, x_{i-1})
+
+        Every point is valued as if those before it were pending. A bound therefore uses the
+        remaining variances (GP-BUCB) and the width of the round in which the point would be chosen,
+        and the value depends on the order of the points. Gradients propagate through all of it. No
+        theorem is stated for the maximizer.
+
+        Args:
+            X: ``batch_shape x q x d`` points.
+
+        Returns:
+            ``batch_shape`` values; with a batched model, one for each member.
+        """
         check_points(self, X)
         if X.shape[-2] <= 1:
             return self._evaluate(X)
-        return sum_one_by_one(self, X)
+        ahead = self._one_by_one(X if X.dim() > 2 else X.unsqueeze(0))
+        view = view_of(self)
+        view.model = ahead
+        self._look_ahead(view, ahead)
+        each = view._evaluate(ahead.points)  # ``batch_shape x q``, in front of the model's batch
+        depth = 0 if ahead._is_ensemble else len(shape_of_batch(ahead))
+        return each.sum(dim=-1 - depth)
 
-    def _follow(self, X: Tensor) -> None:
-        """Move to the device of points, as BoTorch does in each evaluation."""
+    def _mean_and_sigma(
+        self, X: Tensor, compute_sigma: bool = True, min_var: float | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return posterior moments as BoTorch does, but with a floor in prior variances."""
         if next(self.parameters(), X).device != X.device:
             self.to(X)
+        posterior = self.model.posterior(
+            X, observation_noise=self.predictive, posterior_transform=self.posterior_transform
+        )
+        mean = posterior.mean.squeeze(-2)  # ``batch_shape x 1``
+        deviation = deviation_of(posterior, self._summary, self.smallest_share)
+        return mean, deviation.view(mean.shape)
 
     def _one_by_one(self, X: Tensor) -> OneByOneModel:
         """Return the posteriors of several points, each given those before it.
@@ -796,6 +868,21 @@ class HallucinatesPending(BanditAcquisition):
         # errors come first, so that they leave the old points and their model in place
         self.model = self.base_model if pending is None else hallucinate(self.base_model, pending)
         AcquisitionFunction.set_X_pending(self, pending)
+
+
+def view_of(module: _M) -> _M:
+    """Return a copy whose attributes, buffers and submodules can be replaced; nothing is cloned.
+
+    Args:
+        module: The module, which is not changed.
+    """
+    view = object.__new__(type(module))
+    state = {
+        name: dict(value) if name in ("_modules", "_buffers", "_parameters") else value
+        for name, value in module.__dict__.items()
+    }
+    view.__dict__.update(state)
+    return view
 
 
 def copy_pending(X_pending: Tensor | None, model: Model) -> Tensor | None:

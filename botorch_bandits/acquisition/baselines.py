@@ -36,7 +36,6 @@ from botorch_bandits.acquisition.rules import (
     noise_that_counts,
 )
 from botorch_bandits.acquisition.scores import (
-    deviation_of,
     prior_mean_of_scalar,
     prior_variance_of_scalar,
     scale_in_outcomes,
@@ -49,7 +48,7 @@ from botorch_bandits.checks import (
     check_one_of,
 )
 from botorch_bandits.confidence import Guarantee, PriorSummary
-from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, MINIMUM_VARIANCE_OF_IMPROVEMENT
+from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE_OF_IMPROVEMENT
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.condition import observed_inputs, observed_outcomes
 from botorch_bandits.models.moments import check_outcomes
@@ -84,14 +83,6 @@ class _OneMoment(HallucinatesPending, AnalyticAcquisitionFunction):
     def value_scale(self) -> ValueScale | None:
         return scale_in_outcomes(self._summary, 1.0 if self.maximize else -1.0)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the summary of the prior, which cannot be pickled and is read again."""
-        return {**self.__dict__, "_summary": _fresh(self._summary)}
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
-        self._summary = _fresh(self._summary)
-
     def forward(self, X: Tensor) -> Tensor:
         """Evaluate the rule.
 
@@ -111,10 +102,7 @@ class _OneMoment(HallucinatesPending, AnalyticAcquisitionFunction):
     @t_batch_mode_transform(expected_q=1)
     @average_over_ensemble_models
     def _evaluate(self, X: Tensor) -> Tensor:
-        self._follow(X)
-        posterior = self.model.posterior(X, posterior_transform=self.posterior_transform)
-        mean = posterior.mean.squeeze(-2)
-        sigma = deviation_of(posterior, self._summary, MINIMUM_VARIANCE).view(mean.shape)
+        mean, sigma = self._mean_and_sigma(X)
         return self._choose(mean, sigma).squeeze(-1)
 
     @abstractmethod
@@ -192,11 +180,6 @@ class VarianceOnly(_OneMoment):
         return OneMomentArmsRule(uses_mean=False, maximize=options["maximize"])
 
 
-def _fresh(summary: PriorSummary) -> PriorSummary:
-    """Return a summary of the same model that has read nothing yet."""
-    return PriorSummary(summary.model, summary.posterior_transform)
-
-
 INCUMBENTS = ("posterior_mean", "observed")
 
 
@@ -205,6 +188,8 @@ class _Improvement(HallucinatesPending):
 
     default_margin: ClassVar[float]
     """The margin if none is given."""
+
+    smallest_share: ClassVar[float] = MINIMUM_VARIANCE_OF_IMPROVEMENT
 
     is_expected: ClassVar[bool]
     """Whether this is expected improvement; otherwise, it is the probability of improvement."""
@@ -297,28 +282,6 @@ class _Improvement(HallucinatesPending):
         scale = scale_in_outcomes(self._summary)
         return None if scale is None else ValueScale(offset=math.log(scale.unit))
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the summary of the prior, which cannot be pickled and is read again."""
-        return {**self.__dict__, "_summary": _fresh(self._summary)}
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
-        self._summary = _fresh(self._summary)
-
-    def _mean_and_sigma(
-        self,
-        X: Tensor,
-        compute_sigma: bool = True,
-        min_var: float = MINIMUM_VARIANCE_OF_IMPROVEMENT,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return posterior moments as BoTorch does, but with ``min_var`` in prior variances."""
-        self._follow(X)
-        posterior = self.model.posterior(X, posterior_transform=self.posterior_transform)
-        mean: Tensor = posterior.mean.squeeze(-2)
-        if not compute_sigma:
-            return mean, None
-        return mean, deviation_of(posterior, self._summary, min_var).view(mean.shape)
-
     def guarantee(self) -> Guarantee:
         """Report that there is no guarantee."""
         what = "expected improvement" if self.is_expected else "the probability of improvement"
@@ -367,7 +330,6 @@ class _Improvement(HallucinatesPending):
     @average_over_ensemble_models
     def _augmented(self, X: Tensor) -> Tensor:
         mean, sigma = self._mean_and_sigma(X)  # ``batch_shape x 1``
-        assert sigma is not None
         assert self.noise_variance is not None
         scaled = (mean - self.best_f) / sigma * (1.0 if self.maximize else -1.0)
         discount = log_noise_discount(sigma.square(), self.noise_variance)

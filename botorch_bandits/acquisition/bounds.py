@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
@@ -86,13 +85,7 @@ def bounds_at(acquisition: AcquisitionFunction, model: Model, X: Tensor) -> Boun
         mean, variance = acquisition.base_model.mixture(X)
         return Bounds(mean, variance.clamp_min(0.0).sqrt(), *acquisition.bounds(X))
     if isinstance(acquisition, LagrangianAcquisition):
-        posterior = acquisition.model.posterior(
-            X.unsqueeze(-2), posterior_transform=acquisition.posterior_transform
-        )
-        mean = posterior.mean.squeeze(-2)
-        units = acquisition._prior_variances()
-        variance = variance_of(posterior, units).reshape(mean.shape)
-        deviation = torch.maximum(variance, MINIMUM_VARIANCE * units).sqrt()
+        mean, deviation = acquisition._moments(X.unsqueeze(-2))
         half = half_width(deviation, acquisition.widths)
         return _of_outputs(mean, deviation, mean - half, mean + half)
     mean, deviation = moments_at(acquisition, model, X)

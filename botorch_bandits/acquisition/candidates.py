@@ -66,7 +66,7 @@ from botorch_bandits.confidence.guarantee import (
     Guarantee,
 )
 from botorch_bandits.confidence.width_rules import check_assume
-from botorch_bandits.domains import Arms, Box, Domain
+from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.models.candidates import CandidatesModel
 from botorch_bandits.random_streams import derive_seed
 
@@ -176,26 +176,12 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         self.set_X_pending(X_pending)
 
     @classmethod
-    def options_from_domain(
-        cls, options: Mapping[str, Any], domain: Domain | None
-    ) -> dict[str, Any]:
-        """Return the number of arms, or the shape of the box, if the theorem in use needs it.
-
-        Args:
-            options: All constructor arguments.
-            domain: The domain on which the acquisition will be maximized; None if it is not known
-                yet.
-        """
+    def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the number of arms, or the shape of the box, if the theorem in use needs it."""
         if options["form"] == "mixture" or options["width"] is not None:
-            return {}
-        known: dict[str, Any] = {}
-        if options["smoothness_a"] is None and options["smoothness_b"] is None:
-            if isinstance(domain, Arms):
-                known = {"num_arms": domain.num_arms}
-        elif isinstance(domain, Box):
-            longest = float((domain.bounds[1] - domain.bounds[0]).max())
-            known = {"dim": domain.dim, "side_length": longest}
-        return {name: value for name, value in known.items() if options[name] is None}
+            return ()
+        is_smooth = options["smoothness_a"] is not None or options["smoothness_b"] is not None
+        return ("dim", "side_length") if is_smooth else ("num_arms",)
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any], domain: Domain | None) -> None:
@@ -203,11 +189,10 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         form = check_one_of("form", complete["form"], FORMS)
         check_one_of("maximize", complete["maximize"], (True, False))
         check_assume(complete["assume"])
-        ingredients = [complete[name] for name in INGREDIENTS]
-        if domain is None and complete["smoothness_b"] is not None:  # in a loop, the box knows them
-            ingredients[3] = 1 if ingredients[3] is None else ingredients[3]
-            ingredients[4] = 1.0 if ingredients[4] is None else ingredients[4]
-        make_widths(form, tuple(ingredients), complete["width"], complete["delta"])
+        if domain is None:
+            complete.update(cls.options_from_domain(complete, None))
+        ingredients = tuple(complete[name] for name in INGREDIENTS)
+        make_widths(form, ingredients, complete["width"], complete["delta"])
 
     @property
     def is_optimistic(self) -> bool:
@@ -491,18 +476,8 @@ class CandidatesThompsonSampling(BanditAcquisition):
         self.set_X_pending(X_pending)
 
     @classmethod
-    def options_from_domain(
-        cls, options: Mapping[str, Any], domain: Domain | None
-    ) -> dict[str, Any]:
-        """Return the arms as the points to draw on.
-
-        Args:
-            options: All constructor arguments.
-            domain: The domain on which the acquisition will be maximized; None if it is not known
-                yet.
-        """
-        is_left_out = options["choices"] is None
-        return {"choices": domain.choices} if is_left_out and isinstance(domain, Arms) else {}
+    def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("choices",)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Draw again: each set of pending points has its own draw.

@@ -27,8 +27,7 @@ from gpytorch.models import ExactGP
 from torch import Tensor
 
 from botorch_bandits.acquisition.affine_outcomes import select_output
-from botorch_bandits.acquisition.base import BanditAcquisition, check_columns
-from botorch_bandits.acquisition.joint import view_of
+from botorch_bandits.acquisition.base import BanditAcquisition, check_columns, view_of
 from botorch_bandits.acquisition.pathwise import (
     WavesAndRows,
     draw_joint_paths,

@@ -65,7 +65,7 @@ from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     PLAIN_WIDTH,
 )
-from botorch_bandits.domains import Arms, Domain, ValueScale
+from botorch_bandits.domains import Arms, ValueScale
 from botorch_bandits.models.moments import check_outcomes, variance_of
 from botorch_bandits.penalties import (
     Linear,
@@ -85,6 +85,8 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
     penalty: Penalty
     delta: float
     maximize: bool
+    reward_bound: float | None = None
+    constraint_bound: float | None = None
     posterior_transform: PosteriorTransform | None
     _output_widths: OutputWidths
 
@@ -127,7 +129,8 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
-        self._output_widths.forget()
+        for summary in self._output_widths.summaries:
+            summary.forget()
 
     def _widths_of_outputs(self) -> Iterator[tuple[str, Tensor, PriorSummary]]:
         for j, summary in enumerate(self._output_widths.summaries):
@@ -136,10 +139,8 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
                 yield name, self.widths[..., j], summary
 
     def _values_and_optimism(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        posterior = self.model.posterior(X, posterior_transform=self.posterior_transform)
-        mean = posterior.mean.squeeze(-2)
-        deviations = variance_of(posterior, self._prior_variances()).clamp_min(0.0).sqrt()
-        half = half_width(deviations.reshape(mean.shape), self.widths)
+        mean, sigma = self._moments(X)
+        half = half_width(sigma, self.widths)
         reward = self._sign * mean[..., 0]
         values = self._penalized(reward + half[..., 0], mean[..., 1:] - half[..., 1:])
         return values, values - self._penalized(reward, mean[..., 1:])
@@ -172,6 +173,73 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
         if isinstance(self.posterior_transform, AffineOutcomes | None):
             return guarantee
         return guarantee.with_gaps("posterior_transform changes what is modeled")
+
+    def describe(self, x: Tensor) -> dict[str, float]:
+        """Return the moments of the reward and the lower bounds of the constraints at one point.
+
+        Args:
+            x: A ``d``-dimensional point. The model must not be batched.
+        """
+        with torch.no_grad():
+            value = self(x.unsqueeze(0))
+            mean, sigma = self._moments(x.unsqueeze(0))
+            lower = self._bounds(mean, sigma)[1]
+        known = {
+            "mean": float(mean[..., 0].mean()),
+            "standard_deviation": float(sigma[..., 0].mean()),
+            "width": float(self.widths[..., 0].mean()),
+            "acquisition_value": float(value),
+        }
+        for j in range(self.num_constraints):
+            known[f"constraint_mean_{j + 1}"] = float(mean[..., j + 1].mean())
+            known[f"constraint_lower_bound_{j + 1}"] = float(lower[..., j].mean())
+        return known
+
+    def _posterior(self, X: Tensor) -> Posterior:
+        posterior = self.model.posterior(X, posterior_transform=self.posterior_transform)
+        check_num_outputs(type(self).__name__, posterior.mean.shape[-1], 1 + self.num_constraints)
+        return posterior
+
+    @property
+    def _has_independent_outputs(self) -> bool:
+        """Whether the model is a list of one model per output, whose posteriors need no merging."""
+        return (
+            isinstance(self.model, ModelListGP)
+            and self.posterior_transform is None
+            and len(self.model.models) == self.model.num_outputs
+        )
+
+    def _independent_moments(self, X: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
+        """Return means and variances of independent outputs, ``batch_shape x num_outputs``."""
+        each = [model.posterior(X) for model in self.model.models]  # ``batch_shape x 1 x 1``
+        means = [posterior.mean.squeeze(-2) for posterior in each]
+        variances = [
+            variance_of(posterior, unit).reshape(mean.shape)
+            for posterior, unit, mean in zip(each, units, means, strict=True)
+        ]
+        return torch.cat(means, dim=-1), torch.cat(variances, dim=-1)
+
+    def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return means and standard deviations, ``batch_shape x num_outputs`` each."""
+        units = self._prior_variances()
+        if self._has_independent_outputs:
+            mean, variance = self._independent_moments(X, units)
+        else:
+            posterior = self._posterior(X)
+            mean = posterior.mean.squeeze(-2)
+            variance = variance_of(posterior, units).reshape(mean.shape)
+        return mean, torch.maximum(variance, MINIMUM_VARIANCE * units).sqrt()
+
+    def _bounds(self, mean: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the upper bound of what is maximized and the lower ones of the constraints."""
+        half = half_width(sigma, self.widths)
+        upper = score(mean[..., 0], half[..., 0], self._sign)
+        lower = -score(mean[..., 1:], half[..., 1:], -1.0)
+        if self.reward_bound is not None:
+            upper = upper.clamp(-self.reward_bound, self.reward_bound)
+        if self.constraint_bound is not None:
+            lower = lower.clamp(-self.constraint_bound, self.constraint_bound)
+        return upper, lower
 
     def _penalized(self, reward: Tensor, constraints: Tensor) -> Tensor:
         """Return ``f - sum_j kappa_j (psi(g_j) - 1)``.
@@ -397,27 +465,6 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
             guarantee = guarantee.with_gaps(at_posterior_mean(len(self.X_pending)))
         return guarantee
 
-    def describe(self, x: Tensor) -> dict[str, float]:
-        """Return the moments of the reward and the lower bounds of the constraints at one point.
-
-        Args:
-            x: A ``d``-dimensional point. The model must not be batched.
-        """
-        with torch.no_grad():
-            value = self(x.unsqueeze(0))
-            mean, sigma = self._moments(x.unsqueeze(0))
-            lower = self._bounds(mean, sigma)[1]
-        known = {
-            "mean": float(mean[..., 0].mean()),
-            "standard_deviation": float(sigma[..., 0].mean()),
-            "width": float(self.widths[..., 0].mean()),
-            "acquisition_value": float(value),
-        }
-        for j in range(self.num_constraints):
-            known[f"constraint_mean_{j + 1}"] = float(mean[..., j + 1].mean())
-            known[f"constraint_lower_bound_{j + 1}"] = float(lower[..., j].mean())
-        return known
-
     @t_batch_mode_transform(expected_q=1)
     @average_over_ensemble_models
     def _evaluate(self, X: Tensor) -> Tensor:
@@ -440,11 +487,6 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         deviation = variance.clamp_min(MINIMUM_VARIANCE * unit).sqrt()
         return score(mean, half_width(deviation, self.width))
 
-    def _posterior(self, X: Tensor) -> Posterior:
-        posterior = self.model.posterior(X, posterior_transform=self.posterior_transform)
-        check_num_outputs(type(self).__name__, posterior.mean.shape[-1], 1 + self.num_constraints)
-        return posterior
-
     def _joint_posterior(self, X: Tensor) -> GPyTorchPosterior:
         posterior = self._posterior(X)
         # a Kronecker model's posterior holds only variances, from which the sum's would be wrong
@@ -457,47 +499,6 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
                 "separate_bounds=True (for correlated outputs, MultiTaskGP provides it)."
             )
         return posterior
-
-    @property
-    def _has_independent_outputs(self) -> bool:
-        """Whether the model is a list of one model per output, whose posteriors need no merging."""
-        return (
-            isinstance(self.model, ModelListGP)
-            and self.posterior_transform is None
-            and len(self.model.models) == self.model.num_outputs
-        )
-
-    def _independent_moments(self, X: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
-        """Return means and variances of independent outputs, ``batch_shape x num_outputs``."""
-        each = [model.posterior(X) for model in self.model.models]  # ``batch_shape x 1 x 1``
-        means = [posterior.mean.squeeze(-2) for posterior in each]
-        variances = [
-            variance_of(posterior, unit).reshape(mean.shape)
-            for posterior, unit, mean in zip(each, units, means, strict=True)
-        ]
-        return torch.cat(means, dim=-1), torch.cat(variances, dim=-1)
-
-    def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return means and standard deviations, ``batch_shape x num_outputs`` each."""
-        units = self._prior_variances()
-        if self._has_independent_outputs:
-            mean, variance = self._independent_moments(X, units)
-        else:
-            posterior = self._posterior(X)
-            mean = posterior.mean.squeeze(-2)
-            variance = variance_of(posterior, units).reshape(mean.shape)
-        return mean, torch.maximum(variance, MINIMUM_VARIANCE * units).sqrt()
-
-    def _bounds(self, mean: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the upper bound of what is maximized and the lower ones of the constraints."""
-        half = half_width(sigma, self.widths)
-        upper = score(mean[..., 0], half[..., 0], self._sign)
-        lower = -score(mean[..., 1:], half[..., 1:], -1.0)
-        if self.reward_bound is not None:
-            upper = upper.clamp(-self.reward_bound, self.reward_bound)
-        if self.constraint_bound is not None:
-            lower = lower.clamp(-self.constraint_bound, self.constraint_bound)
-        return upper, lower
 
 
 def _check_clip(name: str, bound: float | None) -> float | None:
@@ -599,18 +600,8 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         self.warn_if_wide()
 
     @classmethod
-    def options_from_domain(
-        cls, options: Mapping[str, Any], domain: Domain | None
-    ) -> dict[str, Any]:
-        """Return the arms as the points to draw on.
-
-        Args:
-            options: All constructor arguments.
-            domain: The domain on which the acquisition will be maximized; None if it is not known
-                yet.
-        """
-        is_left_out = options["choices"] is None
-        return {"choices": domain.choices} if is_left_out and isinstance(domain, Arms) else {}
+    def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("choices",)
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
@@ -717,25 +708,11 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         Args:
             x: A ``d``-dimensional point.
         """
+        known = super().describe(x)
         with torch.no_grad():
-            point = x.unsqueeze(0)
-            value, drawn = self(point), self.draw(point).reshape(-1)
-            posterior = self.model.posterior(point, posterior_transform=self.posterior_transform)
-            variance = variance_of(posterior, self._prior_variances()).reshape(-1)
-            mean = posterior.mean.reshape(-1)
-        known = {
-            "mean": float(mean[0]),
-            "standard_deviation": float(variance[0].clamp_min(0.0).sqrt()),
-            "width": float(self.widths[0]),
-            "acquisition_value": float(value),
-        }
-        half = half_width(variance.clamp_min(0.0).sqrt(), self.widths)
-        lower = -score(mean, half, -1.0)
-        for j in range(1, 1 + self.num_constraints):
-            known[f"constraint_mean_{j}"] = float(mean[j])
-            known[f"constraint_draw_{j}"] = float(drawn[j])
-            known[f"constraint_lower_bound_{j}"] = float(lower[j])
-        return known
+            drawn = self.draw(x.unsqueeze(0)).reshape(-1).tolist()
+        draws = {f"constraint_draw_{j}": drawn[j] for j in range(1, len(drawn))}
+        return {**known, **draws}
 
     def _draw_on_arms(self) -> Tensor:
         """Return the scaled draw of every output, ``num_points x (1 + num_constraints)``."""

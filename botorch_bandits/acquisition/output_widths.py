@@ -184,28 +184,14 @@ class OutputWidths:
         self.model = model
         self.posterior_transform = posterior_transform
         self.assume = check_assume(options["assume"])
-        self.forget()
-
-    def forget(self) -> None:
-        """Read the prior again when it is needed next."""
         self.summaries = tuple(
-            PriorSummary(self.model, self._transform_of(j), self.assume)
-            for j in range(len(self.rules))
+            PriorSummary(model, self._transform_of(j), self.assume) for j in range(len(self.rules))
         )
 
     def _transform_of(self, j: int) -> PosteriorTransform:
         if isinstance(self.posterior_transform, AffineOutcomes):
             return self.posterior_transform.row(j)
         return self.posterior_transform or select_output(j, self.model.num_outputs)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the summary of the prior, which cannot be pickled and is read again."""
-        return {key: value for key, value in self.__dict__.items() if key != "summaries"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the state; the prior is read again when it is needed."""
-        self.__dict__.update(state)
-        self.forget()
 
     @property
     def are_one(self) -> bool:

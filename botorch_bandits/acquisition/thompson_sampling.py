@@ -309,20 +309,17 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
     def options_from_domain(
         cls, options: Mapping[str, Any], domain: Domain | None
     ) -> dict[str, Any]:
-        """Return the arms as the points to draw on, or the discretization of this box.
-
-        Args:
-            options: All constructor arguments.
-            domain: The domain on which the acquisition will be maximized; None if it is not known
-                yet.
-        """
+        """Return the arms as the points to draw on, or the discretization of this box."""
         discretization = options.get("discretization")
-        if discretization is not None:
-            if isinstance(domain, Arms):
-                raise ValueError("discretization= is for boxes; on arms the draw is exact already.")
-            return {"discretization": discretization.on(domain)} if domain is not None else {}
-        is_left_out = options["choices"] is None
-        return {"choices": domain.choices} if is_left_out and isinstance(domain, Arms) else {}
+        if discretization is None:
+            return super().options_from_domain(options, domain)
+        if isinstance(domain, Arms):
+            raise ValueError("discretization= is for boxes; on arms the draw is exact already.")
+        return {"discretization": discretization.on(domain)} if domain is not None else {}
+
+    @classmethod
+    def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("choices",)
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
@@ -582,15 +579,6 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         if gain is not None:
             known["information_gain"] = float(gain.mean())
         return known
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the draw and the summary of the prior, which cannot be pickled."""
-        summary = PriorSummary(self.base_model, self.posterior_transform, self.assume)
-        return {**super().__getstate__(), "_summary": summary}
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
-        self._summary = PriorSummary(self.base_model, self.posterior_transform, self.assume)
 
     def _discretize(
         self,

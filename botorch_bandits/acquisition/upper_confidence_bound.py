@@ -36,7 +36,7 @@ from botorch_bandits.acquisition.base import (
     passed_on,
 )
 from botorch_bandits.acquisition.rules import ArmsRule, RandomizedArmsRule, WidthArmsRule
-from botorch_bandits.acquisition.scores import deviation_of, half_width, scale_in_outcomes, score
+from botorch_bandits.acquisition.scores import half_width, scale_in_outcomes, score
 from botorch_bandits.acquisition.wide_confidence import (
     WarnsOfWideness,
     optimistic_values,
@@ -62,13 +62,12 @@ from botorch_bandits.confidence.guarantee import at_posterior_mean
 from botorch_bandits.confidence.igp_ucb import complete_bounds
 from botorch_bandits.confidence.width_rules import (
     DEFAULT_WIDTH,
-    MINIMUM_VARIANCE,
     WIDTH,
     check_assume,
     check_scale,
     fit_to_batch,
 )
-from botorch_bandits.domains import Arms, Box, Domain, ValueScale
+from botorch_bandits.domains import Box, Domain, ValueScale
 from botorch_bandits.models.moments import check_outcomes
 from botorch_bandits.models.pending import OneByOneModel, shape_of_batch
 
@@ -262,7 +261,6 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
         with torch.no_grad():
             value = self(x.unsqueeze(0))  # refuses float32, to which BoTorch would cast the model
             mean, sigma = self._mean_and_sigma(x.unsqueeze(0))
-        assert sigma is not None
         known = {
             "mean": float(mean.mean()),
             "standard_deviation": float(sigma.mean()),
@@ -295,34 +293,8 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
     @average_over_ensemble_models
     def _evaluate(self, X: Tensor) -> Tensor:
         mean, sigma = self._mean_and_sigma(X)  # ``batch_shape x 1`` each
-        assert sigma is not None
         sign = 1.0 if self.maximize else -1.0
         return score(mean, half_width(sigma, self.beta.sqrt()), sign).squeeze(-1)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the summary of the prior, which cannot be pickled and is read again."""
-        return {
-            **self.__dict__,
-            "_summary": PriorSummary(self.base_model, self.posterior_transform, self.assume),
-        }
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
-        self._summary = PriorSummary(self.base_model, self.posterior_transform, self.assume)
-
-    def _mean_and_sigma(
-        self, X: Tensor, compute_sigma: bool = True, min_var: float = MINIMUM_VARIANCE
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return posterior moments; ``min_var`` is in prior variances."""
-        if not self.predictive:
-            self._follow(X)
-        posterior = self.model.posterior(
-            X, observation_noise=self.predictive, posterior_transform=self.posterior_transform
-        )
-        mean: Tensor = posterior.mean.squeeze(-2)
-        if not compute_sigma:
-            return mean, None
-        return mean, deviation_of(posterior, self._summary, min_var).view(mean.shape)
 
 
 class GPUpperConfidenceBound(WidthUpperConfidenceBound):
@@ -405,25 +377,12 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         super().__init__(model, rule, **passed_on(given, WidthUpperConfidenceBound))
 
     @classmethod
-    def options_from_domain(
-        cls, options: Mapping[str, Any], domain: Domain | None
-    ) -> dict[str, Any]:
-        """Return the number of arms, or the shape of the box, where the theorem in use needs it.
-
-        Args:
-            options: All constructor arguments.
-            domain: The domain to maximize over; None if it is not known yet.
-        """
+    def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the number of arms, or the shape of the box, where the theorem needs it."""
         given = {name for name in INGREDIENTS if options[name] is not None}
-        known: dict[str, Any] = {}
-        if not given and not isinstance(domain, Box):
-            known = {"num_arms": domain.num_arms if isinstance(domain, Arms) else 1}
-        elif "smoothness_b" in given and not isinstance(domain, Arms):
-            known = {"dim": LARGEST_DIMENSION, "side_length": 1.0}
-            if isinstance(domain, Box):
-                longest = float((domain.bounds[1] - domain.bounds[0]).max())
-                known = {"dim": domain.dim, "side_length": longest}
-        return {name: value for name, value in known.items() if options[name] is None}
+        if not given:
+            return ("num_arms",)
+        return ("dim", "side_length") if "smoothness_b" in given else ()
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
@@ -455,9 +414,6 @@ THEOREMS: dict[tuple[str, ...], Callable[..., WidthRule]] = {
 """The ingredients of each width, and the function that makes a rule of them."""
 
 INGREDIENTS = tuple(name for names in THEOREMS for name in names)
-
-LARGEST_DIMENSION = 10**6
-"""The assumed dimension of an unknown box; Theorem 2 demands more of constants in smaller ones."""
 
 
 class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
@@ -676,18 +632,12 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
     def options_from_domain(
         cls, options: Mapping[str, Any], domain: Domain | None
     ) -> dict[str, Any]:
-        """Return the number of arms, if it was left out.
+        few = domain.few_points() if isinstance(domain, Box) else None
+        return super().options_from_domain(options, few or domain)
 
-        Args:
-            options: All constructor arguments.
-            domain: The domain to maximize over; None if it is not known yet.
-        """
-        if options["num_arms"] is not None:
-            return {}
-        choices = domain.few_points() if isinstance(domain, Box) else domain
-        if isinstance(choices, Arms):
-            return {"num_arms": choices.num_arms}
-        return {} if isinstance(domain, Box) else {"num_arms": 2}
+    @classmethod
+    def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("num_arms",)
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> RandomizedWidth:
@@ -761,18 +711,8 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
         super().__init__(model, rule, **passed_on(given, WidthUpperConfidenceBound))
 
     @classmethod
-    def options_from_domain(
-        cls, options: Mapping[str, Any], domain: Domain | None
-    ) -> dict[str, Any]:
-        """Return the dimension, if it was left out.
-
-        Args:
-            options: All constructor arguments.
-            domain: The domain to maximize over; None if it is not known yet.
-        """
-        if options["dim"] is not None:
-            return {}
-        return {"dim": 1 if domain is None else domain.dim}
+    def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("dim",)
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:

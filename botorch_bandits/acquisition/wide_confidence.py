@@ -7,11 +7,10 @@ uses and how optimistic its values are.
 
 from __future__ import annotations
 
-import threading
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -22,7 +21,6 @@ from torch import Tensor
 from botorch_bandits.acquisition.scores import half_width, score
 from botorch_bandits.checks import level_of_users_line
 from botorch_bandits.confidence import ConstantWidth, PriorSummary, UnreadablePriorError, WidthRule
-from botorch_bandits.confidence.censored import PendingWidth
 from botorch_bandits.models.censoring import spread_points
 from botorch_bandits.models.condition import observed_inputs, observed_outcomes
 
@@ -44,43 +42,10 @@ GROWTH_BETWEEN_LOOKS = 1.5
 """A width is checked again once the number of rows, or the width, has grown by this factor."""
 
 
-class _Looks:
-    """Remembers at how many rows widths were last checked, and whether that led to a warning.
-
-    An acquisition function is rebuilt in every round and does not know the earlier ones. Functions
-    of the same class, on models of the same dimension that keep growing, are therefore assumed to
-    belong to one loop.
-    """
-
-    largest = 64
-
-    def __init__(self) -> None:
-        self._seen: dict[Any, tuple[int, float, bool]] = {}
-        self._lock = threading.Lock()
-
-    def is_due(self, key: Any, num_rows: int, width: float) -> bool:
-        """Return whether to check this width, given the number of rows of its model."""
-        with self._lock:
-            rows, largest, has_warned = self._seen.get(key, (0, 0.0, False))
-            if num_rows < rows:  # another loop begins
-                rows, largest, has_warned = 0, 0.0, False
-            grown = num_rows >= GROWTH_BETWEEN_LOOKS * rows
-            if has_warned or not (grown or width >= GROWTH_BETWEEN_LOOKS * largest):
-                self._seen[key] = (num_rows if has_warned else rows, largest, has_warned)
-                return False
-            self._seen[key] = (num_rows, width, False)
-            while len(self._seen) > self.largest:
-                del self._seen[next(iter(self._seen))]
-            return True
-
-    def warned(self, key: Any) -> None:
-        """Remember that a warning was given."""
-        with self._lock:
-            rows, width, _ = self._seen.get(key, (0, 0.0, False))
-            self._seen[key] = (rows, width, True)
-
-
-_looks = _Looks()
+_seen: dict[tuple[str, int], tuple[int, float, bool]] = {}
+"""The number of rows and the width at the last check of a class in a dimension, and whether a
+warning was given. Acquisition functions are rebuilt in every round and do not know the earlier
+ones: those of one class, on models of one dimension that keep growing, count as one loop's."""
 
 
 class WideBand(NamedTuple):
@@ -143,16 +108,18 @@ def remedy_of(rule: WidthRule) -> str:
     Args:
         rule: The rule of the width; the remedy depends on the ingredients that the user gave.
     """
-    names = ("rkhs_bound", "noise_bound", "outcome_bound")
-    given = [name for name in names if getattr(rule, name, None) is not None]
-    not_given = set(getattr(rule, "not_given", ()))
-    if isinstance(rule, PendingWidth):
-        given = ["outcome_bound"] if rule.censored.outcome_bound is not None else []
-        rule = rule.censored if rule.uncovered is None else rule.uncovered
-        not_given = set(getattr(rule, "not_given", ()))
-        given = [name for name in names if name in given or getattr(rule, name, None) is not None]
-    given = [f"{name}=" for name in given if name not in not_given]
-    is_constant = isinstance(rule, ConstantWidth) or getattr(rule, "constant", None) is not None
+    # with pending feedback, the rule consists of the width with and that without censoring
+    parts = [rule, getattr(rule, "censored", None), getattr(rule, "uncovered", None)]
+    not_given = {name for part in parts for name in getattr(part, "not_given", ())}
+    given = [
+        f"{name}="
+        for name in ("rkhs_bound", "noise_bound", "outcome_bound")
+        if name not in not_given and any(getattr(part, name, None) is not None for part in parts)
+    ]
+    is_constant = any(
+        isinstance(part, ConstantWidth) or getattr(part, "constant", None) is not None
+        for part in parts
+    )
     if given:
         what = " and ".join(given) if len(given) < 3 else f"{given[0]}, {given[1]} and {given[2]}"
         rest = "or use hallucination" if is_constant else "or use width=2.0"
@@ -234,11 +201,20 @@ class WarnsOfWideness:
         if band is None:
             return
         key = (name, band.inputs.shape[-1])
-        if not _looks.is_due(key, band.num_rows, band.width):
+        rows, width, has_warned = _seen.get(key, (0, 0.0, False))
+        if band.num_rows < rows:  # another loop begins
+            rows, width, has_warned = 0, 0.0, False
+        has_grown = (
+            band.num_rows >= GROWTH_BETWEEN_LOOKS * rows
+            or band.width >= GROWTH_BETWEEN_LOOKS * width
+        )
+        if has_warned or not has_grown:
+            _seen[key] = (band.num_rows if has_warned else rows, width, has_warned)
             return
-        if not self._chooses_by_deviation(band.inputs):
+        is_wide = self._chooses_by_deviation(band.inputs)
+        _seen[key] = (band.num_rows, band.width, is_wide)
+        if not is_wide:
             return
-        _looks.warned(key)
         warnings.warn(
             f"{name}: the width {band.width:.3g}{band.name} is out of proportion to the outcomes. "
             f"Where nothing is known the band reaches {band.half:.3g} to either side, and all "

@@ -11,18 +11,19 @@ from botorch_bandits.change_points.calibration import (
     cross_validated_ridge,
     estimate_false_alarm_rate,
 )
-from botorch_bandits.change_points.detector import (
+from botorch_bandits.change_points.evidence import (
+    EvidenceDetector,
+    EvidenceEngine,
+    EvidenceModelStream,
+    EvidenceStream,
+    EvidenceTest,
+)
+from botorch_bandits.change_points.half_samples import (
     ChangePointDetector,
     ChangePointTest,
     DetectorEngine,
     DetectorStream,
 )
-from botorch_bandits.change_points.evidence import (
-    EvidenceDetector,
-    EvidenceEngine,
-    EvidenceModelStream,
-)
-from botorch_bandits.change_points.evidence_stream import EvidenceStream, EvidenceTest
 from botorch_bandits.change_points.restart import (
     PUBLISHED_EXPLORATION,
     ChangePointRestart,

@@ -33,8 +33,12 @@ import torch
 from scipy.special import betaincinv
 from torch import Tensor
 
-from botorch_bandits.change_points.detector import ChangePointDetector, DetectorEngine
-from botorch_bandits.change_points.half_samples import UnitKernel, scan_statistics
+from botorch_bandits.change_points.half_samples import (
+    ChangePointDetector,
+    DetectorEngine,
+    UnitKernel,
+    scan_statistics,
+)
 from botorch_bandits.change_points.thresholds import CalibratedThreshold, rate_exponent
 from botorch_bandits.checks import (
     DTYPE,
@@ -95,8 +99,7 @@ def fit_to_data(
     """
     outcomes = engine.check_outcomes(Y)
     points = engine.check_inputs(X, None, len(outcomes))
-    if points.dim() == 1:
-        points = engine.measure.points[points]
+    points = engine.points_of(points)
     if len(points) < 3:
         raise ValueError(f"data has {len(points)} samples; at least 3 are needed.")
     if candidates is None:
@@ -106,7 +109,7 @@ def fit_to_data(
     smoothness = engine.detector.known_smoothness
     assert smoothness is not None
     growth = len(points) ** (1.0 - rate_exponent(smoothness, engine.domain.dim))
-    eigenvalues, vectors = torch.linalg.eigh(engine.space.kernel(points, points))
+    eigenvalues, vectors = torch.linalg.eigh(engine.kernel(points, points))
     rotated = vectors.mT @ outcomes
     best: tuple[float, float, Tensor, Tensor] | None = None
     for candidate in candidates:
@@ -124,7 +127,7 @@ def fit_to_data(
         residuals - residuals.mean(),
         points,
         weights,
-        engine.space.kernel,
+        engine.kernel,
         engine.detector.prior_mean,
     )
 
@@ -201,11 +204,10 @@ class NullStreams:
         """
         engine = self.engine
         inputs, outcomes = self.draw(number)
-        located = engine.space.locate(inputs)
-        kernel, gram = engine.space.matrices(located, located)
+        kernel, features = engine.matrices(inputs)
         scans = scan_statistics(
             kernel,
-            gram,
+            engine.measure.gram(features),
             outcomes - engine.detector.prior_mean,
             engine.ridges(self.horizon // 2),
         )
@@ -218,20 +220,17 @@ class NullStreams:
         chosen = int(torch.randint(len(functions), (), generator=random))
         if isinstance(functions, Tensor):
             return functions[chosen].to(inputs.device)[inputs]
-        domain = self.engine.domain
-        points = domain.choices[inputs] if isinstance(domain, Arms) else inputs
-        values = functions[chosen](points)
+        values = functions[chosen](self.engine.points_of(inputs))
         return check_finite("a function's values", check_vector("values", values, len(inputs)))
 
     def _prior_draw(self, inputs: Tensor, random: torch.Generator) -> Tensor:
         engine = self.engine
-        points = engine.measure.points[inputs] if inputs.dim() == 1 else inputs
-        unit: UnitKernel = engine.space.kernel
+        points, unit = engine.points_of(inputs), engine.kernel
         # by eigenvectors, because the matrix of a smooth kernel is singular up to rounding
         eigenvalues, vectors = torch.linalg.eigh(unit(points, points))
         normal = torch.randn(len(points), dtype=torch.float64, generator=random).to(vectors)
         draw = vectors @ (eigenvalues.clamp_min(0.0).sqrt() * normal)
-        return draw * engine.prior_variance**0.5 + engine.detector.prior_mean
+        return draw * engine.kernel.prior_variance**0.5 + engine.detector.prior_mean
 
 
 @dataclass(frozen=True)
@@ -363,7 +362,7 @@ def calibrate_threshold(  # noqa: PLR0913 - options, each with a name
     level = float(largest.sort(descending=True).values[rank - 1])
     num_alarms = int((largest > level).sum())
     return CalibratedThreshold(
-        levels=tuple((level * base / streams.engine.prior_variance).tolist()),
+        levels=tuple((level * base / streams.engine.kernel.prior_variance).tolist()),
         exponent=exponent,
         horizon=horizon,
         false_alarm_rate=false_alarm_rate,
@@ -409,7 +408,9 @@ def estimate_false_alarm_rate(  # noqa: PLR0913 - options, each with a name
     horizon = check_integer("horizon", horizon, minimum=2)
     num_simulations = check_integer("num_simulations", num_simulations, minimum=1)
     streams, _ = _null_streams(detector, domain, horizon, noise_std, functions, data, seed)
-    thresholds = streams.engine.thresholds(horizon // 2).cpu()
+    thresholds = streams.engine.thresholds(
+        horizon // 2, 0, streams.engine.kernel.prior_variance
+    ).cpu()
     with ProgressBar(num_simulations, "estimate_false_alarm_rate", progress) as bar:
         ratios = _simulate(streams, range(num_simulations), thresholds, bar)
     num_alarms = int((ratios > 1.0).any(-1).sum())

@@ -61,43 +61,120 @@ detection. The weights, the choice of the starts that are kept, and the families
 
 from __future__ import annotations
 
-import copy
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
+from botorch.models.transforms.input import Normalize
+from numpy.typing import NDArray
 from torch import Tensor
 
-from botorch_bandits.change_points.evidence_stream import (
-    NEEDS_KERNEL,
-    EvidenceStream,
-    EvidenceTest,
-    numbers_of,
-)
 from botorch_bandits.checks import (
+    DTYPE,
     check_instance,
     check_integer,
-    check_one_of,
     check_positive,
     check_probability,
     check_vector,
     store_checked,
 )
 from botorch_bandits.confidence.width_rules import learns_input_scale
-from botorch_bandits.core.kernels import TimeDecayKernel, kernel_of_output
-from botorch_bandits.domains import Arms, Domain
+from botorch_bandits.core.kernels import TimeDecayKernel, describe_module, kernel_of_output
+from botorch_bandits.core.suffixes import BallFit, Suffixes, SuffixPrior
+from botorch_bandits.domains import Domain
 from botorch_bandits.models.bandit_gp import BanditGPRecipe
 from botorch_bandits.models.forgetting import BehindTime
-from botorch_bandits.models.suffixes import (
-    ArmsSuffixes,
-    BallFit,
-    RowsSuffixes,
-    SuffixPosteriors,
-    SuffixPrior,
+from botorch_bandits.models.prior_lists import DefaultCandidates
+
+Array = NDArray[np.float64]
+
+NEAR_THE_BEST = 3.0
+"""A start counts as the change if its evidence is within this many nats of the largest."""
+
+NEEDS_KERNEL = "{} is {!r}, which needs a kernel. Use the methods of on(domain, model).stream()."
+
+NOISE_FACTORS = (1.0, 1.5, 2.25, 3.4)
+"""The factors by which members of the robust null multiply the noise variance."""
+
+OUTLIER_SHARES = (0.001, 0.01, 0.05)
+"""The shares of outliers among the outcomes in members of the robust null."""
+
+OUTLIER_FACTOR = 36.0
+"""The further factor of the noise variance of an outlier."""
+
+ROBUST_MEMBERS = ((1.0, 0.0), *itertools.product(NOISE_FACTORS, OUTLIER_SHARES))
+"""Noise factor and share of outliers of each member; the first one is the model itself."""
+
+# factors of the noise, and logarithms of the shares of other outcomes and of outliers
+_ROBUST = tuple(
+    np.array(column)
+    for column in zip(
+        *((c, math.log1p(-e), math.log(e) if e else -math.inf) for c, e in ROBUST_MEMBERS),
+        strict=True,
+    )
 )
+
+
+def log_normal(residuals: Array, variances: Array) -> Array:
+    """Return the log densities of ``N(0, variance)``, entry by entry."""
+    density: Array = -0.5 * (np.log(2.0 * math.pi * variances) + residuals**2 / variances)
+    return density
+
+
+def log_robust(residuals: Array, variances: Array, noise: Array, members: Any) -> Array:
+    """Return the log densities of outcomes under robust members.
+
+    Args:
+        residuals: ``... x m x h``.
+        variances: The variances of the function, ``... x m x h``.
+        noise: ``m x 1``.
+        members: ``m x h`` or ``h`` numbers of members.
+    """
+    factors, log_inner, log_outer = (column[members] for column in _ROBUST)
+    inner = log_normal(residuals, variances + factors * noise)
+    outer = log_normal(residuals, variances + OUTLIER_FACTOR * factors * noise)
+    mixed: Array = np.logaddexp(log_inner + inner, log_outer + outer)
+    return mixed
+
+
+def log_sum(values: Array) -> Array:
+    """Return the logarithm of the sum of exponentials over the last dimension."""
+    largest = values.max(-1)
+    total: Array = largest + np.log(np.exp(values - largest[..., None]).sum(-1))
+    return total
+
+
+@dataclass(frozen=True)
+class EvidenceTest:
+    """The evidence for a change after an outcome.
+
+    Attributes:
+        num_outcomes: The number of outcomes that have counted since the last reset.
+        statistic: The logarithm of what the bets against the null have won, in nats.
+        threshold: ``ln(1 / level)`` of the segment.
+        detected: Whether the statistic has reached the threshold.
+        change: The number of the query that is taken to be the first after the change: the latest
+            start whose evidence is within 3 nats of the largest. None before the second query.
+        starts: The starts that are kept, by the numbers of their queries.
+        log_evidences: ``ln E_j`` of each of them, counted from its own start.
+        segment: The number of the segment, from 1.
+        candidate_weights: The posterior weight of each candidate of a list, for the first output,
+            given the outcomes since the reset and those that it has kept; (1.0,) without a list.
+    """
+
+    num_outcomes: int
+    statistic: float
+    threshold: float
+    detected: bool
+    change: int | None
+    starts: tuple[int, ...]
+    log_evidences: tuple[float, ...]
+    segment: int
+    candidate_weights: tuple[float, ...] = (1.0,)
 
 
 @dataclass(frozen=True)
@@ -115,9 +192,7 @@ class EvidenceDetector:
     carry no further information about the function or the noise. A later segment that continues
     with the rows since the estimated change is exact if the estimate is the true change, and
     approximate otherwise. A segment that keeps nothing is also approximate, because the dropped
-    rows have already shown the new function. It is exact with ``spending="rounds"`` if its queries
-    depend only on its own rows and the changes come at times that do not depend on the new
-    function.
+    rows have already shown the new function.
 
     With ``rkhs_bound`` (the ball form), nothing is averaged: in each segment, whichever rows the
     null began with, the level holds until there is a change in a function from which the outcomes
@@ -137,11 +212,6 @@ class EvidenceDetector:
             The null is then that one of the priors is true (the composite form), and predictions
             are given for each.
         change_scale: ``J``, the number of rounds within which a change is expected.
-        spending: How ``alpha`` is spent. ``"segments"``: :math:`6 \alpha / (\pi k)^2` in segment
-            ``k``. ``"rounds"``: :math:`6 \alpha / (\pi s)^2` in the segment that begins with query
-            ``s``, a union bound over all rounds at which a test might begin.
-        keeps_all_starts: Whether every start is kept; the cost of an outcome then grows with their
-            number.
         rkhs_bound: ``B``, a bound on the norm of each function in the space of its kernel. An
             outcome then costs one eigendecomposition of the distinct inputs since the reset.
         noise_bound: ``R`` of R-sub-Gaussian noise; the model's noise variance must be its square.
@@ -175,8 +245,6 @@ class EvidenceDetector:
     robust: bool = True
     weights: tuple[float, ...] | None = None
     change_scale: float = 100.0
-    spending: Literal["segments", "rounds"] = "segments"
-    keeps_all_starts: bool = False
     rkhs_bound: float | None = None
     noise_bound: float | None = None
     num_skipped: int = 0
@@ -191,7 +259,6 @@ class EvidenceDetector:
             num_skipped=check_integer("num_skipped", self.num_skipped, minimum=0),
         )
         check_instance("robust", self.robust, bool, "Pass True or False.")
-        check_one_of("spending", self.spending, ("segments", "rounds"))
         if self.weights is not None:
             weights = [check_positive("weights", weight) for weight in self.weights]
             if not weights:
@@ -199,18 +266,17 @@ class EvidenceDetector:
             total = math.fsum(weights)
             store_checked(self, weights=tuple(weight / total for weight in weights))
         if self.drift_rate is not None:
-            rate = check_probability("drift_rate", self.drift_rate)
-            store_checked(self, drift_rate=rate)
-        self._check_ball()
-
-    def _check_ball(self) -> None:
-        bounds = {name: getattr(self, name) for name in ("rkhs_bound", "noise_bound")}
-        missing = [bound is None for bound in bounds.values()]
-        if any(missing):
-            if not all(missing):
-                raise ValueError(f"one of {bounds} is None. Pass both numbers, or neither.")
+            store_checked(self, drift_rate=check_probability("drift_rate", self.drift_rate))
+        if self.rkhs_bound is None and self.noise_bound is None:
             return
-        store_checked(self, **{name: check_positive(name, b) for name, b in bounds.items()})
+        if self.rkhs_bound is None or self.noise_bound is None:
+            bounds = {"rkhs_bound": self.rkhs_bound, "noise_bound": self.noise_bound}
+            raise ValueError(f"one of {bounds} is None. Pass both numbers, or neither.")
+        store_checked(
+            self,
+            rkhs_bound=check_positive("rkhs_bound", self.rkhs_bound),
+            noise_bound=check_positive("noise_bound", self.noise_bound),
+        )
         if self.drift_rate is not None:
             raise ValueError(
                 f"rkhs_bound is {self.rkhs_bound!r} and drift_rate {self.drift_rate!r}, but the "
@@ -227,15 +293,9 @@ class EvidenceDetector:
         """The number of priors that predict; 1 without a list of priors."""
         return 1 if self.weights is None else len(self.weights)
 
-    def level(self, segment: int, first_query: int = 1) -> float:
-        """Return the level of a segment.
-
-        Args:
-            segment: The number of the segment, from 1.
-            first_query: The number of its first query, counted over all segments.
-        """
-        spent = segment if self.spending == "segments" else first_query
-        return 6.0 * self.alpha / (math.pi * spent) ** 2
+    def level(self, segment: int) -> float:
+        """Return the level of a segment, whose number is from 1."""
+        return 6.0 * self.alpha / (math.pi * segment) ** 2
 
     def stream(self, num_outputs: int = 1) -> EvidenceStream:
         """Return an empty stream, which takes predictions of any models.
@@ -243,15 +303,15 @@ class EvidenceDetector:
         Args:
             num_outputs: The number of outcomes of each query, which change together or not at all.
         """
-        for name in ("rkhs_bound", "drift_rate"):
-            if getattr(self, name) is not None:
-                raise ValueError(NEEDS_KERNEL.format(name, getattr(self, name)))
+        for name, value in (("rkhs_bound", self.rkhs_bound), ("drift_rate", self.drift_rate)):
+            if value is not None:
+                raise ValueError(NEEDS_KERNEL.format(name, value))
         return EvidenceStream(self, num_outputs)
 
     def on(
         self,
         domain: Domain,
-        models: BanditGPRecipe | Sequence[BanditGPRecipe],
+        models: BanditGPRecipe | Sequence[BanditGPRecipe] | DefaultCandidates,
         num_outputs: int = 1,
         context_dim: int = 0,
     ) -> EvidenceEngine:
@@ -260,12 +320,324 @@ class EvidenceDetector:
         Args:
             domain: The domain of the queries.
             models: The prior, with fixed hyperparameters; with ``weights``, a list with one prior
-                for each. A kernel with a batch shape has an entry for each output; otherwise,
-                outputs share it.
+                for each, or a list whose scales the first outcomes determine. A kernel with a batch
+                shape has an entry for each output; otherwise, outputs share it.
             num_outputs: The number of outcomes of each query, which are independent of each other.
             context_dim: The dimension of the contexts; the kernels are on ``[context, point]``.
         """
         return EvidenceEngine(self, domain, models, num_outputs, context_dim)
+
+
+class EvidenceStream:
+    """The bookkeeping of the bets, for predictions of any models.
+
+    Queries are numbered from 1 over all segments. Each outcome comes with the predictions that were
+    made before it; outcomes may come in any order.
+
+    Args:
+        detector: The settings.
+        num_outputs: ``m``, the number of outcomes of each query.
+    """
+
+    _log_masses: Array  # of starts, with what dropped ones left to them
+    _log_evidences: Array
+    _own: Array  # starts x outputs x candidates
+    _fits: Array  # outputs x members of the null
+
+    def __init__(self, detector: EvidenceDetector, num_outputs: int = 1) -> None:
+        """See the class."""
+        self.detector = detector
+        self.num_outputs = check_integer("num_outputs", num_outputs, minimum=1)
+        self.num_issued, self._segment = 0, 1
+        self._num_skipped = 0
+        # of the null's members: those of the first candidate, then those of the second one, ...
+        members = np.full(len(ROBUST_MEMBERS) if detector.robust else 1, 1.0)
+        candidates = np.array([1.0] if detector.weights is None else detector.weights)
+        weights = np.outer(candidates, members).reshape(-1)
+        self._prior_weights = np.log(weights / weights.sum())
+        self._log_candidates = np.log(candidates / candidates.sum())
+        self._begin(np.broadcast_to(self._prior_weights, (self.num_outputs, len(weights))))
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The starts that are kept, by the numbers of their queries."""
+        return tuple(self._offset + start for start in self._starts)
+
+    @property
+    def threshold(self) -> float:
+        """``ln(1 / level)`` of the segment."""
+        return -math.log(self.detector.level(self._segment))
+
+    @property
+    def is_skipping(self) -> bool:
+        """Whether the next outcome is not a bet; see ``num_skipped`` of the detector."""
+        return self._num_skipped < self.detector.num_skipped
+
+    @property
+    def candidate_weights(self) -> tuple[float, ...]:
+        """The posterior weight of each candidate for the first output; they sum to 1.
+
+        It counts the outcomes since the reset, and those that the reset has kept.
+        """
+        if self.detector.weights is None:
+            return (1.0,)
+        members = (self._weights + self._fits)[0].reshape(self.detector.num_candidates, -1)
+        weights = log_sum(members)
+        return tuple(np.exp(weights - log_sum(weights)).tolist())
+
+    def issue(self) -> int:
+        """Record that a query is issued, drop starts that are not needed, and open one at it.
+
+        Returns:
+            Its number, which :meth:`observe` needs.
+        """
+        self._prune()
+        self.num_issued += 1
+        n = self.num_issued - self._offset
+        if n >= 2:
+            self._starts.append(n)
+            self._log_masses = np.append(self._log_masses, self._log_weight(n))
+            self._log_evidences = np.append(self._log_evidences, 0.0)
+            shape = (1, self.num_outputs, self.detector.num_candidates)
+            self._own = np.concatenate([self._own, np.zeros(shape)])
+        return self.num_issued
+
+    def counts(self, query: int) -> bool:
+        """Return whether an outcome of a query still counts, given what resets have kept.
+
+        Args:
+            query: Its number.
+        """
+        self._check_query(query)
+        return query >= self._first_counted
+
+    def starts_moved_by(self, query: int) -> tuple[int, ...]:
+        """Return the starts whose models predict the outcome of a query: those up to it.
+
+        Args:
+            query: Its number.
+        """
+        return tuple(start for start in self.starts if start <= query)
+
+    def observe(
+        self,
+        query: int,
+        y: float | Sequence[float] | Tensor | Array,
+        mean: Any,
+        variance: Any,
+        start_means: Any,
+        start_variances: Any,
+        *,
+        noise: Any,
+    ) -> EvidenceTest:
+        """Add an outcome with the predictions that were made before it.
+
+        Dimensions of size 1 may be omitted everywhere.
+
+        Args:
+            query: The number of its query.
+            y: ``m`` outcomes.
+            mean: The mean under the null, ``m``; with candidates ``num_candidates x m``.
+            variance: The variance of the function under the null, without noise, in the same shape.
+            start_means: The means of the starts in :meth:`starts_moved_by`, in this order: ``s x
+                m``, with candidates ``s x num_candidates x m``.
+            start_variances: Their variances, without noise, in the same shape.
+            noise: The noise variance, ``m``; with candidates ``num_candidates x m``.
+
+        Raises:
+            ValueError: If a shape is wrong, a variance negative, a number not finite, the outcome
+                does not count, or the detector has an ``rkhs_bound`` or a ``drift_rate``.
+        """
+        if not self.counts(query):
+            raise ValueError(
+                f"query is {query}, but outcomes of queries before {self._first_counted} no longer "
+                "count: a reset has dropped them. Ask counts(query) first."
+            )
+        num_moved = len(self.starts_moved_by(query))
+        one = (self.detector.num_candidates, self.num_outputs)
+        many = (num_moved, *one)
+        outcome = numbers_of("y", y, (self.num_outputs,))
+        noises = numbers_of("noise", noise, one, spread=True)
+        null = numbers_of("mean", mean, one), numbers_of("variance", variance, one)
+        fresh = (
+            numbers_of("start_means", start_means, many),
+            numbers_of("start_variances", start_variances, many),
+        )
+        for name, values in (("variance", null[1]), ("start_variances", fresh[1])):
+            if (values < 0.0).any():
+                raise ValueError(f"{name} has {values.min():g}; a variance must not be negative.")
+        if (noises <= 0.0).any():
+            raise ValueError(f"noise has {noises.min():g}; a noise variance must be positive.")
+        return self._take_in(outcome, null, fresh, noises)
+
+    def reset(self, keep_from: int | None = None) -> None:
+        """Begin a new segment at the next query.
+
+        Args:
+            keep_from: The start whose data the next null has; late outcomes from there on still
+                count. None drops everything.
+
+        Raises:
+            ValueError: If it is not one of the starts.
+        """
+        weights = np.broadcast_to(self._prior_weights, self._fits.shape)
+        if keep_from is not None:
+            if keep_from not in self.starts:
+                raise ValueError(
+                    f"keep_from is {keep_from}; it must be one of the starts {self.starts}."
+                )
+            if self.detector.weights is not None:
+                own = self._own[self.starts.index(keep_from)]
+                num_members = weights.shape[-1] // self.detector.num_candidates
+                weights = weights + np.repeat(own, num_members, axis=-1)
+        self._segment += 1
+        self._begin(weights - log_sum(weights)[..., None])
+        if keep_from is not None:
+            self._first_counted = keep_from
+
+    def test(self) -> EvidenceTest:
+        """Return the present evidence."""
+        statistic = self._statistic()
+        change: int | None = None
+        if self._starts:
+            near = np.flatnonzero(self._log_evidences >= self._log_evidences.max() - NEAR_THE_BEST)
+            change = self._offset + self._starts[int(near[-1])]
+        return EvidenceTest(
+            num_outcomes=self._num_outcomes,
+            statistic=statistic,
+            threshold=self.threshold,
+            detected=change is not None and statistic >= self.threshold,
+            change=change,
+            starts=self.starts,
+            log_evidences=tuple(self._log_evidences.tolist()),
+            segment=self._segment,
+            candidate_weights=self.candidate_weights,
+        )
+
+    def _begin(self, weights: Array) -> None:
+        self._offset = self.num_issued
+        self._first_counted = self._offset + 1
+        self._num_outcomes = 0
+        self._starts: list[int] = []  # counted from the segment's first query
+        self._log_masses, self._log_evidences = np.zeros(0), np.zeros(0)
+        self._weights = np.array(weights)
+        self._fits = np.zeros_like(self._weights)
+        self._ball_fits = None if self.detector.rkhs_bound is None else np.zeros(self.num_outputs)
+        self._own = np.zeros((0, self.num_outputs, self.detector.num_candidates))
+
+    def _check_query(self, query: int) -> None:
+        if not 1 <= query <= self.num_issued:
+            raise ValueError(
+                f"query is {query}; the queries issued so far have the numbers 1 to "
+                f"{self.num_issued}. Call issue() for each query before its outcome."
+            )
+
+    def _log_weight(self, start: int) -> float:
+        scale = self.detector.change_scale
+        return math.log(scale / ((start - 2.0 + scale) * (start - 1.0 + scale)))
+
+    def _take_in(
+        self,
+        y: Array,
+        null: tuple[Array, Array],
+        fresh: tuple[Array, Array],
+        noise: Array,
+        ball_fits: Array | None = None,
+    ) -> EvidenceTest:
+        """Update fits, evidences and masses with one outcome.
+
+        Args:
+            y: ``m``.
+            null: Mean and variance, ``num_candidates x m`` each.
+            fresh: The same for the starts, ``s x num_candidates x m`` each.
+            noise: ``num_candidates x m``.
+            ball_fits: ``m``; the largest log likelihoods in the ball.
+        """
+        if self.is_skipping:
+            self._num_skipped += 1
+            return self.test()
+        self._ball_fits = ball_fits
+        num_moved = len(fresh[0])
+        if self.detector.robust:
+            # the best member of each candidate before the outcome
+            best = self._fits.reshape(self.num_outputs, *noise.shape[:1], -1).argmax(-1)
+            everyone = np.arange(len(ROBUST_MEMBERS))
+            residuals, variances = (y - null[0]).T[..., None], null[1].T[..., None]
+            members = log_robust(residuals, variances, noise.T[..., None], everyone)
+            members = members.reshape(self.num_outputs, -1)
+            residuals, variances = ((y - fresh[0]).swapaxes(-1, -2), fresh[1].swapaxes(-1, -2))
+            each = log_robust(residuals, variances, noise.T, best)
+        else:
+            members = log_normal(y - null[0], null[1] + noise).T
+            each = log_normal(y - fresh[0], fresh[1] + noise).swapaxes(-1, -2)
+        if self.detector.num_candidates == 1:
+            alternatives = each[..., 0]  # s x m
+        else:
+            own = self._log_candidates + self._own[:num_moved]
+            alternatives = log_sum(own + each) - log_sum(own)
+            self._own[:num_moved] += each
+        before = log_sum(self._weights + self._fits)
+        self._fits += members
+        predicted = log_sum(self._weights + self._fits) - before  # m
+        gains = alternatives.sum(-1) - predicted.sum()
+        self._log_evidences[:num_moved] += gains
+        self._log_masses[:num_moved] += gains
+        self._num_outcomes += 1
+        return self.test()
+
+    def _statistic(self) -> float:
+        scale = self.detector.change_scale
+        num_issued = max(self.num_issued - self._offset, 1)
+        rest = math.log(scale / (num_issued - 1.0 + scale))
+        best = self._fits.max(-1) if self._ball_fits is None else self._ball_fits
+        own = log_sum(self._weights + self._fits) - best
+        return float(log_sum(np.append(self._log_masses, rest)) + own.sum())
+
+    def _prune(self) -> None:
+        """Give the masses of starts that are not needed to the next later start that is kept."""
+        n = self.num_issued - self._offset
+        kept = [_is_kept(start, n) for start in self._starts]
+        if all(kept):
+            return
+        for i, is_kept in enumerate(kept):
+            if not is_kept:  # the newest one is always kept, so there is a next one
+                self._log_masses[i + 1] = np.logaddexp(self._log_masses[i + 1], self._log_masses[i])
+        self._starts = list(itertools.compress(self._starts, kept))
+        self._log_masses = self._log_masses[kept]
+        self._log_evidences = self._log_evidences[kept]
+        self._own = self._own[kept]
+
+
+def _is_kept(start: int, num_issued: int) -> bool:
+    """Return whether a start, counted from the segment's first query, is still needed."""
+    age = num_issued - start + 1
+    exponent = max(0, age.bit_length() - 2)  # floor(log2(age / 2))
+    return start % 2**exponent == 0
+
+
+def numbers_of(name: str, value: Any, shape: tuple[int, ...], spread: bool = False) -> Array:
+    """Return numbers in a given shape; dimensions of size 1 may be missing.
+
+    Args:
+        name: The name of the argument.
+        value: The numbers.
+        shape: The desired shape.
+        spread: Whether one number may stand for all.
+    """
+    if isinstance(value, Tensor):
+        value = value.detach().cpu().to(DTYPE).numpy()
+    try:
+        found = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} is {value!r}; pass numbers of the shape {shape}.") from None
+    if spread and found.size == 1:
+        found = np.full(shape, float(found.reshape(())))
+    wanted = [size for size in shape if size != 1]
+    if [size for size in found.shape if size != 1] != wanted:
+        raise ValueError(f"{name} has the shape {found.shape}; it must be {shape}.")
+    if not np.isfinite(found).all():
+        raise ValueError(f"{name} has an entry that is not finite.")
+    return found.reshape(shape)
 
 
 class EvidenceEngine:
@@ -274,7 +646,8 @@ class EvidenceEngine:
     Args:
         detector: The settings.
         domain: The domain of the queries.
-        models: The prior, or one for each candidate.
+        models: The prior, or one for each candidate; a list whose output scales the first outcomes
+            determine is known when they have come.
         num_outputs: ``m``, the number of outcomes of each query.
         context_dim: The dimension of the contexts.
 
@@ -288,70 +661,62 @@ class EvidenceEngine:
         self,
         detector: EvidenceDetector,
         domain: Domain,
-        models: BanditGPRecipe | Sequence[BanditGPRecipe],
+        models: BanditGPRecipe | Sequence[BanditGPRecipe] | DefaultCandidates,
         num_outputs: int = 1,
         context_dim: int = 0,
     ) -> None:
         """See the class."""
-        self.detector, self.domain = detector, _on_host(domain)  # all arithmetic is on the host
+        self.detector, self.domain = detector, domain
         self.num_outputs = check_integer("num_outputs", num_outputs, minimum=1)
         self.context_dim = check_integer("context_dim", context_dim, minimum=0)
-        self.models = _check_models(detector, models)
-        self.drifts = detector.drift_rate is not None
-        # the outputs of the first candidate, then of the second one, ...
-        self.priors = [prior for model in self.models for prior in self._priors_of(model)]
+        self._listed = models
+        # of a list that outcomes complete: how many, and its priors for outcomes of unit variance
+        self.num_first = models.num_first if isinstance(models, DefaultCandidates) else 0
+        self.priors = self.priors_given([])
+
+    def priors_given(self, outcomes: Sequence[float]) -> list[SuffixPrior]:
+        """Return the priors: all outputs of the first candidate, then of the second one, ...
+
+        Args:
+            outcomes: The first outcomes of the run, which determine the scales of some lists.
+        """
+        listed = self._listed
+        if isinstance(listed, DefaultCandidates):
+            listed = listed.list_of(torch.tensor(outcomes, dtype=DTYPE)).candidates
+        models = _check_models(self.detector, listed)
+        shared: dict[object, Any] = {}
+        return [prior for model in models for prior in self._priors_of(model, shared)]
 
     def stream(self) -> EvidenceModelStream:
         """Return an empty stream, to which queries and outcomes are added one by one."""
         return EvidenceModelStream(self)
 
-    def balls(self) -> list[BallFit]:
-        """Return an empty fit for each output; none without an ``rkhs_bound``."""
-        bound = self.detector.rkhs_bound
-        return [] if bound is None else [BallFit(prior, bound) for prior in self.priors]
-
-    def posteriors(self) -> SuffixPosteriors:
-        """Return the posteriors without rows."""
-        if isinstance(self.domain, Arms) and self.context_dim == 0 and not self.drifts:
-            return ArmsSuffixes(self.priors, self.domain.choices)
-        return RowsSuffixes(self.priors)
-
-    def locate(self, x: Any, context: Any = None) -> Tensor:
-        """Return a query in the form that the posteriors need.
+    def locate(self, x: Any, context: Any, query: int) -> Tensor:
+        """Return a query as the kernels see it: round (if the null drifts), context and point.
 
         Args:
             x: A point of the domain.
             context: Its context, if there are contexts.
+            query: Its number.
         """
-        point = self.domain.check_point("x", x)
+        parts = [self.domain.check_point("x", x)]
+        if self.context_dim and context is None:
+            raise ValueError(
+                f"context is missing; each query needs a context of {self.context_dim} numbers."
+            )
         if self.context_dim:
-            if context is None:
-                raise ValueError(
-                    f"context is missing; each query needs a context of {self.context_dim} numbers."
-                )
-            known = check_vector("context", context, length=self.context_dim).to(point.device)
-            return torch.cat([known, point])
-        if context is not None:
+            parts.insert(0, check_vector("context", context, length=self.context_dim))
+        elif context is not None:
             raise ValueError(
                 f"context is {context!r}, but the detector was prepared without contexts. Pass "
                 "context_dim= where it is created."
             )
-        if isinstance(self.domain, Arms) and not self.drifts:
-            return self.domain.index_of(point.unsqueeze(0))[0]
-        return point
+        if self.detector.drift_rate is not None:
+            parts.insert(0, torch.tensor([float(query)], dtype=DTYPE))
+        return torch.cat([part.cpu() for part in parts])  # all arithmetic is on the host
 
-    def at_round(self, located: Tensor, query: int) -> Tensor:
-        """Return a located query with its number in front, if the null drifts.
-
-        Args:
-            located: From :meth:`locate`.
-            query: The number of the query, from 1.
-        """
-        if not self.drifts:
-            return located
-        return torch.cat([located.new_tensor([float(query)]), located])
-
-    def _priors_of(self, model: BanditGPRecipe) -> list[SuffixPrior]:
+    def _priors_of(self, model: BanditGPRecipe, shared: dict[object, Any]) -> list[SuffixPrior]:
+        """Return the priors of one candidate; equal transforms are one object in ``shared``."""
         shape = model.kernel.batch_shape
         if len(shape) > 0 and tuple(shape) != (self.num_outputs,):
             raise ValueError(
@@ -362,29 +727,18 @@ class EvidenceEngine:
         if len(shape):
             kernels = [kernel_of_output(model.kernel, output) for output in range(shape[0])]
         transform = model.input_transform
-        if transform is not None:
-            transform.eval()
         rate = self.detector.drift_rate
         if rate is not None:
             kernels = [TimeDecayKernel(kernel, rate) for kernel in kernels]
-            transform = None if transform is None else BehindTime(transform).eval()
+        if transform is not None:
+            # only what numbers describe fully is compared by them
+            is_known = all(type(part) is Normalize for part in transform.modules())
+            key = describe_module(transform) if is_known else id(transform)
+            known = transform if rate is None else BehindTime(transform)
+            transform = shared.setdefault(key, known.eval())
         if not len(shape):  # outputs with one kernel share its matrices
             kernels *= self.num_outputs
         return [SuffixPrior(kernel, model.noise, model.prior_mean, transform) for kernel in kernels]
-
-
-def _on_host(domain: Domain) -> Domain:
-    """Return the domain with its tensors on the CPU; the domain itself if they already are."""
-    moved = {
-        name: value.cpu()
-        for name, value in vars(domain).items()
-        if isinstance(value, Tensor) and value.device.type != "cpu"
-    }
-    if not moved:
-        return domain
-    result = copy.copy(domain)
-    vars(result).update(moved)
-    return result
 
 
 class EvidenceModelStream:
@@ -408,16 +762,11 @@ class EvidenceModelStream:
     def __init__(self, engine: EvidenceEngine) -> None:
         """See the class."""
         self._engine = engine
-        self._bets = EvidenceStream(engine.detector, engine.num_outputs)
-        self._posteriors, self._balls = engine.posteriors(), engine.balls()
+        self.bets = EvidenceStream(engine.detector, engine.num_outputs)
         self._pending: dict[int, Tensor] = {}
-        shape = (engine.detector.num_candidates, engine.num_outputs)
-        self._noise = np.array([prior.noise for prior in engine.priors]).reshape(shape)
-
-    @property
-    def bets(self) -> EvidenceStream:
-        """The statistic's bookkeeping."""
-        return self._bets
+        self._first: list[tuple[int, Tensor, Array]] = []  # outcomes that determine the priors
+        self._priors = engine.priors
+        self._begin()
 
     def issue(self, x: Any, context: Any = None) -> int:
         """Record that a query is issued.
@@ -429,16 +778,9 @@ class EvidenceModelStream:
         Returns:
             Its number, from 1 over all segments.
         """
-        located = self._engine.locate(x, context)
-        before = self._bets.starts
-        query = self._bets.issue()
-        kept = set(self._bets.starts)
-        for position in reversed(range(len(before))):
-            if before[position] not in kept:
-                self._posteriors.drop(position + 1)  # the null comes first
-        if len(self._bets.starts) == self._posteriors.num_suffixes:
-            self._posteriors.open()
-        self._pending[query] = self._engine.at_round(located, query)
+        located = self._engine.locate(x, context, self.bets.num_issued + 1)
+        query = self.bets.issue()
+        self._pending[query] = located
         return query
 
     def tell(self, query: int, y: float | Sequence[float] | Tensor) -> EvidenceTest | None:
@@ -450,7 +792,8 @@ class EvidenceModelStream:
 
         Returns:
             None if the query was issued before what the last reset has kept; in this case, nothing
-            changes.
+            changes. Also None while a list waits for its first outcomes, which are rows of every
+            posterior, but not bets.
 
         Raises:
             ValueError: If the query is not pending or a number is not finite.
@@ -462,24 +805,16 @@ class EvidenceModelStream:
             )
         outcome = numbers_of("y", y, (self._engine.num_outputs,))
         located = self._pending.pop(query)
-        if not self._bets.counts(query):
+        if len(self._first) < self._engine.num_first:
+            self._first.append((query, located, outcome))
+            if len(self._first) == self._engine.num_first:
+                outcomes = [float(first[0]) for *_, first in self._first]
+                self._priors = self._engine.priors_given(outcomes)
+                self._begin()
+                for number, point, first in self._first:
+                    self._take_in(number, point, first)
             return None
-        num_moved = len(self._bets.starts_moved_by(query))
-        shape = (num_moved + 1, self._engine.detector.num_candidates, self._engine.num_outputs)
-        every = np.tile(outcome, self._engine.detector.num_candidates)
-        means, variances = self._posteriors.observe(located, every, num_moved + 1)
-        means, variances = means.reshape(shape), variances.reshape(shape)
-        ball_fits = None
-        if self._balls and not self._bets.is_skipping:
-            domain = self._engine.domain  # arms without contexts are located by their numbers
-            if isinstance(domain, Arms) and located.dim() == 0:
-                located = domain.choices[located]
-            for ball, value in zip(self._balls, outcome, strict=True):
-                ball.add(located, float(value))
-            ball_fits = np.array([ball.log_likelihood() for ball in self._balls])
-        return self._bets._take_in(
-            outcome, (means[0], variances[0]), (means[1:], variances[1:]), self._noise, ball_fits
-        )
+        return self._take_in(query, located, outcome)
 
     def forget(self, query: int) -> None:
         """Record that the outcome of a query will never come.
@@ -491,8 +826,8 @@ class EvidenceModelStream:
 
     def observe(
         self, x: Any, y: float | Sequence[float] | Tensor, context: Any = None
-    ) -> EvidenceTest:
-        """Issue a query and add its outcome at once.
+    ) -> EvidenceTest | None:
+        """Issue a query and add its outcome at once; see :meth:`issue` and :meth:`tell`.
 
         Args:
             x: A point of the domain.
@@ -500,9 +835,7 @@ class EvidenceModelStream:
             context: Its context, if there are contexts.
         """
         numbers_of("y", y, (self._engine.num_outputs,))
-        test = self.tell(self.issue(x, context), y)
-        assert test is not None
-        return test
+        return self.tell(self.issue(x, context), y)
 
     def reset(self, keep_from: int | None = None) -> None:
         """Begin a new segment at the next query.
@@ -510,13 +843,40 @@ class EvidenceModelStream:
         Args:
             keep_from: The start whose data are kept for the next null. None drops everything.
         """
-        position = 0 if keep_from is None else self._bets.starts.index(keep_from) + 1
-        self._bets.reset(keep_from)
-        self._balls = self._engine.balls()
-        if keep_from is None:
-            self._posteriors = self._engine.posteriors()
-        else:
-            self._posteriors.keep_only(position)
+        self.bets.reset(keep_from)
+        self._begin(None if keep_from is None else self._suffixes)
+        if keep_from is not None:
+            self._suffixes.keep_from(keep_from)
+
+    def _begin(self, suffixes: Suffixes | None = None) -> None:
+        """Begin a segment, without rows unless they are given."""
+        bound, m = self._engine.detector.rkhs_bound, self._engine.num_outputs
+        self._suffixes = suffixes or Suffixes(self._priors)
+        self._balls = [] if bound is None else [BallFit(p.noise, bound) for p in self._priors]
+        self._noise = np.array([prior.noise for prior in self._priors]).reshape(-1, m)
+
+    def _take_in(self, query: int, located: Tensor, outcome: Array) -> EvidenceTest | None:
+        if not self.bets.counts(query):
+            return None
+        num_candidates, m = self._noise.shape
+        every = np.tile(outcome, num_candidates)
+        found = self._suffixes.observe(located, every, query, self.bets.starts)
+        # the null first, then the starts up to the query: (1 + s) x num_candidates x m
+        means, variances = (values.reshape(-1, num_candidates, m) for values in found)
+        ball_fits = None
+        if self._balls and not self.bets.is_skipping:
+            suffixes, fits = self._suffixes, []
+            slot = suffixes.places.slot_of(located)
+            covariances = suffixes.places.covariances[suffixes.kernel_of]
+            for ball, prior, y, own, scale in zip(
+                self._balls, self._priors, outcome, covariances, suffixes.scales, strict=True
+            ):
+                ball.add(slot, float(y) - prior.prior_mean)
+                fits.append(ball.log_likelihood(scale * own))
+            ball_fits = np.array(fits)
+        return self.bets._take_in(
+            outcome, (means[0], variances[0]), (means[1:], variances[1:]), self._noise, ball_fits
+        )
 
 
 def _check_models(

@@ -23,9 +23,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from botorch_bandits.change_points.detector import ChangePointDetector
 from botorch_bandits.change_points.evidence import EvidenceDetector, EvidenceEngine
-from botorch_bandits.change_points.first_outcomes import LateEvidenceEngine
+from botorch_bandits.change_points.half_samples import ChangePointDetector
 from botorch_bandits.checks import (
     DTYPE,
     check_instance,
@@ -230,7 +229,7 @@ class EvidenceRestart(Restart):
 
     The first segment has at most the probability :math:`6 \alpha / \pi^2` of an alarm before any
     change, if the reward function is a draw from the model and the noise is Gaussian; this
-    probability averages over the prior. For later segments, see ``keep`` and ``strict``. In the
+    probability averages over the prior. For later segments, see ``keep``. In the
     ball form, segment ``k`` has at most :math:`6 \alpha / (\pi k)^2` until there is a change in a
     function from which its outcomes come; this holds for each function in the ball and regardless
     of ``keep``.
@@ -251,9 +250,6 @@ class EvidenceRestart(Restart):
             :class:`~botorch_bandits.DefaultCandidates`, here or as the loop's model, the
             first outcomes that arrive in the run choose the output scales for all segments; these
             outcomes are not tested.
-        strict: Level :math:`6 \alpha / (\pi s)^2` for a segment that begins with round ``s``, with
-            ``keep="nothing"``: the probability that any false alarm ever occurs is at most
-            ``alpha``, if the times of changes do not depend on the new functions.
         rkhs_bound: ``B``, a bound on the norm of the reward function minus the prior mean, and of
             each constraint, in the RKHS of the model's kernel. It selects the ball form, which
             requires ``robust=False``.
@@ -292,7 +288,6 @@ class EvidenceRestart(Restart):
     change_scale: float = 100.0
     exploration: float | None = None
     candidates: Any = None
-    strict: bool = False
     rkhs_bound: float | None = None
     noise_bound: float | None = None
     drift_rate: float | None = None
@@ -303,18 +298,6 @@ class EvidenceRestart(Restart):
         super().__post_init__()
         check_one_of("keep", self.keep, ("since_change", "nothing"))
         check_one_of("outputs", self.outputs, ("all", "reward"))
-        check_instance("strict", self.strict, bool, "Pass True or False.")
-        if self.strict and self.keep != "nothing":
-            raise ValueError(
-                f"strict is True and keep is {self.keep!r}; the rows that are kept chose the "
-                "restart, so no strict level is known for them. Pass keep='nothing' as well."
-            )
-        if self.strict and self.rkhs_bound is not None:
-            raise ValueError(
-                f"strict is True and rkhs_bound is {self.rkhs_bound!r}; the ball form keeps its "
-                "level in each segment already, and strict levels would only cost power. Leave "
-                "out strict=."
-            )
         lists = (CandidatesRecipe, DefaultCandidates)
         if self.candidates is not None and not isinstance(self.candidates, lists):
             check_instance(
@@ -324,35 +307,47 @@ class EvidenceRestart(Restart):
                 "Pass a list of BanditGP.with_kernel(...), or BanditGP.with_candidates([...]).",
             )
             store_checked(self, candidates=BanditGP.with_candidates(self.candidates))
-        detector = self.detector_for(self.candidates)  # checks the rest
-        for name in ("alpha", "change_scale", "rkhs_bound", "noise_bound", "drift_rate"):
-            store_checked(self, **{name: getattr(detector, name)})
+        detector = self._detector_for(None)  # checks the rest
+        store_checked(
+            self,
+            alpha=detector.alpha,
+            change_scale=detector.change_scale,
+            rkhs_bound=detector.rkhs_bound,
+            noise_bound=detector.noise_bound,
+            drift_rate=detector.drift_rate,
+        )
 
-    def detector_for(self, model: Any) -> EvidenceDetector:
-        """Return the detector for a model.
+    def list_for(self, model: Any) -> CandidatesRecipe | None:
+        """Return the list of priors that are tested; None if it is one prior.
 
         Args:
-            model: The loop's model; ``candidates``, if given, replace it.
+            model: The loop's model; ``candidates``, if given, replace it. Of a list whose scales
+                the first outcomes determine, it is the list for outcomes of unit variance.
         """
-        listed = self.candidates if self.candidates is not None else model
-        if isinstance(listed, DefaultCandidates):  # weights do not depend on the outcomes
+        listed = self._prior_for(model)
+        if isinstance(listed, DefaultCandidates):
             listed = listed.list_of(torch.empty(0, dtype=DTYPE))
-        is_list = isinstance(listed, CandidatesRecipe)
+        return listed if isinstance(listed, CandidatesRecipe) else None
+
+    def _prior_for(self, model: Any) -> Any:
+        return model if self.candidates is None else self.candidates
+
+    def _detector_for(self, model: Any) -> EvidenceDetector:
+        listed = self.list_for(model)
         return EvidenceDetector(
             alpha=self.alpha,
             robust=self.robust,
-            weights=listed.weights if is_list else None,
+            weights=None if listed is None else listed.weights,
             change_scale=self.change_scale,
             drift_rate=self.drift_rate,
-            spending="rounds" if self.strict else "segments",
             rkhs_bound=self.rkhs_bound,
             noise_bound=self.noise_bound,
-            num_skipped=listed.num_skipped if is_list else 0,
+            num_skipped=0 if listed is None else listed.num_skipped,
         )
 
     def on(
         self, domain: Domain, model: Any, num_outputs: int = 1, context_dim: int = 0
-    ) -> EvidenceEngine | LateEvidenceEngine:
+    ) -> EvidenceEngine:
         """Prepare the detector for a loop.
 
         Args:
@@ -366,27 +361,20 @@ class EvidenceRestart(Restart):
             ValueError: If the hyperparameters are learned and no candidates are given, or if there
                 are constraints and the first outcomes would choose the scales.
         """
-        listed = self.candidates if self.candidates is not None else model
+        listed = self._prior_for(model)
         if self.outputs == "reward":
             listed, num_outputs = _prior_of_reward(listed), 1
-        if isinstance(listed, DefaultCandidates):
-            if num_outputs > 1:
-                raise ValueError(
-                    f"the evidence uses {listed!r}, but with constraints= each entry of the list "
-                    "has one noise variance for reward and constraints, whose scales differ. Pass "
-                    "EvidenceRestart(candidates=[BanditGP.with_kernel(...), ...]), or "
-                    "outputs='reward' to test the reward alone."
-                )
-            detector = self.detector_for(model)
-            return LateEvidenceEngine(
-                listed,
-                lambda known: detector.on(domain, list(known.candidates), 1, context_dim),
+        if isinstance(listed, DefaultCandidates) and num_outputs > 1:
+            raise ValueError(
+                f"the evidence uses {listed!r}, but with constraints= each entry of the list "
+                "has one noise variance for reward and constraints, whose scales differ. Pass "
+                "EvidenceRestart(candidates=[BanditGP.with_kernel(...), ...]), or "
+                "outputs='reward' to test the reward alone."
             )
         if isinstance(listed, CandidatesRecipe):
-            models: Any = list(listed.candidates)
-        elif isinstance(listed, BanditGPRecipe) and listed.refit_every is None:
-            models = listed
-        else:
+            listed = listed.candidates
+        is_fixed = isinstance(listed, BanditGPRecipe) and listed.refit_every is None
+        if not is_fixed and not isinstance(listed, tuple | DefaultCandidates):
             raise ValueError(
                 f"model is {listed!r}, whose hyperparameters are learned or unknown, but the test "
                 "needs predictions that were made before the outcomes. Pass "
@@ -394,7 +382,7 @@ class EvidenceRestart(Restart):
                 "fixed before the data, or candidates=DefaultCandidates(bounds), whose scales the "
                 "first outcomes determine."
             )
-        return self.detector_for(model).on(domain, models, num_outputs, context_dim)
+        return self._detector_for(model).on(domain, listed, num_outputs, context_dim)
 
     def describe_level(self, model: Any = None) -> str:
         """Return what is claimed about false alarms, in one sentence.
@@ -410,11 +398,9 @@ class EvidenceRestart(Restart):
                 f"most {self.alpha:g}, for every function whose norm less the prior mean is at "
                 f"most {self.rkhs_bound:g} and {self.noise_bound:g}-sub-Gaussian noise"
             )
-        priors = self.candidates if self.candidates is not None else model
-        if isinstance(priors, DefaultCandidates):
-            priors = priors.list_of(torch.empty(0, dtype=DTYPE))
+        priors = self.list_for(model)
         listed, given = "", ""
-        if isinstance(priors, CandidatesRecipe):
+        if priors is not None:
             listed = "the prior is one of the candidates, "
             if priors.num_skipped:
                 given = f"given the first {priors.num_skipped} outcomes, which are not tested, "
@@ -427,11 +413,6 @@ class EvidenceRestart(Restart):
             f"{given}before a change, the first segment raises an alarm with probability at most "
             f"{level:.3g}, {drawn}"
         )
-        if self.strict:
-            return first + (
-                f"; the probability of any false alarm is at most {self.alpha:g}, if the times of "
-                "changes do not depend on the new functions"
-            )
         if self.keep == "since_change":
             return first + (
                 "; later segments keep their levels if the estimated change is the true change, "

@@ -447,6 +447,10 @@ def check_assume(assume: str | Iterable[str]) -> tuple[str, ...]:
     return checked
 
 
+READ_ONCE = {"priors", "active_outputs", "_prior_variance_of_scalar"}
+"""What a summary reads from a model at most once."""
+
+
 class PriorSummary:
     """A summary of a model's prior, which is read from the model at most once.
 
@@ -471,6 +475,15 @@ class PriorSummary:
         self.model = model
         self.posterior_transform = posterior_transform
         self.assume = check_assume(assume)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what has been read, which cannot be pickled and is read again."""
+        return {name: value for name, value in vars(self).items() if name not in READ_ONCE}
+
+    def forget(self) -> None:
+        """Read the prior again when it is needed next, because the model has changed."""
+        for name in READ_ONCE & vars(self).keys():
+            del vars(self)[name]
 
     @cached_property
     def priors(self) -> tuple[OutputPrior, ...]:

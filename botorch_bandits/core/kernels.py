@@ -357,36 +357,37 @@ class StationaryKernel:
         return self.of_squared_distance(squared, with_slope)
 
     def of_squared_distance(
-        self, squared: Tensor, with_slope: bool
+        self,
+        squared: Tensor,
+        with_slope: bool,
+        out: tuple[Tensor | None, Tensor | None] = (None, None),
     ) -> tuple[Tensor, Tensor | None]:
         """Return the kernel values, and ``h`` on request, at scaled squared distances ``r^2``.
 
         Args:
             squared: Any shape, non-negative; it is overwritten.
             with_slope: Whether to return ``h`` as well, otherwise None.
+            out: Memory for both, because new memory for large matrices costs more than the
+                arithmetic.
         """
-        # in place where possible, because new memory for large matrices costs more than the
-        # arithmetic
-        slope: Tensor | None
         if self.smoothness == math.inf:
-            value = squared.mul_(-0.5).exp_().mul_(self.outputscale)
-            return value, value.neg() if with_slope else None
-        if self.smoothness == 0.5:
-            distance = squared.sqrt_()
-            value = distance.neg().exp_().mul_(self.outputscale)
-            if not with_slope:
-                return value, None
-            is_kink = distance < SMALLEST_DISTANCE
-            return value, value.div(distance).neg_().masked_fill_(is_kink, 0.0)
+            value = torch.mul(squared, -0.5, out=out[0]).exp_().mul_(self.outputscale)
+            return value, torch.neg(value, out=out[1]) if with_slope else None
         # a = sqrt(2 nu) r
-        scaled = squared.mul_(2.0 * self.smoothness).sqrt_()
-        decay = scaled.neg().exp_().mul_(self.outputscale)
+        a = squared.mul_(2.0 * self.smoothness).sqrt_()
+        # s exp(-a) = exp(ln s - a), which saves a product
+        decay = torch.sub(self.outputscale.log(), a, out=out[1]).exp_()
+        if self.smoothness == 0.5:
+            if not with_slope:
+                return decay, None
+            value = torch.add(decay, 0.0, out=out[0])
+            return value, decay.div_(a).neg_().masked_fill_(a < SMALLEST_DISTANCE, 0.0)
         if self.smoothness == 1.5:
-            slope = decay.mul(-3.0) if with_slope else None
-            return scaled.add_(1.0).mul_(decay), slope
-        one_plus = scaled.add(1.0)
-        value = torch.addcmul(one_plus, scaled, scaled, value=1.0 / 3.0).mul_(decay)
-        return value, one_plus.mul_(decay).mul_(-5.0 / 3.0) if with_slope else None
+            value = torch.addcmul(decay, decay, a, out=out[0])
+            return value, decay.mul_(-3.0) if with_slope else None
+        value = torch.addcmul(a, a, a, value=1.0 / 3.0, out=out[0])
+        value = torch.addcmul(decay, decay, value, out=out[0])
+        return value, decay.addcmul_(decay, a).mul_(-5.0 / 3.0) if with_slope else None
 
 
 def smoothness_of(kernel: Kernel) -> float | None:
@@ -577,8 +578,8 @@ class SumOfProducts:
     def diagonal(self, X: Tensor) -> Tensor:
         """See :class:`KernelFunction`."""
         total = _sum([_product([f.kernel.outputscale for f in term]) for term in self.terms])
-        shape = torch.broadcast_shapes(total.shape[:-1], X.shape[:-1])
-        return total.squeeze(-1).expand(shape)
+        # torch.broadcast_shapes would import sympy
+        return total.squeeze(-1) + X.new_zeros(()).expand(X.shape[:-1])
 
 
 def columns_of(X: Tensor, columns: tuple[int, ...]) -> Tensor:

@@ -28,7 +28,6 @@ Source: the inverse of a matrix in two by two blocks.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,8 +54,8 @@ EQUAL = 1e-12
 SMALLEST_SHARE = 1e-18
 """The share of the prior variance that replaces smaller posterior variances."""
 
-AT_ONCE = 32
-"""Points whose scores are computed at once while the largest is sought."""
+FIRST = 32
+"""Points whose scores are computed first, where the largest is sought."""
 
 LARGEST_BLOCK = 1 << 23
 """The largest number of values in memory at once, of points times ridges."""
@@ -91,7 +90,7 @@ class Eigenbasis:
         """Decompose the weighted covariance of rows; see :class:`Ridges` for the arguments."""
         root = weight.sqrt()
         matrix = covariance(places, places) * root.unsqueeze(-1) * root.unsqueeze(-2)
-        values, vectors = torch.linalg.eigh(matrix)
+        values, vectors = torch.linalg.eigh(matrix)  # rounding makes some values negative
         return cls(places, weight, outcomes, values.clamp_min(0.0), vectors)
 
 
@@ -182,6 +181,7 @@ class Ridges:
         of_left = basis.vectors[..., change.left, :]
         cross = torch.cat([of_added, of_left], dim=-2)
         corner = pad(corner, (0, 0, 0, num_left))
+        # the rows that have left have the weighted variances (Q E Q')_ii
         trace = values.sum(-1) - (of_left.square() * values.unsqueeze(-2)).sum((-1, -2))
         trace = trace + corner.diagonal(dim1=-2, dim2=-1).sum(-1)
         self.ridges = ridge_grid(base_ridge, trace, num_ridges)
@@ -257,7 +257,7 @@ class Ridges:
         parts = [_Tightest.apply(some, prior, spread, self) for some, prior in pairs]
         lower, upper = (torch.cat(each, dim=-1) for each in zip(*parts, strict=True))
         lower, upper = torch.maximum(lower, -furthest), torch.minimum(upper, furthest)
-        if bool((lower > upper).any()):
+        if bool((lower > upper).any()):  # no function fits the data
             middle = 0.5 * (lower + upper)
             lower, upper = torch.minimum(lower, middle), torch.maximum(upper, middle)
         return lower, upper
@@ -283,7 +283,7 @@ class _Tightest(torch.autograd.Function):
         (lower, lowest), (upper, highest) = (mean - half).max(-1), (mean + half).min(-1)
         ctx.ridges, ctx.smallest = ridges, smallest.sqrt()
         ctx.save_for_backward(features, border, spread, deviation, lowest, highest)
-        ctx.set_materialize_grads(False)
+        ctx.set_materialize_grads(False)  # an end that nobody uses costs nothing
         return lower, upper
 
     @staticmethod
@@ -329,12 +329,12 @@ def largest_first(scores: Tensor, exact: Callable[[Tensor], Tensor], margin: flo
     Returns:
         ``A`` numbers: one that is not a score is below the largest score by more than the margin.
     """
-    scores, largest = scores.clone(), -math.inf
-    for some in scores.argsort(descending=True).split(AT_ONCE):
-        if float(scores[some[0]]) < largest - margin:
-            break
-        scores[some] = exact(some)
-        largest = max(largest, float(scores[some].max()))
+    scores, is_left = scores.clone(), torch.ones_like(scores, dtype=torch.bool)
+    first = scores.topk(min(FIRST, len(scores))).indices
+    scores[first], is_left[first] = exact(first), False
+    others = (is_left & (scores >= scores[first].max() - margin)).nonzero().squeeze(-1)
+    if len(others):
+        scores[others] = exact(others)
     return scores
 
 
@@ -382,6 +382,7 @@ class _Change(NamedTuple):
         slot, extra = slot[same], weight.clone()
         extra[same] -= scale * then[slot]
         extra[extra < EQUAL * weight] = 0.0
+        # what is not found again has left
         is_left = torch.ones_like(then, dtype=torch.bool)
         is_left[slot] = False
         left, added = is_left.nonzero().squeeze(-1), extra.nonzero().squeeze(-1)

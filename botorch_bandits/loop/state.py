@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,7 +39,6 @@ from botorch_bandits.change_points import (
     Reset,
     Restart,
 )
-from botorch_bandits.change_points.first_outcomes import LateEvidenceStream
 from botorch_bandits.checks import DTYPE, LARGEST_OUTCOME, level_of_users_line
 from botorch_bandits.constraints import (
     AdditiveEpochs,
@@ -48,6 +48,7 @@ from botorch_bandits.constraints import (
     PrimalDual,
 )
 from botorch_bandits.constraints.rules import WAY_ON
+from botorch_bandits.core.suffixes import Suffixes
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated
 from botorch_bandits.history import Event, Failure, History, Outcome, Query
@@ -439,7 +440,7 @@ class Segments:
                 self._engines[f"constraint {j + 1}"] = detector.on(domain)
         for quantity, engine in self._engines.items():
             _check_engine(quantity, engine, domain, context_dim)
-        self._evidence: EvidenceModelStream | LateEvidenceStream | None = None
+        self._evidence: EvidenceModelStream | None = None
         self._constraint_offset = 0.0  # not 0 if the prior mean is for the reward only
         is_apart = is_separate and isinstance(feedback, Censored)
         if is_apart and getattr(restart, "candidates", None) is None:
@@ -447,8 +448,7 @@ class Segments:
         if isinstance(restart, EvidenceRestart):
             num_outputs = 1 if rule is None else 1 + rule.num_constraints
             evidence = restart.on(domain, model, num_outputs, context_dim)
-            sample = evidence if isinstance(evidence, EvidenceEngine) else evidence.sample
-            _check_evidence(sample)
+            _check_evidence(evidence)
             self._evidence = evidence.stream()
         self._log: list[Query | Event] = []  # what counts now, in the order in which it happened
         self.resets: list[Reset] = []
@@ -643,9 +643,7 @@ class Segments:
                 )
         return None
 
-    def _weigh(
-        self, stream: EvidenceModelStream | LateEvidenceStream, outcome: Outcome
-    ) -> Reset | None:
+    def _weigh(self, stream: EvidenceModelStream, outcome: Outcome) -> Reset | None:
         """Add an outcome of the whole history to the evidence."""
         assert isinstance(self._restart, EvidenceRestart)
         values: list[float] = []
@@ -771,12 +769,12 @@ def _query_id(entry: Query | Event) -> int:
 
 def _check_evidence(engine: EvidenceEngine) -> None:
     """Raise an error if the models cannot predict on the domain, before anything is recorded."""
-    stream = engine.stream()
     X = engine.domain.sample(2, generator(0, 0, "detector check"))
     context = torch.zeros(engine.context_dim, dtype=DTYPE) if engine.context_dim else None
+    suffixes = Suffixes(engine.priors)
     try:
         for x in X:
-            stream.observe(x, [0.0] * engine.num_outputs, context)
+            suffixes.observe(engine.locate(x, context, 1), np.zeros(len(engine.priors)), 1, ())
     except (RuntimeError, ValueError) as error:
         raise ValueError(
             f"restart= has models that cannot predict at points with {engine.context_dim} context "

@@ -5,6 +5,7 @@ and on arms, which make a round fast, compute the same numbers as the BoTorch mo
 """
 
 from botorch_bandits.core.kernels import StationaryKernel, double_kernel, fingerprint_kernel
+from botorch_bandits.core.marginal_likelihood import fit_ordinarily
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe, RefitWarning
 from botorch_bandits.models.candidates import CandidatesModel, CandidatesRecipe
 from botorch_bandits.models.censoring import DEFAULT_TOLERANCE as RINGING_TOLERANCE
@@ -17,7 +18,6 @@ from botorch_bandits.models.fitted import (
     default_likelihood,
     winsorized,
 )
-from botorch_bandits.models.marginal_likelihood import fit_ordinarily
 from botorch_bandits.models.model_check import ModelCheck, check_model
 from botorch_bandits.models.prior_lists import (
     DefaultCandidates,

@@ -57,6 +57,12 @@ from botorch_bandits.core.kernels import (
     fingerprint_kernel,
     kernel_of_outputs,
 )
+from botorch_bandits.core.marginal_likelihood import (
+    fit_marginal_likelihood,
+    fit_ordinarily,
+    has_closed_form,
+    log_marginal_likelihood,
+)
 from botorch_bandits.models.candidates import CandidatesRecipe
 from botorch_bandits.models.growing import DataViews
 from botorch_bandits.models.likelihoods import (
@@ -64,12 +70,6 @@ from botorch_bandits.models.likelihoods import (
     collapse_repeats,
     collapse_weights,
     noise_likelihood,
-)
-from botorch_bandits.models.marginal_likelihood import (
-    fit_marginal_likelihood,
-    fit_ordinarily,
-    has_closed_form,
-    log_marginal_likelihood,
 )
 from botorch_bandits.models.means import prior_mean_module, read_prior_mean
 from botorch_bandits.models.noise_floor import (

@@ -41,15 +41,15 @@ from gpytorch.priors import LogNormalPrior
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
-from botorch_bandits.domains import Arms, Box, Domain
-from botorch_bandits.models.bandit_gp import RefitWarning
-from botorch_bandits.models.growing import IncrementalGP
-from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood, check_repeats
-from botorch_bandits.models.marginal_likelihood import (
+from botorch_bandits.core.marginal_likelihood import (
     fit_marginal_likelihood,
     fit_ordinarily,
     has_closed_form,
 )
+from botorch_bandits.domains import Arms, Box, Domain
+from botorch_bandits.models.bandit_gp import RefitWarning
+from botorch_bandits.models.growing import IncrementalGP
+from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood, check_repeats
 from botorch_bandits.random_streams import usual_dtype
 
 

@@ -36,7 +36,7 @@ Y = (6.0 * X[:, :1]).sin() + X[:, 1:]
 
 @pytest.fixture(autouse=True)
 def _nothing_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wide_confidence, "_looks", wide_confidence._Looks())
+    monkeypatch.setattr(wide_confidence, "_seen", {})
 
 
 def model(num_rows: int, lengthscale: float = 0.2) -> SingleTaskGP:

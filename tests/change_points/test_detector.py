@@ -11,9 +11,8 @@ import torch
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 
 from botorch_bandits import Arms, Box, ChangePointDetector
-from botorch_bandits.change_points import PowerThreshold, TheoreticalThreshold
-from botorch_bandits.change_points import half_samples as spaces
-from botorch_bandits.change_points.detector import deciding_tail
+from botorch_bandits.change_points import PowerThreshold, TheoreticalThreshold, half_samples
+from botorch_bandits.change_points.half_samples import deciding_tail, scan_statistics
 
 from . import dense
 
@@ -58,7 +57,7 @@ def test_arms_without_tables_agree(monkeypatch):
     arms, y = on_arms(41, seed=5)
     detector = ChangePointDetector(MaternKernel(nu=2.5), lengthscale=0.7)
     tables = detector.on(LINE).test(arms=arms, Y=y)
-    monkeypatch.setattr(spaces, "LARGEST_TABLE", 10)
+    monkeypatch.setattr(half_samples, "LARGEST_TABLE", 10)
     features = detector.on(LINE).test(arms=arms, Y=y)
     torch.testing.assert_close(features.statistics, tables.statistics, rtol=1e-11, atol=0.0)
     assert features.integration_error == 0.0
@@ -210,6 +209,7 @@ def test_scan_stops_at_the_shortest_tail_that_alarms():
         2,  # equal is not above
         False,
     )
+    assert not deciding_tail(1e9 * statistics, torch.full((3,), math.inf).double())[1]
 
 
 def test_change_is_found_where_it_is():
@@ -238,12 +238,6 @@ def test_too_few_samples_are_no_change(num):
     result = engine.test(arms=torch.zeros(num, dtype=torch.long), Y=torch.zeros(num).double())
     assert (result.detected, result.half_size, result.location) == (False, 0, num)
     assert result.statistics.shape == (0,)
-
-
-def test_infinite_threshold_never_detects():
-    arms, y = on_arms(30, seed=2)
-    detector = ChangePointDetector(MaternKernel(nu=2.5), threshold=PowerThreshold(scale=math.inf))
-    assert not detector.on(LINE).test(arms=arms, Y=1e6 * y).detected
 
 
 def test_detectors_are_equal_if_they_test_equally():
@@ -341,3 +335,92 @@ def test_ridge_below_rounding_is_refused():
     engine = ChangePointDetector(RBFKernel(), ridge=1e-30).on(LINE)
     with pytest.raises(ValueError, match="ridge is too small"):
         engine.test(arms=torch.tensor([5, 5, 5, 5]), Y=[1.0, 2.0, 3.0, 4.0])
+
+
+# --- streams and contexts ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("domain", [LINE, Box([[0.0], [5.0]])], ids=["arms", "box"])
+def test_a_stream_gives_what_a_test_of_all_its_samples_gives(domain):
+    engine = ChangePointDetector(MaternKernel(nu=2.5), lengthscale=0.4, prior_mean=0.5).on(domain)
+    samples, random = engine.stream(), torch.Generator().manual_seed(0)
+    for reset in (False, True):
+        X = domain.sample(20, random)
+        y = torch.randn(20, dtype=torch.float64, generator=random)
+        if reset:
+            samples.reset()
+        for t in range(20):
+            result = samples.observe(X[t], float(y[t]))
+            expected = engine.test(X[: t + 1], y[: t + 1])
+            assert torch.equal(result.statistics, expected.statistics)
+            assert result.detected == expected.detected
+        for arguments in (([0.0], math.nan), ([9.0], 1.0), ([0.0, 1.0], 1.0), ([0.0], 1.0, [0.5])):
+            with pytest.raises(ValueError, match=r"arms|outside|y is|x |context"):
+                samples.observe(*arguments)
+        assert samples.num_samples == 20  # what is refused leaves it as it was
+
+
+def test_scan_is_all_tests_of_a_stream():
+    arms, y = on_arms(33, seed=3)
+    engine = ChangePointDetector(MaternKernel(nu=2.5), lengthscale=0.4).on(LINE)
+    kernel, features = engine.matrices(arms)
+    scans = scan_statistics(kernel, engine.measure.gram(features), y, engine.ridges(16))
+    for t in range(2, 34):
+        tails = torch.stack([scans[n - 1][t - 2 * n] for n in range(1, t // 2 + 1)])
+        exact = engine.test(arms=arms[:t], Y=y[:t]).statistics
+        torch.testing.assert_close(tails, exact, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("on_arms", [True, False])
+def test_contexts_agree_with_dense_fits(on_arms):
+    """The mean runs over the contexts of the tail times the domain; d counts both."""
+    random = torch.Generator().manual_seed(7)
+    contexts = torch.randint(4, (21, 1), generator=random).double() / 4.0
+    if on_arms:
+        domain, points, weights = LINE, LINE.choices.numpy(), EVEN
+    else:
+        domain = Box([[0.0], [1.0]])
+        points, weights = dense.gauss_legendre([(0.0, 1.0)], 60)
+    X = domain.sample(21, random)
+    y = torch.sin(4.0 * X[:, 0] + contexts[:, 0])
+    y[15:] *= -1.0
+    kernel, own = {
+        True: (dense.matern52(0.4), MaternKernel(nu=2.5)),
+        False: (dense.squared_exponential(0.4), RBFKernel()),
+    }[on_arms]
+    engine = ChangePointDetector(own, lengthscale=0.4).on(domain)
+    result = engine.test(X, y, contexts=contexts)
+    pairs, z = torch.cat([contexts, X], dim=-1).numpy(), contexts.numpy()
+    power = 1.0 / 8.0 if on_arms else 0.0  # 2 a + d + 1 = 8 with d = 2
+    for n in range(1, 11):
+        total = 0.0
+        for i in range(21 - 2 * n, 21):
+            at = np.column_stack([np.full(len(points), z[i, 0]), points])
+            terms = dense.statistics(
+                kernel,
+                pairs[21 - 2 * n :],
+                y.numpy()[21 - 2 * n :],
+                lambda m: float(m) ** power,
+                at,
+                weights,
+            )
+            total += terms[-1] / (2 * n)
+        assert float(result.statistics[n - 1]) == pytest.approx(total, rel=1e-8)
+    samples = engine.stream()
+    for t in range(21):
+        last = samples.observe(X[t], float(y[t]), context=contexts[t])
+    assert torch.equal(last.statistics, result.statistics)
+
+
+def test_same_context_everywhere_is_no_context():
+    """One context: distances and so statistics are those without it; the ridge counts it in d."""
+    random = torch.Generator().manual_seed(1)
+    arms = torch.randint(60, (16,), generator=random)
+    y = torch.randn(16, dtype=torch.float64, generator=random)
+    plain = ChangePointDetector(RBFKernel(), lengthscale=0.4).on(LINE).test(arms=arms, Y=y)
+    with_context = (
+        ChangePointDetector(RBFKernel(), lengthscale=0.4)
+        .on(LINE)
+        .test(arms=arms, Y=y, contexts=torch.full((16, 2), 0.3, dtype=torch.float64))
+    )
+    torch.testing.assert_close(with_context.statistics, plain.statistics, rtol=1e-10, atol=0.0)

@@ -154,8 +154,7 @@ def test_alarms_of_the_estimate_are_those_of_a_stream(volume):
     alarms = 0
     for number in range(30):
         arms, y = streams.draw(number)
-        samples = engine.stream()
-        tests = [samples.observe_arm(a, b) for a, b in zip(arms.tolist(), y.tolist(), strict=True)]
+        tests = [engine.test(arms=arms[:t], Y=y[:t]) for t in range(2, 21)]
         alarms += any(test.detected for test in tests)
     found = estimate_false_alarm_rate(
         detector, LINE, horizon=20, noise_std=0.3, num_simulations=30, seed=4, progress=False
@@ -193,8 +192,8 @@ def test_level_is_in_prior_units():
     plain = calibrate_threshold(DETECTOR, LINE, noise_std=0.1, **settings)
     large = calibrate_threshold(other, LINE, noise_std=0.3, **settings)
     torch.testing.assert_close(torch.tensor(large.levels), torch.tensor(plain.levels))
-    a = dataclasses.replace(DETECTOR, threshold=plain).on(LINE).thresholds(5)
-    b = dataclasses.replace(other, threshold=large).on(LINE).thresholds(5)
+    a = dataclasses.replace(DETECTOR, threshold=plain).on(LINE).thresholds(5, 0, 1.0)
+    b = dataclasses.replace(other, threshold=large).on(LINE).thresholds(5, 0, 9.0)
     torch.testing.assert_close(b, 9.0 * a)
 
 

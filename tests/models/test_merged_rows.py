@@ -17,8 +17,8 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
     LogExpectedImprovement,
 )
+from botorch_bandits.core.marginal_likelihood import log_marginal_likelihood
 from botorch_bandits.history import History
-from botorch_bandits.models.marginal_likelihood import log_marginal_likelihood
 from botorch_bandits.models.merged_rows import (
     FEWEST_BETWEEN,
     FEWEST_ROWS,

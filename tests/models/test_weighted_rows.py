@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,11 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from botorch_bandits import BanditGP, FittedSingleTaskGP
+from botorch_bandits.core.marginal_likelihood import objective_of
 from botorch_bandits.forgetting import ExponentialWeights, SlidingWindow, TimeVaryingKernel
 from botorch_bandits.models.condition import hallucinate
 from botorch_bandits.models.forgetting import ForgettingModels
 from botorch_bandits.models.likelihoods import collapse_weights
-from botorch_bandits.models.marginal_likelihood import (
-    MarginalLikelihood,
-    MarginalLikelihoodObjective,
-)
 from botorch_bandits.models.merged_rows import FEWEST_ROWS, MergingBuilder
 
 from .textbook import KernelFunction, matern, posterior, squared_exponential, uniform
@@ -173,29 +169,6 @@ def test_rows_of_one_input_collapse_to_their_weighted_mean() -> None:
 # --- what is learned ------------------------------------------------------------------------------
 
 
-def test_the_likelihood_of_means_is_that_of_rows_with_their_own_noise() -> None:
-    X, y, weights = uniform(15, 2, seed=1), uniform(15, seed=2) - 0.4, weights_of(15, seed=3)
-    evidence = MarginalLikelihood(X, y, math.inf, 1, weights, within_sum_of_squares=None)
-    given = torch.tensor([0.4, 1.7, 0.05, 0.2], dtype=torch.float64, requires_grad=True)
-    lengthscale, scale, noise, mean = given
-    kernel = squared_exponential(0.4 * lengthscale / 0.4)
-    K = scale * kernel(X, X).where(~torch.eye(15, dtype=torch.bool), torch.tensor(1.0).double())
-    density = torch.distributions.MultivariateNormal(
-        mean.expand(15), K + torch.diag(noise / weights)
-    ).log_prob(y)
-    (slopes,) = torch.autograd.grad(density, given)
-    found = evidence(np.array([0.4]), 1.7, 0.05, 0.2)
-    assert found.value == pytest.approx(float(density), rel=1e-10)
-    of = [float(found.lengthscale[0]), found.outputscale, found.noise, found.prior_mean]
-    assert of[1:] == pytest.approx(slopes[1:].tolist(), rel=1e-8)
-    step = 1e-6
-    ends = [evidence(np.array([0.4 + s * step]), 1.7, 0.05, 0.2).value for s in (1, -1)]
-    assert of[0] == pytest.approx((ends[0] - ends[1]) / (2.0 * step), rel=1e-6)
-    assert evidence.num_observations == 15
-    with pytest.raises(ValueError, match="must be positive"):
-        MarginalLikelihood(X, y, math.inf, 1, -weights, within_sum_of_squares=None)
-
-
 def fitted(weights: Tensor | None, n: int = 24) -> tuple[Any, Tensor, Tensor]:
     X = uniform(n, 2, seed=1)
     noise = torch.randn(n, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
@@ -240,15 +213,16 @@ def test_the_default_model_takes_weights_as_ratios_of_the_noise_of_its_rows() ->
 def test_the_default_model_is_fitted_to_rows_with_their_own_noise() -> None:
     model, _, _ = fitted(weights_of(24, seed=4))
     mll = ExactMarginalLogLikelihood(model.likelihood, model).train()
-    objective = MarginalLikelihoodObjective(mll)
+    objective = objective_of(mll)
     value, gradient = objective(objective.start)
     # GPyTorch's own density of the rows, with autograd
     density = mll(model(*model.train_inputs), model.train_targets)
     assert value == pytest.approx(-float(density), rel=1e-7)  # it adds jitter
-    free = [p for p in mll.parameters() if p.requires_grad]
-    slopes = dict(zip(map(id, free), torch.autograd.grad(-density, free), strict=True))
-    flat = torch.cat([slopes[id(p)].reshape(-1) for p in objective._parameters])
-    assert np.allclose(gradient, flat.numpy(), rtol=1e-6, atol=1e-8)
+    base, scale = model.covar_module.base_kernel, model.covar_module
+    free = [base.raw_lengthscale, scale.raw_outputscale, model.likelihood.noise_covar.raw_noise]
+    free.append(model.mean_module.raw_constant)
+    slopes = torch.cat([each.reshape(-1) for each in torch.autograd.grad(-density, free)])
+    assert np.allclose(gradient, slopes.numpy(), rtol=1e-6, atol=1e-8)
     # the fit ended where nothing is gained any more, or at a bound
     low, high = objective.bounds.T
     inside = (objective.start > low + 1e-6) & (objective.start < high - 1e-6)

@@ -1,0 +1,615 @@
+"""The closed-form marginal likelihood against GPyTorch's, and its fit against BoTorch's."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import botorch.fit
+import numpy as np
+import pytest
+import torch
+from botorch.exceptions.errors import ModelFittingError
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.transforms import Normalize, Standardize, Warp
+from gpytorch.constraints import GreaterThan, Interval, LessThan
+from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ConstantMean, LinearMean
+from gpytorch.mlls import (
+    ExactMarginalLogLikelihood,
+    LeaveOneOutPseudoLikelihood,
+    SumMarginalLogLikelihood,
+)
+from gpytorch.priors import GammaPrior, LogNormalPrior, NormalPrior
+from linear_operator.utils.errors import NanError, NotPSDError
+from linear_operator.utils.warnings import NumericalWarning
+from models.textbook import double, uniform
+from torch import Tensor
+
+from benchmarks.measure import smooth_data
+from botorch_bandits import BanditGP
+from botorch_bandits.core import marginal_likelihood as core
+from botorch_bandits.core.marginal_likelihood import (
+    MarginalLikelihood,
+    MarginalLikelihoodObjective,
+    fit_marginal_likelihood,
+    fit_ordinarily,
+    has_closed_form,
+    log_marginal_likelihood,
+    minimize_objective,
+    objective_of,
+)
+from botorch_bandits.models import LearnedGP, default_kernel, default_likelihood
+
+BASES: dict[str, Callable[..., Kernel]] = {
+    "se": RBFKernel,
+    "matern 1/2": lambda **kwargs: MaternKernel(nu=0.5, **kwargs),
+    "matern 3/2": lambda **kwargs: MaternKernel(nu=1.5, **kwargs),
+    "matern 5/2": lambda **kwargs: MaternKernel(nu=2.5, **kwargs),
+}
+every_kernel = pytest.mark.parametrize("name", list(BASES))
+IDENTITY = {"transform": None, "initial_value": 0.6}
+
+
+def outcomes(X: Tensor, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed + 100)
+    errors = torch.randn(len(X), 1, dtype=torch.float64, generator=generator)
+    return 1.5 * (5.0 * X[:, :1]).sin() + X.square().sum(-1, keepdim=True) + 0.3 * errors
+
+
+def build(
+    kernel: Kernel, num_rows: int = 30, dim: int = 3, seed: int = 0, **kwargs: Any
+) -> ExactMarginalLogLikelihood:
+    """Return the likelihood of a model with a mean of 0."""
+    X = uniform(num_rows, dim, seed=seed)
+    arguments: dict[str, Any] = {"noise": 0.1, "learn_hyperparameters": True} | kwargs
+    model = BanditGP(X, outcomes(X, seed), kernel, **arguments)
+    return ExactMarginalLogLikelihood(model.likelihood, model).train()
+
+
+def learned(
+    kernel: Kernel | None = None,
+    likelihood: GaussianLikelihood | None = None,
+    num_rows: int = 20,
+    seed: int = 0,
+    cls: type[SingleTaskGP] = LearnedGP,
+    **changes: Any,
+) -> ExactMarginalLogLikelihood:
+    """Return the likelihood of a model that learns its mean as well, of outcomes near 40."""
+    X = uniform(num_rows, 3, seed=seed)
+    model = cls(
+        X,
+        40.0 + 7.0 * outcomes(X, seed),
+        likelihood=default_likelihood() if likelihood is None else likelihood,
+        covar_module=default_kernel(3) if kernel is None else kernel,
+        **({"outcome_transform": Standardize(1)} | changes),
+    )
+    if not changes:
+        model.mean_module.constant = double(0.3)
+    return ExactMarginalLogLikelihood(model.likelihood, model).train()
+
+
+def ordinary(mll: ExactMarginalLogLikelihood) -> tuple[float, np.ndarray]:
+    """Return what BoTorch minimizes, and its gradient in the free parameters, by autograd."""
+    named = list(mll.model.named_parameters())
+    order = ("raw_lengthscale", "raw_outputscale", "raw_noise", "raw_constant")
+    free = [p for end in order for name, p in named if name.endswith(end) and p.requires_grad]
+    value = -mll(mll.model(*mll.model.train_inputs), mll.model.train_targets)
+    gradient = torch.autograd.grad(value, free)
+    return value.item(), torch.cat([part.reshape(-1) for part in gradient]).numpy()
+
+
+def assert_equal(mll: ExactMarginalLogLikelihood, step: float = 0.37, **tolerance: float) -> None:
+    """Compare objective and gradient at the start, and a step further on."""
+    objective = objective_of(mll)
+    close = {"rtol": 1e-8, "atol": 1e-8} | tolerance
+    for raw in (objective.start, objective.start + step):
+        value, gradient = objective(raw)
+        objective.write(raw)
+        expected, expected_gradient = ordinary(mll)
+        np.testing.assert_allclose(value, expected, **close)
+        np.testing.assert_allclose(gradient, expected_gradient, **close)
+
+
+def state(model: Any) -> dict[str, Tensor]:
+    return copy.deepcopy(dict(model.named_parameters()))
+
+
+def is_same(model: Any, other: Any) -> bool:
+    return all(torch.equal(p, state(other)[name]) for name, p in model.named_parameters())
+
+
+# --- objective and gradient -----------------------------------------------------------------------
+
+
+@every_kernel
+def test_value_and_gradient_are_those_of_autograd(name: str) -> None:
+    for ard, has_scale, rows in itertools.product((None, 3), (False, True), (1, 2, 3, 40)):
+        kernel = BASES[name](ard_num_dims=ard)
+        mll = build(ScaleKernel(kernel) if has_scale else kernel, rows, seed=rows)
+        assert has_closed_form(mll.model)
+        assert_equal(mll, step=-0.4)
+        if rows > 1:
+            kernel = BASES[name](ard_num_dims=ard)
+            kernel = ScaleKernel(kernel) if has_scale else kernel
+            assert_equal(learned(kernel, GaussianLikelihood(), rows))
+
+
+def test_the_value_and_the_slopes_are_those_of_the_density() -> None:
+    X, y, weights = uniform(15, 2, seed=1), uniform(15, seed=2) - 0.4, uniform(15, seed=3) + 0.5
+    given = double([0.4, 0.8, 1.7, 0.05, 0.2]).requires_grad_()
+    scaled = X / given[:2]
+    squared = (scaled[:, None] - scaled).square().sum(-1)
+    K = given[2] * torch.exp(-0.5 * squared) + torch.diag(given[3] / weights)
+    density = torch.distributions.MultivariateNormal(given[4].expand(15), K).log_prob(y)
+    (slopes,) = torch.autograd.grad(density, given)
+    likelihood = MarginalLikelihood(X, y, math.inf, weights, within_sum_of_squares=None)
+    value, found = likelihood(np.array([0.4, 0.8]), 1.7, 0.05, 0.2)
+    assert value == pytest.approx(density.item(), rel=1e-10)
+    np.testing.assert_allclose(found, slopes.numpy(), rtol=1e-8)
+    assert likelihood.num_observations == 15
+
+
+@every_kernel
+@pytest.mark.parametrize("dim", [1, 2])
+def test_repeated_rows_and_far_offsets_do_no_harm(name: str, dim: int) -> None:
+    inputs = uniform(12, 2, seed=0)
+    inputs[6:] = inputs[:6]
+    y = inputs.sum(-1).sin() + 0.1 * torch.arange(12)
+    smoothness = {"se": math.inf, "matern 1/2": 0.5, "matern 3/2": 1.5}.get(name, 2.5)
+    lengthscale = np.full(dim, 0.3)
+
+    def evaluate(X: Tensor, lengthscale: np.ndarray) -> Any:
+        return MarginalLikelihood(X, y, smoothness)(lengthscale, 2.0, 0.1)
+
+    (near, slopes), (far, far_slopes) = (evaluate(inputs + s, lengthscale) for s in (0.0, 1000.0))
+    assert near == pytest.approx(far, abs=1e-8)
+    np.testing.assert_allclose(slopes, far_slopes, atol=1e-7)
+    for step in 1e-5 * np.eye(dim):
+        above, below = (evaluate(inputs, lengthscale + s)[0] for s in (step, -step))
+        assert slopes[:dim] @ step == pytest.approx((above - below) / 2.0, abs=1e-11)
+
+
+LOG_NORMAL = LogNormalPrior(double(-0.4), double(1.3))
+GAMMA = GammaPrior(double(3.0), double(6.0))
+
+
+class Doubled(LogNormalPrior):
+    def log_prob(self, x: Tensor) -> Tensor:
+        return 2.0 * super().log_prob(x)
+
+
+@pytest.mark.parametrize("noise", [GreaterThan(1e-4), GreaterThan(1e-6, **IDENTITY)])
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        GreaterThan(0.1),
+        GreaterThan(0.02, **IDENTITY),
+        GreaterThan(0.1, transform=torch.exp, inv_transform=torch.log),
+        Interval(0.05, 4.0),
+        LessThan(4.0),
+    ],
+)
+@pytest.mark.parametrize("prior", [None, LOG_NORMAL, GAMMA])
+def test_constraints_and_priors_are_kept(noise: Any, constraint: Any, prior: Any) -> None:
+    own = [copy.deepcopy(prior) for _ in range(3)]
+    base = MaternKernel(
+        ard_num_dims=3, lengthscale_prior=own[0], lengthscale_constraint=copy.deepcopy(constraint)
+    )
+    kernel = ScaleKernel(
+        base, outputscale_prior=own[1], outputscale_constraint=copy.deepcopy(constraint)
+    )
+    likelihood = GaussianLikelihood(noise_prior=own[2], noise_constraint=copy.deepcopy(noise))
+    mll = learned(kernel, likelihood)
+    assert_equal(mll)
+    assert_equal(copy.deepcopy(mll))
+    base.raw_lengthscale.requires_grad_(False)  # its prior only shifts the value
+    assert_equal(mll)
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "prior", "of"),
+    [
+        ("mean", "mean_prior", NormalPrior(0.0, 1.0), "constant"),
+        ("base", "lengthscale_prior", GAMMA, lambda m: 1.0 / m.lengthscale),
+        ("base", "lengthscale_prior", GammaPrior(double(3.0), double(6.0), torch.exp), None),
+        ("base", "lengthscale_prior", LogNormalPrior(double([-1, 0, 1]), double([1, 2, 3])), None),
+        ("base", "other_prior", Doubled(0.0, 1.0), lambda m: m.lengthscale),
+        ("noise", "other_prior", GAMMA, lambda m: m.noise.sqrt()),
+    ],
+)
+def test_other_priors_are_differentiated_automatically(
+    part: str, name: str, prior: Any, of: Any
+) -> None:
+    mll = learned(ScaleKernel(MaternKernel(nu=1.5, ard_num_dims=3)), GaussianLikelihood())
+    model = mll.model
+    parts = {"mean": model.mean_module, "base": model.covar_module.base_kernel}
+    parts["noise"] = model.likelihood.noise_covar
+    plain = log_marginal_likelihood(mll)
+    parts[part].register_prior(name, prior, parts[part]._lengthscale_param if of is None else of)
+    assert log_marginal_likelihood(mll) != plain
+    assert_equal(mll)
+
+
+def test_inputs_are_transformed_as_in_training() -> None:
+    for transform in (Normalize(3, bounds=double([[-1.0] * 3, [3.0] * 3])), Normalize(3)):
+        mll = build(ScaleKernel(MaternKernel(nu=2.5)), input_transform=transform)
+        mll.eval()
+        mll.train()
+        assert_equal(mll)
+
+
+def test_jitter_is_added_as_gpytorch_adds_it() -> None:
+    # 60 points in a smooth kernel with hardly any noise: singular in float64
+    kernel = ScaleKernel(RBFKernel()).double()
+    kernel.base_kernel.lengthscale = double(3.0)
+    kernel.outputscale = double(1e6)
+    mll = build(kernel, num_rows=60, dim=1, noise=1e-3)
+    mll.likelihood.noise = 2e-10  # a recipe with so little is refused
+    objective = MarginalLikelihoodObjective(mll)
+    with pytest.warns(NumericalWarning, match="added jitter") as found:
+        value, gradient = objective(objective.start)
+    with pytest.warns(NumericalWarning, match="added jitter") as expected:
+        theirs, their_gradient = ordinary(mll)
+    assert [str(w.message) for w in found] == [str(w.message) for w in expected]
+    # the matrix is so ill conditioned that two roundings of it differ by more
+    assert value == pytest.approx(theirs, rel=0.1)
+    assert np.linalg.norm(gradient - their_gradient) < 0.1 * np.linalg.norm(their_gradient)
+
+
+def test_jitter_enters_the_gradient() -> None:
+    # two equal rows without noise but for the jitter
+    likelihood = MarginalLikelihood(double([[0.0], [0.0]]), double([1.0, 1.0]), math.inf)
+    with pytest.warns(NumericalWarning, match=r"jitter of 1\.0e-08"):
+        value, slopes = likelihood(np.ones(1), 1.0, 0.0)
+    # eigenvalues 2 + 1e-8 and 1e-8; the outcomes lie along the first eigenvector
+    large, small = 2.0 + 1e-8, 1e-8
+    expected = -0.5 * (2.0 / large + math.log(large * small)) - math.log(2.0 * math.pi)
+    assert value == pytest.approx(expected, abs=1e-6)
+    assert slopes[1] == pytest.approx(0.5 * (4.0 / large**2 - 2.0 / large), abs=1e-6)
+
+
+def test_matrices_without_a_factor_are_errors_or_not_numbers() -> None:
+    likelihood = MarginalLikelihood(double([[0.0], [1.0]]), double([1.0, 2.0]), math.inf)
+    with pytest.warns(NumericalWarning), pytest.raises(NotPSDError):
+        likelihood(np.ones(1), 1.0, -5.0)
+    with pytest.raises(NanError):
+        likelihood(np.ones(1), math.nan, 1.0)
+    objective = MarginalLikelihoodObjective(build(ScaleKernel(RBFKernel())))
+    value, gradient = objective(np.array([-1e4, 0.0, 0.0]))  # the lengthscale underflows
+    assert math.isnan(value)
+    assert np.isnan(gradient).all()
+
+
+@every_kernel
+def test_an_output_scale_of_nothing_is_no_error(name: str) -> None:
+    value, gradient = objective_of(build(ScaleKernel(BASES[name]())))(np.array([0.0, -1e4, 0.0]))
+    assert np.isfinite([value, *gradient]).all()
+    prior = LogNormalPrior(0.0, 1.0)
+    mll = learned(ScaleKernel(BASES[name](), outputscale_prior=prior), GaussianLikelihood())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        value, _ = objective_of(mll)(np.array([0.0, -1e4, 0.0, 0.0]))
+    assert not math.isfinite(value)
+
+
+# --- rows that are means --------------------------------------------------------------------------
+
+
+@every_kernel
+@pytest.mark.parametrize("prior", [None, GAMMA])
+def test_means_of_repeats_have_the_likelihood_of_all_observations(name: str, prior: Any) -> None:
+    generator = torch.Generator().manual_seed(3)
+    points = uniform(9, 2, seed=1)
+    repeats = torch.tensor([1, 4, 2, 1, 7, 3, 1, 1, 5])
+    raw_X = points.repeat_interleave(repeats, 0)
+    raw_Y = raw_X.sum(-1).sin() + torch.randn(25, dtype=torch.float64, generator=generator)
+    groups = raw_Y.split(repeats.tolist())
+    means = torch.stack([group.mean() for group in groups]).unsqueeze(-1)
+    within = sum(float((group - group.mean()).square().sum()) for group in groups)
+    mlls = []
+    for X, Y in ((raw_X, raw_Y.unsqueeze(-1)), (points, means)):
+        kernel = ScaleKernel(BASES[name](ard_num_dims=2, lengthscale_prior=copy.deepcopy(prior)))
+        model = BanditGP(X, Y, kernel, 0.4, learn_hyperparameters=True)
+        mlls.append(ExactMarginalLogLikelihood(model.likelihood, model).train())
+    expanded = MarginalLikelihoodObjective(mlls[0])
+    collapsed = MarginalLikelihoodObjective(mlls[1], repeats.double(), within)
+    for raw in (expanded.start, *np.random.default_rng(0).normal(size=(3, len(expanded.start)))):
+        (value, gradient), (expected, expected_gradient) = collapsed(raw), expanded(raw)
+        assert value == pytest.approx(expected, abs=1e-8)
+        np.testing.assert_allclose(gradient, expected_gradient, atol=1e-8)
+    assert minimize_objective(expanded, None, None)
+    assert minimize_objective(collapsed, None, None)
+    found, expected = (o(o.start)[0] for o in (collapsed, expanded))
+    assert found == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"repeats": torch.ones(3).double()}, "repeats must be a vector of length 4"),
+        ({"repeats": double([1.0, 0.0, 1.0, 1.0])}, r"repeats\[1\] is 0.0"),
+        ({"repeats": double([1.0, 1.5, 1.0, 1.0])}, r"repeats\[1\] is 1.5.*whole"),
+        ({"repeats": -torch.ones(4).double(), "within_sum_of_squares": None}, "be positive"),
+        ({"within_sum_of_squares": 1.0}, "is 1.0, but repeats is None"),
+        ({"within_sum_of_squares": -1.0}, "within_sum_of_squares is -1.0"),
+    ],
+)
+def test_malformed_repeats_are_refused(arguments: dict[str, Any], message: str) -> None:
+    mll = build(RBFKernel(), num_rows=4)
+    with pytest.raises(ValueError, match=message):
+        MarginalLikelihoodObjective(mll, **arguments)
+
+
+# --- fitting --------------------------------------------------------------------------------------
+
+
+@every_kernel
+@pytest.mark.parametrize(("num_rows", "prior"), [(8, None), (25, GAMMA), (40, None)])
+def test_a_fit_is_as_good_as_the_ordinary_one(name: str, num_rows: int, prior: Any) -> None:
+    values = []
+    for fit in (fit_gpytorch_mll, fit_ordinarily):
+        base = BASES[name](ard_num_dims=2, lengthscale_prior=copy.deepcopy(prior))
+        mll = build(ScaleKernel(base), num_rows, dim=2, seed=num_rows)
+        start = log_marginal_likelihood(mll)
+        fit(mll)
+        assert not mll.training
+        assert not mll.model.training
+        values.append(log_marginal_likelihood(mll))
+    assert values[0] >= values[1] - 1e-5
+    assert values[0] > start
+
+
+@pytest.mark.slow
+def test_a_learned_fit_is_as_good_as_the_ordinary_one_on_a_dozen_data_sets() -> None:
+    for seed in range(12):
+        values = []
+        for cls in (LearnedGP, SingleTaskGP):
+            mll = learned(num_rows=5 + seed, seed=seed, cls=cls)
+            mll.model.mean_module.constant = double(0.0)
+            fit_gpytorch_mll(mll)
+            mll.train()
+            values.append(-ordinary(mll)[0])
+        assert values[0] >= values[1] - 1e-5, seed
+
+
+def test_a_step_that_is_far_too_long_is_not_the_end() -> None:
+    # in logarithms the second step would be 2000 long
+    X, Y = smooth_data(200, 6, seed=3, noise=1e-4)
+    values = []
+    for in_logarithms in (True, False):
+        parts = {"likelihood": default_likelihood(), "covar_module": default_kernel(6)}
+        model = LearnedGP(X, Y, outcome_transform=Standardize(1), **parts)
+        mll = ExactMarginalLogLikelihood(model.likelihood, model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fit_marginal_likelihood(mll, in_logarithms=in_logarithms)
+        values.append(log_marginal_likelihood(mll))
+    assert values[0] >= values[1] - 1e-5
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e4])
+def test_parameters_may_end_far_from_where_they_start(scale: float) -> None:
+    # without priors and transforms the noise and the output scale follow the unit of the outcomes
+    X = uniform(15, 1, seed=3)
+    fits = []
+    for in_logarithms in (True, False):
+        kernel = ScaleKernel(RBFKernel(), outputscale_constraint=GreaterThan(1e-12, **IDENTITY))
+        likelihood = GaussianLikelihood(noise_constraint=GreaterThan(1e-12, **IDENTITY))
+        parts = {"likelihood": likelihood, "covar_module": kernel, "outcome_transform": None}
+        model = LearnedGP(X, scale * (6.0 * X).sin(), **parts)
+        mll = ExactMarginalLogLikelihood(model.likelihood, model)
+        fit_marginal_likelihood(mll, in_logarithms=in_logarithms)
+        fits.append(log_marginal_likelihood(mll))
+    assert fits[0] >= fits[1] - 1e-5
+
+
+@pytest.mark.parametrize(("num_outcomes", "largest"), [(25, 5e-4), (60, 1e-5)])
+def test_noise_vanishes_as_smooth_outcomes_come_in(num_outcomes: int, largest: float) -> None:
+    X = uniform(num_outcomes, 3, seed=5)
+    parts = {"likelihood": default_likelihood(), "covar_module": default_kernel(3)}
+    model = LearnedGP(X, X.sum(-1, keepdim=True).sin(), outcome_transform=Standardize(1), **parts)
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    assert 1e-6 * (1.0 - 1e-7) <= model.likelihood.noise.item() < largest
+
+
+def test_predictions_are_made_with_what_was_learned() -> None:
+    mll = build(ScaleKernel(RBFKernel()), input_transform=Normalize(3))
+    points = uniform(4, 3, seed=9)
+    model = mll.eval().model
+    before = model.posterior(points).mean
+    fit_gpytorch_mll(mll)
+    found = model.posterior(points)
+    twin = BanditGP(
+        model._original_train_inputs,
+        model.train_targets.unsqueeze(-1),
+        model.covar_module,
+        model.likelihood.noise.detach().squeeze(-1),
+        input_transform=model.input_transform,
+    ).posterior(points)
+    assert torch.allclose(found.mean, twin.mean, rtol=0, atol=1e-9)
+    assert torch.allclose(found.variance, twin.variance, rtol=0, atol=1e-9)
+    assert not torch.allclose(found.mean, before, atol=1e-3)
+
+
+@pytest.mark.parametrize("frozen", ["lengthscale", "outputscale", "noise", "constant"])
+def test_frozen_parameters_stay(frozen: str) -> None:
+    for mll in (learned(), build(ScaleKernel(MaternKernel(nu=1.5)))):
+        for name, parameter in mll.model.named_parameters():
+            parameter.requires_grad_(not name.endswith(f"raw_{frozen}"))
+        before = state(mll.model)
+        assert_equal(mll, step=0.1)
+        mll.model.load_state_dict(before, strict=False)
+        start = log_marginal_likelihood(mll)
+        fit_gpytorch_mll(mll)
+        for name, parameter in mll.model.named_parameters():
+            assert torch.equal(parameter, before[name]) == name.endswith(f"raw_{frozen}"), name
+        assert log_marginal_likelihood(mll) > start
+
+
+def test_bounds_hold_to_the_last_bit() -> None:
+    reached, inexact = 0, 0
+    for bound in (0.1, 0.3, 0.7, 1.1, 1.3, 2.9, 3.3):
+        within = Interval(bound, 1.5 * bound, transform=None, initial_value=1.2 * bound)
+        above = GreaterThan(bound, transform=None, initial_value=4.0)
+        kernel = RBFKernel(lengthscale_constraint=within, ard_num_dims=3)
+        mll = learned(kernel, GaussianLikelihood(noise_constraint=above))
+        fit_gpytorch_mll(mll)
+        for value, constraint in (
+            (mll.model.covar_module.lengthscale, within),
+            (mll.likelihood.noise, above),
+        ):
+            low, high = constraint.lower_bound, constraint.upper_bound
+            assert bool((value >= low).all())
+            assert bool((value <= high).all())
+            reached += int((value == low).sum() + (value == high).sum())
+            inexact += float(np.exp(np.log(float(low)))) != float(low)
+    # otherwise they would say nothing
+    assert reached >= 7
+    assert inexact >= 3
+
+
+def test_a_warm_start_takes_fewer_evaluations() -> None:
+    mll = build(ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=3)), num_rows=40)
+    counts = []
+    for _ in range(2):
+        objective = MarginalLikelihoodObjective(mll)
+        assert minimize_objective(objective, None, None)
+        counts.append(objective.num_evaluations)
+    assert counts[1] < 0.5 * counts[0]
+
+
+def test_lists_of_models_are_fitted_one_by_one() -> None:
+    alone, *both = [build(ScaleKernel(RBFKernel())) for _ in range(3)]
+    together = ModelListGP(*(mll.model for mll in both))
+    fit_gpytorch_mll(SumMarginalLogLikelihood(together.likelihood, together))
+    fit_gpytorch_mll(alone)
+    assert all(is_same(mll.model, alone.model) for mll in both)
+
+
+@pytest.mark.parametrize("settings", [{"options": {"maxiter": 1}}, {"timeout_sec": 0.0}])
+def test_limits_are_honored(settings: dict[str, Any]) -> None:
+    mlls = [build(ScaleKernel(RBFKernel())) for _ in range(2)]
+    fit_gpytorch_mll(mlls[0], optimizer_kwargs=settings)
+    fit_ordinarily(mlls[1], optimizer_kwargs=settings)
+    values = [log_marginal_likelihood(mll) for mll in mlls]
+    assert values[0] == pytest.approx(values[1], abs=1e-8)
+    fit_gpytorch_mll(mlls[0])
+    assert log_marginal_likelihood(mlls[0]) > values[0] + 1e-3
+
+
+# --- what BoTorch does in its ordinary way --------------------------------------------------------
+
+
+@pytest.fixture
+def fallbacks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is fitted by BoTorch."""
+    calls: list[Any] = []
+    plain = botorch.fit._fit_fallback
+
+    def fallback(mll: Any, *args: Any, **kwargs: Any) -> Any:
+        calls.append(mll)
+        return plain(mll, *args, **kwargs)
+
+    monkeypatch.setattr(botorch.fit, "_fit_fallback", fallback)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("kernel", "changes"),
+    [
+        (LinearKernel(), {}),
+        (RBFKernel() + MaternKernel(), {}),
+        (ScaleKernel(ScaleKernel(RBFKernel())), {}),
+        (RBFKernel(active_dims=(0,)), {}),
+        (RBFKernel(), {"input_transform": Warp(d=3, indices=[0, 1, 2])}),
+        (RBFKernel(), {"mean": LinearMean(3)}),
+        (RBFKernel(), {"mean": ConstantMean(constant_constraint=Interval(-1.0, 1.0))}),
+    ],
+)
+def test_other_models_are_fitted_by_botorch(
+    kernel: Kernel, changes: dict[str, Any], fallbacks: list[Any]
+) -> None:
+    mean = changes.get("mean")
+    mll = build(kernel, num_rows=8, **({} if mean is not None else changes))
+    if mean is not None:
+        mll.model.mean_module = mean.double()
+    assert not has_closed_form(mll.model)
+    with torch.no_grad():
+        before = mll(mll.model(*mll.model.train_inputs), mll.model.train_targets).item()
+    assert log_marginal_likelihood(mll) == before
+    fit_gpytorch_mll(mll)
+    assert fallbacks == [mll]
+    assert log_marginal_likelihood(mll) > before
+
+
+def test_batches_several_outputs_and_frozen_models_have_no_closed_form() -> None:
+    X, Y = uniform(2, 5, 2, seed=0), uniform(2, 5, 2, seed=1)
+    for inputs, found in ((X, Y[..., :1]), (X[0], Y[0])):
+        model = BanditGP(inputs, found, RBFKernel(), learn_hyperparameters=True)
+        assert not has_closed_form(model)
+    model = BanditGP(X[0], Y[0, :, :1], RBFKernel(), learn_hyperparameters=True)
+    assert has_closed_form(model)
+    assert not has_closed_form(model.requires_grad_(False))
+
+
+@pytest.mark.parametrize(
+    "special",
+    [
+        {"optimizer": botorch.fit.fit_gpytorch_mll_scipy},
+        {"pick_best_of_all_attempts": True, "max_attempts": 1},
+        {"optimizer_kwargs": {"method": "SLSQP"}},
+        {"optimizer_kwargs": {"callback": lambda parameters, result: None}},
+    ],
+)
+def test_special_wishes_are_left_to_botorch(special: dict[str, Any], fallbacks: list[Any]) -> None:
+    mll = build(ScaleKernel(RBFKernel()), num_rows=10)
+    assert fit_gpytorch_mll(mll, **special) is mll
+    assert fallbacks == [mll]
+    fit_gpytorch_mll(mll)
+    assert fallbacks == [mll]
+    model = mll.model
+    other = LeaveOneOutPseudoLikelihood(model.likelihood, model)
+    fit_gpytorch_mll(other)
+    assert fallbacks == [mll, other]
+
+
+@pytest.mark.parametrize("failure", ["error", "nan"])
+def test_a_failed_attempt_is_left_to_botorch_from_the_same_start(
+    failure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, calls = MarginalLikelihood.__call__, []
+
+    def failing(self: Any, *args: Any) -> Any:
+        calls.append(args)
+        value, slopes = plain(self, *args)
+        if len(calls) > 3 and failure == "error":
+            raise NotPSDError("no factor")
+        return (math.nan if len(calls) > 3 else value), slopes
+
+    monkeypatch.setattr(MarginalLikelihood, "__call__", failing)
+    mlls = [build(ScaleKernel(RBFKernel())) for _ in range(2)]
+    fit_gpytorch_mll(mlls[0])
+    fit_ordinarily(mlls[1])
+    assert len(calls) > 3
+    assert is_same(mlls[0].model, mlls[1].model)
+
+
+def test_a_failure_of_both_is_botorchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    mll = build(ScaleKernel(RBFKernel()))
+
+    def failing(*args: Any, **kwargs: Any) -> Any:
+        raise NotPSDError("no factor")
+
+    monkeypatch.setattr(MarginalLikelihood, "__call__", failing)
+    monkeypatch.setattr(BanditGP, "forward", failing)
+    monkeypatch.setattr(core, "has_closed_form", lambda model: True)
+    with pytest.raises(ModelFittingError):
+        fit_marginal_likelihood(mll)
+    assert log_marginal_likelihood(mll) == -math.inf

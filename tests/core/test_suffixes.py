@@ -1,0 +1,155 @@
+"""Suffixes of one stream under many priors, against dense posteriors of the rows of each."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from botorch.models.transforms.input import Normalize
+from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+
+from botorch_bandits.core.suffixes import BallFit, Suffixes, SuffixPrior
+
+SIDES = np.array([2.0, 5.0])
+
+
+def correlation(smoothness, lengthscale, X, Z):
+    r = np.sqrt((((X[:, None] - Z[None]) / lengthscale) ** 2).sum(-1))
+    if smoothness == math.inf:
+        return np.exp(-0.5 * r**2)
+    a = math.sqrt(2.0 * smoothness) * r
+    polynomial = {0.5: 1.0, 1.5: 1.0 + a, 2.5: 1.0 + a + a**2 / 3.0}[smoothness]
+    return polynomial * np.exp(-a)
+
+
+def listed_priors(noise):
+    """Priors with what their kernel is: (smoothness, lengthscale, scale, noise, mean, inputs)."""
+    bounds = torch.tensor([[0.0, 0.0], SIDES.tolist()]).double()
+    normalized = Normalize(2, bounds=bounds).eval()
+    priors, facts = [], []
+    for smoothness in (0.5, 1.5, 2.5, math.inf):
+        for lengthscale in ([0.3, 0.8], [0.5]):
+            for scale, mean in ((0.5, 0.3), (4.0, 0.3), (2.0, 0.0)):
+                d = len(lengthscale) if len(lengthscale) > 1 else None
+                smooth = RBFKernel(ard_num_dims=d)
+                rough = MaternKernel(nu=min(smoothness, 2.5), ard_num_dims=d)
+                base = smooth if smoothness == math.inf else rough
+                kernel = ScaleKernel(base).double()
+                base.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
+                kernel.outputscale = scale
+                priors.append(SuffixPrior(kernel, noise * scale, mean, normalized))
+                facts.append((smoothness, lengthscale, scale, noise * scale, mean, SIDES))
+    linear = LinearKernel().double()
+    linear.variance = 0.5
+    priors.append(SuffixPrior(linear, 0.2, 0.1))
+    facts.append(("linear", None, 0.5, 0.2, 0.1, np.ones(2)))
+    matern = MaternKernel(nu=2.5).double()
+    matern.lengthscale = 1.5
+    priors.append(SuffixPrior(matern, 5.0 * noise))  # on raw inputs
+    facts.append((2.5, [1.5], 1.0, 5.0 * noise, 0.0, np.ones(2)))
+    return priors, facts
+
+
+def covariance(fact, X, Z):
+    smoothness, lengthscale, scale, _, _, sides = fact
+    if smoothness == "linear":
+        return scale * X @ Z.T
+    return scale * correlation(smoothness, np.array(lengthscale), X / sides, Z / sides)
+
+
+def dense(fact, X, y, x):
+    noise, mean = fact[3:5]
+    if not len(X):
+        return mean, covariance(fact, x[None], x[None])[0, 0]
+    noisy = covariance(fact, X, X) + noise * np.eye(len(X))
+    k = covariance(fact, X, x[None])[:, 0]
+    solved = np.linalg.solve(noisy, np.stack([y - mean, k], axis=1))
+    return mean + k @ solved[:, 0], covariance(fact, x[None], x[None])[0, 0] - k @ solved[:, 1]
+
+
+@pytest.mark.parametrize("noise", [1e-4, 1e-2, 1e2])
+@pytest.mark.parametrize("num_points", [7, None])
+def test_each_suffix_predicts_as_a_dense_posterior_of_its_rows(num_points, noise):
+    """Rows come in any order and may repeat; starts are dropped, and one becomes the beginning."""
+    priors, facts = listed_priors(noise)
+    random, num_rows = np.random.default_rng(3), 120
+    points = random.random((num_points or num_rows, 2)) * SIDES
+    played = random.integers(7, size=num_rows) if num_points else np.arange(num_rows)
+    X, Y = points[played], random.standard_normal((num_rows, len(priors)))
+    suffixes, starts, rows, waiting = Suffixes(priors), [], [], []
+    for query in range(num_rows):
+        starts += [query] if query in (6, 15, 40, 70) else []
+        if query == 80:
+            starts.remove(15)
+        if query == 100:
+            suffixes.keep_from(70)
+            starts, rows = [], [row for row in rows if row >= 70]
+            waiting = [row for row in waiting if row >= 70]
+        waiting.append(query)
+        if random.random() < 0.2:
+            continue
+        now = waiting.pop() if random.random() < 0.7 else waiting.pop(0)
+        x = torch.as_tensor(X[now])
+        means, variances = suffixes.observe(x, Y[now], now, starts)
+        moved = [0, *(start for start in starts if start <= now)]
+        assert means.shape == variances.shape == (len(moved), len(priors))
+        for i, start in enumerate(moved):
+            mine = [row for row in rows if row >= start]
+            for j in range(query % 5, len(facts), 5):
+                mean, variance = dense(facts[j], X[mine], Y[mine, j], X[now])
+                # outcomes that the prior does not explain are divided by the noise
+                assert means[i, j] == pytest.approx(mean, abs=1e-8 * max(1.0, 1e-3 / noise))
+                assert variances[i, j] == pytest.approx(variance, abs=1e-8)
+        rows.append(now)
+    # 4 smoothnesses with 2 lengthscales, the linear kernel, and the one on raw inputs
+    assert suffixes.places.covariances.shape[0] == 4 * 2 + 2
+    assert len(suffixes.places.covariances[0]) == (7 if num_points else len(rows))
+
+
+# --- the best fit in a ball ----------------------------------------------------------------------
+
+
+def squares_of(fit, covariances, num_rows):
+    """The smallest sum of squares, from the log likelihood."""
+    constant = num_rows * math.log(2.0 * math.pi * fit.noise)
+    return -fit.noise * (2.0 * fit.log_likelihood(covariances) + constant)
+
+
+def test_no_function_of_the_ball_fits_better():
+    random = np.random.default_rng(7)
+    X = np.linspace(0.0, 2.0, 5)[:, None]
+    K = correlation(2.5, 1.0, X, X)
+    slots = [0, 2, 4, 2, 2, 1, 3, 2]
+    y = np.array([0.1, 0.6, -0.4, 0.65, 0.55, 0.7, -0.1, -0.15])
+    for bound in (0.3, 0.7, 50.0):
+        fit = BallFit(0.01, bound)
+        for slot, value in zip(slots, y, strict=True):
+            fit.add(slot, value)
+        found = squares_of(fit, K, len(y))
+        # the dual at its best over a fine grid of multipliers
+        grid = np.concatenate([[1e-13], np.logspace(-6, 4, 4000)])
+        full = K[np.ix_(slots, slots)]
+        duals = [
+            a * (y @ np.linalg.solve(full + a * np.eye(8), y) - bound**2) if a > 1e-12 else 0.0
+            for a in grid
+        ]
+        within = sum((y[np.array(slots) == s].var() * slots.count(s)) for s in set(slots))
+        assert found == pytest.approx(max(*duals, within), abs=1e-5)
+        for _ in range(200):
+            alpha = np.linalg.solve(K, random.standard_normal(5))
+            alpha *= bound / math.sqrt(alpha @ K @ alpha)
+            assert ((y - (K @ alpha)[slots]) ** 2).sum() >= found - 1e-9
+
+
+def test_a_singular_kernel_errs_on_the_side_of_no_alarm():
+    X = np.array([0.0, 1.0, 2.0, 1.0, 1.0, 0.5, 1.0, 1.0])
+    y = np.array([0.3, 0.8, -0.2, 0.85, 0.75, 0.9, 0.1, 0.05])
+    places = sorted(set(X))
+    K = np.outer(places, places)  # functions are theta x, of norm theta
+    for bound in (0.05, 0.5):
+        fit = BallFit(0.01, bound)
+        for x, outcome in zip(X, y, strict=True):
+            fit.add(places.index(x), outcome)
+        theta = min((X @ y) / (X @ X), bound)
+        exact = ((y - theta * X) ** 2).sum()
+        assert exact - 1e-6 < squares_of(fit, K, len(y)) <= exact + 1e-12
