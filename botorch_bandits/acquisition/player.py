@@ -171,6 +171,10 @@ class Player:
         self.num_observations: int | Tensor = 0
         self._collapsed: tuple[Rows | None, Rows] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the width as a function, which is made again."""
+        return {**vars(self), "_width": None}
+
     @property
     def posterior(self) -> Posterior | RoundPosterior:
         """The posterior of all arms given the rows of the last look."""

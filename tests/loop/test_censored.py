@@ -160,7 +160,6 @@ def test_a_round_on_arms_looks_at_what_is_pending_only(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Censored, "is_lost", counted)
     monkeypatch.setattr(Censored, "view", refused)
-    monkeypatch.setattr(Censored, "current_minimum", refused)
     for t in range(1, 81):
         looked.clear()
         query = loop.ask()
