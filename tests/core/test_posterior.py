@@ -230,13 +230,15 @@ def test_rows_behind_fronts_give_the_textbook_posterior(name):
     torch.testing.assert_close(variance[0], dense.covariance.diagonal(), rtol=0.0, atol=1e-8)
 
 
-def test_a_point_observed_again_has_the_variance_of_one_more_row():
+@pytest.mark.parametrize("points", [[4, 11, 4], [3] * len(POINTS)])
+def test_a_point_observed_again_has_the_variance_of_one_more_row(points):
     conditioner = Conditioner(
         Posterior(Stack([Table.from_kernel(KERNELS[0], POINTS)]), torch.tensor([0.1], dtype=DTYPE))
     )
     rows = draw_rows(20)
-    posterior, again = conditioner.at(rows), torch.tensor([4, 11, 4])
-    more = Rows(again, torch.zeros(3, 1, dtype=DTYPE), torch.ones(3, dtype=DTYPE))
+    posterior, again = conditioner.at(rows), torch.tensor(points)
+    count = len(points)
+    more = Rows(again, torch.zeros(count, 1, dtype=DTYPE), torch.ones(count, dtype=DTYPE))
     dense = Dense.of_points(KERNELS[0], rows.followed_by(more), 0.1)
     found = posterior.variance_given(again)[0]
     torch.testing.assert_close(found, dense.covariance.diagonal(), rtol=0.0, atol=1e-10)
