@@ -395,9 +395,9 @@ class Posterior:
     def _base(self, index: Tensor) -> Tensor:
         """Return columns of the covariance from which the rows are taken, ``G x k x A``."""
         whole = self.prior.matrices if self.folded is None else self.folded
-        if whole is not None and index.shape == whole.shape[-1:]:
-            if torch.equal(index, torch.arange(len(index), device=index.device)):
-                return whole  # of all points, in their order
+        every = torch.arange(self.prior.num_points, device=index.device)
+        if whole is not None and torch.equal(index, every):
+            return whole
         if self.folded is None:
             return self.prior.columns(index)
         if index.dim() == 1:
