@@ -29,7 +29,6 @@ import torch
 from botorch.exceptions.errors import ModelFittingError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP
-from botorch.models.model import Model
 from botorch.models.transforms import Normalize, Standardize
 from botorch.models.transforms.input import InputTransform
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
@@ -75,32 +74,7 @@ class LearnedGP(IncrementalGP):
         inputs: Tensor = self.train_inputs[0] if raw is None or self.training else raw
         return inputs
 
-    within_sum_of_squares: float | None = 0.0
-
-    @property
-    def repeats(self) -> Tensor | None:
-        """``n`` weights; row ``i`` has the noise variance ``noise / repeats[i]``. None if all 1.
-
-        The maximized likelihood is that of the rows as reported, because it is not known how single
-        observations scatter around their mean.
-        """
-        return getattr(self._parts["likelihood"], "repeats", None)
-
-    def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> Model:
-        """Return a new model with the rows ``(X, Y)`` added; new rows have the weight 1.
-
-        Args:
-            X: ``batch_shape x n' x d`` inputs, raw.
-            Y: ``batch_shape' x n' x m`` outcomes; further leading dimensions are fantasies.
-            kwargs: Passed on to BoTorch; if there are any, nothing is reused.
-        """
-        repeats = self.repeats
-        if repeats is None or kwargs or not X.dim() == Y.dim() == 2 or Y.shape[-1] != 1:
-            return super().condition_on_observations(X, Y, **kwargs)
-        grown = self._with_rows(X, Y, None)
-        ones = torch.ones(len(X), dtype=repeats.dtype, device=repeats.device)
-        grown.likelihood.noise_covar.repeats = torch.cat([repeats, ones])
-        return grown
+    within_sum_of_squares: float | None = 0.0  # None: unknown, with weights
 
     def custom_fit(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
         """Fit the hyperparameters; BoTorch's ``fit_gpytorch_mll`` calls this.

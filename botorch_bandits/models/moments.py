@@ -43,7 +43,7 @@ from torch import Tensor
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence.kernel_reading import is_of_output_task, prior_mean_at
 from botorch_bandits.confidence.width_rules import UnreadablePriorError, kernel_inputs, read_prior
-from botorch_bandits.models.closed_form import LeanPosterior
+from botorch_bandits.models.ensembles import LeanPosterior
 
 SMALLEST_ORDINARY_VARIANCE = 1e-3
 """From this prior variance on, GPyTorch's floor is left alone if changing it would cost digits."""
