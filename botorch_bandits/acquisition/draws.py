@@ -39,7 +39,7 @@ from botorch_bandits.checks import DTYPE, check_integer
 from botorch_bandits.domains import Arms
 from botorch_bandits.models import BanditGP
 from botorch_bandits.models.growing import Snapshot, box_posterior_of, has_closed_posterior
-from botorch_bandits.models.pending import PendingModel, read_moments
+from botorch_bandits.models.reading import PendingModel, read_moments
 from botorch_bandits.models.roots import root_of
 from botorch_bandits.models.several_outputs import JointOutputs
 from botorch_bandits.random_streams import derive_seed, seeded_globally
@@ -273,7 +273,8 @@ def _draw_pending_path(model: PendingModel) -> Path:
         values = path(both)
         moments, count = read_moments(model.base, both), len(pending)
         away = moments.mean[..., :count, :] - values[..., :count, :] - simulated
-        return values[..., count:, :] + moments.moved(count, noise, away)
+        others = moments.given(count, noise, away)
+        return values[..., count:, :] + others.mean - moments.mean[..., count:, :]
 
     return Path(evaluate)
 

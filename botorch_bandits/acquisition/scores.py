@@ -34,7 +34,7 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.arms import ArmsPosterior
-from botorch_bandits.models.moments import prior_means, variance_of
+from botorch_bandits.models.reading import prior_means, variance_of
 
 
 def half_width(deviation: Tensor, width: float | Tensor, in_place: bool = False) -> Tensor:

@@ -12,7 +12,6 @@ from botorch_bandits.models.candidate_arms import CandidateArms
 from botorch_bandits.models.candidates import CandidatesModel, CandidatesRecipe
 from botorch_bandits.models.censoring import DEFAULT_TOLERANCE as RINGING_TOLERANCE
 from botorch_bandits.models.censoring import posterior_rise, probe_points
-from botorch_bandits.models.condition import condition, hallucinate
 from botorch_bandits.models.fitted import (
     FittedSingleTaskGP,
     LearnedGP,
@@ -28,6 +27,7 @@ from botorch_bandits.models.prior_lists import (
     lengthscale_ladder,
 )
 from botorch_bandits.models.prior_on_arms import ArmsPrior
+from botorch_bandits.models.reading import condition, hallucinate
 
 __all__ = [
     "RINGING_TOLERANCE",

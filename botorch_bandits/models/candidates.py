@@ -84,8 +84,8 @@ from botorch_bandits.models.candidate_groups import (
     mixture_of_groups,
     split_scale,
 )
-from botorch_bandits.models.condition import condition, observed_inputs, observed_outcomes
 from botorch_bandits.models.ensembles import LeanMixture
+from botorch_bandits.models.reading import condition, observed_inputs, observed_outcomes
 
 NUM_MEMBERS = 64
 """Members of the ensemble that BoTorch's own acquisition functions see."""

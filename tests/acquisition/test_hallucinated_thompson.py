@@ -16,8 +16,8 @@ from botorch_bandits.acquisition.engines import ArmsEngine
 from botorch_bandits.acquisition.scores import ThompsonArmsRule
 from botorch_bandits.acquisition.thompson_sampling import HallucinatedThompsonArmsRule
 from botorch_bandits.confidence import ConstantWidth
-from botorch_bandits.models.condition import hallucinate
 from botorch_bandits.models.prior_on_arms import ArmsPrior
+from botorch_bandits.models.reading import hallucinate
 
 from .cases import bandit_gp, rows, uniform
 

@@ -30,7 +30,7 @@ from gpytorch.means import ZeroMean
 from torch import Tensor
 
 from botorch_bandits import BanditGP
-from botorch_bandits.models.condition import hallucinate
+from botorch_bandits.models.reading import hallucinate
 
 from .textbook import double, uniform
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from botorch_bandits import BanditGP
 from botorch_bandits.models import condition
-from botorch_bandits.models.condition import hallucinate
+from botorch_bandits.models.reading import hallucinate
 
 X = torch.tensor([[0.1, 0.3], [0.5, 0.9], [0.8, 0.2], [0.4, 0.4]], dtype=torch.float64)
 Y = X.sin().sum(-1, keepdim=True)

@@ -16,12 +16,12 @@ from botorch_bandits import BanditGP, FittedSingleTaskGP
 from botorch_bandits.core.marginal_likelihood import objective_of
 from botorch_bandits.forgetting import ExponentialWeights, SlidingWindow, TimeVaryingKernel
 from botorch_bandits.models.arms import ArmsPosterior
-from botorch_bandits.models.condition import hallucinate
 from botorch_bandits.models.forgetting import ForgettingModels
 from botorch_bandits.models.likelihoods import collapse
 from botorch_bandits.models.merged_rows import FEWEST_ROWS, MergingBuilder
 from botorch_bandits.models.outputs_on_arms import OutputsPosterior
 from botorch_bandits.models.prior_on_arms import LARGEST_MATRIX, ArmsPrior
+from botorch_bandits.models.reading import hallucinate
 
 from .textbook import KernelFunction, matern, posterior, squared_exponential, uniform
 
