@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions.warnings import BadInitialCandidatesWarning
+from botorch.models.transforms.input import InputTransform
 from botorch.optim import optimize_acqf, optimize_acqf_mixed
 from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
 from botorch.utils.sampling import draw_sobol_samples
@@ -207,6 +208,32 @@ class Domain(ABC):
         """
         return None
 
+    def few_points(self) -> Arms | None:
+        """Return all points if they are few enough to evaluate all, as arms are; otherwise None."""
+        return None
+
+    @property
+    def input_bounds(self) -> Tensor:
+        """``2 x d`` bounds with which a model can normalize points: the range of arms.
+
+        Raises:
+            TypeError: If the set shows no ``bounds``.
+        """
+        bounds: Tensor | None = getattr(self, "bounds", None)
+        if bounds is None:
+            raise TypeError(
+                f"{type(self).__name__} shows no bounds with which inputs could be normalized."
+            )
+        return bounds
+
+    def input_transform(self, context_bounds: Any = None) -> InputTransform | None:
+        """Return the transform that encodes points for a model; None if ``Normalize`` is enough.
+
+        Args:
+            context_bounds: ``2 x c`` bounds of the context, if inputs begin with one.
+        """
+        return None
+
     def recorded_parts(self) -> dict[str, Any]:
         """Return the parts that identify this set, by name; a journal records them.
 
@@ -342,6 +369,16 @@ class Arms(Domain):
             scale = ValueScale(unit=min(largest, 1.0)) if math.isfinite(largest) else ValueScale()
         index = int(first_of_the_largest(values, scale=scale))
         return self.choices[index].clone(), float(values[index])
+
+    def few_points(self) -> Arms:
+        """Return the set itself, whatever its size."""
+        return self
+
+    @property
+    def input_bounds(self) -> Tensor:
+        low, high = self.choices.aminmax(dim=0)
+        # a column with a single value is without information
+        return torch.stack([low, torch.where(low == high, low + 1.0, high)])
 
     def in_context(self, context: Tensor) -> Arms:
         context = context.to(self.choices.device)
@@ -813,10 +850,6 @@ class Box(Domain):
         if bool(((side >= 1.0 / ORDINARY_SIDE) & (side <= ORDINARY_SIDE) | kept).all()):
             return None
         return ToBox(low, side)
-
-    def few_points(self) -> Arms | None:
-        """Return all points if they are few enough to evaluate all; a box never does."""
-        return None
 
     @property
     def unordered_dims(self) -> tuple[int, ...]:

@@ -65,11 +65,19 @@ def constraints_text(constraints: Mapping[str, Any]) -> str:
     told = ""
     for name, each in constraints.items():
         shown = [
-            f"({getattr(one[0], '__name__', one[0])}, True)" if len(one) == 2 else repr(one)
-            for one in each
+            f"({_name_of(one[0], one[0])}, True)" if len(one) == 2 else repr(one) for one in each
         ]
         told += f", {name}=[{', '.join(shown)}]"
     return told
+
+
+def _name_of(function: Any, otherwise: Any = None) -> Any:
+    """Return how a user's function is called in messages."""
+    return getattr(function, "__name__", otherwise or type(function).__name__)
+
+
+def _is_list(given: Any, length: int | None = None) -> bool:
+    return isinstance(given, list | tuple) and length in (None, len(given))
 
 
 Linear = tuple[tuple[int, ...], tuple[float, ...], float]
@@ -97,7 +105,7 @@ def read_linear(name: str, given: Any, dim: int) -> tuple[Linear, ...]:
     """
     if given is None:
         return ()
-    if not isinstance(given, list | tuple):
+    if not _is_list(given):
         raise TypeError(
             f"{name} is {given!r}; pass a list of (indices, coefficients, rhs) triples, as in "
             "[([0, 1], [1.0, 1.0], 0.5)] for x[0] + x[1] and 0.5."
@@ -105,7 +113,7 @@ def read_linear(name: str, given: Any, dim: int) -> tuple[Linear, ...]:
     found = []
     for k, triple in enumerate(given):
         where = f"{name}[{k}]"
-        if not isinstance(triple, list | tuple) or len(triple) != 3:
+        if not _is_list(triple, 3):
             raise TypeError(f"{where} is {triple!r}; pass (indices, coefficients, rhs).")
         indices = read_indices(where, triple[0])
         indices = [check_integer(f"an index of {where}", i, minimum=0) for i in indices]
@@ -132,7 +140,7 @@ def read_indices(where: str, given: Any) -> list[Any]:
         TypeError: If it is a single index or name.
     """
     listed = given.tolist() if hasattr(given, "tolist") else given
-    if not isinstance(listed, list | tuple):
+    if not _is_list(listed):
         raise TypeError(f"{where} has {given!r} for indices; pass a list, such as [{given!r}].")
     return list(listed)
 
@@ -150,11 +158,11 @@ def read_nonlinear(name: str, given: Any) -> tuple[Nonlinear, ...]:
     """
     if given is None:
         return ()
-    if not isinstance(given, list | tuple):
+    if not _is_list(given):
         raise TypeError(f"{name} is {given!r}; pass a list of (function, True) pairs.")
     for k, pair in enumerate(given):
         where = f"{name}[{k}]"
-        if not isinstance(pair, list | tuple) or len(pair) != 2:
+        if not _is_list(pair, 2):
             raise TypeError(
                 f"{where} is {pair!r}; pass (function, True), where the function maps a point, a "
                 "vector, to a number that is at least 0 if the point is feasible."
@@ -314,7 +322,7 @@ class FeasibleSet:
     def _value(self, function: Callable[[Tensor], Any], x: Tensor) -> float:
         with torch.no_grad():
             value = function(x[self.num_fixed :])
-        called = getattr(function, "__name__", type(function).__name__)
+        called = _name_of(function)
         dtype = getattr(value, "dtype", None)
         if isinstance(value, bool) or dtype in (torch.bool, np.dtype(bool)):
             raise ValueError(
@@ -350,8 +358,8 @@ class FeasibleSet:
             told, linear, left.tolist(), strict=True
         ):
             if slack < 0.0:
-                pairs = zip(indices, coefficients, strict=True)
-                total = math.fsum(c * point[i] for i, c in zip(indices, coefficients, strict=True))
+                pairs = list(zip(indices, coefficients, strict=True))
+                total = math.fsum(c * point[i] for i, c in pairs)
                 named = self.names or [f"x[{i}]" for i in range(len(point))]
                 words = " + ".join(f"{c:g} * {named[i]}" for i, c in pairs)
                 raise ValueError(
@@ -361,7 +369,7 @@ class FeasibleSet:
         for k, (function, _) in enumerate(self.nonlinear):
             value = self._value(function, x)
             if not value >= -NONLINEAR:
-                called = getattr(function, "__name__", type(function).__name__)
+                called = _name_of(function)
                 raise ValueError(
                     f"{name} is {point}, which violates nonlinear_inequality_constraints[{k}]: "
                     f"{called} is {value:.6g} there, but it must be at least 0. Move the point, or "
@@ -434,7 +442,7 @@ class FeasibleSet:
             except (RuntimeError, TypeError):  # NumPy does not accept tensors with a gradient
                 has_gradient = False
             if not has_gradient:
-                called = getattr(function, "__name__", type(function).__name__)
+                called = _name_of(function)
                 raise ValueError(
                     f"{called} of nonlinear_inequality_constraints[{k}] has no gradient, which "
                     "searches on continuous dimensions need. Compute it from the point in PyTorch, "

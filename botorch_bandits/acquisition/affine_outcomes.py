@@ -15,7 +15,7 @@ from botorch.posteriors.posterior import Posterior
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_double, check_finite
-from botorch_bandits.models.pending import JointMoments
+from botorch_bandits.models.reading import JointMoments
 
 
 def select_output(index: int, num_outputs: int) -> ScalarizedPosteriorTransform:
@@ -127,6 +127,8 @@ class AffineOutcomes(PosteriorTransform):
         if m != W.shape[-1]:
             raise ValueError(f"weights is for {W.shape[-1]} outputs, but the model has {m}.")
         # ``... x q x m x q x m`` to ``... x q x rows x q x rows``
-        covariance = torch.einsum("ji,...piqk,lk->...pjql", W, moments.covariance, W)
+        blocks = moments.covariance.unflatten(-1, (-1, m)).unflatten(-3, (-1, m))
+        covariance = torch.einsum("ji,...piqk,lk->...pjql", W, blocks, W)
+        covariance = covariance.flatten(-2).flatten(-3, -2)
         mean = self.evaluate(moments.mean)
         return JointMoments(mean, covariance, moments.is_mixture).posterior()

@@ -60,10 +60,14 @@ from botorch_bandits.confidence.igp_ucb import complete_bounds
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, check_assume
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.fingerprints import are_equal
-from botorch_bandits.models.condition import hallucinate, moving_models
-from botorch_bandits.models.moments import check_model as check_model
-from botorch_bandits.models.moments import count_columns
-from botorch_bandits.models.pending import OneByOneModel, shape_of_batch
+from botorch_bandits.models.reading import (
+    OneByOneModel,
+    count_columns,
+    hallucinate,
+    moving_models,
+    shape_of_batch,
+)
+from botorch_bandits.models.reading import check_model as check_model
 
 _T = TypeVar("_T")
 _M = TypeVar("_M", bound=Module)

@@ -50,9 +50,13 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence import Guarantee, PriorSummary
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE_OF_IMPROVEMENT
 from botorch_bandits.domains import ValueScale
-from botorch_bandits.models.condition import observed_inputs, observed_outcomes
-from botorch_bandits.models.moments import check_outcomes
-from botorch_bandits.models.pending import OneByOneModel, shape_of_batch
+from botorch_bandits.models.reading import (
+    OneByOneModel,
+    check_outcomes,
+    observed_inputs,
+    observed_outcomes,
+    shape_of_batch,
+)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from botorch_bandits.acquisition.upper_confidence_bound import (
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE
 from botorch_bandits.domains import ValueScale, value_scale_of
 from botorch_bandits.models import CandidatesModel
-from botorch_bandits.models.moments import variance_of, variances_of_outputs
+from botorch_bandits.models.reading import variance_of, variances_of_outputs
 
 
 class Bounds(NamedTuple):

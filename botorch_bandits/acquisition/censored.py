@@ -62,9 +62,16 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.domains import Arms
 from botorch_bandits.models.censoring import DEFAULT_TOLERANCE, DropInCensoring, output_signs
-from botorch_bandits.models.condition import observed_inputs, observed_outcomes
-from botorch_bandits.models.moments import check_outcomes, prior_means
-from botorch_bandits.models.pending import OneByOneModel, read_moments, read_noise, shape_of_batch
+from botorch_bandits.models.reading import (
+    OneByOneModel,
+    check_outcomes,
+    observed_inputs,
+    observed_outcomes,
+    prior_means,
+    read_moments,
+    read_noise,
+    shape_of_batch,
+)
 
 
 def censored_width_rule(

@@ -86,9 +86,7 @@ from botorch_bandits.confidence.width_rules import (
 from botorch_bandits.core.ridges import Ridges, largest_first
 from botorch_bandits.core.round_posterior import RoundPosterior
 from botorch_bandits.domains import ValueScale
-from botorch_bandits.models.condition import hallucinate, on_device_of
-from botorch_bandits.models.moments import variance_of
-from botorch_bandits.models.pending import OneByOneModel
+from botorch_bandits.models.reading import OneByOneModel, hallucinate, on_device_of, variance_of
 
 SMALLEST_RADICAND = 0.05
 """Below this share of the squared norm the set is nearly empty: ends may cross, and a bound at one

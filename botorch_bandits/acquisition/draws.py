@@ -7,6 +7,7 @@ kernels, values are drawn where they are requested, jointly with all earlier val
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -38,9 +39,8 @@ from botorch_bandits.checks import DTYPE, check_integer
 from botorch_bandits.core.priors import root_of
 from botorch_bandits.domains import Arms
 from botorch_bandits.models import BanditGP
-from botorch_bandits.models.closed_form import ModuleStamp, version
-from botorch_bandits.models.growing import has_closed_posterior, joint_moments_of
-from botorch_bandits.models.pending import PendingModel, read_moments
+from botorch_bandits.models.growing import Snapshot, box_posterior_of, has_closed_posterior
+from botorch_bandits.models.reading import PendingModel, read_moments
 from botorch_bandits.models.several_outputs import JointOutputs
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
@@ -273,7 +273,8 @@ def _draw_pending_path(model: PendingModel) -> Path:
         values = path(both)
         moments, count = read_moments(model.base, both), len(pending)
         away = moments.mean[..., :count, :] - values[..., :count, :] - simulated
-        return values[..., count:, :] + moments.moved(count, noise, away)
+        others = moments.given(count, noise, away)
+        return values[..., count:, :] + others.mean - moments.mean[..., count:, :]
 
     return Path(evaluate)
 
@@ -531,14 +532,15 @@ def joint_posterior(
         and choices.device == model.train_targets.device
         and has_closed_posterior(model.eval())  # as its posterior leaves it
     ):
-        moments = joint_moments_of(model, choices)
-        if moments is not None:
-            root = factor_in_place(moments[1])
-            if root is None:
-                moments = joint_moments_of(model, choices)
-                assert moments is not None
-                root = root_of(moments[1])
-            return FactoredPosterior(moments[0], root)
+        box = box_posterior_of(model)
+        if box is not None:
+            points = model.transform_inputs(choices)
+            with torch.no_grad():
+                mean, covariance = box.mean_and_covariance(points)
+                root = factor_in_place(covariance)
+                if root is None:
+                    root = root_of(box.mean_and_covariance(points)[1])
+            return FactoredPosterior(mean, root)
     return JointPosterior(model.posterior(choices, posterior_transform=posterior_transform))
 
 
@@ -588,20 +590,18 @@ class ModelStamp:
     def __init__(self, model: Model) -> None:
         """See the class."""
         self._model = model
-        self._modules = ModuleStamp(model)
-        self._data = [(tensor, version(tensor)) for tensor in self._tensors()]
+        parts = [part for part in model.modules() if not isinstance(part, Model)]
+        self._tensors = self._data()
+        self._snapshot = Snapshot(parts, self._tensors)
 
     def is_current_of(self, model: Model) -> bool:
         """Return whether this is the same model and nothing in it has changed since."""
-        if model is not self._model or not self._modules.is_current():
+        if model is not self._model or not self._snapshot.is_current():
             return False
-        tensors = self._tensors()
-        return len(tensors) == len(self._data) and all(
-            tensor is known and version(tensor) == last
-            for tensor, (known, last) in zip(tensors, self._data, strict=True)
-        )
+        tensors = self._data()
+        return len(tensors) == len(self._tensors) and all(map(operator.is_, tensors, self._tensors))
 
-    def _tensors(self) -> list[Tensor]:
+    def _data(self) -> list[Tensor]:
         exact = [part for part in self._model.modules() if isinstance(part, ExactGP)]
         return [
             tensor for part in exact for tensor in (*(part.train_inputs or ()), part.train_targets)

@@ -1,10 +1,6 @@
-"""Engines play a rule round after round: on arms, and on a box for replicates in lockstep.
+"""Replicates on a box are played in lockstep.
 
-:class:`ArmsEngine` serves one stream of rounds (a loop on arms) or a batch of replicates (the
-simulation) from sufficient statistics. Replicate ``b`` makes the same draws as a single stream with
-its seed, so both choose the same arms, up to ties.
-
-:class:`BoxEngine` serves replicates on a box. The widths are those of the loop's rules; the local
+The widths are those of the loop's rules; the local
 search is that of ``gen_candidates_batched``, with the starting points of all replicates in each
 evaluation. The raw samples are one Sobol set, shifted on the torus by a uniform draw for each round
 and replicate (Cranley and Patterson, *Randomization of number theoretic methods for multiple
@@ -13,6 +9,7 @@ integration*, SIAM J. Numerical Analysis 1976), so that a replicate depends on i
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 
@@ -29,12 +26,12 @@ from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfide
 from botorch_bandits.checks import check_finite
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
+    RunningPriorSummary,
 )
-from botorch_bandits.core.kernels import StationaryKernel
+from botorch_bandits.core.box import BoxPosterior
+from botorch_bandits.core.kernels import check_kernel_columns, kernel_function
 from botorch_bandits.domains import ORDINARY, Box
 from botorch_bandits.models import BanditGP, BanditGPRecipe
-from botorch_bandits.models.batched_closed_form import BatchedClosedForm, ReplicatesPriorSummary
-from botorch_bandits.models.closed_form import marginals
 from botorch_bandits.models.noise_floor import check_range_on_box
 from botorch_bandits.optim import (
     MAXIMUM_DIMENSION,
@@ -65,14 +62,14 @@ class BoxEngine:
     """
 
     def __init__(
-        self, rule: WidthArmsRule, posterior: BatchedClosedForm, box: Box, seeds: Sequence[int]
+        self, rule: WidthArmsRule, posterior: BoxPosterior, box: Box, seeds: Sequence[int]
     ) -> None:
         """See the class."""
         self.rule = rule
         self.posterior = posterior
-        self.summary = ReplicatesPriorSummary(posterior)
+        self.summary = ReplicatesPriorSummary(self)
         self.box = box
-        device = posterior.center.device
+        device = posterior.X.device
         self._raw = SobolEngine(box.dim).draw(box.raw_samples, dtype=torch.float64).to(device)
         self._neighbors = _nearest_on_torus(self._raw, NEIGHBORS_PER_DIMENSION * box.dim)
         self._shifts = RandomBlocks(seeds, "raw samples", (box.dim,), "uniform", device)
@@ -87,15 +84,15 @@ class BoxEngine:
             ValueError: If a width or a value is not finite.
         """
         posterior, box = self.posterior, self.box
-        width = self.rule.width_in_round(self.summary, round_number).to(posterior.center.device)
-        width = check_finite("the width", width).expand(posterior.num_replicates)
+        width = self.rule.width_in_round(self.summary, round_number).to(posterior.X.device)
+        width = check_finite("the width", width).expand(len(posterior.noise))
         sign = 1.0 if self.rule.maximize else -1.0
         # the tolerances of the search are relative to the values: a large mean would widen them
-        mean = sign * posterior.prior_mean
+        mean = sign * float(posterior.prior_mean[0])
         offset = mean if abs(mean) > ORDINARY * math.sqrt(posterior.outputscale) else 0.0
         bound = _BoundOfReplicates(posterior, width.unsqueeze(-1), sign, offset)
         unit = (self._raw + self._shifts.at(round_number).unsqueeze(1)).frac_()
-        bounds = box.bounds.to(posterior.center)
+        bounds = box.bounds.to(posterior.X)
         raw = bounds[0] + (bounds[1] - bounds[0]) * unit
         has_few_rows = posterior.num_rows <= MAXIMUM_ROWS_FOR_DIFFERENCES
         count = box.num_restarts * (STARTS_PER_RESTART if has_few_rows else 1)
@@ -110,12 +107,12 @@ class BoxEngine:
             lower,
             upper,
             has_cheap_gradients=has_few_rows,
-            num_functions=posterior.num_replicates,
+            num_functions=len(posterior.noise),
         )
         if found is None:
             raise ValueError(f"the bound of round {round_number} is not finite at a raw sample.")
         points, values = (torch.from_numpy(array) for array in found)
-        values = values.reshape(posterior.num_replicates, -1) + offset
+        values = values.reshape(len(posterior.noise), -1) + offset
         best = values.argmax(-1, keepdim=True)
         points = points.reshape(*values.shape, box.dim)
         chosen = points.gather(1, best.unsqueeze(-1).expand(-1, 1, box.dim)).squeeze(1)
@@ -128,8 +125,13 @@ class BoxEngine:
             points: ``B x d`` points of the box.
             outcomes: ``B`` outcomes there.
         """
-        center = self.posterior.center
-        self.posterior.append(points.to(center), outcomes.to(center))
+        X = points.to(self.posterior.X).unsqueeze(-2)
+        self.posterior = self.posterior.with_rows(X, outcomes.to(X).unsqueeze(-1))
+
+    @property
+    def information_gain(self) -> Tensor:
+        """The realized gain of each replicate's rows in nats, ``B``."""
+        return self.posterior.information_gain
 
     def _starting_points(self, raw: Tensor, unit: Tensor, values: Tensor, count: int) -> Tensor:
         """Return ``B x count x d`` starting points: the highest hilltops, then the rest."""
@@ -144,6 +146,27 @@ class BoxEngine:
         return raw.gather(1, chosen.expand(-1, -1, raw.shape[-1]))
 
 
+class ReplicatesPriorSummary(RunningPriorSummary):
+    """A summary of the posteriors of replicates on a box.
+
+    Args:
+        engine: The engine, whose posterior changes.
+    """
+
+    def __init__(self, engine: BoxEngine) -> None:
+        """See the class."""
+        self._engine, posterior = engine, engine.posterior
+        super().__init__(engine, posterior.noise[0], posterior.outputscale)
+
+    def kernel_matrix(self) -> Tensor:
+        return self._engine.posterior.prior_covariance()
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows of each replicate."""
+        return self._engine.posterior.num_rows
+
+
 class _BoundOfReplicates:
     """The upper confidence bounds of all replicates; each is evaluated at points of its own.
 
@@ -154,35 +177,36 @@ class _BoundOfReplicates:
         offset: Subtracted from the values.
     """
 
-    def __init__(
-        self, posterior: BatchedClosedForm, width: Tensor, sign: float, offset: float
-    ) -> None:
+    def __init__(self, posterior: BoxPosterior, width: Tensor, sign: float, offset: float) -> None:
         """See the class."""
         self._sign, self._offset = sign, offset
         self._of_all = self._in_use = (posterior, width)
-        self._slot = np.arange(posterior.num_replicates)  # of each replicate
+        self._slot = np.arange(len(posterior.noise))  # of each replicate
 
     def value(self, X: Tensor) -> Tensor:
         """Return ``B x r`` values at ``B x r x d`` points of the replicates in use."""
         posterior, width = self._in_use
         smallest = MINIMUM_VARIANCE * posterior.outputscale
-        mean, variance = marginals(posterior, X, smallest=smallest)
-        return score(mean, half_width(variance.sqrt(), width), self._sign) - self._offset
+        mean, variance = posterior.moments(X)
+        return (
+            score(mean, half_width(variance.clamp_min(smallest).sqrt(), width), self._sign)
+            - self._offset
+        )
 
     def __call__(self, points: Array, replicate: Index) -> tuple[Array, Array]:
         """Return the values and slopes at ``b x d`` points in order of their replicates."""
         posterior, width = self._of_all
-        num_replicates, device = posterior.num_replicates, posterior.center.device
+        num_replicates, device = len(posterior.noise), posterior.X.device
         counts = np.bincount(replicate, minlength=num_replicates)
         active = np.flatnonzero(counts)
-        if 2 * len(active) <= self._in_use[0].num_replicates:  # most have finished
+        if 2 * len(active) <= len(self._in_use[0].noise):  # most have finished
             index = torch.from_numpy(active).to(device)
             self._in_use = (posterior.select(index), width[index])
             self._slot = np.zeros(num_replicates, dtype=np.int64)
             self._slot[active] = np.arange(len(active))
         # a rectangle with one row per replicate; shorter rows are filled with the first point
         column = np.arange(len(points)) - (counts.cumsum() - counts)[replicate]
-        shape = (self._in_use[0].num_replicates, int(counts.max()), points.shape[-1])
+        shape = (len(self._in_use[0].noise), int(counts.max()), points.shape[-1])
         padded = np.broadcast_to(points[0], shape).copy()
         row = self._slot[replicate]
         padded[row, column] = points
@@ -219,26 +243,22 @@ def build_box_engine(
         return None  # the search for all replicates supports no constraints
     is_bound = issubclass(acquisition.acquisition_class, WidthUpperConfidenceBound)
     rule = acquisition.arms_rule(box) if is_bound else None
-    kernel = StationaryKernel.read(model.kernel)
     if (
         type(rule) is not WidthArmsRule
         or model.model_class is not BanditGP
         or model.refit_every is not None
         or model.input_transform is not None
-        or kernel is None
+        or model.kernel.batch_shape
     ):
         return None
     check_range_on_box(model.kernel, model.prior_mean)
     empty = torch.empty(0, box.dim, dtype=torch.float64)
     model(empty, empty[:, :1])  # checks the settings
-    if len(kernel.lengthscale) not in (1, box.dim):
-        raise ValueError(
-            f"the kernel has {len(kernel.lengthscale)} lengthscales, but the box has {box.dim} "
-            "dimensions. Give one lengthscale, or one per dimension."
-        )
-    posterior = BatchedClosedForm(
-        kernel, model.noise, len(seeds), box.bounds.mean(0), model.prior_mean
-    )
+    check_kernel_columns(model.kernel, box.dim)
+    X = box.bounds.new_empty(len(seeds), 0, box.dim)
+    noise, prior_mean = (X.new_full(X.shape[:1], each) for each in (model.noise, model.prior_mean))
+    kernel = kernel_function(copy.deepcopy(model.kernel).to(X), box.dim)
+    posterior = BoxPosterior.of(kernel, X, X[..., 0], noise, prior_mean)
     host = Box(box.bounds.cpu(), num_restarts=box.num_restarts, raw_samples=box.raw_samples)
     return BoxEngine(rule, posterior, host, seeds)
 

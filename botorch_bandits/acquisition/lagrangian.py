@@ -66,7 +66,7 @@ from botorch_bandits.confidence.width_rules import (
     PLAIN_WIDTH,
 )
 from botorch_bandits.domains import Arms, ValueScale
-from botorch_bandits.models.moments import check_outcomes, variance_of
+from botorch_bandits.models.reading import check_outcomes, variance_of
 from botorch_bandits.penalties import (
     Linear,
     Penalty,

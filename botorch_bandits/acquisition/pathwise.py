@@ -22,7 +22,6 @@ al., *Pathwise conditioning of Gaussian processes*, JMLR 2021.
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -46,8 +45,8 @@ from torch.autograd.function import once_differentiable
 from torch.distributions import Gamma
 from torch.quasirandom import SobolEngine
 
-from botorch_bandits.models.closed_form import ClosedForm
-from botorch_bandits.models.composed_kernels import Combination, ComposedKernel, Part
+from botorch_bandits.core.box import BoxPosterior
+from botorch_bandits.core.kernels import Factor, read_products
 from botorch_bandits.models.growing import IncrementalGP, read_standardization, units_of_columns
 from botorch_bandits.models.several_outputs import JointOutputs
 from botorch_bandits.random_streams import USUAL_DTYPE
@@ -103,8 +102,10 @@ def draw_features(
     try:
         return gen_kernel_features(kernel, num_inputs=num_columns, num_outputs=num_features)
     except NotImplementedError:
-        composed = ComposedKernel.read(kernel, num_columns)
-        found = None if composed is None else _features(kernel, composed, num_features // 2)
+        products = read_products(kernel, num_columns)
+        found = None
+        if products is not None:
+            found = _features(kernel, products, num_columns, num_features // 2)
         if found is None:
             raise
         return found
@@ -130,7 +131,7 @@ def update_paths(model: Any, sample_values: Tensor, **options: Any) -> Generaliz
         feature_map=KernelEvaluationMap(
             kernel=model.covar_module, points=points, input_transform=get_input_transform(model)
         ),
-        weight=closed_form.solve(errors) * unit**2,
+        weight=closed_form.inverse_times(errors) * unit**2,
     )
 
 
@@ -210,14 +211,15 @@ class _Waves(TensorTransform):
         return torch.cat([self.amplitudes * values.sin(), self.amplitudes * values.cos()], dim=-1)
 
 
-def _features(kernel: Kernel, composed: ComposedKernel, num_waves: int) -> KernelFeatureMap | None:
-    terms = _terms(composed.root)
+def _features(
+    kernel: Kernel, terms: list[tuple[Factor, ...]], dim: int, num_waves: int
+) -> KernelFeatureMap | None:
     if len(terms) > MOST_TERMS:
         return None
     count = max(FEWEST_WAVES, num_waves // len(terms))
     frequencies, amplitudes = [], []
     for parts in terms:
-        frequency = torch.zeros(count, composed.dim, dtype=torch.float64)
+        frequency = torch.zeros(count, dim, dtype=torch.float64)
         scale = torch.ones((), dtype=torch.float64)
         for part in parts:
             columns = torch.tensor(part.columns)
@@ -225,7 +227,7 @@ def _features(kernel: Kernel, composed: ComposedKernel, num_waves: int) -> Kerne
             scale = scale * part.kernel.outputscale.cpu()
         frequencies.append(frequency)
         amplitudes.append((scale / count).sqrt().expand(count))
-    like = composed.parts[0].lengthscale
+    like = terms[0][0].kernel.lengthscale
     return KernelFeatureMap(
         kernel=kernel,
         weight=torch.cat(frequencies).to(like),
@@ -233,24 +235,14 @@ def _features(kernel: Kernel, composed: ComposedKernel, num_waves: int) -> Kerne
     )
 
 
-def _frequencies(part: Part, count: int) -> Tensor:
+def _frequencies(part: Factor, count: int) -> Tensor:
     """Draw from the spectral density of a part, ``count x d``."""
     normal = draw_sobol_normal_samples(d=len(part.columns), n=count, dtype=torch.float64)
     nu = part.kernel.smoothness
     if math.isfinite(nu):
         shape = torch.tensor(nu, dtype=torch.float64)
         normal = Gamma(shape, shape).rsample((count, 1)).rsqrt() * normal
-    return normal.to(part.lengthscale) / part.lengthscale
-
-
-def _terms(node: Part | Combination) -> list[tuple[Part, ...]]:
-    """Expand the kernel into a sum of products, and return the parts of each product."""
-    if isinstance(node, Part):
-        return [(node,)]
-    members = [_terms(member) for member in node.members]
-    if not node.is_product:
-        return [term for terms in members for term in terms]
-    return [tuple(itertools.chain(*factors)) for factors in itertools.product(*members)]
+    return normal.to(part.kernel.lengthscale) / part.kernel.lengthscale
 
 
 def _unit(model: SingleTaskGP) -> float:
@@ -273,7 +265,7 @@ class WavesAndRows:
 
     def __init__(
         self,
-        posterior: ClosedForm,
+        posterior: BoxPosterior,
         coefficients: Tensor,
         frequencies: Tensor,
         phases: Tensor,
@@ -301,7 +293,7 @@ class WavesAndRows:
         prior, update = path.paths["prior_paths"], path.paths["update_paths"]
         features = getattr(prior, "feature_map", None)
         if (
-            not isinstance(posterior, ClosedForm)
+            posterior is None
             or not isinstance(features, KernelFeatureMap)
             or not isinstance(update.feature_map, KernelEvaluationMap)
             or features.weight.dim() != 2
@@ -319,8 +311,9 @@ class WavesAndRows:
             seen = seen @ features.weight.mT
             phases, frequencies = seen[0], (seen[1:] - seen[0]).mT
             if transform is not None:
-                units = units_of_columns(transform, posterior.center)
-                assert units is not None  # or the posterior would be a transformed one
+                units = units_of_columns(transform, model._original_train_inputs[0])
+                if units is None:
+                    return None
                 frequencies = frequencies / units[0]
                 phases = phases - frequencies @ units[1]
             count = len(phases)
@@ -422,7 +415,7 @@ def draw_joint_paths(model: JointOutputs) -> PathList:
             feature_map=KernelEvaluationMap(
                 kernel=each.covar_module, points=points, input_transform=get_input_transform(each)
             ),
-            weight=each.factored.solve(each.train_targets - values),
+            weight=each.factored.inverse_times(each.train_targets - values),
         )
         paths.append(MatheronPath(prior_paths=prior, update_paths=update))
     return PathList(paths)

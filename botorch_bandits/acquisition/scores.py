@@ -20,7 +20,7 @@ from torch import Tensor
 
 from botorch_bandits.confidence import PriorSummary, UnreadablePriorError
 from botorch_bandits.domains import ValueScale
-from botorch_bandits.models.moments import prior_means, variance_of
+from botorch_bandits.models.reading import prior_means, variance_of
 
 
 def half_width(deviation: Tensor, width: float | Tensor, in_place: bool = False) -> Tensor:

@@ -77,11 +77,13 @@ from botorch_bandits.confidence.width_rules import (
     fit_to_batch,
 )
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
-from botorch_bandits.models.condition import hallucinate, on_device_of
-from botorch_bandits.models.moments import check_outcomes, has_moments
-from botorch_bandits.models.pending import (
+from botorch_bandits.models.reading import (
     before,
+    check_outcomes,
     factor_of,
+    hallucinate,
+    has_moments,
+    on_device_of,
     read_moments,
     read_noise,
     shape_of_batch,

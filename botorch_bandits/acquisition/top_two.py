@@ -62,7 +62,7 @@ from botorch_bandits.confidence.width_rules import (
     WIDTH,
     fit_to_batch,
 )
-from botorch_bandits.domains import Arms, Box, Domain, ValueScale, first_of_the_largest
+from botorch_bandits.domains import Arms, Domain, ValueScale, first_of_the_largest
 from botorch_bandits.random_streams import derive_seed
 
 NO_REGRET_BOUND = (
@@ -305,8 +305,8 @@ class TopTwoThompsonSampling(GPThompsonSampling):
         """
         if domain is None:
             return {}
-        arms = domain.few_points() if isinstance(domain, Box) else domain
-        if not isinstance(arms, Arms):
+        arms = domain.few_points()
+        if arms is None:
             raise ValueError(
                 f"the domain is a {type(domain).__name__}, but {cls.__name__} {ON_FINITE_SETS}. "
                 "List the points among which the best is sought as Arms, or use a Space without "

@@ -67,9 +67,8 @@ from botorch_bandits.confidence.width_rules import (
     check_scale,
     fit_to_batch,
 )
-from botorch_bandits.domains import Box, Domain, ValueScale
-from botorch_bandits.models.moments import check_outcomes
-from botorch_bandits.models.pending import OneByOneModel, shape_of_batch
+from botorch_bandits.domains import Domain, ValueScale
+from botorch_bandits.models.reading import OneByOneModel, check_outcomes, shape_of_batch
 
 
 class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfidenceBound):
@@ -632,7 +631,7 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
     def options_from_domain(
         cls, options: Mapping[str, Any], domain: Domain | None
     ) -> dict[str, Any]:
-        few = domain.few_points() if isinstance(domain, Box) else None
+        few = None if domain is None else domain.few_points()
         return super().options_from_domain(options, few or domain)
 
     @classmethod

@@ -22,7 +22,7 @@ from botorch_bandits.acquisition.scores import half_width, score
 from botorch_bandits.checks import level_of_users_line
 from botorch_bandits.confidence import ConstantWidth, PriorSummary, UnreadablePriorError, WidthRule
 from botorch_bandits.models.censoring import spread_points
-from botorch_bandits.models.condition import observed_inputs, observed_outcomes
+from botorch_bandits.models.reading import observed_inputs, observed_outcomes
 
 
 class WideConfidenceWarning(RuntimeWarning):

@@ -39,9 +39,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from botorch_bandits.core.kernels import KernelFunction, Pullback, differentiable_values
+from botorch_bandits.core.kernels import (
+    KernelFunction,
+    Pullback,
+    differentiable_values,
+    only_once,
+)
 
 SMALLEST_PIVOT = 0.5
 """Smallest accepted squared pivot, in noise variances; in exact arithmetic none is below 1."""
@@ -90,8 +94,8 @@ class BoxPosterior:
         kernel: The prior covariance.
         X: ``n x d``, or ``*g x n x d`` if replicates have rows of their own.
         residuals: ``*g x n`` outcomes minus the prior mean.
-        row_noise: ``*g x n`` noise variances.
-        noise: ``*g``; the noise variance of a further observation.
+        noise: ``*g``; the noise variance of a row of weight 1, and of a further observation.
+        weights: ``n``; row ``i`` has the noise variance ``noise / weights[i]``. None if all are 1.
         prior_mean: ``*g``.
         coefficients: ``a``, ``*g x n``.
         transform: Turns the points that callers give into those that the kernel sees, row by row.
@@ -102,8 +106,8 @@ class BoxPosterior:
     kernel: KernelFunction
     X: Tensor
     residuals: Tensor
-    row_noise: Tensor
     noise: Tensor
+    weights: Tensor | None
     prior_mean: Tensor
     coefficients: Tensor
     _memory: _Memory
@@ -129,8 +133,7 @@ class BoxPosterior:
             y: ``*g x n`` outcomes.
             noise: ``*g`` noise variances.
             prior_mean: ``*g``.
-            weights: ``n``; row ``i`` has the noise variance ``noise / weights[i]``. All are 1 if
-                omitted.
+            weights: See the class.
             transform: See the class; ``X`` is transformed already.
 
         Raises:
@@ -141,9 +144,11 @@ class BoxPosterior:
                 torch.as_tensor(each, dtype=X.dtype, device=X.device)
                 for each in (noise, prior_mean)
             )
-            row_noise = noise.unsqueeze(-1) / _or_ones(weights, X)
-            memory = _Memory(_inverse_factor(kernel, X, row_noise), X.shape[-2])
-            start = cls(kernel, X, y, row_noise, noise, prior_mean, y, memory, transform)
+            matrix = kernel.values(X, kernel.prepared(X))  # *g x n x n
+            row_noise = _noise_of_rows(noise, weights, X)
+            matrix.diagonal(dim1=-2, dim2=-1).copy_(kernel.diagonal(X) + row_noise)
+            memory = _Memory(_inverted(_cholesky(matrix, row_noise, 0)), X.shape[-2])
+            start = cls(kernel, X, y, noise, weights, prior_mean, y, memory, transform)
             return start.with_outcomes(y)
 
     @property
@@ -167,14 +172,20 @@ class BoxPosterior:
         return self.W.diagonal(dim1=-2, dim2=-1).reciprocal()
 
     @property
+    def row_noise(self) -> Tensor:
+        """``*g x n``; the noise variances of the rows."""
+        return _noise_of_rows(self.noise, self.weights, self.X)
+
+    @property
     def information_gain(self) -> Tensor:
         r"""``*g``; :math:`\frac12 \ln \det(I + \Lambda^{-1/2} K \Lambda^{-1/2})` in nats."""
         return (self.pivots.log() - 0.5 * self.row_noise.log()).sum(-1).clamp_min(0.0)
 
     @cached_property
-    def prior_variance(self) -> float:
-        """The largest prior variance at the rows, or 0 without rows."""
-        return float(self.kernel.diagonal(self.X).amax()) if self.num_rows else 0.0
+    def outputscale(self) -> float:
+        """The prior variance; the largest one at the rows and the origin where it differs."""
+        points = torch.nn.functional.pad(self.X, (0, 0, 0, 1))
+        return float(self.kernel.diagonal(points).amax())
 
     def predictions(self) -> tuple[Tensor, Tensor]:
         """Return mean and variance, ``*g x n`` each, of each outcome given those before it.
@@ -206,7 +217,7 @@ class BoxPosterior:
             cross = self.kernel.values(X, self._rows)  # *g x r x n
             half = cross @ self.W.mT
             block = self.kernel.values(X, self.kernel.prepared(X)) - half @ half.mT  # *g x r x r
-            noise = self.noise.unsqueeze(-1) / _or_ones(weights, X)
+            noise = _noise_of_rows(self.noise, weights, X)  # *g x r
             prior = self.kernel.diagonal(X) - half.square().sum(-1)
             block.diagonal(dim1=-2, dim2=-1).copy_(prior + noise)
             corner = _inverted(_cholesky(block, noise, self.num_rows))
@@ -227,7 +238,7 @@ class BoxPosterior:
                 self,
                 X=torch.cat([self.X, X], dim=-2),
                 residuals=residuals,
-                row_noise=torch.cat([self.row_noise, noise], dim=-1),
+                weights=_joined(self.weights, weights, n, residuals),
                 coefficients=added.squeeze(-2),
                 _memory=memory,
             )
@@ -236,14 +247,13 @@ class BoxPosterior:
         """Return the same posterior with another mean, ``m + k(x)' a``; ``*g x n``."""
         return replace(self, coefficients=coefficients)
 
-    def select(self, index: Tensor | int) -> BoxPosterior:
+    def select(self, index: Tensor | list[int] | int) -> BoxPosterior:
         """Return the posteriors of some replicates or of a single prior, by their numbers."""
         return replace(
             self,
             kernel=self.kernel.select(index),
             X=self.X[index] if self.X.dim() > 2 else self.X,
             residuals=self.residuals[index],
-            row_noise=self.row_noise[index],
             noise=self.noise[index],
             prior_mean=self.prior_mean[index],
             coefficients=self.coefficients[index],
@@ -258,12 +268,36 @@ class BoxPosterior:
         """Return the kernel values with the rows, and their vector-Jacobian product.
 
         Args:
-            X: ``b x d`` points as the kernel sees them, or ``*g x b x d`` for replicates.
+            X: ``b x d`` points, or ``*g x b x d`` for replicates.
 
         Returns:
             ``*g x b x n`` values, and a function from derivatives in them to those in the points.
         """
-        return self.kernel.values_and_pullback(X, self._rows)
+        with torch.enable_grad():
+            X = X.detach().requires_grad_(self.transform is not None)
+            points = self._seen(X)
+        values, pullback = self.kernel.values_and_pullback(points.detach(), self._rows)
+        if not points.requires_grad:
+            return values, pullback
+
+        def to_raw(outer: Tensor) -> Tensor:
+            return torch.autograd.grad(points, X, pullback(outer), retain_graph=True)[0]
+
+        return values, to_raw
+
+    def prior_covariance(self, X: Tensor | None = None) -> Tensor:
+        """Return the prior covariances of the rows, or of other points as the kernel sees them.
+
+        Args:
+            X: ``*g x n x d``; the rows if omitted.
+
+        Returns:
+            ``*g x n x n``, symmetric up to rounding, without noise.
+        """
+        X = self.X if X is None else X
+        matrix = self.kernel.values(X, self.kernel.prepared(X))
+        matrix.diagonal(dim1=-2, dim2=-1).copy_(self.kernel.diagonal(X))
+        return matrix
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance, ``*g x b`` each, differentiable once in the points.
@@ -288,10 +322,9 @@ class BoxPosterior:
 
     def mean_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean alone, ``b``, and its gradient, ``b x d``, in ``b n`` operations."""
-        with torch.enable_grad():
-            X = X.detach().requires_grad_()
-            mean = self._mean(differentiable_values(self.kernel, self._seen(X), self.X))
-        return mean.detach(), torch.autograd.grad(mean.sum(), X)[0]
+        with torch.no_grad():
+            values, pullback = self.kernel_values(X)
+            return self._mean(values), pullback(self.coefficients.expand_as(values))
 
     def mean_and_variance(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the same as :meth:`moments` without gradients, the variance at least 0."""
@@ -319,9 +352,11 @@ class BoxPosterior:
         batch, t = half.dim() - len(shape) - 1, len(shape) - 1
         for _ in range(t):  # the dimensions of the points go in front of *g
             mean, half = mean.movedim(batch + t - 1, 0), half.movedim(batch + t - 1, 0)
-        covariance = differentiable_values(self.kernel, points, points) - half @ half.mT
+        covariance = differentiable_values(self.kernel, points, points)
+        covariance = covariance.sub_(half @ half.mT)  # in place: it may be the largest matrix
         variance = self.kernel.diagonal(points) - half.square().sum(-1)
-        return mean, covariance.diagonal_scatter(variance.clamp_min(0.0), dim1=-2, dim2=-1)
+        covariance.diagonal(dim1=-2, dim2=-1).copy_(variance.clamp_min(0.0))
+        return mean, covariance
 
     def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return mean, variance and their gradients at ``b x d`` or ``*g x b x d`` points.
@@ -329,24 +364,18 @@ class BoxPosterior:
         Returns:
             ``*g x b`` each, the variance at least 0, and the shape of ``X`` each.
         """
+        with torch.no_grad():
+            values, pullback = self.kernel_values(X)
+            half = self.solve(values)
+            of_mean = pullback(self.coefficients.unsqueeze(-2).expand_as(values))
+            of_variance = pullback((half @ self.W).mul_(-2.0))
         with torch.enable_grad():
             X = X.detach().requires_grad_()
-            points = self._seen(X)
-            prior = self.kernel.diagonal(points)
-        with torch.no_grad():
-            values, pullback = self.kernel_values(points)
-            half = self.solve(values)
-            mean, variance = self._mean(values), (prior - half.square().sum(-1)).clamp_min_(0.0)
-            of_mean = pullback(self.coefficients.unsqueeze(-2).expand_as(values))
-            of_variance = pullback(-2.0 * (half @ self.W))
-        if prior.requires_grad:
-            of_variance += torch.autograd.grad(prior.sum(), points, retain_graph=True)[0]
-        if self.transform is not None:
-            of_mean, of_variance = (
-                torch.autograd.grad(points, X, each, retain_graph=True)[0]
-                for each in (of_mean, of_variance)
-            )
-        return mean, variance, of_mean, of_variance
+            prior = self.kernel.diagonal(self._seen(X))
+        if prior.requires_grad:  # of a kernel that is not stationary
+            of_variance += torch.autograd.grad(prior.sum(), X)[0]
+        variance = (prior.detach() - half.square_().sum(-1)).clamp_min_(0.0)
+        return self._mean(values), variance, of_mean, of_variance
 
     def solve(self, values: Tensor) -> Tensor:
         """Return ``W k`` for ``*g x b x n`` kernel values, as rows."""
@@ -372,29 +401,38 @@ class _Moments(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, points: Tensor, posterior: BoxPosterior) -> tuple[Tensor, Tensor]:
         """Return ``*g x b`` each."""
-        values, ctx.pullback = posterior.kernel_values(points)
+        ctx.save_for_backward(points)
+        values, ctx.pullback = posterior.kernel.values_and_pullback(points, posterior._rows)
         ctx.posterior, ctx.half = posterior, posterior.solve(values)
         return posterior._mean(values), ctx.half.square().sum(-1)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, of_mean: Tensor, of_reduction: Tensor) -> tuple[Tensor, None]:
         """Chain the derivatives in the kernel values, ``a`` and ``2 W' W k``."""
         posterior = ctx.posterior
-        outer = (2.0 * of_reduction.unsqueeze(-1)) * (ctx.half @ posterior.W)
-        outer.addcmul_(of_mean.unsqueeze(-1), posterior.coefficients.unsqueeze(-2))
-        return ctx.pullback(outer), None
+        with torch.no_grad():
+            outer = (2.0 * of_reduction.unsqueeze(-1)) * (ctx.half @ posterior.W)
+            outer.addcmul_(of_mean.unsqueeze(-1), posterior.coefficients.unsqueeze(-2))
+            gradient = ctx.pullback(outer)
+        return only_once(gradient, *ctx.saved_tensors, of_mean, of_reduction), None
 
 
-def _or_ones(weights: Tensor | None, X: Tensor) -> Tensor:
-    return torch.ones_like(X[..., 0]) if weights is None else weights
+def _noise_of_rows(noise: Tensor, weights: Tensor | None, X: Tensor) -> Tensor:
+    """Return the noise variances of ``n x d`` or ``*g x n x d`` rows, ``*g x n``."""
+    each = noise.unsqueeze(-1)
+    return each.expand(*each.shape[:-1], X.shape[-2]) if weights is None else each / weights
 
 
-def _inverse_factor(kernel: KernelFunction, X: Tensor, noise: Tensor) -> Tensor:
-    """Return ``W`` of ``*g x n x d`` rows with ``*g x n`` noise variances, ``*g x n x n``."""
-    matrix = kernel.values(X, kernel.prepared(X))
-    matrix.diagonal(dim1=-2, dim2=-1).copy_(kernel.diagonal(X) + noise)
-    return _inverted(_cholesky(matrix, noise, 0))
+def _joined(
+    first: Tensor | None, more: Tensor | None, num_first: int, like: Tensor
+) -> Tensor | None:
+    """Return the weights of all rows, from those of the first ones and of the others."""
+    if first is None and more is None:
+        return None
+    weights = like.new_ones(like.shape[-1])
+    weights[:num_first] = 1.0 if first is None else first
+    weights[num_first:] = 1.0 if more is None else more
+    return weights
 
 
 def _cholesky(matrix: Tensor, noise: Tensor, num_before: int) -> Tensor:

@@ -33,9 +33,8 @@ import hashlib
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -48,7 +47,6 @@ from gpytorch.kernels import (
     ScaleKernel,
 )
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import Module
 
 from botorch_bandits.checks import DTYPE, check_positive
@@ -478,15 +476,49 @@ class _Differentiable(torch.autograd.Function):
         return kernel.values(X, kernel.prepared(Z))
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         """Return the gradients of ``X`` and ``Z``; the kernel is symmetric."""
-        pairs = (*ctx.saved_tensors, outer), (*reversed(ctx.saved_tensors), outer.mT)
-        gradients = [
-            ctx.kernel.values_and_pullback(X, ctx.kernel.prepared(Z))[1](own) if needed else None
-            for (X, Z, own), needed in zip(pairs, ctx.needs_input_grad, strict=False)
-        ]
+        X, Z = ctx.saved_tensors
+        gradients: list[Tensor | None] = [None, None]
+        pairs = (X, Z, outer), (Z, X, outer.mT)
+        for i in range(2):
+            if ctx.needs_input_grad[i]:
+                points, others, own = pairs[i]
+                with torch.no_grad():
+                    rows = ctx.kernel.prepared(others)
+                    gradient = ctx.kernel.values_and_pullback(points, rows)[1](own)
+                gradients[i] = only_once(gradient, X, Z, outer)
         return gradients[0], gradients[1], None
+
+
+def only_once(gradient: Tensor, *inputs: Tensor) -> Tensor:
+    """Return a gradient that raises an error where autograd differentiates it again.
+
+    It would otherwise count as a constant, which is wrong without a word.
+
+    Args:
+        gradient: What the backward pass of a function found.
+        inputs: Everything that it depends on.
+    """
+    if not torch.is_grad_enabled():
+        return gradient
+    found: Tensor = _OnlyOnce.apply(gradient, *inputs)
+    return found
+
+
+class _OnlyOnce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, *inputs: Tensor) -> Tensor:
+        ctx.num_inputs = len(inputs)
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, outer: Tensor) -> Any:
+        raise RuntimeError(
+            "this posterior can be differentiated only once, and this call asks for a second "
+            "derivative. Inside botorch.settings.propagate_grads(True), the posterior comes from "
+            "GPyTorch, which supports it."
+        )
 
 
 def differentiable_values(kernel: KernelFunction, X: Tensor, Z: Tensor) -> Tensor:
@@ -505,81 +537,85 @@ class Factor(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SumOfProducts:
-    r""":math:`k(x, z) = \sum_i \prod_j k_{ij}(x_{ij}, z_{ij})` with stationary :math:`k_{ij}`.
+    r""":math:`k(x, z) = \sum_i \prod_{j \in T_i} k_j(x_j, z_j)` with stationary :math:`k_j`.
 
     Attributes:
-        terms: The factors of each product. A kernel of a stack has ``G x 1 x d`` lengthscales and
-            ``G x 1 x 1`` output scales, and returns ``... x G x n x p`` at ``... x 1 x n x d``.
+        factors: The kernels :math:`k_j`. Those of a stack have ``G x 1 x d`` lengthscales and
+            ``G x 1 x 1`` output scales, and give ``... x G x n x p`` values at ``... x 1 x n x d``
+            points.
+        terms: The numbers :math:`T_i` of the factors of each product.
 
     Source: Rasmussen and Williams 2006, section 4.2.4.
     """
 
-    terms: tuple[tuple[Factor, ...], ...]
+    factors: tuple[Factor, ...]
+    terms: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, products: Sequence[Sequence[Factor]]) -> SumOfProducts:
+        """Return the sum of these products; a factor of several of them is computed once."""
+        numbers: dict[int, int] = {}
+        factors: list[Factor] = []
+        terms = []
+        for product in products:
+            for factor in product:
+                if numbers.setdefault(id(factor.kernel), len(factors)) == len(factors):
+                    factors.append(factor)
+            terms.append(tuple(numbers[id(factor.kernel)] for factor in product))
+        return cls(tuple(factors), tuple(terms))
 
     @property
     def smoothness(self) -> float:
         """See :class:`KernelFunction`. Decays count only alone: no search moves in time."""
-        seen = [f.kernel.smoothness for term in self.terms for f in term if not f.is_decay]
+        seen = [f.kernel.smoothness for f in self.factors if not f.is_decay]
         return min(seen, default=0.5)
 
-    def prepared(self, Z: Tensor) -> dict[int, PreparedRows]:
+    def prepared(self, Z: Tensor) -> list[PreparedRows]:
         """See :class:`KernelFunction`."""
-        return {
-            key: factor.kernel.prepared(columns_of(Z, factor.columns))
-            for key, factor in self._factors.items()
-        }
+        return [f.kernel.prepared(columns_of(Z, f.columns)) for f in self.factors]
 
-    def values(self, X: Tensor, rows: Mapping[int, PreparedRows]) -> Tensor:
+    def values(self, X: Tensor, rows: list[PreparedRows]) -> Tensor:
         """See :class:`KernelFunction`."""
-        known = {
-            key: factor.kernel.values(columns_of(X, factor.columns), rows[key])
-            for key, factor in self._factors.items()
-        }
-        return self._combined(known)
+        pairs = zip(self.factors, rows, strict=True)
+        return self._combined([f.kernel.values(columns_of(X, f.columns), own) for f, own in pairs])
 
-    def values_and_pullback(
-        self, X: Tensor, rows: Mapping[int, PreparedRows]
-    ) -> tuple[Tensor, Pullback]:
+    def values_and_pullback(self, X: Tensor, rows: list[PreparedRows]) -> tuple[Tensor, Pullback]:
         """See :class:`KernelFunction`."""
-        found = {
-            key: factor.kernel.values_and_pullback(columns_of(X, factor.columns), rows[key])
-            for key, factor in self._factors.items()
-        }
-        known = {key: values for key, (values, _) in found.items()}
+        found = [
+            f.kernel.values_and_pullback(columns_of(X, f.columns), own)
+            for f, own in zip(self.factors, rows, strict=True)
+        ]
+        if len(found) == 1 and self.factors[0].columns == tuple(range(X.shape[-1])):
+            return found[0]
+        known = [values for values, _ in found]
 
         def pullback(outer: Tensor) -> Tensor:
             gradient = outer.new_zeros(*outer.shape[:-1], X.shape[-1])
             for term in self.terms:
-                for i, factor in enumerate(term):
+                for i, number in enumerate(term):
                     # the derivative of a product in one factor is the product of the others
-                    others = [known[id(f.kernel)] for f in (*term[:i], *term[i + 1 :])]
-                    share = found[id(factor.kernel)][1](_product([outer, *others]))
-                    for column, own in zip(factor.columns, share.unbind(-1), strict=True):
+                    others = [known[other] for other in (*term[:i], *term[i + 1 :])]
+                    share = found[number][1](_product([outer, *others]))
+                    columns = self.factors[number].columns
+                    for column, own in zip(columns, share.unbind(-1), strict=True):
                         gradient[..., column] += own  # a column may occur twice
             return gradient
 
-        is_single = len(found) == 1 and self.terms[0][0].columns == tuple(range(X.shape[-1]))
-        if is_single and len(self.terms) == len(self.terms[0]) == 1:
-            return next(iter(found.values()))
         return self._combined(known), pullback
 
-    def _combined(self, known: Mapping[int, Tensor]) -> Tensor:
-        return _sum([_product([known[id(f.kernel)] for f in term]) for term in self.terms])
+    def diagonal(self, X: Tensor) -> Tensor:
+        """See :class:`KernelFunction`."""
+        total = self._combined([factor.kernel.outputscale for factor in self.factors])
+        # torch.broadcast_shapes would import sympy
+        return total.squeeze(-1) + X.new_zeros(()).expand(X.shape[:-1])
 
     def select(self, index: Any) -> SumOfProducts:
         """See :class:`KernelFunction`."""
         return self
 
-    @cached_property
-    def _factors(self) -> dict[int, Factor]:
-        """The distinct factors: one of several terms is computed once."""
-        return {id(factor.kernel): factor for term in self.terms for factor in term}
-
-    def diagonal(self, X: Tensor) -> Tensor:
-        """See :class:`KernelFunction`."""
-        total = _sum([_product([f.kernel.outputscale for f in term]) for term in self.terms])
-        # torch.broadcast_shapes would import sympy
-        return total.squeeze(-1) + X.new_zeros(()).expand(X.shape[:-1])
+    def _combined(self, known: list[Tensor]) -> Tensor:
+        products = [_product([known[number] for number in term]) for term in self.terms]
+        return functools.reduce(torch.add, products)
 
 
 def columns_of(X: Tensor, columns: tuple[int, ...]) -> Tensor:
@@ -593,12 +629,8 @@ def _product(values: Sequence[Tensor]) -> Tensor:
     return functools.reduce(torch.mul, values)
 
 
-def _sum(values: Sequence[Tensor]) -> Tensor:
-    return functools.reduce(torch.add, values)
-
-
-def read_products(kernel: Kernel, dim: int) -> SumOfProducts | None:
-    """Return a GPyTorch kernel as a sum of products, with copies of its hyperparameters.
+def read_products(kernel: Kernel, dim: int) -> list[tuple[Factor, ...]] | None:
+    """Return a GPyTorch kernel as products to be added, with copies of its hyperparameters.
 
     Args:
         kernel: Any kernel.
@@ -611,7 +643,7 @@ def read_products(kernel: Kernel, dim: int) -> SumOfProducts | None:
     """
     with torch.no_grad():
         terms = _read(kernel, tuple(range(dim)))
-    return None if terms is None else SumOfProducts(tuple(map(_merged, terms)))
+        return None if terms is None else [_merged(term) for term in terms]
 
 
 Terms = list[tuple[Factor, ...]]
@@ -682,12 +714,14 @@ class AnyKernel:
 
     Args:
         kernel: The kernel, which is copied.
+        scale: Multiplies the kernel.
     """
 
     smoothness = 0.5
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, scale: float = 1.0) -> None:
         """See the class."""
+        self._scale = scale
         self._kernel = copy.deepcopy(kernel).requires_grad_(False)
 
     def prepared(self, Z: Tensor) -> Tensor:
@@ -698,7 +732,7 @@ class AnyKernel:
         """See :class:`KernelFunction`."""
         if rows.shape[-2] == 0:
             return X[..., :1] * rows[..., :, 0].unsqueeze(-2)
-        values: Tensor = self._kernel(X, rows).to_dense()
+        values: Tensor = self._kernel(X, rows).to_dense() * self._scale
         return values
 
     def values_and_pullback(self, X: Tensor, rows: Tensor) -> tuple[Tensor, Pullback]:
@@ -715,7 +749,7 @@ class AnyKernel:
 
     def diagonal(self, X: Tensor) -> Tensor:
         """See :class:`KernelFunction`."""
-        values: Tensor = self._kernel(X, diag=True)
+        values: Tensor = self._kernel(X, diag=True) * self._scale
         return values
 
     def select(self, index: Any) -> AnyKernel:
@@ -723,14 +757,21 @@ class AnyKernel:
         return self
 
 
-def kernel_function(kernel: Kernel, dim: int) -> KernelFunction:
+def kernel_function(kernel: Kernel, dim: int, scale: float = 1.0) -> KernelFunction:
     """Return any kernel without batches as a function, with its present hyperparameters.
 
     Args:
         kernel: The kernel.
         dim: The number of columns of a point.
+        scale: Multiplies the kernel.
     """
-    return read_products(kernel, dim) or AnyKernel(kernel)
+    products = read_products(kernel, dim)
+    if products is None:
+        return AnyKernel(kernel, scale)
+    if scale != 1.0:
+        factor = torch.as_tensor(scale, dtype=DTYPE, device=_device_of(kernel))
+        products = [(_scaled(term[0], factor), *term[1:]) for term in products]
+    return SumOfProducts.of(products)
 
 
 class KernelList:
@@ -757,8 +798,10 @@ class KernelList:
         return min(each.smoothness for each in self.functions)
 
     def select(self, index: Any) -> KernelFunction:
-        """Return one of the kernels."""
-        return self.functions[index]
+        """Return one of the kernels, or a list of some by their numbers."""
+        if isinstance(index, int):
+            return self.functions[index]
+        return KernelList([self.functions[i] for i in index])
 
     def prepared(self, Z: Tensor) -> list[Any]:
         """See :class:`KernelFunction`."""
@@ -797,21 +840,19 @@ def _structure(function: KernelFunction) -> Any:
     """What kernels that can be stacked have in common."""
     if not isinstance(function, SumOfProducts):
         return id(function)
-    return tuple(tuple((f.columns, f.kernel.smoothness) for f in term) for term in function.terms)
+    kinds = tuple((factor.columns, factor.kernel.smoothness) for factor in function.factors)
+    return kinds, function.terms
 
 
 def _stack(functions: list[KernelFunction]) -> KernelFunction:
     first = functions[0]
     if not isinstance(first, SumOfProducts):
         return first
-    terms = []
-    for i, term in enumerate(first.terms):
-        stacked = []
-        for j, factor in enumerate(term):
-            kernels = [each.terms[i][j].kernel for each in functions]  # type: ignore[attr-defined]
-            lengthscale = torch.stack([k.lengthscale for k in kernels]).unsqueeze(-2)
-            scale = torch.stack([k.outputscale for k in kernels]).reshape(-1, 1, 1)
-            kernel = StationaryKernel(factor.kernel.smoothness, lengthscale, scale)
-            stacked.append(factor._replace(kernel=kernel))
-        terms.append(tuple(stacked))
-    return SumOfProducts(tuple(terms))
+    factors = []
+    for j, factor in enumerate(first.factors):
+        kernels = [each.factors[j].kernel for each in functions]  # type: ignore[attr-defined]
+        lengthscale = torch.stack([k.lengthscale for k in kernels]).unsqueeze(-2)
+        scale = torch.stack([k.outputscale for k in kernels]).reshape(-1, 1, 1)
+        kernel = StationaryKernel(factor.kernel.smoothness, lengthscale, scale)
+        factors.append(factor._replace(kernel=kernel))
+    return SumOfProducts(tuple(factors), first.terms)

@@ -42,7 +42,7 @@ from botorch_bandits.loop.settings import AcquisitionFactory
 from botorch_bandits.loop.state import PenalizedHistory, StackedHistory
 from botorch_bandits.models import BanditGPRecipe, condition
 from botorch_bandits.models.censoring import least_lower_bounds
-from botorch_bandits.models.moments import prior_means, variances_of_outputs
+from botorch_bandits.models.reading import prior_means, variances_of_outputs
 
 
 @dataclass(frozen=True)

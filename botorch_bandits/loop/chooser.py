@@ -716,7 +716,7 @@ class ForgettingBuilder(AcquisitionBuilder):
                 )
         elif isinstance(settings.model, CandidatesRecipe):
             assert isinstance(self._forgetting, SlidingWindow)
-            self._models = WindowModels(self._forgetting, settings.model.builder)
+            self._models = WindowModels(self._forgetting, settings.model.builder())
 
     def has_no_data(self) -> bool:
         """See :meth:`AcquisitionBuilder.has_no_data`; a window may be empty again."""

@@ -10,7 +10,6 @@ from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe, RefitWarn
 from botorch_bandits.models.candidates import CandidatesModel, CandidatesRecipe
 from botorch_bandits.models.censoring import DEFAULT_TOLERANCE as RINGING_TOLERANCE
 from botorch_bandits.models.censoring import posterior_rise, probe_points
-from botorch_bandits.models.condition import condition, hallucinate
 from botorch_bandits.models.fitted import (
     FittedSingleTaskGP,
     LearnedGP,
@@ -25,6 +24,7 @@ from botorch_bandits.models.prior_lists import (
     draw_lengthscales,
     lengthscale_ladder,
 )
+from botorch_bandits.models.reading import condition, hallucinate
 
 __all__ = [
     "RINGING_TOLERANCE",

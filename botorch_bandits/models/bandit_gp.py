@@ -66,9 +66,9 @@ from botorch_bandits.core.marginal_likelihood import (
 from botorch_bandits.models.candidates import CandidatesRecipe
 from botorch_bandits.models.growing import DataViews
 from botorch_bandits.models.likelihoods import (
+    CollapsedRows,
     check_repeats,
-    collapse_repeats,
-    collapse_weights,
+    collapse,
     noise_likelihood,
 )
 from botorch_bandits.models.means import prior_mean_module, read_prior_mean
@@ -324,14 +324,17 @@ class BanditGP(DataViews):
             )
         if self.num_rows == 0:
             return self._with_data(X, Y)
-        if self.repeats is not None:
-            return self.continued_by(self._with_distinct_rows(X, Y, self.repeats))
-        is_plain = not kwargs and X.dim() == Y.dim() == 2 and not self.batch_shape
-        if is_plain and not self.grows() and self._is_tiny:
+        is_batch = bool(self.batch_shape) or X.dim() > 2 or Y.dim() > 2
+        if self.repeats is not None and (is_batch or not self.grows()):
+            return self._with_distinct_rows(X, Y, self.repeats)
+        if not kwargs and not is_batch and not self.grows() and self._is_tiny:
             # what GPyTorch adds for stability when it extends its caches is absolute
             old = self.train_targets.reshape(self.num_outputs, -1).mT
             return self._with_data(torch.cat([self._raw_inputs, X]), torch.cat([old, Y]))
-        return super().condition_on_observations(X, Y, **kwargs)
+        grown: Any = super().condition_on_observations(X, Y, **kwargs)
+        if self.num_outcomes is not None:
+            grown.num_outcomes = self.num_outcomes + X.shape[-2]
+        return cast(Model, grown)
 
     def posterior(
         self,
@@ -393,14 +396,9 @@ class BanditGP(DataViews):
     @property
     def prior_mean(self) -> float:
         """The prior mean, the same at all points."""
-        constant = read_prior_mean(self._parts["mean_module"])
+        constant = read_prior_mean(self.mean_module)
         assert constant is not None
         return constant
-
-    @property
-    def repeats(self) -> Tensor | None:
-        """The number of observations of which each row is the mean; None if all are single."""
-        return getattr(self._parts["likelihood"], "repeats", None)
 
     @property
     def num_observations(self) -> int:
@@ -791,7 +789,7 @@ class ModelBuilder:
     def _build_weighted(self, X: Tensor, Y: Tensor, weights: Tensor, kernel: Kernel) -> BanditGP:
         num_outcomes = len(X)
         if self._merges_weighted(X):
-            X, Y, weights = collapse_weights(X, Y, weights)
+            X, Y, weights, _ = collapse(X, Y, weights)
         model = self._build(X, Y, kernel, self._first_noise, repeats=weights)
         model.num_outcomes = num_outcomes
         return model
@@ -831,10 +829,13 @@ class ModelBuilder:
     def _build_collapsed(
         self, X: Tensor, Y: Tensor, kernel: Kernel, noise: float | Tensor
     ) -> BanditGP:
-        distinct, means, repeats, squares = collapse_repeats(X, Y)
+        rows = self._collapsed(X, Y)
         return self._build(
-            distinct, means, kernel, noise, repeats=repeats, within_sum_of_squares=squares
+            rows.X, rows.Y, kernel, noise, repeats=rows.weights, within_sum_of_squares=rows.squares
         )
+
+    def _collapsed(self, X: Tensor, Y: Tensor) -> CollapsedRows:
+        return collapse(X, Y)
 
     def _fit(self, X: Tensor, Y: Tensor) -> tuple[Kernel, Tensor]:
         every = self._refit_every

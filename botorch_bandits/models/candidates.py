@@ -5,8 +5,8 @@ The reward is a draw from one of the priors on a list; see
 forms:
 
 * :class:`CandidatesModel`, a BoTorch ensemble on any inputs,
-* :class:`~botorch_bandits.models.candidate_arms.CandidateArms`, on a finite set of arms, where each
-  group of entries is a batch index of the engine.
+* :class:`~botorch_bandits.acquisition.player.Player`, on a finite set of arms, where each group of
+  entries is a batch index of :class:`~botorch_bandits.core.posterior.Posterior`.
 
 **The output scale costs nothing.** With :math:`k = s k_1` and the noise variance :math:`s \lambda`,
 
@@ -70,10 +70,13 @@ from botorch_bandits.confidence.width_rules import (
     learns_input_scale,
     read_prior,
 )
+from botorch_bandits.core.box import BoxPosterior
 from botorch_bandits.core.kernels import (
+    KernelList,
     StationaryKernel,
     describe_module,
     fingerprint_kernel,
+    kernel_function,
 )
 from botorch_bandits.models.candidate_groups import (
     CandidateGroups,
@@ -81,11 +84,8 @@ from botorch_bandits.models.candidate_groups import (
     mixture_of_groups,
     split_scale,
 )
-from botorch_bandits.models.closed_form import marginals
-from botorch_bandits.models.condition import condition, observed_inputs, observed_outcomes
 from botorch_bandits.models.ensembles import LeanMixture
-from botorch_bandits.models.growing import IncrementalGP
-from botorch_bandits.models.shared_rows import SharedRows, UnitKernels
+from botorch_bandits.models.reading import condition, observed_inputs, observed_outcomes
 
 NUM_MEMBERS = 64
 """Members of the ensemble that BoTorch's own acquisition functions see."""
@@ -410,16 +410,13 @@ class CandidatesModel(Model):
         self.num_hallucinated = 0
         self.eval()
         with torch.no_grad():
-            groups = recipe.groups
-            self._rows = SharedRows.of_rows(
-                UnitKernels(list(self.kernels)),
-                torch.from_numpy(groups.lam).to(X),
-                torch.from_numpy(groups.prior_means).to(X),
-                self._transformed(X),
-                self.train_targets,
-            )
-            means, variances = self._rows.predictions(self.train_targets)
-            self._count(means, variances, self.train_targets, first=0)
+            groups, points = recipe.groups, self._transformed(X)
+            lam, means = (torch.from_numpy(each).to(X) for each in (groups.lam, groups.prior_means))
+            kernels = [cast(Kernel, each) for each in self.kernels]
+            functions = KernelList([kernel_function(each, points.shape[-1]) for each in kernels])
+            outcomes = self.train_targets.expand(len(lam), -1)
+            self._rows = BoxPosterior.of(functions, points, outcomes, lam, means)  # *g is G
+            self._count(first=0)
 
     @property
     def num_outputs(self) -> int:
@@ -452,6 +449,13 @@ class CandidatesModel(Model):
         counts[order[:missing]] += 1
         return tuple(np.repeat(np.arange(len(counts)), counts).tolist())
 
+    @cached_property
+    def _rows_of_members(self) -> BoxPosterior:
+        """The posteriors of the groups that have members, in order."""
+        groups = np.unique(self.recipe.groups.group_of[list(self.members)]).tolist()
+        is_all = len(groups) == len(self.recipe.groups)
+        return self._rows if is_all else self._rows.select(groups)
+
     def has_rows(self, X: Tensor, Y: Tensor) -> bool:
         """Return whether the given rows begin with the rows of this model.
 
@@ -474,14 +478,11 @@ class CandidatesModel(Model):
             Means and variances at output scale 1, ``... x G`` each.
         """
         points = self._transformed(X.reshape(-1, X.shape[-1]))
-        forms = self._rows.closed_forms
-        if forms is None:
-            mean, variance = self._rows.mean_and_variance(points)
-        else:
-            moments = [marginals(each, points, smallest=0.0) for each in forms]
-            mean, variance = (torch.stack(each) for each in zip(*moments, strict=True))
+        rows = self._rows
+        has_graph = torch.is_grad_enabled() and points.requires_grad
+        mean, variance = rows.moments(points) if has_graph else rows.mean_and_variance(points)
         shape = (*X.shape[:-1], len(self.recipe.groups))
-        return mean.mT.reshape(shape), variance.mT.reshape(shape)
+        return mean.mT.reshape(shape), variance.clamp_min(0.0).mT.reshape(shape)
 
     def least_noise_ratio(self, x: Tensor, in_force: NDArray[np.bool_]) -> float:
         """Return the smallest ratio of noise variance to posterior variance at a point.
@@ -506,7 +507,7 @@ class CandidatesModel(Model):
             Means and variances at output scale 1, ``... x q x G`` each.
         """
         mean, covariance = self._rows.mean_and_covariance(self._transformed(X))
-        noisy = covariance + torch.diag_embed(self._rows.lam.unsqueeze(-1).expand_as(mean))
+        noisy = covariance + torch.diag_embed(self._rows.noise.unsqueeze(-1).expand_as(mean))
         earlier = psd_safe_cholesky(noisy).tril(-1)
         variance = covariance.diagonal(dim1=-2, dim2=-1) - earlier.square().sum(-1)
         return mean.mT, variance.clamp_min(0.0).mT
@@ -583,21 +584,25 @@ class CandidatesModel(Model):
         Returns:
             A mixture with the members in dimension -3 of its mean.
         """
+        rows, points = self._rows_of_members, self._transformed(X)
         entries = np.array(self.members)
-        groups, place = np.unique(self.recipe.groups.group_of[entries], return_inverse=True)
-        rows = self._rows.select(groups.tolist())
-        points = self._transformed(X)
-        index = torch.from_numpy(place).to(X.device)
         scales = torch.from_numpy(self.recipe.groups.scales[entries]).to(X)
-        mean = rows.mean(points)[..., index, :]
+        index = torch.from_numpy(
+            np.unique(self.recipe.groups.group_of[entries], return_inverse=True)[1]
+        )
+        index = index.to(X.device)
         mode = torch.enable_grad if torch.is_grad_enabled() else torch.no_grad
+        flat = points.reshape(-1, points.shape[-1])
+
+        def of_members(values: Tensor) -> Tensor:  # groups x points to ... x members x q
+            return values.unflatten(-1, points.shape[:-1]).movedim(0, -2)[..., index, :]
 
         def variance() -> Tensor:
             with mode():
-                found = rows.mean_and_variance(points)[1][..., index, :] * scales[:, None]
+                found = of_members(rows.moments(flat)[1]) * scales[:, None]
                 found = found.clamp_min(1e-10 * scales[:, None])
                 if observation_noise is True:
-                    return found + (scales * rows.lam[index])[:, None]
+                    return found + (scales * rows.noise[index])[:, None]
                 if isinstance(observation_noise, Tensor):
                     return found + observation_noise.squeeze(-1).unsqueeze(-2)
                 return found
@@ -605,9 +610,11 @@ class CandidatesModel(Model):
         def covariance() -> Tensor:
             with mode():
                 _, of_groups = rows.mean_and_covariance(points)
-                of_members = of_groups[..., index, :, :] * scales[:, None, None]
-                return of_members.diagonal_scatter(variance(), dim1=-2, dim2=-1)
+                own = of_groups[..., index, :, :] * scales[:, None, None]
+                return own.diagonal_scatter(variance(), dim1=-2, dim2=-1)
 
+        has_graph = torch.is_grad_enabled() and points.requires_grad
+        mean = of_members(rows.moments(flat)[0] if has_graph else rows.mean(flat))
         if posterior_transform is not None:
             distribution = MultivariateNormal(mean, DenseLinearOperator(covariance()))
             joint = cast(GPyTorchPosterior, posterior_transform(GPyTorchPosterior(distribution), X))
@@ -636,29 +643,11 @@ class CandidatesModel(Model):
         new = self._copied()
         new.evidence = self.evidence.copied()
         with torch.no_grad():
-            for x, y in zip(self._transformed(X), Y.squeeze(-1), strict=True):
-                new._rows = new._rows.with_row(x, y)
+            y = Y.squeeze(-1)
+            new._rows = new._rows.with_rows(self._transformed(X), y.expand(len(self.kernels), -1))
             new.train_inputs = (torch.cat([self.train_inputs[0], X]),)
-            new.train_targets = torch.cat([self.train_targets, Y.squeeze(-1)])
-            means, variances = new._rows.predictions(new.train_targets)
-            new._count(means, variances, new.train_targets, first=self.num_rows)
-        return new
-
-    def without_first_rows(self, num_rows: int) -> CandidatesModel:
-        """Return a new model without the first rows, in posteriors and in the evidence.
-
-        Args:
-            num_rows: The number of rows to leave out, fewer than there are; none of them is
-                hallucinated.
-        """
-        new = self._copied()
-        new.evidence = self.recipe.new_evidence()
-        with torch.no_grad():
-            new.train_inputs = (self.train_inputs[0][num_rows:].clone(),)
-            new.train_targets = self.train_targets[num_rows:].clone()
-            new._rows = self._rows.without_first(num_rows, new.train_targets)
-            means, variances = new._rows.predictions(new.train_targets)
-            new._count(means, variances, new.train_targets, first=0)
+            new.train_targets = torch.cat([self.train_targets, y])
+            new._count(first=self.num_rows)
         return new
 
     def hallucinated(self, X: Tensor) -> CandidatesModel:
@@ -674,8 +663,7 @@ class CandidatesModel(Model):
         new = self._copied()
         new.num_hallucinated = self.num_hallucinated + len(X)
         with torch.no_grad():
-            for x in self._transformed(X):
-                new._rows = new._rows.with_row(x, None)
+            new._rows = new._rows.with_rows(self._transformed(X), None)
         return new
 
     def member(self, index: int) -> Any:
@@ -684,13 +672,7 @@ class CandidatesModel(Model):
         Args:
             index: The entry, from 0.
         """
-        y, groups = self.train_targets, self.recipe.groups
-        model = self.recipe.candidates[index](self.train_inputs[0], y.unsqueeze(-1))
-        if isinstance(model, IncrementalGP) and not self.num_hallucinated:
-            group, scale = int(groups.group_of[index]), float(groups.scales[index])
-            with torch.no_grad():
-                model.take_posterior(self._rows.posterior_of(group, scale, y))
-        return model
+        return self.recipe.candidates[index](self.train_inputs[0], self.train_targets.unsqueeze(-1))
 
     @classmethod
     def from_models(
@@ -747,26 +729,20 @@ class CandidatesModel(Model):
 
     def _copied(self) -> CandidatesModel:
         new = copy.copy(self)
-        new.__dict__.pop("members", None)
+        for name in ("members", "_rows_of_members"):
+            new.__dict__.pop(name, None)
         return new
 
-    def _count(self, means: Tensor, variances: Tensor, y: Tensor, first: int) -> None:
+    def _count(self, first: int) -> None:
         """Add the outcomes from a row on to the evidence, except for those that are left out."""
         start = max(first, self.recipe.num_skipped)
-        outcomes = y[start:].unsqueeze(-1).cpu().numpy()
-        moments = (each.mT[start:].cpu().numpy() for each in (means, variances))
+        outcomes = self.train_targets[start:].unsqueeze(-1).cpu().numpy()
+        moments = (each.mT[start:].cpu().numpy() for each in self._rows.predictions())
         self.evidence.update_all(self.recipe.groups.log_densities(outcomes, *moments))
-
-
-ROWS_AT_ONCE = 64
-"""Of ``n`` rows, the last ``n % ROWS_AT_ONCE`` are added to a model one by one."""
 
 
 class CandidatesBuilder:
     """Builds models from a growing set of rows, extending the last model if its rows come first.
-
-    The result is a function of the rows alone, to the last bit, regardless of what was built
-    before: a loop rebuilt from its history continues exactly as the original would have.
 
     Args:
         recipe: The list of priors.
@@ -777,20 +753,20 @@ class CandidatesBuilder:
         self._recipe = recipe
         self._last: CandidatesModel | None = None
 
-    def __call__(self, X: Tensor, Y: Tensor, num_first: int = 0) -> CandidatesModel:
+    def __call__(self, X: Tensor, Y: Tensor) -> CandidatesModel:
         """Build the model, as the recipe does up to rounding.
 
         Args:
             X: ``n x d`` inputs in the order in which their outcomes arrived.
             Y: ``n x 1`` outcomes.
-            num_first: The number of first rows that are added at once; the others are added as they
-                come.
         """
-        at_once = num_first + (len(X) - num_first) // ROWS_AT_ONCE * ROWS_AT_ONCE
         last = self._last
-        if last is None or not at_once <= last.num_rows <= len(X) or not last.has_rows(X, Y):
-            last = self._recipe(X[:at_once], Y[:at_once])
-        self._last = last.condition_on_observations(X[last.num_rows :], Y[last.num_rows :])
+        if last is None or last.num_rows > len(X) or not last.has_rows(X, Y):
+            self._last = self._recipe(X, Y)
+        elif last.num_rows < len(X):
+            new = slice(last.num_rows, None)
+            self._last = last.condition_on_observations(X[new], Y[new])
+        assert self._last is not None
         return self._last
 
 

@@ -45,14 +45,15 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence.censored import Censoring
 from botorch_bandits.confidence.fills import share_of_bound
 from botorch_bandits.confidence.width_rules import UnreadablePriorError, pick_bound, read_prior
-from botorch_bandits.models.condition import (
+from botorch_bandits.models.reading import (
     check_transformable,
     condition,
+    has_moments,
     observed_inputs,
     observed_outcomes,
+    shape_of_batch,
+    variances_of_outputs,
 )
-from botorch_bandits.models.moments import has_moments, variances_of_outputs
-from botorch_bandits.models.pending import shape_of_batch
 
 STEPS = (0.0625, 0.125, 0.25, 0.5)
 """Steps from a pending point, as fractions of the range of all known points in that dimension."""

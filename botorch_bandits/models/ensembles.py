@@ -1,7 +1,7 @@
-"""Posteriors of ensembles, in the form that BoTorch's acquisition functions expect.
+"""Posteriors in the form that BoTorch's acquisition functions expect, from known marginals.
 
-Most callers need only means and variances. The covariances among many points, a matrix for each
-member, are computed on request.
+Most callers need only means and variances. The covariances among many points, for ensembles a
+matrix for each member, are computed on request.
 """
 
 from __future__ import annotations
@@ -10,10 +10,70 @@ from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
 
+import torch
+from botorch.posteriors import GPyTorchPosterior
 from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
 from gpytorch.distributions import MultivariateNormal
 from linear_operator.operators import DenseLinearOperator
 from torch import Tensor
+
+
+class LeanPosterior(GPyTorchPosterior):
+    """BoTorch's posterior of one output, from marginals that are already known.
+
+    Analytic acquisition functions need only mean and variance; building a GPyTorch distribution
+    would take longer than computing them. Sampling, quantiles and posterior transforms work as with
+    any ``GPyTorchPosterior``.
+
+    Args:
+        mean: ``batch_shape x q``.
+        variance: ``batch_shape x q``, with the observation noise if that was requested.
+        covariance: Computes the ``batch_shape x q x q`` covariance; not needed at ``q = 1``.
+    """
+
+    def __init__(
+        self, mean: Tensor, variance: Tensor, covariance: Callable[[], Tensor] | None = None
+    ) -> None:
+        """See the class."""
+        self._marginal_mean = mean
+        self._marginal_variance = variance
+        self._covariance = covariance
+        self._is_mt = False
+        self._device = mean.device
+        self._dtype = mean.dtype
+
+    @cached_property
+    def distribution(self) -> MultivariateNormal:
+        """The joint distribution, built on first use."""
+        if self._covariance is None:
+            covariance = self._marginal_variance.unsqueeze(-1)
+        else:
+            covariance = self._covariance()
+        return MultivariateNormal(self._marginal_mean, DenseLinearOperator(covariance))
+
+    @property
+    def mean(self) -> Tensor:
+        """The posterior mean, ``batch_shape x q x 1``."""
+        return self._marginal_mean.unsqueeze(-1)
+
+    @property
+    def variance(self) -> Tensor:
+        """The posterior variance, ``batch_shape x q x 1``."""
+        return self._marginal_variance.unsqueeze(-1)
+
+    @property
+    def base_sample_shape(self) -> torch.Size:
+        """The shape of the base samples of one sample, ``batch_shape x q``."""
+        return self._marginal_mean.shape
+
+    def _extended_shape(self, sample_shape: torch.Size = torch.Size()) -> torch.Size:  # noqa: B008
+        return sample_shape + self._marginal_mean.shape + torch.Size([1])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Keep the joint distribution, but not the model that would compute it."""
+        if self._covariance is not None:
+            _ = self.distribution
+        return self.__dict__ | {"_covariance": None}
 
 
 class LeanMixture(GaussianMixturePosterior):

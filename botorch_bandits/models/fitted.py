@@ -29,7 +29,6 @@ import torch
 from botorch.exceptions.errors import ModelFittingError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP
-from botorch.models.model import Model
 from botorch.models.transforms import Normalize, Standardize
 from botorch.models.transforms.input import InputTransform
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
@@ -46,7 +45,7 @@ from botorch_bandits.core.marginal_likelihood import (
     fit_ordinarily,
     has_closed_form,
 )
-from botorch_bandits.domains import Arms, Box, Domain
+from botorch_bandits.domains import Box, Domain
 from botorch_bandits.models.bandit_gp import RefitWarning
 from botorch_bandits.models.growing import IncrementalGP
 from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood, check_repeats
@@ -75,32 +74,7 @@ class LearnedGP(IncrementalGP):
         inputs: Tensor = self.train_inputs[0] if raw is None or self.training else raw
         return inputs
 
-    within_sum_of_squares: float | None = 0.0
-
-    @property
-    def repeats(self) -> Tensor | None:
-        """``n`` weights; row ``i`` has the noise variance ``noise / repeats[i]``. None if all 1.
-
-        The maximized likelihood is that of the rows as reported, because it is not known how single
-        observations scatter around their mean.
-        """
-        return getattr(self._parts["likelihood"], "repeats", None)
-
-    def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> Model:
-        """Return a new model with the rows ``(X, Y)`` added; new rows have the weight 1.
-
-        Args:
-            X: ``batch_shape x n' x d`` inputs, raw.
-            Y: ``batch_shape' x n' x m`` outcomes; further leading dimensions are fantasies.
-            kwargs: Passed on to BoTorch; if there are any, nothing is reused.
-        """
-        repeats = self.repeats
-        if repeats is None or kwargs or not X.dim() == Y.dim() == 2 or Y.shape[-1] != 1:
-            return super().condition_on_observations(X, Y, **kwargs)
-        grown = self._with_rows(X, Y, None)
-        ones = torch.ones(len(X), dtype=repeats.dtype, device=repeats.device)
-        grown.likelihood.noise_covar.repeats = torch.cat([repeats, ones])
-        return grown
+    within_sum_of_squares: float | None = 0.0  # None: unknown, with weights
 
     def custom_fit(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
         """Fit the hyperparameters; BoTorch's ``fit_gpytorch_mll`` calls this.
@@ -216,7 +190,8 @@ class FittedSingleTaskGP:
         torch.Size([5, 1])
     """
 
-    encode: Callable[[Tensor], InputTransform]  # of a domain that provides it
+    input_transform: InputTransform | None = None
+    encode: Callable[[Tensor], InputTransform | None] | None = None  # of a domain that provides it
 
     def __init__(
         self,
@@ -240,19 +215,9 @@ class FittedSingleTaskGP:
         Raises:
             TypeError: If it has neither bounds nor arms.
         """
-        bounds = getattr(domain, "bounds", None)
-        if isinstance(domain, Arms):
-            low, high = domain.choices.aminmax(dim=0)
-            flat = low == high  # a column without information
-            bounds = torch.stack([low, torch.where(flat, low + 1.0, high)])
-        if bounds is None:
-            raise TypeError(
-                f"{type(domain).__name__} shows no bounds with which inputs could be normalized."
-            )
-        encode: Any = getattr(domain, "input_transform", None)
-        built = cls(bounds, None if encode is None else encode())
-        if hasattr(built, "input_transform"):
-            built.encode = encode
+        built = cls(domain.input_bounds, domain.input_transform())
+        if built.input_transform is not None:
+            built.encode = domain.input_transform
         return built
 
     def __repr__(self) -> str:
@@ -331,18 +296,17 @@ class FittedSingleTaskGP:
 
     def _transform(self, X: Tensor) -> InputTransform:
         """Return ``Normalize``, or the transform with which the domain encodes its points."""
-        own, encode = getattr(self, "input_transform", None), getattr(self, "encode", None)
         bounds = self.bounds.to(X)
-        if own is not None and X.shape[-1] == bounds.shape[-1]:
-            return copy.deepcopy(own)
+        if self.input_transform is not None and X.shape[-1] == bounds.shape[-1]:
+            return copy.deepcopy(self.input_transform)
         num_contexts = X.shape[-1] - bounds.shape[-1]
         if num_contexts > 0:
             low, high = X[:, :num_contexts].aminmax(dim=0)
             # contexts that have not differed yet carry no information
             high = torch.where(high > low, high, low + 1.0)
             of_contexts = torch.stack([low, high])
-            if encode is not None:
-                encoded: InputTransform = encode(of_contexts)
+            encoded = None if self.encode is None else self.encode(of_contexts)
+            if encoded is not None:
                 return encoded
             bounds = torch.cat([of_contexts, bounds], dim=-1)
         return Normalize(X.shape[-1], bounds=bounds)

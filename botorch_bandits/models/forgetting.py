@@ -1,17 +1,9 @@
 """Models of Gaussian-process bandits that forget, built from the settings of a loop.
 
 All of them are ordinary :class:`~botorch_bandits.BanditGP` models in which rows are left out, have
-weights, or have the round as an additional input. With weights, a model is rebuilt in every round,
-at the cost of one factorization; with a time-varying kernel, it grows row by row. If the kernel has
-no closed form, GPyTorch, with BoTorch's settings, solves by conjugate gradients from 4096 rows on,
-which lose more digits. The settings, with their sources, are in :mod:`botorch_bandits.forgetting`.
-
-**Windows.** At every 32nd round at which a window begins, the rows from that round on are
-factorized. Until the next such round, the factor grows row by row, and the model of a round is
-obtained from it by removing the first rows, which have left the window
-(:mod:`botorch_bandits.models.row_deletion`), in ``n^2`` operations per row. A model thus depends
-only on rows and rounds, and not on the models before it: a loop rebuilt from its history has the
-same model, to the last bit.
+weights, or have the round as an additional input. With weights, and when rows leave a window, a
+model is rebuilt at the cost of one factorization; otherwise, it grows row by row. The settings,
+with their sources, are in :mod:`botorch_bandits.forgetting`.
 """
 
 from __future__ import annotations
@@ -25,11 +17,10 @@ import torch
 from botorch.models import ModelListGP
 from botorch.models.model import Model, ModelList
 from botorch.models.transforms.input import InputTransform
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bandits.confidence.width_rules import learns_input_scale
-from botorch_bandits.core.kernels import TimeDecayKernel, kernel_of_output
+from botorch_bandits.core.kernels import TimeDecayKernel
 from botorch_bandits.forgetting import (
     ExponentialWeights,
     Forgetting,
@@ -38,11 +29,8 @@ from botorch_bandits.forgetting import (
 )
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
 from botorch_bandits.models.growing import (
-    IncrementalGP,
-    has_closed_posterior,
     units_of_columns,
 )
-from botorch_bandits.models.likelihoods import collapse_weights
 
 NEGLIGIBLE_WEIGHT = 1e-18
 """Rows with smaller weights are left out; next to the latest row, they are rounding error."""
@@ -82,109 +70,31 @@ class BehindTime(InputTransform, torch.nn.Module):
         return side, origin
 
 
-FEWEST_ROWS = 64
-"""With fewer rows in a window, they are factorized in every round in which a row leaves."""
-
-STRIDE = 32
-"""Rounds between two factorizations if rows leave a window."""
-
-
 class WindowModels:
-    """Builds the models of a window, as rows enter and leave it.
+    """Builds models of the rows in a window.
 
     Args:
-        window: The window, which determines the rows of a model.
-        new_builder: A function that returns a builder of models from ``n x d`` inputs, ``n x m``
-            outcomes, and the number of rows that are best added at once; the builder extends its
-            last model if the rows of that model come first.
+        window: The window.
+        build: Builds a model from ``n x d`` inputs and ``n x m`` outcomes; it may extend its last
+            model.
     """
 
-    def __init__(
-        self,
-        window: SlidingWindow,
-        new_builder: Callable[[], Callable[[Tensor, Tensor, int], Any]],
-    ) -> None:
+    def __init__(self, window: SlidingWindow, build: Callable[..., Any]) -> None:
         """See the class."""
-        self._window, self._new_builder = window, new_builder
-        self._build: Callable[[Tensor, Tensor, int], Any] = new_builder()
-        self._first: Tensor | None = None  # the first row that the builder was given
-        self._can_delete = True
+        self._window, self._build = window, build
 
-    def build(self, X: Tensor, Y: Tensor, rounds: Tensor, round_number: int) -> Any:
+    def build(self, X: Tensor, Y: Tensor, rounds: Tensor, round_number: int, *own: Tensor) -> Any:
         """Return the model of a round.
 
         Args:
-            X: ``n x d`` inputs of all rows, or of the rows from :meth:`first_round` on.
+            X: ``n x d`` inputs.
             Y: ``n x m`` outcomes.
             rounds: ``n`` rounds in which they were queried.
             round_number: The round being chosen.
+            own: The ``n`` weights of rows, if they have any.
         """
         kept = self._window.keeps(rounds, round_number)
-        first_round = self.first_round(round_number)
-        begun = rounds >= first_round
-        num_left = int(begun.sum()) - int(kept.sum())
-        if num_left and (
-            not self._can_delete
-            or int(kept.sum()) < FEWEST_ROWS
-            or bool(kept[begun][:num_left].any())  # some rows have left before earlier ones
-        ):
-            return self._continued(X[kept], Y[kept])
-        at_first = begun & (rounds < first_round + self._window.length)
-        # before the window is full, there is no last factorization
-        num_first = int(at_first.sum()) if first_round > 0 else 0
-        model = self._continued(X[begun], Y[begun], num_first)
-        if not num_left:
-            return model
-        left = without_first_rows(model, num_left)
-        if left is None:
-            self._can_delete = has_closed_form(model)
-            return self._continued(X[kept], Y[kept])
-        return left
-
-    def first_round(self, round_number: int) -> int:
-        """Return the first round whose rows are factorized for a round.
-
-        Args:
-            round_number: The round being chosen.
-        """
-        return (round_number - self._window.length) // STRIDE * STRIDE
-
-    def _continued(self, X: Tensor, Y: Tensor, num_first: int = 0) -> Any:
-        if self._first is None or not torch.equal(self._first, X[:1]):
-            # nothing can be continued, so the previous models are released
-            self._first, self._build = X[:1].clone(), self._new_builder()
-        return self._build(X, Y, num_first)
-
-
-def has_closed_form(model: Any) -> bool:
-    """Return whether all models of a list, or a single model, are of a kind with a closed form.
-
-    Args:
-        model: A model, or a list of models of several outputs.
-    """
-    models = model.models if isinstance(model, ModelList) else [model]
-    return all(not isinstance(each, IncrementalGP) or has_closed_posterior(each) for each in models)
-
-
-def without_first_rows(model: Any, num_rows: int) -> Any:
-    """Return a model without its first rows; None if that needs a factorization.
-
-    Args:
-        model: A model, or a list of models of several outputs.
-        num_rows: The number of rows to leave out.
-    """
-    if not isinstance(model, ModelList):
-        leave_out = getattr(model, "without_first_rows", None)
-        return None if leave_out is None else leave_out(num_rows)
-    done: list[Any] = []
-    for each in model.models:
-        first = model.models[0]
-        is_shared = bool(done) and isinstance(first, IncrementalGP) and first.has_factor_of(each)
-        if is_shared:
-            done.append(each.without_first_rows(num_rows, done[0]))
-        else:
-            done.append(without_first_rows(each, num_rows))
-    return None if any(each is None for each in done) else type(model)(*done)
+        return self._build(*(rows[kept] for rows in (X, Y, *own)))
 
 
 class ForgettingModels:
@@ -233,15 +143,12 @@ class ForgettingModels:
             )
             collapses = False
         self.recipe, self.forgetting = recipe, forgetting
-        self._collapses, self._separates_outputs = collapses, separates_outputs
-        self._window = (
-            WindowModels(forgetting, self._window_builder)
-            if isinstance(forgetting, SlidingWindow)
-            else None
-        )
-        self._kept: dict[str, Any] = {}  # eigenvectors of rows that fade, from round to round
-        # with time as an input, rows never change, so that one builder continues its last model
-        self._growing = self._builder() if isinstance(forgetting, TimeVaryingKernel) else None
+        self._collapses = collapses
+        self._kept: dict[str, Any] = {}  # what others keep from round to round, for one output
+        # rows with weights have a model for each output in any case
+        separates = isinstance(forgetting, ExponentialWeights) or separates_outputs
+        # it extends its last model if rows only come, as where time is an input
+        self._build = recipe.builder(0, collapses, separates)
 
     def inputs(self, X: Tensor, rounds: Tensor) -> Tensor:
         """Return the model's inputs: with a time-varying kernel, the rounds come first.
@@ -279,58 +186,31 @@ class ForgettingModels:
             outputs are separated, and with weights (``ExponentialWeights``) in any case.
         """
         rounds = rounds.to(X.device)
-        if self._window is not None:
-            if own_weights is None:
-                return self._window.build(X, Y, rounds, round_number)
-            assert isinstance(self.forgetting, SlidingWindow)
-            kept = self.forgetting.keeps(rounds, round_number)
-            return self._builder()(X[kept], Y[kept], own_weights[kept])
-        if isinstance(self.forgetting, ExponentialWeights):
-            weights = self.forgetting.weights(rounds, round_number)
-            kept = weights > NEGLIGIBLE_WEIGHT
-            if own_weights is None:
-                model = self._weighted(X[kept], Y[kept], weights[kept])
-                if isinstance(model, BanditGP):
-                    model.kept = self._kept
-                return model
-            model = self._weighted(X[kept], Y[kept], (weights * own_weights)[kept])
-            for each in model.models if isinstance(model, ModelListGP) else [model]:
-                each.num_outcomes = int(kept.sum())
-            return model
-        assert self._growing is not None
         own = () if own_weights is None else (own_weights,)
-        grown: Model = self._growing(self.inputs(X, rounds), Y, *own)
-        for each in (grown, *(grown.models if isinstance(grown, ModelList) else ())):
+        if isinstance(self.forgetting, SlidingWindow):
+            window = WindowModels(self.forgetting, self._build)
+            model: Model = window.build(X, Y, rounds, round_number, *own)
+            if isinstance(model, BanditGP):
+                model.kept = self._kept
+            return model
+        if isinstance(self.forgetting, ExponentialWeights):
+            return self._faded(X, Y, rounds, round_number, own_weights)
+        model = self._build(self.inputs(X, rounds), Y, *own)
+        for each in (model, *(model.models if isinstance(model, ModelList) else ())):
             each.current_round = round_number  # where figures evaluate it
-        return grown
+        return model
 
-    def _window_builder(self) -> Callable[[Tensor, Tensor, int], Any]:
-        build = self._builder()
-        return lambda X, Y, num_first: build(X, Y)
-
-    def _builder(self) -> Callable[..., Any]:
-        return self.recipe.builder(0, self._collapses, self._separates_outputs)
-
-    def _weighted(self, X: Tensor, Y: Tensor, weights: Tensor) -> Model:
-        if self._collapses and len(X):
-            X, Y, weights = collapse_weights(X, Y, weights)
-        if Y.shape[-1] == 1:
-            return self._weighted_output(X, Y, weights, self.recipe.kernel)
-        # all outcomes of a query have the same age, and outputs are independent
-        columns = enumerate(Y.split(1, dim=-1))
-        kernel = self.recipe.kernel
-        return ModelListGP(
-            *(self._weighted_output(X, y, weights, kernel_of_output(kernel, j)) for j, y in columns)
-        )
-
-    def _weighted_output(self, X: Tensor, Y: Tensor, weights: Tensor, kernel: Kernel) -> BanditGP:
-        recipe = self.recipe
-        return recipe.model_class(
-            X,
-            Y,
-            kernel=kernel,
-            noise=recipe.noise,
-            input_transform=recipe.input_transform,
-            repeats=weights,
-            prior_mean=recipe.prior_mean,
-        )
+    def _faded(
+        self, X: Tensor, Y: Tensor, rounds: Tensor, round_number: int, own_weights: Tensor | None
+    ) -> Model:
+        assert isinstance(self.forgetting, ExponentialWeights)
+        weights = self.forgetting.weights(rounds, round_number)
+        kept = weights > NEGLIGIBLE_WEIGHT
+        weights = weights if own_weights is None else weights * own_weights
+        model: Model = self._build(X[kept], Y[kept], weights[kept])
+        if own_weights is None:
+            for each in model.models if isinstance(model, ModelListGP) else [model]:
+                each.num_outcomes = None  # faded outcomes count in proportion to their weights
+            if isinstance(model, BanditGP):
+                model.kept = self._kept
+        return model

@@ -1,20 +1,20 @@
 """How :class:`~botorch_bandits.BanditGP` grows row by row and uses only some of its rows.
 
-This applies to one output without batches, fixed inputs and a kernel that
-:class:`~botorch_bandits.models.composed_kernels.ComposedKernel` can read. In all other cases,
-BoTorch and GPyTorch handle the same data as for any ``SingleTaskGP``.
+This applies to one output without batches and fixed inputs. In all other cases, BoTorch and
+GPyTorch handle the same data as for any ``SingleTaskGP``.
 """
 
 from __future__ import annotations
 
 import copy
+import itertools
 import math
-import threading
+import operator
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import botorch.settings
@@ -26,7 +26,7 @@ from botorch.models.transforms.input import InputTransform, Normalize
 from botorch.models.transforms.outcome import Standardize
 from botorch.posteriors import GPyTorchPosterior
 from gpytorch import settings
-from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from torch import Tensor
 from torch.nn import Module
 
@@ -39,56 +39,83 @@ from botorch_bandits.checks import (
     check_number,
 )
 from botorch_bandits.confidence.width_rules import PriorSummary
-from botorch_bandits.core.kernels import StationaryKernel
-from botorch_bandits.models.closed_form import (
-    CachedPosterior,
-    ClosedForm,
-    LeanPosterior,
-    marginals,
-    parts_of,
-)
-from botorch_bandits.models.composed_closed_form import can_be_composed, composed_form_of
+from botorch_bandits.core.box import BoxPosterior, IndefiniteError
+from botorch_bandits.core.kernels import kernel_function
+from botorch_bandits.models.ensembles import LeanPosterior
+from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood
 from botorch_bandits.models.means import read_constant_mean
-from botorch_bandits.models.module_copies import copy_modules
-from botorch_bandits.models.row_deletion import posterior_without_first_rows
+
+
+class Noise(NamedTuple):
+    """The noise variances of the rows of a model, ``level / weights``.
+
+    Attributes:
+        level: The noise variance of a row of weight 1, and of a further observation.
+        weights: ``n``; None if all are 1.
+    """
+
+    level: float
+    weights: Tensor | None = None
+
+
+def read_noise(likelihood: Module, num_rows: int) -> Noise | None:
+    """Return the noise of a model's rows in the model's own units, if it is known.
+
+    Args:
+        likelihood: The likelihood of the model.
+        num_rows: The number of its rows.
+
+    Returns:
+        None unless the noise is Gaussian with one variance for all rows, one variance divided by a
+        number of repeats, or a fixed variance for each row.
+    """
+    module: Any = likelihood
+    if type(likelihood) is GaussianLikelihood:
+        return Noise(module.noise.detach().item()) if module.noise.numel() == 1 else None
+    if type(likelihood) is RepeatedGaussianLikelihood:
+        repeats = module.repeats
+        if repeats.shape != (num_rows,) or module.noise.numel() != 1:
+            return None
+        return Noise(module.noise.detach().item(), repeats)
+    if type(likelihood) is FixedNoiseGaussianLikelihood:
+        levels = module.noise_covar.noise
+        if module.second_noise_covar is not None or levels.shape != (num_rows,):
+            return None
+        level = levels.mean().item()
+        return Noise(level, level / levels)
+    return None
 
 
 def has_closed_posterior(model: SingleTaskGP) -> bool:
-    """Return whether the data and hyperparameters of a model are such that it has a closed form.
+    """Return whether the posterior of a model follows from its data by the textbook formulas.
 
     It must be in evaluation mode and have at least one row, one output, no batches, float64 data, a
-    kernel that ``ComposedKernel`` can read, a constant mean, noise that ``read_noise`` can read,
-    outcomes that are raw or standardized, and input transforms that map each row to one row both in
-    training and in evaluation.
+    constant mean, noise that :func:`read_noise` can read, outcomes that are raw or standardized,
+    and input transforms that map each row to one row both in training and in evaluation.
     """
     inputs, targets = model.train_inputs[0], model.train_targets
-    kernel, likelihood, mean, *_ = parts_of(model)
     transform = model._modules.get("input_transform")
-    if (
+    return not (
         model.training
         or type(model).forward is not SingleTaskGP.forward
         or model.num_outputs != 1
+        or model.covar_module.batch_shape
         or len(model.train_inputs) != 1
         or inputs.dim() != 2
         or targets.dim() != 1
         or targets.shape[0] == 0
         or inputs.dtype != DTYPE
         or (inputs.requires_grad or targets.requires_grad)
-        or read_constant_mean(mean) is None
+        or read_constant_mean(model.mean_module) is None
         or read_standardization(model._modules.get("outcome_transform")) is None
-    ):
-        return False
-    if transform is not None and not (
-        transform.transform_on_train
-        and transform.transform_on_eval
-        and not transform.is_one_to_many
-    ):
-        return False
-    if type(likelihood) is GaussianLikelihood and model.likelihood.noise.numel() == 1:
-        form = StationaryKernel.read(kernel)
-        if form is not None:
-            return len(form.lengthscale) in (1, inputs.shape[-1])
-    return can_be_composed(model)
+        or read_noise(model.likelihood, len(inputs)) is None
+        or not (transform is None or _keeps_rows(transform))
+    )
+
+
+def _keeps_rows(transform: Any) -> bool:
+    is_always_on = transform.transform_on_train and transform.transform_on_eval
+    return bool(is_always_on and not transform.is_one_to_many)
 
 
 class Standardization(NamedTuple):
@@ -121,97 +148,45 @@ def read_standardization(transform: Module | None) -> Standardization | None:
     return Standardization(scale.means.item(), scale.stdvs.item())
 
 
-def closed_form_of(model: SingleTaskGP) -> ClosedForm | None:
-    """Factorize the kernel matrix of a model for which :func:`has_closed_posterior` is true.
+def box_posterior_of(model: SingleTaskGP) -> BoxPosterior | None:
+    """Condition on the rows of a model for which :func:`has_closed_posterior` is true.
 
     Returns:
-        The posterior in raw outcomes, of inputs as the kernel sees them; None if the matrix cannot
-        be factorized in float64.
+        The posterior of raw outcomes, of inputs as the kernel sees them; None if the kernel matrix
+        cannot be factorized in float64.
     """
-    # results that were computed in inference mode must be usable outside of it
-    with torch.inference_mode(False), torch.no_grad():
-        y, prior_mean, unit = _in_raw_outcomes(model)
-        stationary = _read_stationary(model, unit)
-        if stationary is None:
-            return composed_form_of(model, y, prior_mean, unit)
-        form, noise = stationary
-        return ClosedForm.of_data(form, noise, model.train_inputs[0], y, prior_mean)
-
-
-def _in_raw_outcomes(model: SingleTaskGP) -> tuple[Tensor, float, float]:
-    """Return outcomes and prior mean in raw units, and the unit of the model's own outcomes."""
-    prior_mean = read_constant_mean(model.mean_module)
+    inputs = model.train_inputs[0]
     scale = read_standardization(model._modules.get("outcome_transform"))
-    assert prior_mean is not None
+    noise, mean = read_noise(model.likelihood, len(inputs)), read_constant_mean(model.mean_module)
     assert scale is not None
-    if scale == Standardization():
-        return model.train_targets, prior_mean, 1.0
-    # standardizing outcomes changes their unit, which changes a Gaussian process in the same way
-    y = scale.mean + scale.unit * model.train_targets
-    return y, scale.mean + scale.unit * prior_mean, scale.unit
-
-
-def _read_stationary(model: SingleTaskGP, unit: float) -> tuple[StationaryKernel, float] | None:
-    """Return kernel and noise variance in raw outcomes; None for other kernels or noise."""
-    form = StationaryKernel.read(model.covar_module)
-    if form is None or type(model.likelihood) is not GaussianLikelihood:
-        return None
-    noise = model.likelihood.noise.detach().item()
-    if unit == 1.0:
-        return form, noise
-    return replace(form, outputscale=form.outputscale * unit**2), noise * unit**2
-
-
-def joint_moments_of(model: SingleTaskGP, X: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return mean and covariance at many points, if :func:`has_closed_posterior` is true.
-
-    Nothing is kept, memory is passed few times, and only the rows need a Cholesky factor.
-
-    Args:
-        model: The model, which is not changed.
-        X: ``n x d`` raw points; gradients do not flow through them.
-
-    Returns:
-        ``n`` and ``n x n`` in raw outcomes, the latter symmetric up to rounding; None if
-        :class:`ClosedForm` does not support the kernel or the noise, or if the factorization fails.
-    """
-    with torch.no_grad():
-        y, prior_mean, unit = _in_raw_outcomes(model)
-        stationary = _read_stationary(model, unit)
-        if stationary is None:
+    assert noise is not None
+    assert mean is not None
+    # results that are computed in inference mode must be usable outside of it
+    with torch.inference_mode(False), torch.no_grad():
+        # standardizing outcomes changes their unit, which changes a Gaussian process the same way
+        variance = scale.unit**2
+        y = model.train_targets
+        if scale != Standardization():
+            y, mean = scale.mean + scale.unit * y, scale.mean + scale.unit * mean
+        kernel = kernel_function(model.covar_module, inputs.shape[-1], variance)
+        try:
+            return BoxPosterior.of(kernel, inputs, y, noise.level * variance, mean, noise.weights)
+        except IndefiniteError:
             return None
-        form, noise = stationary
-        rows, points = model.train_inputs[0], model.transform_inputs(X)
-        own = form.matrix(rows, rows)
-        own.diagonal().add_(noise)
-        factor, info = torch.linalg.cholesky_ex(own)
-        if bool(info):
-            return None
-        both = torch.cat([form.matrix(rows, points), (y - prior_mean).unsqueeze(-1)], dim=-1)
-        solved = torch.linalg.solve_triangular(factor, both, upper=False)
-        solved, outcomes = solved[:, :-1], solved[:, -1]
-        covariance = form.matrix(points, points)
-        covariance.addmm_(solved.mT, solved, alpha=-1.0)
-        variance = (form.outputscale - solved.square().sum(0)).clamp_min_(0.0)
-        covariance.diagonal().copy_(variance)
-        return prior_mean + outcomes @ solved, covariance
 
 
-def of_raw_inputs(
-    closed_form: ClosedForm, transform: InputTransform | None
-) -> ClosedForm | TransformedClosedForm:
-    """Return a posterior as a function of the inputs before the model's input transform.
-
-    Args:
-        closed_form: A posterior of inputs as the kernel sees them.
-        transform: A transform in evaluation mode that maps each row to one row, or None.
-    """
+def transform_of(model: SingleTaskGP) -> Callable[[Tensor], Tensor] | None:
+    """Return the map from raw points to those that the kernel of a model sees, if it has one."""
+    transform: Any = model._modules.get("input_transform")
     if transform is None:
-        return closed_form
-    units = units_of_columns(transform, closed_form.center)
+        return None
+    if not hasattr(model, "_original_train_inputs"):
+        return transform
+    units = units_of_columns(transform, model._original_train_inputs[0])
     if units is None:
-        return TransformedClosedForm(closed_form, transform)
-    return closed_form.of_inputs_in_units(*units)
+        return transform
+    side, origin = units
+    return lambda X: (X - origin) / side  # without the checks of BoTorch, which take longer
 
 
 def units_of_columns(transform: InputTransform, like: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -236,116 +211,93 @@ def units_of_columns(transform: InputTransform, like: Tensor) -> tuple[Tensor, T
     return side, origin
 
 
-class TransformedClosedForm:
-    """A posterior as a function of inputs before a transform, such as an encoding of categories.
+class Snapshot:
+    """The state of some modules and tensors, to detect every change since.
+
+    All attributes of modules are compared by identity, tensors by version as well, and parameters
+    by value, because GPyTorch sets them without updating torch's version counters.
 
     Args:
-        closed_form: The closed form in transformed inputs.
-        transform: The transform, which maps each row to one row.
+        parts: Modules with few parameters, without those inside them.
+        tensors: Tensors, such as data.
     """
 
-    most_steps: int  # of a local search, if the posterior limits them
-
-    def __init__(self, closed_form: ClosedForm, transform: InputTransform) -> None:
+    def __init__(self, parts: Sequence[Module], tensors: Iterable[Tensor]) -> None:
         """See the class."""
-        self._closed_form = closed_form
-        self._transform: Callable[[Tensor], Tensor] = transform
-        self.kernel, self.outputscale = closed_form.kernel, closed_form.outputscale
-        self.num_rows, self.noise = closed_form.num_rows, closed_form.noise
+        self._tables = [
+            table
+            for part in parts
+            for table in (vars(part), part._parameters, part._buffers, part._modules)
+        ]
+        self._objects = self._current_objects()
+        self._parameters = [
+            (value, value.detach().clone())
+            for part in parts
+            for value in part._parameters.values()
+            if value is not None
+        ]
+        self._tensors = [*tensors, *(each for each in self._objects if isinstance(each, Tensor))]
+        self._versions = [version(each) for each in self._tensors]
 
-    def mean_and_variance(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the posterior mean and variance, ``b`` each, at ``b x d`` raw points."""
-        with torch.no_grad():
-            return self._closed_form.mean_and_variance(self._transform(X))
-
-    def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return mean, variance and their gradients at ``b x d`` raw points."""
-        with torch.enable_grad():
-            raw = X.detach().requires_grad_()
-            points = self._transform(raw)
-        mean, variance, *slopes = self._closed_form.value_and_gradient(points)
-        if not points.requires_grad:  # there are only categories
-            return mean, variance, torch.zeros_like(X), torch.zeros_like(X)
-        of_mean, of_variance = (
-            torch.autograd.grad(points, raw, slope, retain_graph=True)[0] for slope in slopes
+    def is_current(self) -> bool:
+        """Return whether nothing has changed since."""
+        objects = self._current_objects()
+        return (
+            len(objects) == len(self._objects)
+            and all(map(operator.is_, objects, self._objects))
+            and all(map(operator.eq, map(version, self._tensors), self._versions))
+            and all(each.device == value.device for each, value in self._parameters)
+            and all(torch.equal(each, value) for each, value in self._parameters)
         )
-        return mean, variance, of_mean, of_variance
+
+    def is_left_alone_by(self, function: Callable[[Tensor], Tensor]) -> bool:
+        """Return whether ``function`` returns every tensor itself, as idle conversions do."""
+        return all(function(tensor) is tensor for tensor in self._tensors)
+
+    def _current_objects(self) -> list[Any]:
+        return list(itertools.chain.from_iterable(map(dict.values, self._tables)))
 
 
-_LOCK = threading.RLock()
-"""Held while a model creates its own parts or is copied, as several threads may read it."""
+def version(tensor: Tensor) -> int:
+    """Return how often a tensor was changed in place, as far as PyTorch knows."""
+    return 0 if tensor.is_inference() else int(tensor._version)
 
 
-class _Origin:
-    """The immutable parts of a model that are shared with the models that continue it.
+class _Cached(NamedTuple):
+    """A model's posterior, or None if it has none, and the state to which it belongs."""
 
-    Args:
-        modules: The parts by name.
-    """
-
-    def __init__(self, modules: dict[str, Module]) -> None:
-        """See the class."""
-        self.modules: dict[str, Module | None] = dict(modules)
-        self.is_shared = False
-
-    def take(self) -> dict[str, Module | None]:
-        """Return parts that belong to a single model."""
-        if not self.is_shared:
-            self.is_shared = True
-            return self.modules
-        present = {name: part for name, part in self.modules.items() if part is not None}
-        return {**self.modules, **copy_modules(present)}
+    box: BoxPosterior | None
+    inputs: Tensor
+    targets: Tensor
+    parts: tuple[Module, ...]
+    snapshot: Snapshot
 
 
 class IncrementalGP(SingleTaskGP):
     """Exact Gaussian process whose posterior grows by one row in ``n^2`` operations.
 
-    The closed form is computed with the first posterior, and again whenever the data or a
-    hyperparameter has changed since. Its values have first-order gradients with respect to the
-    inputs; gradients with respect to hyperparameters need ``train()`` mode, as with any BoTorch
-    model. A posterior reflects the hyperparameters and data of the model at the time of the call.
+    The posterior is computed with its first use, and again whenever the data or a hyperparameter
+    has changed since. Its values have first-order gradients with respect to the inputs; gradients
+    with respect to hyperparameters need ``train()`` mode, as with any BoTorch model.
     """
 
     learn_hyperparameters: bool
     _kept: dict[str, Any] | None = None
-    _cached: CachedPosterior | None = None
-    _origin: _Origin | None = None
+    _cached: _Cached | None = None
 
-    @cached_property
-    def _modules(self) -> dict[str, Module | None]:
-        """The kernel, the likelihood and so on of a model that continues another one.
-
-        Every other model has them from its constructor. Here they are created on first use, because
-        copying them takes longer than adding a row.
-        """
-        state = self.__dict__
-        with _LOCK:
-            origin = self._origin
-            if origin is not None:  # no other thread has been faster
-                state["_modules"] = origin.take()
-                if self._cached is not None:
-                    state["_cached"] = self._cached.with_modules(parts_of(self))
-                state["_origin"] = None
-        modules: dict[str, Module | None] = state["_modules"]
-        return modules
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Build the model from the ``args`` and ``kwargs`` of ``SingleTaskGP``."""
+        super().__init__(*args, **kwargs)
+        # GPyTorch's hook is bound to the model, which would stay in memory, with its matrix, until
+        # the garbage is collected; this one has a weak reference
+        self._load_state_dict_pre_hooks: OrderedDict[int, Any] = OrderedDict()
+        hook = type(self)._load_state_hook_ignore_shapes
+        self._register_load_state_dict_pre_hook(hook, with_module=True)
 
     @property
-    def _parts(self) -> Mapping[str, Module | None]:
-        """The same parts for reading only, which needs no copies."""
-        origin = self._origin
-        return self._modules if origin is None else origin.modules
-
-    def __getattr__(self, name: str) -> Any:
-        """Look for a parameter or part; see ``torch.nn.Module``."""
-        if self._origin is not None:
-            self._modules  # noqa: B018
-        return super().__getattr__(name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute; see ``torch.nn.Module``, which needs its parts to replace one."""
-        if isinstance(value, Module) and self._origin is not None:
-            self._modules  # noqa: B018
-        super().__setattr__(name, value)
+    def repeats(self) -> Tensor | None:
+        """The number of observations of which each row is the mean; None if all are single."""
+        return getattr(self.likelihood, "repeats", None)
 
     def posterior(
         self,
@@ -374,7 +326,7 @@ class IncrementalGP(SingleTaskGP):
         )
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> Model:
-        """Return a new model with the rows ``(X, Y)`` added.
+        """Return a new model with the rows ``(X, Y)`` added, as single observations.
 
         Args:
             X: ``batch_shape x n' x d`` inputs, raw.
@@ -382,18 +334,15 @@ class IncrementalGP(SingleTaskGP):
             kwargs: Passed on to BoTorch; if there are any, nothing is reused.
         """
         is_plain = not kwargs and X.dim() == Y.dim() == 2 and Y.shape[-1] == 1
-        if is_plain and not (X.requires_grad or Y.requires_grad):
-            cached = self._current()
-            if self._grows(cached):
-                return self._with_rows(X, Y, cached)
+        is_fixed = type(self.likelihood) is FixedNoiseGaussianLikelihood
+        if is_plain and not (X.requires_grad or Y.requires_grad or is_fixed):
+            box = self._box()
+            if box is not None:
+                return self._with_rows(X, Y, box)
         if self.prediction_strategy is None:
             with torch.no_grad():  # GPyTorch extends only its own caches
                 super().posterior(X[..., :1, :])
         return super().condition_on_observations(X, Y, **kwargs)
-
-    def grows(self) -> bool:
-        """Return whether plain rows can be added in ``n^2`` operations each."""
-        return self._grows(self._current())
 
     def with_outcomes(self, Y: Tensor) -> Self:
         """Return a new model with the same inputs and all outcomes replaced.
@@ -420,107 +369,40 @@ class IncrementalGP(SingleTaskGP):
                 f"Y has shape {tuple(Y.shape)}, but the outcomes it replaces have shape "
                 f"{tuple(shape)}; give one row for each input of the model."
             )
-        cached = self._current()
+        box = self._box()
         with torch.inference_mode(False), torch.no_grad():
-            Y_own = self._standardized(Y)
-            targets = (Y_own.mT if self.num_outputs > 1 else Y_own.squeeze(-1)).clone()
+            own = self._standardized(Y)
+            targets = (own.mT if self.num_outputs > 1 else own.squeeze(-1)).clone()
             sibling = self._sibling(self.train_inputs[0], targets)
-            if cached is not None and cached.closed_form is not None:
-                replaced = cached.closed_form.with_outcomes(Y.squeeze(-1).clone())
-                sibling._remember(replaced)
+            if box is not None:
+                sibling._remember(box.with_outcomes(Y.squeeze(-1)))
         return sibling
 
-    def without_first_rows(self, num_rows: int, others: IncrementalGP | None = None) -> Self | None:
-        """Return a new model without its first rows, in far less time than a factorization takes.
-
-        Args:
-            num_rows: The number of rows to leave out, fewer than there are.
-            others: A result of this method for a model that differs only in its outcomes; its
-                factor is reused.
-
-        Returns:
-            None if the posterior has no closed form, or if the noise differs between rows.
-            None if the posterior has no closed form, or the noise differs from row to row.
-        """
-        closed_form = self._closed_form()
-        if closed_form is None or type(self._parts["likelihood"]) is not GaussianLikelihood:
-            return None
-        known = None if others is None else others._closed_form()
-        with torch.inference_mode(False), torch.no_grad():
-            left = posterior_without_first_rows(closed_form, num_rows, known)
-            inputs, targets = self.train_inputs[0][num_rows:], self.train_targets[num_rows:]
-            sibling = self._sibling(inputs.clone(), targets.clone())
-            if self._parts.get("input_transform") is not None:
-                sibling._original_train_inputs = self._original_train_inputs[num_rows:].clone()
-            sibling._remember(left)
-        return sibling
-
-    def take_posterior(self, closed_form: ClosedForm | None) -> None:
-        """Continue from a posterior that has been computed elsewhere, instead of factorizing.
-
-        Args:
-            closed_form: The posterior of this model's data and hyperparameters, in inputs as the
-                kernel sees them, or None.
-        """
-        if closed_form is not None and has_closed_posterior(self):
-            self._remember(closed_form)
-
-    def has_factor_of(self, other: Any) -> bool:
-        """Return whether another model differs only in its outcomes and shares the factor.
-
-        Args:
-            other: Any model.
-        """
-        if not isinstance(other, IncrementalGP):
-            return False
-        own, others = self._closed_form(), other._closed_form()
-        return own is not None and others is not None and own.factor is others.factor
-
-    def continued_by(self, model: Self) -> Self:
-        """Let a model with the rows of this one, followed by others, continue from this posterior.
-
-        Args:
-            model: A model with the same hyperparameters and no outcome transform; each of its
-                further rows is one observation.
-
-        Returns:
-            ``model``; it factorizes its kernel matrix itself if it cannot continue from here.
-        """
-        cached = self._current()
-        if cached is None or cached.closed_form is None or not has_closed_posterior(model):
-            return model
-        inputs, num_rows = model.train_inputs[0], cached.closed_form.num_rows
-        if not torch.equal(inputs[:num_rows], self.train_inputs[0]):
-            return model
-        with torch.inference_mode(False), torch.no_grad():
-            targets = model.train_targets[num_rows:]
-            grown = cached.closed_form.with_rows(inputs[num_rows:], targets)
-        if grown is not None:
-            model._remember(grown)
-        return model
+    def grows(self) -> bool:
+        """Return whether plain rows can be added in ``n^2`` operations each."""
+        return self._box() is not None
 
     @property
-    def closed_form(self) -> ClosedForm | TransformedClosedForm | None:
-        """The posterior as plain functions of raw inputs.
+    def closed_form(self) -> BoxPosterior | None:
+        """The posterior of raw outcomes as plain functions of raw inputs.
 
-        None if there are no data, in training mode, with several outputs or batches, with outcome
-        transforms other than ``Standardize``, and for kernels without a known closed form.
+        None if there are no data, in training mode, with several outputs or batches, and with
+        outcome transforms other than ``Standardize``.
         """
-        closed_form = self._closed_form()
-        if closed_form is None:
-            return None
-        return of_raw_inputs(closed_form, self._parts.get("input_transform"))
+        box = self._box()
+        transform = transform_of(self)
+        return box if box is None or transform is None else replace(box, transform=transform)
 
     @property
-    def factored(self) -> ClosedForm | None:
-        """The closed form in the inputs of the kernel, regardless of the input transform."""
-        return self._closed_form()
+    def factored(self) -> BoxPosterior | None:
+        """The same of inputs as the kernel sees them, regardless of the input transform."""
+        return self._box()
 
     @property
     def kept(self) -> dict[str, Any] | None:
         """What others keep about rows of this prior from round to round; None to keep nothing."""
-        closed_form = None if self._kept is not None else self._closed_form()
-        return self._kept if closed_form is None else closed_form.memo
+        box = None if self._kept is not None else self._box()
+        return self._kept if box is None else box.memo
 
     @kept.setter
     def kept(self, kept: dict[str, Any]) -> None:
@@ -529,8 +411,8 @@ class IncrementalGP(SingleTaskGP):
     @property
     def running_information_gain(self) -> Tensor | None:
         """The realized information gain from the model's own factor, if there is one."""
-        closed_form = self._closed_form()
-        return None if closed_form is None else closed_form.information_gain
+        box = self._box()
+        return None if box is None else box.information_gain
 
     @property
     def information_gain(self) -> Tensor:
@@ -545,60 +427,71 @@ class IncrementalGP(SingleTaskGP):
     def _lean_posterior(
         self, X: Tensor, observation_noise: bool, posterior_transform: PosteriorTransform | None
     ) -> GPyTorchPosterior | None:
-        closed_form = self._closed_form()
-        if closed_form is None or X.dim() < 2 or X.numel() == 0:
+        box = self._box()
+        if box is None or X.dim() < 2 or X.numel() == 0:
             return None
-        if X.dtype != DTYPE or X.device != closed_form.points.device:
+        if X.dtype != DTYPE or X.device != box.X.device:
             return None
-        transform = self._parts.get("input_transform")
+        transform = transform_of(self)
         points = X if transform is None else transform(X)
-        if points.shape[-1] != closed_form.dim or points.shape[:-1] != X.shape[:-1]:
+        shape, dim = points.shape[:-1], box.X.shape[-1]
+        if points.shape[-1] != dim or shape != X.shape[:-1]:
             return None
-        shape = points.shape[:-1]
-        noise = closed_form.noise if observation_noise else 0.0
+        noise = box.noise if observation_noise else box.noise.new_zeros(())
+        # at prior variance 1, this is the smallest variance of GPyTorch
+        lowest = settings.min_variance.value(X.dtype) * box.outputscale
+        mean, variance = box.moments(points.reshape(-1, dim))
+        mean, variance = mean.view(shape), (variance + noise).clamp_min(lowest).view(shape)
         covariance: Callable[[], Tensor] | None = None
         if shape[-1] > 1:
-            if torch.is_grad_enabled() and points.requires_grad:
-                return None
-            covariance = partial(_noisy_covariance, closed_form, points, noise)
-        mean, variance = marginals(closed_form, points.reshape(-1, closed_form.dim), noise)
-        posterior = LeanPosterior(mean.view(shape), variance.view(shape), covariance)
+            covariance = partial(_covariance, box, points, variance, torch.is_grad_enabled())
+        posterior = LeanPosterior(mean, variance, covariance)
         if posterior_transform is not None:
             return posterior_transform(posterior=posterior, X=points)
         return posterior
 
-    def _grows(self, cached: CachedPosterior | None) -> bool:
-        if self.training or type(self._parts["likelihood"]) is not GaussianLikelihood:
-            return False
-        return (cached is not None and cached.closed_form is not None) or has_closed_posterior(self)
-
-    def _closed_form(self) -> ClosedForm | None:
+    def _box(self) -> BoxPosterior | None:
+        """The posterior of inputs as the kernel sees them, unless GPyTorch must compute it."""
         if self.training or settings.prior_mode.on() or botorch.settings.propagate_grads.on():
             return None
-        cached = self._current()
-        if cached is None:
-            closed_form = closed_form_of(self) if has_closed_posterior(self) else None
-            cached = self._remember(closed_form)
-        return cached.closed_form
+        if self._is_current():
+            assert self._cached is not None
+            return self._cached.box
+        return self._remember(box_posterior_of(self) if has_closed_posterior(self) else None)
 
-    def _current(self) -> CachedPosterior | None:
-        """What has been computed, unless something has changed since."""
+    def _is_current(self) -> bool:
         cached = self._cached
-        return cached if cached is not None and cached.is_current(self) else None
+        return (
+            cached is not None
+            and self.train_inputs[0] is cached.inputs
+            and self.train_targets is cached.targets
+            and self._parts == cached.parts
+            and cached.snapshot.is_current()
+        )
 
-    def _remember(self, closed_form: ClosedForm | None) -> CachedPosterior:
-        modules = parts_of(self) if self._origin is None else ()
-        cached = CachedPosterior.of(self, closed_form, modules)
-        self.__dict__["_cached"] = cached
-        return cached
+    def _remember(self, box: BoxPosterior | None) -> BoxPosterior | None:
+        inputs, targets, parts = self.train_inputs[0], self.train_targets, self._parts
+        every = [each for part in parts for each in part.modules()]
+        snapshot = Snapshot(every, (inputs, targets))
+        # bypass nn.Module, which looks for parameters in every attribute
+        self.__dict__["_cached"] = _Cached(box, inputs, targets, parts, snapshot)
+        return box
 
-    def _with_rows(self, X: Tensor, Y: Tensor, cached: CachedPosterior | None) -> Self:
+    @property
+    def _parts(self) -> tuple[Module, ...]:
+        """The modules on which the posterior depends; inputs are kept as the kernel sees them."""
+        modules = self._modules  # quicker than the attributes
+        parts = (modules["covar_module"], modules["likelihood"], modules["mean_module"])
+        transform = modules.get("outcome_transform")
+        return parts if transform is None else (*parts, transform)
+
+    def _with_rows(self, X: Tensor, Y: Tensor, box: BoxPosterior) -> Self:
         check_double("X", X)
         check_double("Y", Y)
-        if not math.isfinite((X.sum() + Y.sum()).item()):  # one pass over all entries
+        if not math.isfinite((X.sum() + Y.sum()).item()):  # one copy from a device
             check_finite("X", X)
             check_finite("Y", Y)
-        transform = self._parts.get("input_transform")
+        transform = self._modules.get("input_transform")
         raw = self.train_inputs[0] if transform is None else self._original_train_inputs
         if X.shape[-1] != raw.shape[-1] or len(X) != len(Y):
             raise ValueError(
@@ -613,72 +506,55 @@ class IncrementalGP(SingleTaskGP):
             sibling = self._sibling(inputs, targets)
             if transform is not None:
                 sibling._original_train_inputs = torch.cat([raw, X])
-            if cached is not None and cached.closed_form is not None:
-                grown = cached.closed_form.with_rows(points, Y.squeeze(-1))
-                if grown is not None:  # otherwise the new model factorizes from scratch
-                    sibling._remember(grown)
+            if self.repeats is not None:
+                ones = self.repeats.new_ones(len(X))
+                sibling.likelihood.noise_covar.repeats = torch.cat([self.repeats, ones])
+            try:
+                sibling._remember(box.with_rows(points, Y.squeeze(-1)))
+            except IndefiniteError:  # the new model leaves it to GPyTorch
+                sibling._remember(None)
         return sibling
 
     def _sibling(self, inputs: Tensor, targets: Tensor) -> Self:
         """Return a model with other data and its own copies of the same hyperparameters."""
-        sibling = copy.copy(self)
-        state = sibling.__dict__
-        for name, value in state.items():
-            if isinstance(value, dict | set):
-                state[name] = value.copy()
-        # GPyTorch's hook is bound to this model and would keep it alive; this one holds a weak
-        # reference
-        state["_load_state_dict_pre_hooks"] = OrderedDict()
-        sibling._register_load_state_dict_pre_hook(
-            type(self)._load_state_hook_ignore_shapes, with_module=True
-        )
-        origin = state.get("_origin")  # marked as shared by __getstate__
-        if origin is None:
-            origin = _Origin(copy_modules(state.pop("_modules")))
-        # bypass nn.Module, which looks for parameters in every attribute
-        state.update(
-            train_inputs=(inputs,),
-            _train_targets=targets,
-            prediction_strategy=None,
-            _cached=None,
-            _origin=origin,
+        shared = (self.train_inputs[0], self.train_targets, self._kept)  # not to be copied
+        sibling = copy.deepcopy(self, {id(each): each for each in shared if each is not None})
+        sibling.__dict__.update(
+            train_inputs=(inputs,), _train_targets=targets, prediction_strategy=None
         )
         return sibling
 
     def _standardized(self, Y: Tensor) -> Tensor:
         """Outcomes in the model's own units, without changing what the transform has learned."""
-        scale = read_standardization(self._parts.get("outcome_transform"))
+        scale = read_standardization(self._modules.get("outcome_transform"))
         assert scale is not None
         return Y if scale == Standardization() else (Y - scale.mean) / scale.unit
 
     def _apply(self, fn: Callable[[Tensor], Tensor]) -> Self:
         # BoTorch converts the model in every evaluation, nearly always to the dtype and device it
         # has
-        cached = self._current()
-        if cached is not None:
+        cached = self._cached
+        if cached is not None and self._is_current():
+            others: list[Tensor] = []
             transform = self._modules.get("input_transform")
+            if transform is not None:
+                others = [self._original_train_inputs, *transform.buffers()]
             with torch.no_grad():
-                data = [cached.inputs, cached.targets]
-                if transform is not None:
-                    data += [self._original_train_inputs, *transform.buffers()]
-                if all(fn(tensor) is tensor for tensor in data) and all(
-                    stamp.is_left_alone_by(fn) for stamp in cached.stamps
-                ):
+                if cached.snapshot.is_left_alone_by(fn) and all(fn(t) is t for t in others):
                     return self
-        return super()._apply(fn)
+        applied: Self = super()._apply(fn)
+        return applied
 
     def __getstate__(self) -> dict[str, Any]:
         """Keep copies and pickles small: they factorize again on first use."""
-        with _LOCK:
-            if self._origin is not None:
-                self._origin.is_shared = True
-            return vars(self) | {"_cached": None}
+        return vars(self) | {"_cached": None}
 
 
-def _noisy_covariance(closed_form: ClosedForm, X: Tensor, noise: float) -> Tensor:
-    covariance = closed_form.covariance(X)
-    covariance.diagonal(dim1=-2, dim2=-1).add_(noise)
-    return covariance
+def _covariance(box: BoxPosterior, points: Tensor, variance: Tensor, has_graph: bool) -> Tensor:
+    """Return the joint covariance of ``... x q x d`` points, with these variances."""
+    with torch.set_grad_enabled(has_graph):
+        covariance = box.mean_and_covariance(points)[1]
+        return covariance.diagonal_scatter(variance, dim1=-2, dim2=-1)
 
 
 class DataViews(IncrementalGP):
@@ -748,7 +624,7 @@ class DataViews(IncrementalGP):
         num_rows = self.train_targets.shape[-1]
         if check_integer("row", row, minimum=0) > num_rows:
             raise ValueError(f"row is {row}, but the model has {num_rows} rows, numbered from 0.")
-        if getattr(self._parts["likelihood"], "repeats", None) is not None:
+        if self.repeats is not None:
             raise ValueError(
                 "the model has repeats=: its rows are means of several observations, which have no "
                 "order in time. Build the model from single observations."

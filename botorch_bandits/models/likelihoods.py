@@ -10,7 +10,7 @@ term that depends only on the noise, through the sum of squared deviations from 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from gpytorch.constraints import GreaterThan
@@ -122,41 +122,45 @@ def check_weights(name: str, weights: Tensor, Y: Tensor, name_of_outcomes: str =
     return weights.detach().clone()
 
 
-def collapse_weights(X: Tensor, Y: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Replace repeated inputs with distinct ones if rows have weights.
+class CollapsedRows(NamedTuple):
+    """One row for each distinct input, which gives the posterior of all rows.
 
-    Several observations of an input become one of their weighted mean, with the sum of the weights.
-
-    Args:
-        X: ``N x d`` inputs.
-        Y: ``N x m`` outcomes.
-        weights: ``N``; row ``i`` has the noise variance ``noise / weights[i]``.
-
-    Returns:
-        ``n x d`` distinct inputs, the ``n x m`` means of their outcomes, and ``n`` weights.
+    Attributes:
+        X: ``n x d`` distinct inputs.
+        Y: ``n x m`` weighted means of their outcomes.
+        weights: ``n`` sums of weights.
+        squares: The weighted sum of squared deviations from the means, over all outputs.
     """
-    distinct, index = torch.unique(X, dim=0, return_inverse=True)
-    total = weights.new_zeros(len(distinct)).index_add_(0, index, weights)
-    sums = Y.new_zeros(len(distinct), Y.shape[-1]).index_add_(0, index, weights[:, None] * Y)
-    return distinct, sums / total.unsqueeze(-1), total
+
+    X: Tensor
+    Y: Tensor
+    weights: Tensor
+    squares: float
 
 
-def collapse_repeats(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
+def collapse(
+    X: Tensor, Y: Tensor, weights: Tensor | None = None, places: Tensor | None = None
+) -> CollapsedRows:
     """Replace repeated inputs with distinct ones.
 
     Args:
         X: ``N x d`` inputs.
-        Y: ``N x 1`` outcomes.
-
-    Returns:
-        ``n x d`` distinct inputs, in the order of their coordinates; the ``n x 1`` means of their
-        outcomes; ``n`` counts, float64; the sum of squared deviations from the means.
+        Y: ``N x m`` outcomes.
+        weights: ``N``; row ``i`` has the noise variance ``noise / weights[i]``. All are 1 if
+            omitted.
+        places: ``N`` numbers from 0, equal for equal inputs; by default, the distinct inputs are in
+            the order of their coordinates.
     """
     if len(X) == 0:
-        return X, Y, X.new_zeros(0), 0.0
-    distinct, inverse = torch.unique(X, dim=0, return_inverse=True)
-    counts = torch.zeros(len(distinct), dtype=Y.dtype, device=Y.device)
-    counts.index_add_(0, inverse, torch.ones_like(Y[:, 0]))
-    means = torch.zeros_like(counts).index_add_(0, inverse, Y[:, 0]) / counts
-    deviations = Y[:, 0] - means[inverse]
-    return distinct, means.unsqueeze(-1), counts, float(deviations @ deviations)
+        return CollapsedRows(X, Y, X.new_zeros(0), 0.0)
+    if places is None:
+        places = torch.unique(X, dim=0, return_inverse=True)[1]
+    weights = torch.ones_like(Y[:, 0]) if weights is None else weights
+    num_places = int(places.max()) + 1
+    total = weights.new_zeros(num_places).index_add_(0, places, weights)
+    sums = Y.new_zeros(num_places, Y.shape[-1]).index_add_(0, places, weights[:, None] * Y)
+    means = sums / total.unsqueeze(-1)
+    inputs = X.new_empty(num_places, X.shape[1])
+    inputs[places] = X
+    deviations = weights.sqrt()[:, None] * (Y - means[places])
+    return CollapsedRows(inputs, means, total, float(deviations.square().sum()))

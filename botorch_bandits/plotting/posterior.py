@@ -21,7 +21,7 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.domains import Arms, Box
 from botorch_bandits.history import History, Outcome, Query
-from botorch_bandits.models.condition import observed_inputs
+from botorch_bandits.models.reading import observed_inputs
 from botorch_bandits.plotting.style import (
     ELSEWHERE,
     FAILED,

@@ -35,7 +35,25 @@ LARGEST_CATEGORICAL = 1000
 
 
 class Parameter(ABC):
-    """The base class of named parameters, such as :class:`Float` and :class:`Integer`."""
+    """The base class of named parameters, such as :class:`Float` and :class:`Integer`.
+
+    Attributes:
+        log: Whether the coordinate is a logarithm.
+        varies: Whether there is a coordinate.
+    """
+
+    log: bool = False
+    varies: bool = True
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the coordinates are whole numbers."""
+        return False
+
+    @property
+    def has_order(self) -> bool:
+        """Whether neighboring coordinates are similar values."""
+        return True
 
     @abstractmethod
     def check(self, name: str, value: Any) -> Plain:
@@ -214,11 +232,14 @@ class Integer(Parameter):
         store_checked(self, low=low, high=high)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the coordinates are whole numbers."""
+        return not self.log
+
+    @property
     def bounds(self) -> tuple[float, float]:
         """The range, or the logarithms of its ends."""
-        if self.log:
-            return math.log10(self.low), math.log10(self.high)
-        return float(self.low), float(self.high)
+        return self.encode(self.low), self.encode(self.high)
 
     def check(self, name: str, value: Any) -> int:
         number = _check_real(name, value)
@@ -313,6 +334,16 @@ class Categorical(Parameter):
         store_checked(self, values=values)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the coordinates are whole numbers."""
+        return True
+
+    @property
+    def has_order(self) -> bool:
+        """Whether neighboring coordinates are similar values."""
+        return self.ordered
+
+    @property
     def bounds(self) -> tuple[float, float]:
         """The first and the last index."""
         return 0.0, len(self.values) - 1.0
@@ -350,6 +381,7 @@ class Fixed(Parameter):
     """
 
     value: Plain
+    varies = False
 
     def __post_init__(self) -> None:
         """Check the value."""
@@ -360,6 +392,9 @@ class Fixed(Parameter):
             raise ValueError(
                 f"parameter {name!r} is {value!r}, but it is fixed at {self.value!r}. Leave it out."
             )
+        return self.value
+
+    def decode(self, coordinate: float) -> Plain:
         return self.value
 
 

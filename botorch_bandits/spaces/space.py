@@ -20,7 +20,7 @@ from botorch_bandits.checks import DTYPE, check_instance, check_matrix, check_te
 from botorch_bandits.domains import Arms, Box
 from botorch_bandits.feasible_sets import constraints_text, read_indices
 from botorch_bandits.spaces.conversions import of_configspace, of_optuna, parse_parameter
-from botorch_bandits.spaces.parameters import Categorical, Fixed, Float, Integer, Parameter
+from botorch_bandits.spaces.parameters import Integer, Parameter
 
 FEW_POINTS = 1000
 """With at most this many points in all, each of them is evaluated."""
@@ -49,6 +49,7 @@ class Space(Box):
         ValueError: If no parameter varies.
 
     Example:
+        >>> from botorch_bandits import Categorical, Float, Integer
         >>> space = Space({
         ...     "C": Float(1e-3, 1e3, log=True),
         ...     "depth": Integer(2, 12),
@@ -83,7 +84,7 @@ class Space(Box):
                 "Pass Float(low, high), Integer(low, high), Categorical(values) or Fixed(value).",
             )
         self._parameters = dict(parameters)
-        self._varied = {n: p for n, p in self._parameters.items() if not isinstance(p, Fixed)}
+        self._varied = {n: p for n, p in self._parameters.items() if p.varies}
         if not self._varied:
             raise ValueError(
                 f"parameters is {self._parameters}, where nothing varies. Give at least one Float, "
@@ -93,7 +94,7 @@ class Space(Box):
         varied = list(self._varied.values())
         super().__init__(
             torch.tensor([p.bounds for p in varied], dtype=DTYPE).T,
-            [i for i, p in enumerate(varied) if not (isinstance(p, Float) or _is_log(p))],
+            [i for i, p in enumerate(varied) if p.is_whole],
             num_restarts,
             raw_samples,
         )
@@ -125,12 +126,10 @@ class Space(Box):
                         f"{', '.join(self.names)}."
                     )
             places = [self.names.index(one) if isinstance(one, str) else one for one in indices]
-            for i in places:
-                parameter = self._varied[self.names[i]] if i in range(self.dim) else None
-                if _is_log(parameter) or i in self.unordered_dims:
-                    what = (
-                        "a logarithmic scale" if _is_log(parameter) else "values without an order"
-                    )
+            for i in (place for place in places if place in range(self.dim)):
+                parameter = self._varied[self.names[i]]
+                if parameter.log or not parameter.has_order:
+                    what = "a logarithmic scale" if parameter.log else "values without an order"
                     raise ValueError(
                         f"{name}[{k}] is on {self.names[i]!r}, which has {what}, so its coordinate "
                         "cannot be added to others. Write "
@@ -264,7 +263,7 @@ class Space(Box):
             return self.check_parameters(x)
         coordinates = iter(self.check_point("x", x).tolist())
         return {
-            name: p.value if isinstance(p, Fixed) else p.decode(next(coordinates))
+            name: p.decode(next(coordinates) if p.varies else 0.0)
             for name, p in self._parameters.items()
         }
 
@@ -353,7 +352,8 @@ class Space(Box):
             sufficient.
 
         Example:
-            >>> space = Space({"x": Float(0.0, 2.0), "kernel": Categorical(["rbf", "poly"])})
+            >>> from botorch_bandits import Categorical, Float
+        >>> space = Space({"x": Float(0.0, 2.0), "kernel": Categorical(["rbf", "poly"])})
             >>> X = torch.tensor([[1.0, 1.0]], dtype=torch.float64)
             >>> space.input_transform()(X)
             tensor([[0.5000, 0.0000, 1.0000]], dtype=torch.float64)
@@ -413,11 +413,7 @@ class Space(Box):
     @property
     def unordered_dims(self) -> tuple[int, ...]:
         """The dimensions of categories without an order."""
-        return tuple(
-            i
-            for i, p in enumerate(self._varied.values())
-            if isinstance(p, Categorical) and not p.ordered
-        )
+        return tuple(i for i, p in enumerate(self._varied.values()) if not p.has_order)
 
     @property
     def num_values(self) -> dict[int, int]:
@@ -455,7 +451,3 @@ class Space(Box):
             near = [p.encode(p.decode(c)) for c in points[..., i].reshape(-1).tolist()]
             points[..., i] = points.new_tensor(near).reshape(points.shape[:-1])
         return points
-
-
-def _is_log(parameter: Parameter | None) -> bool:
-    return bool(getattr(parameter, "log", False))

@@ -34,7 +34,7 @@ from botorch_bandits import BanditGP, GPThompsonSampling, GPUpperConfidenceBound
 from botorch_bandits.acquisition import BanditAcquisition, base
 from botorch_bandits.confidence import ConstantWidth
 from botorch_bandits.loop.settings import OF_LISTS
-from botorch_bandits.models.moments import count_columns
+from botorch_bandits.models.reading import count_columns
 
 from .cases import rows, uniform
 

@@ -17,7 +17,7 @@ from botorch_bandits.acquisition.rules import HallucinatedThompsonArmsRule, Thom
 from botorch_bandits.confidence import ConstantWidth
 from botorch_bandits.core.priors import Table
 from botorch_bandits.core.rows import Rows
-from botorch_bandits.models.condition import hallucinate
+from botorch_bandits.models.reading import hallucinate
 
 from .cases import bandit_gp, rows, uniform
 

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from botorch_bandits import acquisition
 from botorch_bandits.acquisition import BanditAcquisition
-from botorch_bandits.models.moments import (
+from botorch_bandits.models.reading import (
     check_model,
     has_increasing_inverse,
     has_moments,

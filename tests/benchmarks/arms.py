@@ -336,7 +336,8 @@ def _discrete_maximum(model: SingleTaskGP, problem: ArmsProblem, round_number: i
 
 def _covariance_of_draws(player: Replicates) -> Tensor:
     """A draw is linear in its normal numbers, so its covariance can be computed exactly."""
-    posterior: Posterior = player.posterior
+    posterior = player.posterior
+    assert isinstance(posterior, Posterior)
     (prior,) = posterior.prior.priors
     rank, rows = prior.num_normals, player.collapsed(None)
     numbers = torch.eye(rank + len(rows), dtype=torch.float64)

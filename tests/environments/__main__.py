@@ -58,12 +58,10 @@ SUBSET = (
         for name in (
             "arms",
             "bandit_gp",
-            "batched_closed_form",
             "closed_form",
             "condition",
             "data_views",
             "fitted",
-            "inverse_factor",
             "kernels",
             "learned_posterior",
             "likelihoods",

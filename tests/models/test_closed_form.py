@@ -18,7 +18,7 @@ from torch import Tensor
 
 from botorch_bandits import BanditGP
 from botorch_bandits.confidence.width_rules import read_prior
-from botorch_bandits.models.closed_form import LeanPosterior
+from botorch_bandits.models.ensembles import LeanPosterior
 
 from .textbook import KernelFunction, double, matern, squared_exponential, uniform
 
@@ -273,9 +273,8 @@ def test_where_the_ordinary_way_is_taken() -> None:
     kernel = case("matern 5/2", 2)[0]
     several = BanditGP(X, outcomes(X).expand(10, 2), kernel, 0.01)
     batched = BanditGP(X.expand(3, 10, 2), outcomes(X).expand(3, 10, 1), kernel, 0.01)
-    unknown = BanditGP(X, outcomes(X), LinearKernel(), 0.01)
     empty = BanditGP(X[:0], outcomes(X[:0]), kernel, 0.01)
-    for model in (several, batched, unknown, empty):
+    for model in (several, batched, empty):
         assert type(model.posterior(points)) is GPyTorchPosterior
         assert model.closed_form is None
         assert model.running_information_gain is None
@@ -284,7 +283,13 @@ def test_where_the_ordinary_way_is_taken() -> None:
         prior = model.posterior(points)
         assert torch.allclose(prior.variance, double(1.7), rtol=0, atol=1e-12)
     pair = uniform(2, 2, seed=5).requires_grad_(True)
-    assert type(model.posterior(pair)) is GPyTorchPosterior  # joint, with a gradient
+    (gradient,) = torch.autograd.grad(
+        model.posterior(pair).distribution.covariance_matrix.sum(), pair
+    )
+    with propagate_grads(True):  # by GPyTorch
+        joint = model.posterior(pair).distribution.covariance_matrix
+    (expected,) = torch.autograd.grad(joint.sum(), pair)
+    assert torch.allclose(gradient, expected, rtol=0, atol=1e-8)
     model.train()
     assert model.closed_form is None
     assert model.posterior(points).mean.shape == (3, 1, 1)

@@ -27,9 +27,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from botorch_bandits import Categorical, FittedSingleTaskGP, Float, Integer, Space
+from botorch_bandits.core.box import BoxPosterior
 from botorch_bandits.models import LearnedGP
-from botorch_bandits.models.closed_form import ClosedForm, LeanPosterior
-from botorch_bandits.models.growing import TransformedClosedForm
+from botorch_bandits.models.ensembles import LeanPosterior
 
 from .textbook import double, uniform
 
@@ -194,8 +194,6 @@ def assert_like_botorch(model: LearnedGP, twin: SingleTaskGP, tolerance: float =
 def test_every_transform_is_followed(transform: str, ard: bool) -> None:
     model = build(transform, ard)
     assert_like_botorch(model, build(transform, ard, cls=SingleTaskGP))
-    kind = ClosedForm if transform in AFFINE else TransformedClosedForm
-    assert type(model.closed_form) is kind
     assert model.closed_form.num_rows == len(X)
 
 
@@ -251,7 +249,7 @@ def test_a_space_with_categories_is_followed() -> None:
     at = space.sample(7, torch.Generator().manual_seed(1))
     assert_close(moments(model.posterior(at)), moments(twin.posterior(at)), 1e-8)
     assert model.covar_module.base_kernel.lengthscale.numel() == 5
-    assert isinstance(model.closed_form, TransformedClosedForm)
+    assert model.closed_form is not None
 
 
 # --- other data -----------------------------------------------------------------------------------
@@ -357,7 +355,7 @@ def test_changes_are_noticed(change: Callable[[Any], None]) -> None:
 def test_the_closed_form_is_kept_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     model = build()
     before = model.posterior(QUERIES).mean
-    monkeypatch.setattr(ClosedForm, "of_data", None)
+    monkeypatch.setattr(BoxPosterior, "of", None)
     for _ in range(2):
         assert model.to(torch.float64) is model
         assert model.to(QUERIES) is model

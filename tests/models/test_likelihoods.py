@@ -25,7 +25,7 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
 )
 from botorch_bandits.models import hallucinate
-from botorch_bandits.models.likelihoods import collapse_repeats
+from botorch_bandits.models.likelihoods import collapse
 
 NOISE = 0.05
 
@@ -41,7 +41,7 @@ def data(num_distinct: int = 6, num_rows: int = 40, dim: int = 2) -> tuple[Tenso
 def both(kernel: Kernel, **options: Any) -> tuple[BanditGP, BanditGP]:
     X, Y = data()
     raw = BanditGP(X, Y, kernel=kernel, noise=NOISE, **options)
-    distinct, means, repeats, squares = collapse_repeats(X, Y)
+    distinct, means, repeats, squares = collapse(X, Y)
     collapsed = BanditGP(
         distinct,
         means,
@@ -63,7 +63,7 @@ KERNELS = [
 
 def test_collapse_is_what_it_says() -> None:
     X, Y = data()
-    distinct, means, repeats, squares = collapse_repeats(X, Y)
+    distinct, means, repeats, squares = collapse(X, Y)
     assert len(distinct) == 6
     total = 0.0
     for x, mean, count in zip(distinct, means, repeats, strict=True):
@@ -72,7 +72,7 @@ def test_collapse_is_what_it_says() -> None:
         assert float(mean) == pytest.approx(float(Y[rows].mean()), abs=1e-12)
         total += float(((Y[rows] - Y[rows].mean()) ** 2).sum())
     assert squares == pytest.approx(total, abs=1e-10)
-    empty = collapse_repeats(X[:0], Y[:0])
+    empty = collapse(X[:0], Y[:0])
     assert empty[0].shape == (0, 2)
     assert empty[2].shape == (0,)
 

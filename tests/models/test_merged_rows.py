@@ -20,11 +20,8 @@ from botorch_bandits import (
 from botorch_bandits.core.marginal_likelihood import log_marginal_likelihood
 from botorch_bandits.history import History
 from botorch_bandits.models.merged_rows import (
-    FEWEST_BETWEEN,
     FEWEST_ROWS,
     MergingBuilder,
-    Places,
-    next_checkpoint,
 )
 
 LENGTHSCALES = (0.3, 0.5)
@@ -98,10 +95,10 @@ def test_merged_rows_are_all_rows(name: str, num_rows: int) -> None:
     likelihood = num_rows * log_marginal_likelihood(mll)
     assert likelihood == pytest.approx(float(expected["likelihood"]), rel=1e-9, abs=1e-8)
     assert model.num_observations == num_rows
-    assert model.num_rows <= 30 + FEWEST_BETWEEN
+    assert model.num_rows <= 30
 
 
-def test_rounds_give_the_bits_of_a_model_built_at_once() -> None:
+def test_rounds_give_the_model_that_is_built_at_once() -> None:
     X, Y = rows_at_places(520, 80)
     at = torch.rand(9, 1, 2, dtype=torch.float64)
     growing = builder()
@@ -110,8 +107,9 @@ def test_rounds_give_the_bits_of_a_model_built_at_once() -> None:
         if num_rows % 13 and num_rows != len(X):
             continue
         fresh = builder()(X[:num_rows], Y[:num_rows])
-        assert torch.equal(model.posterior(at).mean, fresh.posterior(at).mean)
-        assert torch.equal(model.posterior(at).variance, fresh.posterior(at).variance)
+        one, other = model.posterior(at), fresh.posterior(at)
+        torch.testing.assert_close(one.mean, other.mean, rtol=0, atol=1e-10)
+        torch.testing.assert_close(one.variance, other.variance, rtol=0, atol=1e-10)
 
 
 def test_few_rows_and_rows_that_are_distinct_stay_as_they_are() -> None:
@@ -123,38 +121,14 @@ def test_few_rows_and_rows_that_are_distinct_stay_as_they_are() -> None:
     assert model.num_rows == 600
 
 
-def test_merging_begins_late_and_goes_on() -> None:
-    X, _ = rows_at_places(300, 100_000)
-    again = X[:3].repeat(200, 1)
-    X = torch.cat([X, again, torch.rand(400, 2, dtype=torch.float64)])
-    places = Places()
-    merged = [places.num_merged(X[:n]) for n in range(1, len(X) + 1)]
-    begins = next(n for n, count in enumerate(merged, 1) if count)
-    assert 600 <= begins <= 700
-    assert all(merged[begins:])
-    assert merged == sorted(merged)
-
-
-def test_checkpoints_are_spread_as_the_places_grow() -> None:
-    assert next_checkpoint(256, 20) == 256 + FEWEST_BETWEEN
-    assert next_checkpoint(20_000, 1000) == 20_250
-
-
-def test_places_begin_anew_with_other_rows() -> None:
-    X, _ = rows_at_places(400, 20)
-    places = Places()
-    assert places.num_merged(X) > 0
-    assert places.num_merged(X[:100]) == 0
-    assert len(places.of_rows(100)) == 100
-    assert int(places.of_rows(100)[0]) == 0
-
-
-def test_zeros_of_either_sign_are_one_place() -> None:
-    X = torch.zeros(FEWEST_ROWS, 1, dtype=torch.float64)
+def test_zeros_of_either_sign_are_one_place_and_other_rows_start_over() -> None:
+    X = torch.zeros(FEWEST_ROWS, 2, dtype=torch.float64)
     X[::2] = -0.0
-    places = Places()
-    assert places.num_merged(X) == FEWEST_ROWS
-    assert int(places.of_rows(FEWEST_ROWS).max()) == 0
+    built = builder()
+    assert built(X, X[:, :1]).num_rows == 1
+    others, Y = rows_at_places(400, 20)
+    assert built(others, Y).num_rows == 20
+    assert built(others[:100], Y[:100]).num_rows == 100
 
 
 def test_replaced_outcomes() -> None:
@@ -178,7 +152,7 @@ def test_several_outputs() -> None:
     for j in range(2):
         expected = textbook("Matern", X, both[:, j : j + 1], X[:7])["mean"]
         torch.testing.assert_close(found[:, 0, j], expected, rtol=0, atol=1e-8)
-        assert model.models[j].num_rows <= 40 + FEWEST_BETWEEN
+        assert model.models[j].num_rows <= 40
 
 
 def test_conditioning_goes_on_from_the_factor() -> None:

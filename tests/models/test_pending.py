@@ -32,7 +32,7 @@ from torch import Tensor
 from botorch_bandits import GPThompsonSampling, GPUpperConfidenceBound
 from botorch_bandits.acquisition.draws import draw_path
 from botorch_bandits.models import condition, hallucinate
-from botorch_bandits.models.pending import OneByOneModel, PendingModel, read_noise
+from botorch_bandits.models.reading import OneByOneModel, PendingModel, read_noise
 from botorch_bandits.random_streams import seeded_globally
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")

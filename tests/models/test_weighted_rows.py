@@ -15,10 +15,10 @@ from torch import Tensor
 from botorch_bandits import BanditGP, FittedSingleTaskGP
 from botorch_bandits.core.marginal_likelihood import objective_of
 from botorch_bandits.forgetting import ExponentialWeights, SlidingWindow, TimeVaryingKernel
-from botorch_bandits.models.condition import hallucinate
 from botorch_bandits.models.forgetting import ForgettingModels
-from botorch_bandits.models.likelihoods import collapse_weights
+from botorch_bandits.models.likelihoods import collapse
 from botorch_bandits.models.merged_rows import FEWEST_ROWS, MergingBuilder
+from botorch_bandits.models.reading import hallucinate
 
 from .textbook import KernelFunction, matern, posterior, squared_exponential, uniform
 
@@ -160,7 +160,7 @@ def test_models_that_forget_fade_each_row_from_its_own_weight(
 def test_rows_of_one_input_collapse_to_their_weighted_mean() -> None:
     X = torch.tensor([[0.5], [0.1], [0.5]], dtype=torch.float64)
     Y = torch.tensor([[1.0], [2.0], [4.0]], dtype=torch.float64)
-    distinct, means, total = collapse_weights(X, Y, torch.tensor([1.0, 0.5, 3.0]).double())
+    distinct, means, total, _ = collapse(X, Y, torch.tensor([1.0, 0.5, 3.0]).double())
     assert distinct.tolist() == [[0.1], [0.5]]
     assert means.tolist() == [[2.0], [3.25]]
     assert total.tolist() == [0.5, 4.0]

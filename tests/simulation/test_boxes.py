@@ -173,7 +173,7 @@ def with_model(**options: Any) -> Policy:
         (
             BraninReward(),
             with_model(kernel=RBFKernel(ard_num_dims=3)),
-            "the kernel has 3 lengthscales, but the box has 2 dimensions",
+            "ard_num_dims=3 on 2 columns",
         ),
     ],
 )

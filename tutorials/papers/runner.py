@@ -121,7 +121,7 @@ def play(study: ArmsStudy, method: Method) -> SimulationResult:
     rule = None
     if isinstance(method.acquisition, AcquisitionRecipe):
         # the rules only use the domain's number of arms
-        numbered = torch.arange(float(study.prior.num_arms), dtype=torch.float64)
+        numbered = torch.arange(float(study.prior.num_points), dtype=torch.float64)
         rule = method.acquisition.arms_rule(Arms(numbered.unsqueeze(-1)))
         if rule is None:
             raise ValueError(f"method {method.name!r} has no rule on arms; choose another.")
