@@ -60,6 +60,14 @@ class Penalty(ABC):
     is_linear: ClassVar[bool] = False
     """Whether ``psi(x) - 1 = x`` everywhere, so that met constraints earn a bonus."""
 
+    assumed: ClassVar[tuple[str, ...]] = ("the penalty has the four properties of Assumption 2",)
+    """What theorems assume about it because it is not known."""
+
+    @property
+    def is_linear_beyond(self) -> bool:
+        """Whether it is known to grow only linearly for violations, as with ``n = 1``."""
+        return False
+
     @abstractmethod
     def log_value(self, x: Tensor) -> Tensor:
         """Return ``ln psi(x)``, which does not overflow where ``psi`` would.
@@ -106,6 +114,13 @@ class Polynomial(Penalty):
     c: float = 1.0
     n: float = 2.0
 
+    assumed: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def is_linear_beyond(self) -> bool:
+        """Whether ``n`` is 1."""
+        return self.n <= 1.0
+
     def __post_init__(self) -> None:
         """Check the constants."""
         store_checked(self, c=check_positive("c", self.c))
@@ -139,6 +154,8 @@ class Exponential(Penalty):
     """
 
     c: float = 1.0
+
+    assumed: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         """Check the constant."""
@@ -209,6 +226,8 @@ class CustomPenalty(Penalty):
         ...     print(str(error)[:26])
         psi is not 1 for x <= 0: a
     """
+
+    assumed: ClassVar[tuple[str, ...]] = (f"{Penalty.assumed[0]}, which was checked on a grid",)
 
     function: Callable[[Tensor], Tensor]
     largest: float = 5.0

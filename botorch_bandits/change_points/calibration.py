@@ -27,7 +27,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from scipy.special import betaincinv
@@ -47,7 +46,6 @@ from botorch_bandits.checks import (
     check_integer,
     check_matrix,
     check_nonnegative,
-    check_one_of,
     check_positive,
     check_probability,
     check_vector,
@@ -144,8 +142,8 @@ class NullStreams:
         engine: The detector on its domain.
         horizon: The number of samples in a stream.
         noise_std: Standard deviation of Gaussian noise; unused with ``residuals``.
-        functions: Given functions, one of which is drawn for each stream; if None, functions are
-            drawn from the prior.
+        functions: Given functions of inputs (points of a box, or arm numbers), one of which is
+            drawn for each stream; if None, functions are drawn from the prior.
         residuals: If given, noise is drawn from these.
         seed: The seed of everything.
     """
@@ -153,28 +151,13 @@ class NullStreams:
     engine: DetectorEngine
     horizon: int
     noise_std: float = 0.0
-    functions: Functions | None = None
+    functions: Sequence[Callable[[Tensor], Tensor]] | None = None
     residuals: Tensor | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
         """Check the user's arguments."""
         store_checked(self, noise_std=check_nonnegative("noise_std", self.noise_std))
-        domain, functions = self.engine.domain, self.functions
-        if isinstance(functions, Tensor):
-            if not isinstance(domain, Arms):
-                raise TypeError(
-                    "functions is a tensor, which holds values on arms, but the domain is "
-                    f"{domain!r}. Pass a list of functions of n x d points."
-                )
-            check_matrix("functions", functions, num_columns=domain.num_arms)
-        if functions is not None and not isinstance(functions, Tensor | list | tuple):
-            raise TypeError(
-                f"functions is {functions!r}; pass a list of functions of n x d points, such as "
-                "[function], or on arms a matrix with one function's values per row."
-            )
-        if functions is not None and len(functions) == 0:
-            raise ValueError("functions is empty; give at least one, or None for prior draws.")
 
     def draw(self, number: int) -> tuple[Tensor, Tensor]:
         """Return inputs (``horizon x d``, or arm numbers) and outcomes of one stream."""
@@ -214,14 +197,11 @@ class NullStreams:
         return torch.stack([scan.max() for scan in scans]) * engine.factor / shape
 
     def _values(self, inputs: Tensor, random: torch.Generator) -> Tensor:
-        functions = self.functions
-        if functions is None:
+        if self.functions is None:
             return self._prior_draw(inputs, random)
-        chosen = int(torch.randint(len(functions), (), generator=random))
-        if isinstance(functions, Tensor):
-            return functions[chosen].to(inputs.device)[inputs]
-        values = functions[chosen](self.engine.points_of(inputs))
-        return check_finite("a function's values", check_vector("values", values, len(inputs)))
+        chosen = int(torch.randint(len(self.functions), (), generator=random))
+        values = check_vector("values", self.functions[chosen](inputs), len(inputs))
+        return check_finite("a function's values", values)
 
     def _prior_draw(self, inputs: Tensor, random: torch.Generator) -> Tensor:
         engine = self.engine
@@ -286,7 +266,6 @@ def calibrate_threshold(  # noqa: PLR0913 - options, each with a name
     noise_std: float | None = None,
     functions: Functions | None = None,
     data: tuple[Tensor, Tensor] | None = None,
-    shape: Literal["power", "free"] = "power",
     num_simulations: int = 1000,
     confidence: float | None = 0.95,
     seed: int = 0,
@@ -311,9 +290,6 @@ def calibrate_threshold(  # noqa: PLR0913 - options, each with a name
         data: ``N x d`` inputs and ``N`` outcomes without a change, instead of ``noise_std`` and
             ``functions``: the function is a fit whose ridge is cross-validated, and noise is drawn
             from its residuals.
-        shape: ``"power"``: the rate :math:`n^{-(2a+d)/(2a+d+1)}` of the theory. ``"free"``: the
-            quantiles of the statistic at each ``n`` in the first half of the simulations; the level
-            then comes from the other half.
         num_simulations: ``M``.
         confidence: The probability, over the simulations, that the rate is kept. If None, it is
             kept on average, and the level is lower.
@@ -341,24 +317,18 @@ def calibrate_threshold(  # noqa: PLR0913 - options, each with a name
     )
     horizon = check_integer("horizon", horizon, minimum=2)
     false_alarm_rate = check_probability("false_alarm_rate", false_alarm_rate)
-    check_one_of("shape", shape, ("power", "free"))
     num_simulations = check_integer("num_simulations", num_simulations, minimum=1)
     seed = check_integer("seed", seed, minimum=0)
     if confidence is not None:
         confidence = check_probability("confidence", confidence)
     streams, source = _null_streams(detector, domain, horizon, noise_std, functions, data, seed)
-    num_first = num_simulations // 2 if shape == "free" else 0
-    rank = level_rank(num_simulations - num_first, false_alarm_rate, confidence)
+    rank = level_rank(num_simulations, false_alarm_rate, confidence)
     n = torch.arange(1, horizon // 2 + 1, dtype=DTYPE)
     assert detector.known_smoothness is not None
     exponent = -rate_exponent(detector.known_smoothness, domain.dim)
     base = n**exponent
     with ProgressBar(num_simulations, "calibrate_threshold", progress) as bar:
-        if num_first:
-            first = _simulate(streams, range(num_first), torch.ones_like(n), bar)
-            base = first.quantile(1.0 - false_alarm_rate, dim=0).clamp_min(1e-300)
-        rest = _simulate(streams, range(num_first, num_simulations), base, bar)
-    largest = rest.amax(-1)
+        largest = _simulate(streams, num_simulations, base, bar).amax(-1)
     level = float(largest.sort(descending=True).values[rank - 1])
     num_alarms = int((largest > level).sum())
     return CalibratedThreshold(
@@ -412,7 +382,7 @@ def estimate_false_alarm_rate(  # noqa: PLR0913 - options, each with a name
         horizon // 2, 0, streams.engine.kernel.prior_variance
     ).cpu()
     with ProgressBar(num_simulations, "estimate_false_alarm_rate", progress) as bar:
-        ratios = _simulate(streams, range(num_simulations), thresholds, bar)
+        ratios = _simulate(streams, num_simulations, thresholds, bar)
     num_alarms = int((ratios > 1.0).any(-1).sum())
     bounds = binomial_interval(num_alarms, num_simulations)
     return FalseAlarms(num_alarms, num_simulations, num_alarms / num_simulations, *bounds)
@@ -474,13 +444,39 @@ def _fewest_simulations(rate: float, confidence: float) -> int:
     return int(number.ceil())
 
 
-def _simulate(streams: NullStreams, numbers: range, shape: Tensor, bar: ProgressBar) -> Tensor:
-    """Return the largest ratio of each stream and half size, ``len(numbers) x horizon // 2``."""
+def _simulate(streams: NullStreams, number: int, shape: Tensor, bar: ProgressBar) -> Tensor:
+    """Return the largest ratio of each stream and half size, ``number x horizon // 2``."""
     rows = []
-    for number in numbers:
-        rows.append(streams.ratios(number, shape.to(streams.engine.measure.points)).cpu())
+    for i in range(number):
+        rows.append(streams.ratios(i, shape.to(streams.engine.measure.points)).cpu())
         bar.advance()
     return torch.stack(rows)
+
+
+def _of_inputs(engine: DetectorEngine, given: Functions) -> list[Callable[[Tensor], Tensor]]:
+    """Return functions of inputs for values on arms, or for functions of points."""
+    check_instance(
+        "functions",
+        given,
+        (Tensor, list, tuple),
+        "Pass a list of functions of n x d points, such as [function], or on arms a matrix with "
+        "one function's values per row.",
+    )
+    if len(given) == 0:
+        raise ValueError("functions is empty; give at least one, or None for prior draws.")
+    if isinstance(given, Tensor):
+        if not engine.are_arms:
+            raise TypeError(
+                "functions is a tensor, which holds values on arms, but the domain is "
+                f"{engine.domain!r}. Pass a list of functions of n x d points."
+            )
+        values = check_matrix("functions", given, num_columns=len(engine.measure.points))
+        return [row.to(engine.measure.points.device).__getitem__ for row in values]
+
+    def of_points(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        return lambda inputs: function(engine.points_of(inputs))
+
+    return list(map(of_points, given))
 
 
 def _null_streams(
@@ -496,15 +492,14 @@ def _null_streams(
     if data is not None:
         if noise_std is not None or functions is not None:
             raise ValueError("data replaces noise_std and functions; leave these out.")
-        if not isinstance(data, tuple | list) or len(data) != 2:
-            raise TypeError(f"data is {data!r}; pass a pair (X, y) of inputs and their outcomes.")
+        check_instance("data", data, (tuple, list), "Pass a pair (X, y) of inputs and outcomes.")
         fit = fit_to_data(engine, *data)
-        streams = NullStreams(
-            engine, horizon, functions=[fit.mean], residuals=fit.residuals, seed=seed
-        )
+        fitted = _of_inputs(engine, [fit.mean])
+        streams = NullStreams(engine, horizon, functions=fitted, residuals=fit.residuals, seed=seed)
         return streams, f"a fit to {len(fit.residuals)} samples, noise from its residuals"
     if noise_std is None:
         raise ValueError("noise_std is missing: pass it, or data= to learn from samples.")
-    streams = NullStreams(engine, horizon, noise_std, functions, seed=seed)
+    known = None if functions is None else _of_inputs(engine, functions)
+    streams = NullStreams(engine, horizon, noise_std, known, seed=seed)
     given = "prior draws" if functions is None else f"{len(functions)} given functions"
     return streams, f"{given}, Gaussian noise with standard deviation {noise_std}"

@@ -456,7 +456,7 @@ class DetectorEngine:
         """See the class."""
         self.detector, self.domain = detector, domain
         self.measure = Measure.of(domain, detector.seed)  # points and weights for averages
-        self._are_arms = isinstance(domain, Arms)
+        self.are_arms = isinstance(domain, Arms)
         self.factor = 1.0
         if detector.statistic == "integral":
             self.factor = domain.volume if detector.volume is None else detector.volume
@@ -481,7 +481,7 @@ class DetectorEngine:
             inputs: ``n x d`` points of a box, or ``n`` arm numbers.
         """
         points = self.points_of(inputs)
-        if self._are_arms and len(self.measure.points) <= LARGEST_TABLE:
+        if self.are_arms and len(self.measure.points) <= LARGEST_TABLE:
             rows = self._table[inputs]
             return rows[:, inputs], rows * self.measure.roots
         features = self.kernel(points, self.measure.points) * self.measure.roots
@@ -489,7 +489,7 @@ class DetectorEngine:
 
     def points_of(self, inputs: Tensor) -> Tensor:
         """Return ``n x d`` points for ``inputs``: points of a box, or ``n`` arm numbers."""
-        return self.measure.points[inputs] if self._are_arms else inputs
+        return self.measure.points[inputs] if self.are_arms else inputs
 
     def test(
         self,
@@ -627,8 +627,8 @@ class DetectorEngine:
             raise TypeError("pass either X (inputs) or arms (arm numbers), not both or neither.")
         if arms is None:
             inputs = check_matrix("X", X, num_columns=self.domain.dim).detach().to(self._device)
-            if isinstance(self.domain, Arms):
-                inputs = self.domain.index_of(inputs)
+            if self.are_arms:
+                inputs = cast(Arms, self.domain).index_of(inputs)
             else:
                 self._check_inside(inputs)
         else:
@@ -648,16 +648,16 @@ class DetectorEngine:
         return torch.arange(1, num_tails + 1, dtype=DTYPE, device=self._device)
 
     def _check_arms(self, arms: Tensor) -> Tensor:
-        if not isinstance(self.domain, Arms):
+        if not self.are_arms:
             raise TypeError(f"arms are given, but the domain is {self.domain!r}. Pass X.")
         if not isinstance(arms, Tensor) or arms.dtype != torch.long or arms.dim() != 1:
             raise TypeError("arms must be a vector of arm numbers (a tensor of int64).")
-        outside = (arms < 0) | (arms >= self.domain.num_arms)
+        num_arms = len(self.measure.points)
+        outside = (arms < 0) | (arms >= num_arms)
         if bool(outside.any()):
             first = int(outside.to(torch.int8).argmax())
             raise ValueError(
-                f"arms[{first}] is {int(arms[first])}; arms are numbered from 0 to "
-                f"{self.domain.num_arms - 1}."
+                f"arms[{first}] is {int(arms[first])}; arms are numbered from 0 to {num_arms - 1}."
             )
         return arms.to(self._device)
 

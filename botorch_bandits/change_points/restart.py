@@ -93,11 +93,7 @@ class Restart:
     def explores(self, num_uniform: int | Tensor, num_history: int | Tensor) -> bool | Tensor:
         """Return whether the next round draws uniformly; see :func:`explores`."""
         if self.exploration is None:
-            return (
-                torch.zeros_like(num_uniform, dtype=torch.bool)
-                if isinstance(num_uniform, Tensor)
-                else False
-            )
+            return num_uniform < 0  # nowhere, in the form of the argument
         return explores(self.exploration, num_uniform, num_history)
 
     def is_told_of_change(self, round_number: int) -> bool:
@@ -361,28 +357,30 @@ class EvidenceRestart(Restart):
             ValueError: If the hyperparameters are learned and no candidates are given, or if there
                 are constraints and the first outcomes would choose the scales.
         """
-        listed = self._prior_for(model)
-        if self.outputs == "reward":
-            listed, num_outputs = _prior_of_reward(listed), 1
-        if isinstance(listed, DefaultCandidates) and num_outputs > 1:
+        prior, listed = self._prior_for(model), self.list_for(model)
+        waits = isinstance(prior, DefaultCandidates)  # for the first outcomes
+        of_reward = self.outputs == "reward"
+        num_outputs = 1 if of_reward else num_outputs
+        if waits and num_outputs > 1:
             raise ValueError(
-                f"the evidence uses {listed!r}, but with constraints= each entry of the list "
+                f"the evidence uses {prior!r}, but with constraints= each entry of the list "
                 "has one noise variance for reward and constraints, whose scales differ. Pass "
                 "EvidenceRestart(candidates=[BanditGP.with_kernel(...), ...]), or "
                 "outputs='reward' to test the reward alone."
             )
-        if isinstance(listed, CandidatesRecipe):
-            listed = listed.candidates
-        is_fixed = isinstance(listed, BanditGPRecipe) and listed.refit_every is None
-        if not is_fixed and not isinstance(listed, tuple | DefaultCandidates):
+        models = (prior,) if listed is None else listed.candidates
+        if any(not isinstance(each, BanditGPRecipe) or each.refit_every for each in models):
             raise ValueError(
-                f"model is {listed!r}, whose hyperparameters are learned or unknown, but the test "
+                f"model is {prior!r}, whose hyperparameters are learned or unknown, but the test "
                 "needs predictions that were made before the outcomes. Pass "
                 "EvidenceRestart(candidates=[BanditGP.with_kernel(...), ...]), a list that was "
                 "fixed before the data, or candidates=DefaultCandidates(bounds), whose scales the "
                 "first outcomes determine."
             )
-        return self._detector_for(model).on(domain, listed, num_outputs, context_dim)
+        if of_reward:
+            models = tuple(map(_prior_of_reward, models))
+        detector = self._detector_for(model)
+        return detector.on(domain, prior if waits else models, num_outputs, context_dim)
 
     def describe_level(self, model: Any = None) -> str:
         """Return what is claimed about false alarms, in one sentence.
@@ -421,13 +419,11 @@ class EvidenceRestart(Restart):
         return first + "; later segments keep their levels approximately"
 
 
-def _prior_of_reward(listed: Any) -> Any:
-    """Return a prior, or a list of priors, of the first output alone."""
-    if isinstance(listed, CandidatesRecipe):
-        return replace(listed, candidates=tuple(map(_prior_of_reward, listed.candidates)))
-    if isinstance(listed, BanditGPRecipe) and len(listed.kernel.batch_shape) > 0:
-        return replace(listed, kernel=kernel_of_output(listed.kernel, 0))
-    return listed
+def _prior_of_reward(model: BanditGPRecipe) -> BanditGPRecipe:
+    """Return a prior of the first output alone."""
+    if len(model.kernel.batch_shape) == 0:
+        return model
+    return replace(model, kernel=kernel_of_output(model.kernel, 0))
 
 
 @dataclass(frozen=True)

@@ -147,24 +147,19 @@ class Ledger:
         return self._known.cumsum(dim=-2) / self._running_counts
 
     @property
+    def running_rectified_average(self) -> Tensor:
+        """``batch_shape x n x num_constraints``; the time average after each row."""
+        return self._known.clamp_min(0.0).cumsum(dim=-2) / self._running_counts
+
+    @property
     def average_signed_violation(self) -> Tensor:
         """``batch_shape x num_constraints``; :attr:`average`, or 0 if it is negative."""
-        return self.signed_violation / self.num_rows.clamp_min(1).unsqueeze(-1)
+        return self.average.clamp_min(0.0)
 
     @property
     def average_rectified_violation(self) -> Tensor:
         """``batch_shape x num_constraints``; the rectified one over the outcomes so far."""
         return self.rectified_violation / self.num_rows.clamp_min(1).unsqueeze(-1)
-
-    @property
-    def running_signed_average(self) -> Tensor:
-        """``batch_shape x n x num_constraints``; :attr:`running_average`, or 0 if negative."""
-        return self._known.cumsum(dim=-2).clamp_min(0.0) / self._running_counts
-
-    @property
-    def running_rectified_average(self) -> Tensor:
-        """``batch_shape x n x num_constraints``; the time average after each row."""
-        return self._known.clamp_min(0.0).cumsum(dim=-2) / self._running_counts
 
     def budget_left(self, horizon: int | None = None) -> Tensor:
         """Return the remaining sum that constraint values may have; negative if it is overdrawn.
@@ -187,23 +182,6 @@ class Ledger:
             )
         share = left / remaining.unsqueeze(-1)
         return torch.where(share.isnan(), torch.inf, share)  # no budget and no round is left
-
-    # --- by epoch ---------------------------------------------------------------------------
-
-    @property
-    def signed_violation_by_epoch(self) -> Tensor:
-        """``batch_shape x num_epochs x num_constraints``."""
-        return self._by_epoch(self._known).clamp_min(0.0)
-
-    @property
-    def rectified_violation_by_epoch(self) -> Tensor:
-        """``batch_shape x num_epochs x num_constraints``."""
-        return self._by_epoch(self._known.clamp_min(0.0))
-
-    @property
-    def multiplier_updates(self) -> Tensor:
-        """``batch_shape x (num_epochs - 1) x num_constraints``; changes between epochs."""
-        return self.multipliers.diff(dim=-2)
 
     # --- the best point ---------------------------------------------------------------------
 
@@ -249,8 +227,8 @@ class Ledger:
         batch_shape = self.epochs.shape[:-1]
         flat = (-1, self.num_epochs, self.num_constraints)
         counts = self._counts.reshape(-1, self.num_epochs).tolist()
-        signed = self.signed_violation_by_epoch.reshape(flat).tolist()
-        rectified = self.rectified_violation_by_epoch.reshape(flat).tolist()
+        signed = self._by_epoch(self._known).clamp_min(0.0).reshape(flat).tolist()
+        rectified = self._by_epoch(self._known.clamp_min(0.0)).reshape(flat).tolist()
         multipliers = self.multipliers.reshape(flat).tolist()
         return [
             {

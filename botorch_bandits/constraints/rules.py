@@ -42,11 +42,10 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence import Guarantee, RegretStatement, Statement
 from botorch_bandits.models.bandit_gp import BanditGPRecipe
 from botorch_bandits.penalties import (
-    CustomPenalty,
     Exponential,
     Linear,
     Penalty,
-    Polynomial,
+    check_penalty,
     check_penalty_properties,
 )
 
@@ -470,6 +469,12 @@ def _check_mask(name: str, mask: Tensor, shape: torch.Size) -> Tensor:
     return mask
 
 
+def _store_bounds(rule: MultiplierRule, **bounds: float | None) -> None:
+    """Store bounds that may be left out, as positive numbers."""
+    known = {name: bound for name, bound in bounds.items() if bound is not None}
+    store_checked(rule, **{name: check_positive(name, bound) for name, bound in known.items()})
+
+
 SOURCE = "Shi and Eryilmaz 2022"
 
 SURROGATE_GAPS = {
@@ -599,11 +604,7 @@ class MultiplicativeEpochs(EpochRule):
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
-        if not isinstance(self.penalty, Penalty):
-            raise TypeError(
-                f"penalty must be a Penalty, got {self.penalty!r}. Use Polynomial(c, n), "
-                "Exponential(c) or CustomPenalty(function)."
-            )
+        check_penalty(self.penalty)
         if self.penalty.is_linear:
             check_penalty_properties(self.penalty, largest=0.5)  # it is not 1 for x <= 0
         gap = self.unconstrained_gap
@@ -647,23 +648,15 @@ class MultiplicativeEpochs(EpochRule):
             "Theorem 1",
             "the violation is bounded with the same probability, and sublinear in T = L S for "
             "suitable L and S",
-            ("constraint values are observed without noise", *_assumed_of(self.penalty)),
+            ("constraint values are observed without noise", *self.penalty.assumed),
         )
         if self.max_multiplier is not None:
             guarantee = guarantee.with_gaps("multipliers are held at max_multiplier")
-        if getattr(self.penalty, "n", 2.0) <= 1.0:
+        if self.penalty.is_linear_beyond:
             guarantee = guarantee.with_gaps(
                 "the bound on the violation is linear in T for n = 1", of="violation"
             )
         return guarantee
-
-
-def _assumed_of(penalty: Penalty) -> tuple[str, ...]:
-    """Return the assumptions about a penalty."""
-    if isinstance(penalty, Polynomial | Exponential):
-        return ()
-    known = ", which was checked on a grid" if isinstance(penalty, CustomPenalty) else ""
-    return (f"the penalty has the four properties of Assumption 2{known}",)
 
 
 @dataclass(frozen=True)
@@ -707,9 +700,12 @@ class AdditiveEpochs(EpochRule):
         """Check the settings."""
         super().__post_init__()
         store_checked(self, step_size=check_positive("step_size", self.step_size))
-        for name in ("slater_margin", "largest_reward", "largest_constraint"):
-            if getattr(self, name) is not None:
-                store_checked(self, **{name: check_positive(name, getattr(self, name))})
+        _store_bounds(
+            self,
+            slater_margin=self.slater_margin,
+            largest_reward=self.largest_reward,
+            largest_constraint=self.largest_constraint,
+        )
 
     @property
     def penalty_in_use(self) -> Penalty:
@@ -795,9 +791,7 @@ class PrimalDual(MultiplierRule):
         super().__post_init__()
         store_checked(self, max_multiplier=check_positive("max_multiplier", self.max_multiplier))
         store_checked(self, divisor=check_positive("divisor", self.divisor))
-        for name in ("reward_bound", "constraint_bound"):
-            if getattr(self, name) is not None:
-                store_checked(self, **{name: check_positive(name, getattr(self, name))})
+        _store_bounds(self, reward_bound=self.reward_bound, constraint_bound=self.constraint_bound)
 
     @classmethod
     def with_constants(

@@ -358,25 +358,6 @@ class BoxPosterior:
         covariance.diagonal(dim1=-2, dim2=-1).copy_(variance.clamp_min(0.0))
         return mean, covariance
 
-    def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return mean, variance and their gradients at ``b x d`` or ``*g x b x d`` points.
-
-        Returns:
-            ``*g x b`` each, the variance at least 0, and the shape of ``X`` each.
-        """
-        with torch.no_grad():
-            values, pullback = self.kernel_values(X)
-            half = self.solve(values)
-            of_mean = pullback(self.coefficients.unsqueeze(-2).expand_as(values))
-            of_variance = pullback((half @ self.W).mul_(-2.0))
-        with torch.enable_grad():
-            X = X.detach().requires_grad_()
-            prior = self.kernel.diagonal(self._seen(X))
-        if prior.requires_grad:  # of a kernel that is not stationary
-            of_variance += torch.autograd.grad(prior.sum(), X)[0]
-        variance = (prior.detach() - half.square_().sum(-1)).clamp_min_(0.0)
-        return self._mean(values), variance, of_mean, of_variance
-
     def solve(self, values: Tensor) -> Tensor:
         """Return ``W k`` for ``*g x b x n`` kernel values, as rows."""
         return values @ self.W.mT

@@ -333,27 +333,6 @@ class StationaryKernel:
         left = torch.cat([u, u.square().sum(-1, keepdim=True), torch.ones_like(u[..., :1])], dim=-1)
         return (left @ rows.right).clamp_min_(0.0)
 
-    def of_augmented(
-        self, queries: Tensor, points: Tensor, with_slope: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return the kernel values, and ``h`` on request, from rows whose product is ``r^2``.
-
-        Args:
-            queries: ``... x n x (d + 2)`` rows ``(-2u, |u|^2, 1)`` of scaled points ``u``.
-            points: ``... x p x (d + 2)`` rows ``(v, 1, |v|^2)``.
-            with_slope: Whether to return ``h`` as well, otherwise None.
-        """
-        if self.smoothness == 0.5:
-            # differences before squares keep the distances of near points, which the kink reveals
-            squared = torch.cdist(
-                queries[..., :-2] * -0.5,
-                points[..., :-2],
-                compute_mode="donot_use_mm_for_euclid_dist",
-            ).square_()
-        else:
-            squared = (queries @ points.mT).clamp_min_(0.0)
-        return self.of_squared_distance(squared, with_slope)
-
     def of_squared_distance(
         self,
         squared: Tensor,

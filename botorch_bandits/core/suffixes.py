@@ -66,6 +66,9 @@ Numbers = NDArray[np.int64]
 BLOCK = 48
 """Rows that change together: their matrix product costs less than the memory that it reads."""
 
+NEWER = np.triu(np.ones((BLOCK, BLOCK)), 1)
+"""Which rows of a block are newer than which."""
+
 FIRST_ROOM = 16
 """Rows for which memory is allocated at first."""
 
@@ -261,45 +264,39 @@ class Suffixes:
             own = slice(first, last)
             rows = W[:, own, first:]
             # row i: shrink_i W_i + slope_i (sum of v_j W_j over newer rows j, in this block and B)
-            mixing = np.triu(slope[:, own, None] * v[:, None, own], 1)
-            mixing += shrink[:, own, None] * np.eye(last - first)
+            mixing = slope[:, own, None] * v[:, None, own] * NEWER[: last - first, : last - first]
+            mixing[:, range(last - first), range(last - first)] = shrink[:, own]
             changed = mixing @ rows + slope[:, own, None] * B[..., first:]
             B[..., first:] += v[:, None, own] @ rows
             W[:, own, first:] = changed
 
     def _merge(self, starts: Numbers) -> None:
-        """Make rows of one point that no start separates one row; factorize from scratch."""
+        """Make rows of one point that no start separates one row, if there are any."""
         queries, slots, counts = self._rows
-        first_queries = np.append(0, starts)
         keys, row_of = np.unique(
             [np.searchsorted(starts, queries, side="right"), slots], axis=1, return_inverse=True
         )
-        self._merge_at = keys.shape[-1] + max(2 * FIRST_ROOM, keys.shape[-1] // 2)
-        member = np.eye(keys.shape[-1])[row_of]  # old rows x new rows
-        totals = counts @ member
-        factors = self._factors(keys[1], totals)
-        if factors is None:  # rounding; the rows remain as they are
+        size = keys.shape[-1]
+        self._merge_at = len(queries) + 2 * FIRST_ROOM
+        if size == len(queries):
             return
+        member = np.eye(size)[row_of]  # old rows x new rows
+        totals = counts @ member
+        noisy = self.places.covariances[:, keys[1][:, None], keys[1]][self._kernel_of]
+        noisy[:, range(size), range(size)] += self._noise / totals
+        # in reverse order, K = U U' is a Cholesky factorization; kinds x n x n
+        lower, info = torch.linalg.cholesky_ex(torch.from_numpy(noisy).flip(-2, -1))
+        if bool(info.any()):  # rounding; the rows remain as they are
+            return
+        eye = torch.eye(size, dtype=lower.dtype).expand_as(lower)
+        factors = torch.linalg.solve_triangular(lower, eye, upper=False).flip(-2, -1).numpy()
+        self._merge_at = size + max(2 * FIRST_ROOM, size // 2)
         # a late row between two starts may come anywhere among its like
-        self._rows = np.stack([first_queries[keys[0]], keys[1], totals.astype(np.int64)])
+        first_queries = np.append(0, starts)[keys[0]]
+        self._rows = np.stack([first_queries, keys[1], totals.astype(np.int64)])
         self._residuals = (self._residuals * counts) @ member / totals
-        self._W = with_room(factors, keys.shape[-1])
+        self._W = with_room(factors, size)
         self._z = (factors[self._kind] @ self._residuals[..., None])[..., 0]
-
-    def _factors(self, slots: Numbers, counts: Array) -> Array | None:
-        """Return ``W`` of rows at places with counts, kinds x n x n; None if it is indefinite."""
-        covariances = torch.from_numpy(self.places.covariances[:, slots[:, None], slots])
-        eye = torch.eye(len(slots), dtype=covariances.dtype)
-        factors = np.empty((len(self._noise), *eye.shape))
-        for kind, (kernel, noise) in enumerate(zip(self._kernel_of, self._noise, strict=True)):
-            noisy = covariances[kernel] + torch.from_numpy(noise / counts).diag()
-            # in reverse order, K = U U' is a Cholesky factorization
-            lower, info = torch.linalg.cholesky_ex(noisy.flip(0, 1))
-            if int(info):
-                return None
-            inverse = torch.linalg.solve_triangular(lower, eye, upper=False)
-            factors[kind] = inverse.flip(0, 1).numpy()
-        return factors
 
 
 def _from_each(values: Array) -> Array:

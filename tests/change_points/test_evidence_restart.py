@@ -87,7 +87,8 @@ def test_a_loop_begins_anew_soon_after_a_change(domain, keep):
     twin = loop_with(EvidenceRestart(keep=keep), domain, history=copy.deepcopy(loop.history))
     assert twin.resets == loop.resets
     assert twin.change_tests == loop.change_tests
-    assert torch.equal(twin.ask().x, loop.ask().x)
+    # on a box, within the digits of its search
+    torch.testing.assert_close(twin.ask().x, loop.ask().x, rtol=0.0, atol=1e-6)
 
 
 FORMS = {

@@ -1,6 +1,7 @@
 """The ledger against sums written out."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ def make(batch_shape, masked, n=14, num_epochs=4):
 @BATCHES
 @MASKED
 def test_violations(batch_shape, masked):
-    ledger, g, epochs, kappa, mask = make(batch_shape, masked)
+    ledger, g, _, _, mask = make(batch_shape, masked)
     for b in np.ndindex(*batch_shape):
         rows = g[b][mask[b]]
         signed = np.maximum(rows.sum(0), 0.0)
@@ -46,20 +47,12 @@ def test_violations(batch_shape, masked):
         close(ledger.average_rectified_violation[b], rectified / len(rows))
         close(ledger.budget_left()[b], -rows.sum(0))
         close(ledger.budget_left(horizon=30)[b], -rows.sum(0) / (30 - len(rows)))
-        close(ledger.multiplier_updates[b], np.diff(kappa[b], axis=0))
         assert ledger.num_rows[b] == len(rows)
         for t in range(14):
             so_far = g[b][: t + 1][mask[b][: t + 1]]
             count = max(len(so_far), 1)
             close(ledger.running_average[b][t], so_far.sum(0) / count)
-            close(ledger.running_signed_average[b][t], np.maximum(so_far.sum(0), 0.0) / count)
             close(ledger.running_rectified_average[b][t], np.maximum(so_far, 0.0).sum(0) / count)
-        for epoch in range(1, 5):
-            of_epoch = g[b][mask[b] & (epochs[b] == epoch)]
-            close(ledger.signed_violation_by_epoch[b][epoch - 1], np.maximum(of_epoch.sum(0), 0.0))
-            close(
-                ledger.rectified_violation_by_epoch[b][epoch - 1], np.maximum(of_epoch, 0.0).sum(0)
-            )
 
 
 @BATCHES
@@ -98,18 +91,24 @@ def test_nothing_yet():
     assert ledger.to_records()[0]["num_outcomes"] == 0
 
 
-def test_records_are_plain():
-    ledger, g, epochs, kappa, _ = make((), masked=False)
+@BATCHES
+@MASKED
+def test_records_are_plain(batch_shape, masked):
+    ledger, g, epochs, kappa, mask = make(batch_shape, masked)
     records = ledger.to_records()
     assert json.loads(json.dumps(records)) == records
-    assert len(records) == 8
-    third = next(r for r in records if (r["epoch"], r["constraint"]) == (3, 2))
-    of_epoch = g[epochs == 3][:, 1]
-    assert third["num_outcomes"] == len(of_epoch)
-    assert third["multiplier"] == kappa[2, 1]
-    assert abs(third["rectified_violation"] - np.maximum(of_epoch, 0.0).sum()) < 1e-12
-    batched = make((2, 3), masked=True)[0].to_records()
-    assert [r["replicate"] for r in batched[::8]] == [0, 1, 2, 3, 4, 5]
+    assert len(records) == 4 * 2 * math.prod(batch_shape)
+    replicates = list(np.ndindex(*batch_shape))
+    for record in records:
+        b, epoch, j = replicates[record.get("replicate", 0)], record["epoch"], record["constraint"]
+        of_epoch = g[b][mask[b] & (epochs[b] == epoch)][:, j - 1]
+        assert record["num_outcomes"] == len(of_epoch)
+        assert record["multiplier"] == kappa[b][epoch - 1, j - 1]
+        for name, value in (
+            ("signed_violation", max(of_epoch.sum(), 0.0)),
+            ("rectified_violation", np.maximum(of_epoch, 0.0).sum()),
+        ):
+            assert record[name] == pytest.approx(value, abs=1e-12)
 
 
 def test_bad_tables_are_refused():

@@ -425,7 +425,7 @@ def test_average_violation_falls(where: str) -> None:
         query = loop.ask()
         x = float(query.x[0])
         loop.tell(query.id, 2.0 * x, constraints=[x - 0.4])
-    average = loop.ledger().running_signed_average[:, 0]
+    average = loop.ledger().running_average.clamp_min(0.0)[:, 0]
     early = float(average[num_rounds // 6])
     assert early > 0.2
     assert float(average[-1]) < 0.6 * early

@@ -31,7 +31,7 @@ from botorch_bandits.core.box import BoxPosterior
 from botorch_bandits.models import LearnedGP
 from botorch_bandits.models.ensembles import LeanPosterior
 
-from .textbook import double, uniform
+from .textbook import double, uniform, value_and_gradient
 
 DIM = 3
 LOW, HIGH = double([1.0, 100.0, 0.0]), double([3.0, 900.0, 2.0])
@@ -180,7 +180,7 @@ def assert_like_botorch(model: LearnedGP, twin: SingleTaskGP, tolerance: float =
     own = model.closed_form
     assert own is not None
     with torch.no_grad():
-        functions = list(own.value_and_gradient(QUERIES))
+        functions = list(value_and_gradient(own, QUERIES))
         values = list(own.mean_and_variance(QUERIES))
     assert_close(functions, at(twin), 10.0 * tolerance)
     assert_close(values, functions[:2], tolerance)

@@ -17,7 +17,7 @@ from botorch_bandits import AMMUpperConfidenceBound, BanditGP, DMMUpperConfidenc
 from botorch_bandits.confidence.dmm import read_data
 from botorch_bandits.models import condition
 
-from .textbook import double, uniform
+from .textbook import double, uniform, value_and_gradient
 
 X, NEW, POINTS = (uniform(n, 2, seed=n) for n in (8, 3, 5))
 Y, Y_NEW = ((6.0 * rows).sin().sum(-1, keepdim=True) - 3.0 for rows in (X, NEW))
@@ -61,8 +61,8 @@ def test_posterior_conditioning_and_replaced_outcomes_are_shifted(kernel: str) -
 def test_gradients_of_the_closed_form() -> None:
     model, shifted = pair()
     assert model.closed_form is not None
-    found = model.closed_form.value_and_gradient(POINTS)
-    expected = shifted.closed_form.value_and_gradient(POINTS)
+    found = value_and_gradient(model.closed_form, POINTS)
+    expected = value_and_gradient(shifted.closed_form, POINTS)
     assert torch.allclose(found[0], expected[0] + MEAN)
     assert all(torch.allclose(a, b) for a, b in zip(found[1:], expected[1:], strict=True))
 

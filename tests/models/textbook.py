@@ -63,3 +63,16 @@ def log_likelihood(kernel: KernelFunction, X: Tensor, y: Tensor, noise: float) -
     system = kernel(X, X) + noise * torch.eye(len(X), dtype=torch.float64)
     quadratic = y @ torch.linalg.solve(system, y)
     return float(-0.5 * (quadratic + torch.logdet(system) + len(X) * math.log(2.0 * math.pi)))
+
+
+def value_and_gradient(posterior: Any, points: Tensor) -> tuple[Tensor, ...]:
+    """Mean, variance and their gradients, by automatic differentiation."""
+    with torch.enable_grad():
+        points = points.detach().clone().requires_grad_()
+        moments = posterior.moments(points)
+        totals = [each.sum() for each in moments]
+    slopes = [
+        torch.autograd.grad(each, points, retain_graph=True, materialize_grads=True)[0]
+        for each in totals
+    ]
+    return (moments[0].detach(), moments[1].detach().clamp_min(0.0), *slopes)
