@@ -11,23 +11,26 @@ from torch import Tensor
 
 TOLERANCE = 1e-9
 """A loop that is rebuilt factorizes what the first one added by row, which changes last bits."""
+ON_BOXES = 1e-6
+"""There, a search ends within its own digits of a maximum."""
 
 
-def differ(found: Any, expected: Any) -> bool:
+def differ(found: Any, expected: Any, tolerance: float = TOLERANCE) -> bool:
     """Return whether two records differ by more than the rounding of their numbers."""
     if isinstance(expected, Mapping):
         return found.keys() != expected.keys() or any(
-            differ(found[name], value) for name, value in expected.items()
+            differ(found[name], value, tolerance) for name, value in expected.items()
         )
     if isinstance(expected, Tensor):
-        return not torch.equal(found, expected)
+        return not torch.allclose(found, expected, rtol=tolerance, atol=tolerance)
     if isinstance(expected, Sequence) and not isinstance(expected, str):
-        return len(found) != len(expected) or any(map(differ, found, expected))
+        pairs = zip(found, expected, strict=False)
+        return len(found) != len(expected) or any(differ(*pair, tolerance) for pair in pairs)
     if isinstance(expected, float) and isinstance(found, float) and found != expected:
-        return not math.isclose(found, expected, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+        return not math.isclose(found, expected, rel_tol=tolerance, abs_tol=tolerance)
     return bool(found != expected)
 
 
-def assert_same(found: Any, expected: Any) -> None:
+def assert_same(found: Any, expected: Any, tolerance: float = TOLERANCE) -> None:
     """Check diagnostics, records, or lists of them."""
-    assert not differ(found, expected), (found, expected)
+    assert not differ(found, expected, tolerance), (found, expected)

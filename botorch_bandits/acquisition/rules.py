@@ -172,6 +172,19 @@ class Seen:
         """
         return self.player.outside(self.posterior.columns(index))
 
+    def columns_given_pending(self, index: Tensor) -> Tensor:
+        """Return the same given that pending rows are known."""
+        columns, pending = self.player.outside(self.view.columns(index)), self.pending
+        if pending is None or self.view is not self.posterior:
+            return columns
+        # c - C(., P) (C_PP + lam I)^-1 c_P
+        noise, others = torch.zeros_like(self.lam), self.columns(pending.index)
+        each = [
+            condition_draw(column, others, pending.index, noise, self.lam)
+            for column in columns.unbind(-2)
+        ]
+        return torch.stack(each, -2)
+
     @property
     def collapsed(self) -> Rows:
         """One row for each place; with replicates, one for each arm."""

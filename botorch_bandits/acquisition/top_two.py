@@ -44,7 +44,6 @@ from botorch_bandits.acquisition.rules import (
     Seen,
     ThompsonArmsRule,
     along_arms,
-    condition_draw,
 )
 from botorch_bandits.acquisition.thompson_sampling import PENDING, GPThompsonSampling
 from botorch_bandits.checks import check_integer, check_one_of, check_probability
@@ -181,14 +180,7 @@ class TopTwoArmsRule(ArmsRule):
     def _advantage(self, seen: Seen, leader: Tensor) -> Tensor:
         """See :func:`top_two`; pending rows count as known."""
         index = leader.unsqueeze(-1)
-        column = seen.columns(index).squeeze(-2)
-        pending = seen.pending if self.hallucinates else None
-        if pending is not None:
-            # the covariance given pending outcomes: c - C(., P) (C_PP + lam I)^-1 c_P
-            others = seen.columns(pending.index)  # k x num_arms
-            column = condition_draw(
-                column, others, pending.index, torch.zeros_like(seen.lam), seen.lam
-            )
+        column = seen.columns_given_pending(index).squeeze(-2)
         variance = seen.variance
         difference = variance + variance.gather(-1, index) - 2.0 * column
         difference = difference.clamp_min(seen.prior_share(MINIMUM_VARIANCE))

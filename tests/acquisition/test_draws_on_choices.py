@@ -114,9 +114,9 @@ def test_only_a_plain_model_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> Non
         "plain": (plain(), CHOICES, 0),
         "warped": (SingleTaskGP(X, Y[:, :1], input_transform=Warp(2, [0])).eval(), CHOICES, 0),
         "a kernel without a form": (plain_with(RBFKernel() + LinearKernel()), CHOICES, 0),
-        "variances of rows": (SingleTaskGP(X, Y[:, :1], 0.1 + X[:, :1]).eval(), CHOICES, 1),
+        "variances of rows": (SingleTaskGP(X, Y[:, :1], 0.1 + X[:, :1]).eval(), CHOICES, 0),
         "a class of one's own": (Own(X, Y[:, :1]).eval(), CHOICES, 1),
-        "categories": (MixedSingleTaskGP(rounded, Y[:, :1], cat_dims=[1]).eval(), columns, 1),
+        "categories": (MixedSingleTaskGP(rounded, Y[:, :1], cat_dims=[1]).eval(), columns, 0),
         "fewer points than rows": (plain(), CHOICES[:5], 1),
         "training": (plain().train(), CHOICES, 0),
     }

@@ -29,6 +29,7 @@ from botorch.models.transforms.input import (
     Normalize,
 )
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from records import ON_BOXES, assert_same
 from torch import Tensor
 
 from botorch_bandits import (
@@ -109,9 +110,7 @@ class TestReproducibility:
     @pytest.mark.parametrize("acquisition", ACQUISITIONS)
     @pytest.mark.parametrize("model", MODELS)
     @pytest.mark.parametrize("domain", ["box", "arms"])
-    def test_rebuilt_loop_continues_bit_for_bit(
-        self, domain: str, model: str, acquisition: str
-    ) -> None:
+    def test_rebuilt_loop_continues(self, domain: str, model: str, acquisition: str) -> None:
         whole = make_loop(domain, model, acquisition)
         play(whole, 8)
 
@@ -122,14 +121,14 @@ class TestReproducibility:
         second = make_loop(domain, model, acquisition, history=History.from_records(records, dim=2))
         play(second, 8)
 
-        assert suggestions(second) == suggestions(whole)
+        assert_same(suggestions(second), suggestions(whole), ON_BOXES)
 
     def test_new_process_suggests_the_same(self) -> None:
         program = (
             "import json, sys\n"
             "import torch\n"
             f"torch.set_num_threads({torch.get_num_threads()})\n"
-            "sys.path.insert(0, sys.argv[1])\n"
+            "sys.path[:0] = sys.argv[1:]\n"
             "from test_loop import make_loop, play, suggestions\n"
             "loops = [make_loop('box', 'refitted', name) for name in ('igp-ucb', 'gp-ts')]\n"
             "for loop in loops:\n"
@@ -138,7 +137,7 @@ class TestReproducibility:
         )
         folder = str(__file__).rpartition("/")[0]
         output = subprocess.run(
-            [sys.executable, "-c", program, folder],
+            [sys.executable, "-c", program, folder, folder.rpartition("/")[0]],
             capture_output=True,
             text=True,
             check=True,
@@ -480,7 +479,7 @@ def test_a_loop_can_be_pickled(domain: str, acquisition: str) -> None:
     other = pickle.loads(pickle.dumps(loop))
     for each in (loop, other):
         play(each, 6)
-    assert suggestions(other) == suggestions(loop)
+    assert_same(suggestions(other), suggestions(loop), ON_BOXES)
 
 
 @pytest.mark.parametrize(
