@@ -36,7 +36,6 @@ from botorch_bandits.acquisition.base import (
 )
 from botorch_bandits.acquisition.rules import ArmsRule, Seen
 from botorch_bandits.acquisition.scores import (
-    deviation_of,
     prior_variance_of_scalar,
     scale_in_outcomes,
 )
@@ -55,7 +54,13 @@ from botorch_bandits.confidence import (
     RidgeConfidenceSet,
     UnreadablePriorError,
 )
-from botorch_bandits.confidence.dmm import narrow, read_data, report_refutation
+from botorch_bandits.confidence.dmm import (
+    OutputData,
+    RidgeTerms,
+    RowsOfOutput,
+    narrow,
+    read_data,
+)
 from botorch_bandits.confidence.guarantee import (
     AS_OBSERVED,
     RegretStatement,
@@ -69,7 +74,6 @@ from botorch_bandits.confidence.igp_ucb import (
     gaps_of_defaults,
     noise_assumptions,
     told_in_prior_units,
-    units_of_bounds,
 )
 from botorch_bandits.confidence.prior_assumptions import (
     kernel_assumptions,
@@ -81,9 +85,8 @@ from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     check_assume,
     check_bounds,
-    fit_to_batch,
 )
-from botorch_bandits.core.ridges import Ridges, largest_first
+from botorch_bandits.core.ridges import largest_first
 from botorch_bandits.core.round_posterior import RoundPosterior
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.reading import OneByOneModel, hallucinate, on_device_of, variance_of
@@ -96,57 +99,51 @@ MARGIN = 1e-6
 """Arms this close to the largest bound are evaluated, in prior standard deviations."""
 
 
-class _Rows(NamedTuple):
-    """What a round knows, in outcome units less the prior mean; ``n`` rows, ``A`` arms.
+class _ArmsRows(NamedTuple):
+    """What a round knows, in outcome units less the prior mean; ``A`` arms.
 
     Attributes:
-        places: ``batch_shape x n x c``; the numbers of arms, then their fronts.
-        weight: ``batch_shape x n`` multiples of the precision of one outcome.
-        outcomes: ``batch_shape x n``.
-        covariance: Maps two sets of places to their covariances.
-        columns: Maps places to their ``batch_shape x n x k`` covariances with some arms.
+        rows: The rows; their places are the numbers of arms, then their fronts.
+        columns: Maps places and ``k`` arms to their ``batch_shape x n x k`` covariances.
         prior_variance: ``A``.
-        kept: Where eigenvectors are kept from round to round; None with replicates.
     """
 
-    places: Tensor
-    weight: Tensor
-    outcomes: Tensor
-    covariance: Callable[[Tensor, Tensor], Tensor]
+    rows: RowsOfOutput
     columns: Callable[[Tensor, Tensor], Tensor]
     prior_variance: Tensor
-    kept: dict[str, Any] | None
 
 
-def _rows_of(seen: Seen) -> _Rows:
-    """Return the rows of a round, the only place that knows where they are kept."""
+def _rows_of(seen: Seen) -> _ArmsRows:
+    """Return the rows of a round: the only place that knows where they are kept."""
     posterior, prior = seen.posterior, seen.posterior.prior
     if seen.batch_shape:
         return _rows_of_replicates(seen)
     rows = posterior.rows if isinstance(posterior, RoundPosterior) else seen.collapsed
     index = rows.index.unsqueeze(-1).to(rows.Y)
-    places = index if rows.front is None else torch.cat([index, rows.front], dim=-1)
 
-    def parts(some: Tensor) -> tuple[Tensor, Tensor | None]:
-        return some[:, 0].long(), some[:, 1:] if rows.front is not None else None
+    def parts(places: Tensor) -> tuple[Tensor, Tensor | None]:
+        return places[:, 0].long(), None if rows.front is None else places[:, 1:]
 
-    return _Rows(
-        places,
-        rows.noise.reciprocal(),
-        rows.Y[:, 0] - seen.prior_mean,
-        lambda some, others: prior.block(*parts(some), *parts(others))[0],
-        lambda some, at: prior.columns(*parts(some), seen.now)[0][:, at],
+    return _ArmsRows(
+        RowsOfOutput(
+            seen.summary.active_priors[0],
+            index if rows.front is None else torch.cat([index, rows.front], dim=-1),
+            rows.noise.reciprocal(),
+            rows.Y[:, 0] - seen.prior_mean,
+            lambda places, others: prior.block(*parts(places), *parts(others))[0],
+            seen.player.memo,
+        ),
+        lambda places, at: prior.columns(*parts(places), seen.now)[0][:, at],
         prior.variances(seen.now)[0],
-        seen.player.memo,
     )
 
 
-def _rows_of_replicates(seen: Seen) -> _Rows:
+def _rows_of_replicates(seen: Seen) -> _ArmsRows:
     prior, rows = seen.posterior.prior, seen.collapsed
     counts = rows.noise.reciprocal()  # num_replicates x number of arms
     order = (counts > 0.0).to(torch.int8).sort(dim=-1, descending=True, stable=True).indices
     order = order[:, : int((counts > 0.0).sum(-1).max())]
-    weight = counts.gather(-1, order)  # 0 where a replicate played fewer arms
+    counts = counts.gather(-1, order)  # 0 where a replicate played fewer arms
     sums = rows.Y.gather(-1, order)
 
     def columns(places: Tensor, at: Tensor) -> Tensor:
@@ -157,14 +154,17 @@ def _rows_of_replicates(seen: Seen) -> _Rows:
         at = others.squeeze(-1).long().unsqueeze(-2)
         return whole.gather(-1, at.expand(*whole.shape[:-1], at.shape[-1]))
 
-    return _Rows(
-        rows.index[order].unsqueeze(-1).to(sums),
-        weight,
-        sums / weight.masked_fill(weight == 0.0, 1.0) - seen.prior_mean,
-        covariance,
+    return _ArmsRows(
+        RowsOfOutput(
+            seen.summary.active_priors[0],
+            rows.index[order].unsqueeze(-1).to(sums),
+            counts,
+            sums / counts.masked_fill(counts == 0.0, 1.0) - seen.prior_mean,
+            covariance,
+            None,
+        ),
         columns,
         prior.variances()[0],
-        None,
     )
 
 
@@ -174,25 +174,25 @@ class _DMMRound:
 
     Attributes:
         found: The set.
-        rows: Its rows.
+        arms: Its rows and the arms.
         prior_mean: What was subtracted from the outcomes.
     """
 
     found: RidgeConfidenceSet
-    rows: _Rows
+    arms: _ArmsRows
     prior_mean: float
 
-    def ends(self, arms: Tensor) -> tuple[Tensor, Tensor]:
+    def ends(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Return the lower and upper bound of ``k`` arms, ``batch_shape x k`` each."""
-        cross = self.rows.columns(self.found.ridges.places, arms).mT
-        prior = self.rows.prior_variance[arms].expand(*cross.shape[:-1])
+        cross = self.arms.columns(self.found.ridges.places, index).mT
+        prior = self.arms.prior_variance[index].expand(*cross.shape[:-1])
         lower, upper = self.found.bounds(cross, prior)
         return lower + self.prior_mean, upper + self.prior_mean
 
     @cached_property
     def of_all(self) -> tuple[Tensor, Tensor]:
         """The bounds of all arms, ``batch_shape x A`` each."""
-        prior = self.rows.prior_variance
+        prior = self.arms.prior_variance
         return self.ends(torch.arange(len(prior), device=prior.device))
 
     @property
@@ -207,60 +207,21 @@ class DMMArmsRule(ArmsRule):
     """The upper bound by DMM, or minus the lower one when minimizing.
 
     Attributes:
-        rkhs_bound: ``B``; a number, or one per replicate.
-        noise_bound: ``R`` of R-sub-Gaussian noise; ``"model"`` for the root of the modeled noise
-            variance.
-        delta: The bounds fail with at most this probability.
-        num_ridges: Size of the grid of ridges.
-        doubles: Whether a refuted ``B`` is doubled until it is not refuted.
-        on_refuted: ``"warn"`` or ``"raise"``.
+        terms: What is known of the function and the noise.
         maximize: If False, the reward is minimized.
-        of_norm: The units of ``rkhs_bound``, ``"outcome"`` or ``"prior"``.
-        of_noise: The units of ``noise_bound``, ``"outcome"`` or ``"prior"``.
     """
 
-    rkhs_bound: float | Tensor
-    noise_bound: float | Tensor | str
-    delta: float
-    num_ridges: int
-    doubles: bool
-    on_refuted: str
+    terms: RidgeTerms
     maximize: bool
-    of_norm: str = "outcome"
-    of_noise: str = "outcome"
 
     def prepare(self, seen: Seen) -> _DMMRound:
         """Return the set of the observed data; whether these refute the assumptions is reported."""
-        rows, unit = _rows_of(seen), float(seen.summary.active_priors[0].standard_deviation)
-        noise_variance = seen.player.outside(seen.posterior.lam).to(rows.outcomes)
-        ridges = Ridges(
-            rows.places,
-            rows.weight,
-            rows.outcomes,
-            rows.covariance,
-            noise_variance,
-            self.num_ridges,
-            rows.kept,
-        )
-        norm, noise = (
-            self._per_replicate("rkhs_bound", self.rkhs_bound, seen),
-            noise_variance.sqrt(),
-        )
-        norm = norm if self.of_norm == "prior" else norm / unit
-        if not isinstance(self.noise_bound, str):
-            noise = self._per_replicate("noise_bound", self.noise_bound, seen)
-            noise = noise * unit if self.of_noise == "prior" else noise
-        found = RidgeConfidenceSet.of(ridges, norm, noise, self.delta, self.doubles)
-        if not self.doubles and bool(found.is_refuted.any()):
-            stated = self.noise_bound if isinstance(self.noise_bound, str) else noise
-            smallest = float(found.smallest_rkhs_bound.max()) * unit
-            report_refutation(self.delta, norm * unit, stated, smallest, self.on_refuted)
-        return _DMMRound(found, rows, seen.prior_mean)
-
-    @staticmethod
-    def _per_replicate(name: str, level: float | Tensor, seen: Seen) -> Tensor:
-        level = torch.as_tensor(level, dtype=torch.float64, device=seen.posterior.lam.device)
-        return fit_to_batch(name, level, seen.batch_shape)
+        arms = _rows_of(seen)
+        found, _ = self.terms.confidence_set(arms.rows)
+        if not self.terms.doubles and bool(found.is_refuted.any()):
+            smallest = float(found.smallest_rkhs_bound.max())
+            self.terms.report_refutation(smallest * seen.prior_deviation, smallest)
+        return _DMMRound(found, arms, seen.prior_mean)
 
     def scores(self, seen: Seen) -> Tensor:
         known = seen.prepared
@@ -269,8 +230,7 @@ class DMMArmsRule(ArmsRule):
             return upper if self.maximize else -lower
         # the bound at the ridge of the model, whose posterior is at hand, is above the bound
         sign = 1.0 if self.maximize else -1.0
-        prior = known.rows.prior_variance
-        furthest = known.found.rkhs_bound * prior.sqrt()
+        furthest = known.found.rkhs_bound * known.arms.prior_variance.sqrt()
         half = (seen.variance * known.found.radicands[-1]).sqrt()
         centered = sign * (seen.mean - seen.prior_mean)
         scores = torch.minimum(centered + half, furthest) + sign * seen.prior_mean
@@ -306,6 +266,14 @@ class DMMArmsRule(ArmsRule):
             "width": 0.5 * (upper - lower) / deviation,
             "information_gain": found.ridges.information_gain,
         }
+
+
+class _Known(NamedTuple):
+    """What is read from a model: the data, sets and norm bounds of its outputs."""
+
+    data: tuple[OutputData, ...]
+    sets: dict[int, RidgeConfidenceSet]
+    rkhs_bounds: dict[int, float]
 
 
 class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
@@ -385,83 +353,81 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
     ) -> None:
         """See the class."""
         super().__init__(check_model(model))
-        check_one_of("units", units, ("outcome", "prior"))
-        known, noise, self._not_given = complete_bounds(
-            type(self).__name__, rkhs_bound, noise_bound, units
+        self.terms = _terms_of(
+            type(self).__name__,
+            rkhs_bound,
+            noise_bound,
+            delta=delta,
+            units=units,
+            num_ridges=num_ridges,
+            double_rkhs_bound=double_rkhs_bound,
+            on_refuted=on_refuted,
         )
-        delta, num_ridges = _check_ingredients(known, noise, delta, num_ridges, on_refuted)
-        # a tensor with one number per replicate is for replicates on arms
-        rkhs_bound = check_positive("rkhs_bound", known)
-        noise_bound = noise if isinstance(noise, str) else check_nonnegative("noise_bound", noise)
-        self._units = units
+        # tensors with one number per replicate are for replicates on arms
+        check_positive("rkhs_bound", self.terms.rkhs_bound)
+        if not isinstance(self.terms.noise_bound, str):
+            check_nonnegative("noise_bound", self.terms.noise_bound)
         self.base_model = model
         self.posterior_transform = on_device_of(model, posterior_transform)
         self.maximize = maximize
-        self.delta = delta
-        self.doubled = double_rkhs_bound or "rkhs_bound" in self._not_given
         self.assume = check_assume(assume)
-        self._summary = PriorSummary(model, posterior_transform, self.assume)
+        self._summary = PriorSummary(model, self.posterior_transform, self.assume)
+        if self.is_refuted:
+            smallest = max(float(s.smallest_rkhs_bound.max()) for s in self._known.sets.values())
+            self.terms.report_refutation(self.smallest_rkhs_bound, smallest)
+        self.set_X_pending(X_pending)
+        self.warn_if_wide()
+
+    @classmethod
+    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
+        names = (
+            "rkhs_bound",
+            "noise_bound",
+            "delta",
+            "units",
+            "num_ridges",
+            "double_rkhs_bound",
+            "on_refuted",
+        )
+        terms = _terms_of(cls.__name__, **{name: options[name] for name in names})
+        return DMMArmsRule(terms, options["maximize"])
+
+    @cached_property
+    def _known(self) -> _Known:
+        """What is read from the model."""
+        model = self.base_model
         try:
             active = self._summary.active_outputs
-            if posterior_transform is None and model.num_outputs != 1:
+            if self.posterior_transform is None and model.num_outputs != 1:
                 raise UnreadablePriorError(
                     f"it has {model.num_outputs} outputs and no posterior_transform"
                 )
-            read_data(model)
+            data = read_data(model)
         except UnreadablePriorError as error:
             raise error.in_method(
                 "DMM works with the kernel and data of the model",
                 "Use BanditGP or SingleTaskGP, or ImprovedUpperConfidenceBound with an explicit "
                 "width=",
             ) from error
-        weights = (
-            torch.ones(1, dtype=torch.float64)
-            if posterior_transform is None
-            else posterior_transform.weights
+        found = {j: self.terms.confidence_set(data[j], len(active)) for j in active}
+        return _Known(
+            data,
+            {j: confidence_set for j, (confidence_set, _) in found.items()},
+            {
+                j: float((confidence_set.doubling * self.terms.rkhs_bound * unit).max())
+                for j, (confidence_set, unit) in found.items()
+            },
         )
-        self._weights = {j: float(weights[j]) for j in active}
-        self._offset = float(getattr(posterior_transform, "offset", 0.0))
-        self._ingredients = (rkhs_bound, noise_bound, delta / len(active), num_ridges)
-        self._sets: dict[int, RidgeConfidenceSet] = {}
-        self._read_again()
-        if self.is_refuted:
-            is_relative = self._is_relative
-            smallest = max(float(each.smallest_rkhs_bound.max()) for each in self._sets.values())
-            report_refutation(
-                delta,
-                rkhs_bound,
-                noise_bound,
-                smallest if is_relative else self.smallest_rkhs_bound,
-                on_refuted,
-                in_prior_units=is_relative,
-            )
-        self.set_X_pending(X_pending)
-        self.warn_if_wide()
 
-    @classmethod
-    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        units = check_one_of("units", options["units"], ("outcome", "prior"))
-        rkhs_bound, noise_bound, not_given = complete_bounds(
-            cls.__name__, options["rkhs_bound"], options["noise_bound"], units
-        )
-        names = ("delta", "num_ridges", "on_refuted")
-        delta, num_ridges = _check_ingredients(
-            rkhs_bound, noise_bound, *(options[name] for name in names)
-        )
-        of_norm, of_noise = (
-            "prior" if name in not_given else units for name in ("rkhs_bound", "noise_bound")
-        )
-        return DMMArmsRule(
-            rkhs_bound,  # type: ignore[arg-type]
-            noise_bound,  # type: ignore[arg-type]
-            delta,
-            num_ridges,
-            options["double_rkhs_bound"] or "rkhs_bound" in not_given,
-            options["on_refuted"],
-            options["maximize"],
-            of_norm,
-            of_noise,
-        )
+    @property
+    def delta(self) -> float:
+        """The bound fails with at most this probability."""
+        return self.terms.delta
+
+    @property
+    def rkhs_bounds(self) -> dict[int, float]:
+        """The norm bound of each output in raw outcome units, after doubling."""
+        return self._known.rkhs_bounds
 
     @property
     def is_optimistic(self) -> bool:
@@ -474,14 +440,14 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
     @property
     def is_refuted(self) -> bool:
         """Whether the data refute kernel, norm bound and noise bound at level ``delta``."""
-        return any(bool(each.is_refuted.any()) for each in self._sets.values())
+        return any(bool(each.is_refuted.any()) for each in self._known.sets.values())
 
     @property
     def smallest_rkhs_bound(self) -> float:
         """The smallest norm bound that the data do not refute, in raw outcome units."""
         return max(
-            float((s.smallest_rkhs_bound * self._data[j].prior.standard_deviation).max())
-            for j, s in self._sets.items()
+            float((s.smallest_rkhs_bound * self._known.data[j].prior.standard_deviation).max())
+            for j, s in self._known.sets.items()
         )
 
     def forward(self, X: Tensor) -> Tensor:
@@ -524,9 +490,12 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         """
         check_points(self, X)
         # without data a stationary prior does not depend on X; its zero gradient must exist
-        total_lower = total_upper = self._offset + 0.0 * X.sum(-1)
-        for j, confidence_set in self._sets.items():
-            data, weight = self._data[j], self._weights[j]
+        transform: Any = self.posterior_transform
+        offset = 0.0 if transform is None else float(transform.offset)
+        total_lower = total_upper = offset + 0.0 * X.sum(-1)
+        for j, confidence_set in self._known.sets.items():
+            data = self._known.data[j]
+            weight = 1.0 if transform is None else float(transform.weights[j])
             points, prior_variance = data.points(X)
             cross = data.covariance(points, confidence_set.ridges.places)
             ends = confidence_set.bounds(cross, prior_variance)
@@ -572,12 +541,12 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
-        gaps = [*prior_gaps(self._summary), *gaps_of_defaults(self._not_given)]
+        gaps = [*prior_gaps(self._summary), *gaps_of_defaults(self.terms.not_given)]
         if self.is_refuted:
             gaps.append("the data refute the assumptions at this level")
         if is_ensemble(self.base_model):
             gaps.append("the bound is averaged over the members of an ensemble")
-        if self.doubled:
+        if self.terms.doubles:
             gaps.append("the norm bound is guessed and doubled")
         if self.X_pending is not None:
             shrink = ("pending point shrinks", "pending points shrink")
@@ -585,9 +554,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         constants = {"delta": self.delta, "smallest_rkhs_bound": self.smallest_rkhs_bound}
         for j, bound in self.rkhs_bounds.items():
             constants["rkhs_bound" if len(self.rkhs_bounds) == 1 else f"rkhs_bound_{j}"] = bound
-        constants["information_gain"] = sum(
-            float(s.ridges.information_gain.mean()) for s in self._sets.values()
-        )
+        constants["information_gain"] = self._information_gain
         norm, norm_gaps, of_mean = norm_assumption(self._summary)
         most = largest_regret(self._summary, max(self.rkhs_bounds.values()), False)
         guarantee = Guarantee(
@@ -611,8 +578,12 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
             assumptions=(
                 norm,
                 *kernel_assumptions(self._summary),
-                *noise_assumptions(self._summary, self._ingredients[1], of_rows=(FIRST_ROW,)),
-                *((told_in_prior_units(self._ingredients[1]),) if self._is_relative else ()),
+                *noise_assumptions(self._summary, self.terms.noise_bound, of_rows=(FIRST_ROW,)),
+                *(
+                    (told_in_prior_units(self.terms.noise_bound),)
+                    if self.terms.are_relative
+                    else ()
+                ),
                 AS_OBSERVED,
             ),
             constants={**constants, **of_mean},
@@ -635,14 +606,11 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         was_training = self.model.training
         with torch.no_grad():
             value = self(x.unsqueeze(0))
-            posterior = self.model.posterior(
-                x.unsqueeze(0), posterior_transform=self.posterior_transform
-            )
+            mean, deviation = (float(e.mean()) for e in self._mean_and_sigma(x.unsqueeze(0)))
             lower, upper = self.bounds(x.unsqueeze(0))
         self.model.train(was_training)
-        deviation = float(deviation_of(posterior, self._summary, MINIMUM_VARIANCE).mean())
         return {
-            "mean": float(posterior.mean.mean()),
+            "mean": mean,
             "standard_deviation": deviation,
             "is_refuted": float(self.is_refuted),
             "width": 0.5 * float(upper - lower) / deviation,
@@ -651,29 +619,18 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the data of the model, which cannot be pickled and are read again."""
-        left_out = ("_data", "_summary", "_sets")
-        return {name: value for name, value in self.__dict__.items() if name not in left_out}
+        """Leave out what is read from the model, which cannot be pickled, and is read again."""
+        return {name: value for name, value in self.__dict__.items() if name != "_known"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Read the model again."""
-        super().__setstate__(state)
-        self._read_again()
-
-    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Load hyperparameters into the model and read it again.
-
-        Args:
-            args: Passed on to ``torch.nn.Module.load_state_dict``; the state comes first.
-            kwargs: Passed on as well: ``strict`` and ``assign``.
-        """
-        keys = super().load_state_dict(*args, **kwargs)
-        self._read_again()
-        return keys
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self.__dict__.pop("_known", None)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)
-        self._read_again()  # on the device where the model now is
+        # both are read again on the device where the model now is
+        self._summary.forget()
+        self.__dict__.pop("_known", None)
         if self.X_pending is not None and self._observed[0] is not self.base_model:
             self.set_X_pending(self.X_pending)
         return self
@@ -681,7 +638,11 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
     def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
         # without data, the bounds follow from the bound on the norm
         return [
-            (" of the norm bound", bound / self._data[j].prior.standard_deviation, self._summary)
+            (
+                " of the norm bound",
+                bound / self._known.data[j].prior.standard_deviation,
+                self._summary,
+            )
             for j, bound in self.rkhs_bounds.items()
         ]
 
@@ -690,7 +651,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         return (upper if self.maximize else -lower), 0.5 * (upper - lower)
 
     def _remedy(self) -> str:
-        if "rkhs_bound" in self._not_given:
+        if "rkhs_bound" in self.terms.not_given:
             return (
                 "No norm bound was given, and the outcomes refute smaller ones. Use "
                 "ImprovedUpperConfidenceBound without bounds, or width=2.0."
@@ -701,41 +662,36 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         )
 
     @property
-    def _is_relative(self) -> bool:
-        """Whether bounds are multiples of the prior standard deviation."""
-        return self._units == "prior" or bool(self._not_given)
-
-    @property
     def _information_gain(self) -> float:
-        return sum(float(s.ridges.information_gain.mean()) for s in self._sets.values())
-
-    def _read_again(self) -> None:
-        self._summary = PriorSummary(self.base_model, self.posterior_transform, self.assume)
-        self._data = read_data(self.base_model)
-        self.rkhs_bounds: dict[int, float] = {}
-        self._sets = {j: self._build_set(j) for j in self._weights}
-
-    def _build_set(self, output: int) -> RidgeConfidenceSet:
-        rkhs_bound, noise_bound, delta, num_ridges = self._ingredients
-        data, by_noise = self._data[output], isinstance(noise_bound, str)
-        of_norm, of_noise = units_of_bounds(data.prior, self._units, self._not_given)
-        noise = torch.ones((), dtype=torch.float64)
-        if not isinstance(noise_bound, str):
-            noise = noise_bound / of_noise * data.prior.prior_variance.sqrt()
-        confidence_set = RidgeConfidenceSet.of(
-            data.ridges(num_ridges, by_noise), rkhs_bound / of_norm, noise, delta, self.doubled
-        )
-        in_outcomes = data.prior.standard_deviation / of_norm * confidence_set.doubling
-        self.rkhs_bounds[output] = rkhs_bound * float(in_outcomes.max())
-        return confidence_set
+        return sum(float(s.ridges.information_gain.mean()) for s in self._known.sets.values())
 
 
-def _check_ingredients(
-    rkhs_bound: Any, noise_bound: Any, delta: Any, num_ridges: Any, on_refuted: Any
-) -> tuple[float, int]:
-    check_bounds(rkhs_bound=rkhs_bound)
+def _terms_of(
+    name: str,
+    rkhs_bound: Any,
+    noise_bound: Any,
+    *,
+    delta: float,
+    units: str,
+    num_ridges: int,
+    double_rkhs_bound: bool,
+    on_refuted: str,
+) -> RidgeTerms:
+    """Return the checked options of a class; see :class:`DMMUpperConfidenceBound`."""
+    check_one_of("units", units, ("outcome", "prior"))
+    rkhs_bound, noise_bound, not_given = complete_bounds(name, rkhs_bound, noise_bound, units)
+    rkhs_bound = check_bounds(rkhs_bound=rkhs_bound)["rkhs_bound"]
     check_noise_bound(noise_bound)
     if not isinstance(rkhs_bound, Tensor):  # one per replicate, on arms
         check_positive("rkhs_bound", rkhs_bound)
     check_one_of("on_refuted", on_refuted, ("warn", "raise"))
-    return check_probability("delta", delta), check_integer("num_ridges", num_ridges, minimum=1)
+    return RidgeTerms(
+        rkhs_bound,
+        noise_bound,
+        check_probability("delta", delta),
+        check_integer("num_ridges", num_ridges, minimum=1),
+        double_rkhs_bound or "rkhs_bound" in not_given,
+        units,
+        not_given,
+        on_refuted,
+    )

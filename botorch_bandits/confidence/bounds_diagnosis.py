@@ -189,7 +189,7 @@ def diagnose_bounds(
         weight = float(counts.sum())
         are_counts = bool((counts == counts.round()).all())
         num_rows = round(weight) if are_counts else max(1, math.ceil(weight))
-        largest = float(data.covariance(data.inputs, data.inputs).diagonal().max()) / variance
+        largest = float(data.covariance(data.places, data.places).diagonal().max()) / variance
     deviations = math.sqrt(
         num_rows * 2.0 * largest * gain / math.log1p(largest / float(lam)) if gain > 0.0 else 0.0
     )

@@ -39,12 +39,14 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Tensor
 
 from botorch_bandits.checks import check_probability
+from botorch_bandits.confidence.igp_ucb import units_of_bounds
 from botorch_bandits.confidence.kernel_reading import prior_mean_at
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     OutputPrior,
     UnreadablePriorError,
     check_all_nonnegative,
+    fit_to_batch,
     inputs_of_kernel,
     kernel_inputs,
     outcome_units,
@@ -59,30 +61,24 @@ class AssumptionRefutedWarning(RuntimeWarning):
 
 
 @dataclass(frozen=True, eq=False)
-class OutputData:
+class RowsOfOutput:
     """The rows of one output as a theorem sees them, in the model's (transformed) outcome units.
 
     Attributes:
-        prior: The prior with which they were read.
-        inputs: ``batch_shape x n x d``, as the kernel sees them.
+        prior: The prior.
+        places: ``batch_shape x n x d``; where the rows are, such as inputs as the kernel sees them.
         counts: ``batch_shape x n``; how many observations each row is the mean of.
         outcomes: ``batch_shape x n`` outcomes minus the prior mean.
-        points: Maps ``b x d`` raw points to inputs, and to their prior variances
-            (``batch_shape x b``); differentiable.
-        covariance: Maps two sets of inputs to their prior covariances; differentiable.
-        to_raw: Maps ``batch_shape x b`` values and the inputs there to raw outcome units, with the
-            prior mean.
+        covariance: Maps two sets of places to their prior covariances; differentiable.
         kept: Where eigenvectors are kept from round to round; None to keep nothing.
     """
 
     prior: OutputPrior
-    inputs: Tensor
+    places: Tensor
     counts: Tensor
     outcomes: Tensor
-    points: Callable[[Tensor], tuple[Tensor, Tensor]]
     covariance: Callable[[Tensor, Tensor], Tensor]
-    to_raw: Callable[[Tensor, Tensor], Tensor]
-    kept: dict[str, Any] | None = None
+    kept: dict[str, Any] | None
 
     def ridges(self, num_ridges: int = 48, by_noise: bool = False) -> Ridges:
         """Return the posteriors of these rows at a grid of ridges.
@@ -95,14 +91,28 @@ class OutputData:
         prior, weight = self.prior, self.counts
         base = prior.first_lam * prior.prior_variance
         if by_noise:
-            noise = (
-                prior.noise_variance.unsqueeze(-1) if prior.row_noise is None else prior.row_noise
-            )
-            base, weight = torch.ones_like(base), weight / noise
+            one_level = prior.noise_variance.unsqueeze(-1)
+            weight = weight / (one_level if prior.row_noise is None else prior.row_noise)
+            base = torch.ones_like(base)
         with torch.no_grad():
             return Ridges(
-                self.inputs, weight, self.outcomes, self.covariance, base, num_ridges, self.kept
+                self.places, weight, self.outcomes, self.covariance, base, num_ridges, self.kept
             )
+
+
+@dataclass(frozen=True, eq=False)
+class OutputData(RowsOfOutput):
+    """The rows of one output of a model, and how it sees raw points.
+
+    Attributes:
+        points: Maps ``b x d`` raw points to places, and to their prior variances
+            (``batch_shape x b``); differentiable.
+        to_raw: Maps ``batch_shape x b`` values and the places there to raw outcome units, with the
+            prior mean.
+    """
+
+    points: Callable[[Tensor], tuple[Tensor, Tensor]]
+    to_raw: Callable[[Tensor, Tensor], Tensor]
 
 
 def read_data(model: Model) -> tuple[OutputData, ...]:
@@ -167,10 +177,10 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
             inputs,
             select(counts),
             select(residual),
-            points,
             covariance,
+            None if num_outputs > 1 or inputs.dim() > 2 else getattr(model, "kept", None),
+            points,
             to_raw,
-            kept=None if num_outputs > 1 or inputs.dim() > 2 else getattr(model, "kept", None),
         )
 
     return tuple(read_output(j, prior) for j, prior in enumerate(priors))
@@ -249,6 +259,98 @@ class RidgeConfidenceSet:
         return self.ridges.ends(cross, prior_variance, self.radicands, self.rkhs_bound)
 
 
+@dataclass(frozen=True)
+class RidgeTerms:
+    """What is known of the function and the noise, and how the set is computed from it.
+
+    Attributes:
+        rkhs_bound: ``B``; a number, or one per replicate.
+        noise_bound: ``R``, likewise; ``"model"`` for the roots of the modeled noise variances.
+        delta: See :meth:`RidgeConfidenceSet.of`.
+        num_ridges: The size of the grid of ridges.
+        doubles: See :meth:`RidgeConfidenceSet.of`.
+        units: The units of the bounds, ``"outcome"`` or ``"prior"``.
+        not_given: The names of bounds that are defaults, in prior standard deviations.
+        on_refuted: ``"warn"`` or ``"raise"``.
+    """
+
+    rkhs_bound: float | Tensor
+    noise_bound: float | Tensor | str
+    delta: float
+    num_ridges: int
+    doubles: bool
+    units: str
+    not_given: tuple[str, ...]
+    on_refuted: str
+
+    @property
+    def are_relative(self) -> bool:
+        """Whether some bound is a multiple of the prior standard deviation."""
+        return self.units == "prior" or bool(self.not_given)
+
+    def confidence_set(
+        self, rows: RowsOfOutput, num_outputs: int = 1
+    ) -> tuple[RidgeConfidenceSet, Tensor]:
+        """Return the set of an output, and the unit of its norm in raw outcome units.
+
+        Args:
+            rows: The rows of the output.
+            num_outputs: The number of outputs among which ``delta`` is split.
+        """
+        of_norm, of_noise = units_of_bounds(rows.prior, self.units, self.not_given)
+        by_noise, batch_shape = isinstance(self.noise_bound, str), rows.outcomes.shape[:-1]
+        norm = _of_each("rkhs_bound", self.rkhs_bound, batch_shape).to(rows.outcomes) / of_norm
+        noise = torch.ones_like(norm)
+        if not isinstance(self.noise_bound, str):
+            noise = _of_each("noise_bound", self.noise_bound, batch_shape).to(rows.outcomes)
+            noise = noise / of_noise * rows.prior.prior_variance.sqrt()
+        found = RidgeConfidenceSet.of(
+            rows.ridges(self.num_ridges, by_noise),
+            norm,
+            noise,
+            self.delta / num_outputs,
+            self.doubles,
+        )
+        return found, rows.prior.standard_deviation / of_norm
+
+    def report_refutation(self, smallest: float, smallest_relative: float) -> None:
+        """Report that the data refute the assumptions.
+
+        Args:
+            smallest: The value that ``B`` would have to exceed, in raw outcome units.
+            smallest_relative: The same in prior standard deviations.
+
+        Raises:
+            ValueError: If ``on_refuted`` is ``"raise"``.
+
+        Warns:
+            AssumptionRefutedWarning: Otherwise.
+        """
+        norm, noise = (
+            each if isinstance(each, str) else _stated(torch.as_tensor(each))
+            for each in (self.rkhs_bound, self.noise_bound)
+        )
+        needed = f"{smallest:.4g}"
+        if self.are_relative:
+            needed = f"{smallest_relative:.4g} prior standard deviations"
+        message = (
+            f"the data refute the assumptions at level {self.delta:g}: no function of norm {norm} "
+            f"in this kernel fits them under noise_bound={noise} (the norm would have to exceed "
+            f"{needed}). Check kernel, rkhs_bound and noise_bound, or pass double_rkhs_bound=True."
+        )
+        if self.on_refuted == "raise":
+            raise ValueError(message)
+        warnings.warn(message, AssumptionRefutedWarning, stacklevel=3)
+
+
+def _of_each(name: str, bound: float | Tensor, batch_shape: torch.Size) -> Tensor:
+    return fit_to_batch(name, torch.as_tensor(bound, dtype=torch.float64), batch_shape)
+
+
+def _stated(bound: Tensor) -> str:
+    return "that of its replicate" if bound.dim() else f"{float(bound):g}"
+
+
 def narrow(
     lower: Tensor, upper: Tensor, variance: Tensor, variance_with_pending: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -263,50 +365,3 @@ def narrow(
     before, after = (each.clamp_min(MINIMUM_VARIANCE) for each in (variance, variance_with_pending))
     half = 0.5 * (upper - lower) * (1.0 - (after / before).sqrt())
     return lower + half, upper - half
-
-
-def report_refutation(
-    delta: float,
-    rkhs_bound: float | Tensor,
-    noise_bound: float | Tensor | str,
-    smallest_rkhs_bound: float,
-    on_refuted: str,
-    in_prior_units: bool = False,
-    kernels: str = "this kernel",
-    remedy: str = "Check kernel, rkhs_bound and noise_bound, or pass double_rkhs_bound=True.",
-) -> None:
-    """Report that the data refute the assumptions.
-
-    Args:
-        delta: The level at which they do.
-        rkhs_bound: ``B``; a number, or one per replicate.
-        noise_bound: ``R``; a number, one per replicate, or ``"model"``.
-        smallest_rkhs_bound: The value that ``B`` would have to exceed, in the same units.
-        on_refuted: ``"warn"`` or ``"raise"``.
-        in_prior_units: Whether bounds are in prior standard deviations instead of outcome units.
-        kernels: A description of the kernels that were tried.
-        remedy: What the user can do.
-
-    Raises:
-        ValueError: If ``on_refuted`` is ``"raise"``.
-
-    Warns:
-        AssumptionRefutedWarning: Otherwise.
-    """
-    norm, noise = (
-        each if isinstance(each, str) else _stated(torch.as_tensor(each))
-        for each in (rkhs_bound, noise_bound)
-    )
-    unit = " prior standard deviations" if in_prior_units else ""
-    message = (
-        f"the data refute the assumptions at level {delta:g}: no function of norm {norm} in "
-        f"{kernels} fits them under noise_bound={noise} (the norm would have to exceed "
-        f"{smallest_rkhs_bound:.4g}{unit}). {remedy}"
-    )
-    if on_refuted == "raise":
-        raise ValueError(message)
-    warnings.warn(message, AssumptionRefutedWarning, stacklevel=3)
-
-
-def _stated(bound: Tensor) -> str:
-    return "that of its replicate" if bound.dim() else f"{float(bound):g}"
