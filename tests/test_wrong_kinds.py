@@ -65,9 +65,9 @@ CASES = {
     ),
     "one function to calibrate with": (
         lambda: a_calibration(noise_std=0.1, functions=zero),
-        "functions is .*pass a list",
+        "functions is .*Pass a list",
     ),
-    "no pair of data": (lambda: a_calibration(data=3), "data is 3; pass a pair"),
+    "no pair of data": (lambda: a_calibration(data=3), "data is 3. Pass a pair"),
     "a flag for a factor": (lambda: Censored(minimum_proxy=True), "minimum_proxy is True; pass"),
     "a history": (lambda: a_loop(history=3), "history is 3. Pass"),
     "a number of workers": (lambda: on_threads(a_loop(), executor=4), "executor is 4, which"),

@@ -87,7 +87,6 @@ from botorch_bandits.confidence.width_rules import (
     check_bounds,
 )
 from botorch_bandits.core.ridges import largest_first
-from botorch_bandits.core.round_posterior import RoundPosterior
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.reading import OneByOneModel, hallucinate, on_device_of, variance_of
 
@@ -118,7 +117,7 @@ def _rows_of(seen: Seen) -> _ArmsRows:
     posterior, prior = seen.posterior, seen.posterior.prior
     if seen.batch_shape:
         return _rows_of_replicates(seen)
-    rows = posterior.rows if isinstance(posterior, RoundPosterior) else seen.collapsed
+    rows = posterior.collapsed
     index = rows.index.unsqueeze(-1).to(rows.Y)
 
     def parts(places: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -139,12 +138,12 @@ def _rows_of(seen: Seen) -> _ArmsRows:
 
 
 def _rows_of_replicates(seen: Seen) -> _ArmsRows:
-    prior, rows = seen.posterior.prior, seen.collapsed
+    prior, rows = seen.posterior.prior, seen.player.rows_of_draw(seen.posterior)
     counts = rows.noise.reciprocal()  # num_replicates x number of arms
     order = (counts > 0.0).to(torch.int8).sort(dim=-1, descending=True, stable=True).indices
     order = order[:, : int((counts > 0.0).sum(-1).max())]
     counts = counts.gather(-1, order)  # 0 where a replicate played fewer arms
-    sums = rows.Y.gather(-1, order)
+    means = rows.Y[..., 0].gather(-1, order)
 
     def columns(places: Tensor, at: Tensor) -> Tensor:
         return prior.columns(places.squeeze(-1).long())[..., at]
@@ -157,9 +156,9 @@ def _rows_of_replicates(seen: Seen) -> _ArmsRows:
     return _ArmsRows(
         RowsOfOutput(
             seen.summary.active_priors[0],
-            rows.index[order].unsqueeze(-1).to(sums),
+            rows.index[order].unsqueeze(-1).to(means),
             counts,
-            sums / counts.masked_fill(counts == 0.0, 1.0) - seen.prior_mean,
+            means - seen.prior_mean,
             covariance,
             None,
         ),

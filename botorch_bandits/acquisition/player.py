@@ -38,12 +38,7 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.core.conditioner import Conditioner, RoundConditioner
 from botorch_bandits.core.kernels import TimeDecayKernel, fingerprint_kernel, kernel_of_output
-from botorch_bandits.core.posterior import (
-    FIRST_ROOM,
-    FOLDED_AT_ONCE,
-    MOST_FOLDS,
-    Posterior,
-)
+from botorch_bandits.core.posterior import Posterior
 from botorch_bandits.core.priors import Prior, Stack, prior_of
 from botorch_bandits.core.round_posterior import RoundPosterior
 from botorch_bandits.core.rows import Rows, changes_between
@@ -169,7 +164,6 @@ class Player:
         self.memo: dict[str, Any] = {}
         self._width: tuple[WidthRule, Callable[[int], float]] | None = None
         self.num_observations: int | Tensor = 0
-        self._collapsed: tuple[Rows | None, Rows] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the width as a function, which is made again."""
@@ -195,7 +189,12 @@ class Player:
         return self.summaries[0]
 
     def width_in_numbers(self, rule: WidthRule, round_number: int) -> float:
-        """Return the width of a single stream in a round, without tensors of one number."""
+        """Return the width of a single stream in a round, without tensors of one number.
+
+        Args:
+            rule: The rule of the width.
+            round_number: The round, from 1.
+        """
         if self._width is None or self._width[0] is not rule:
             self._width = rule, rule.in_numbers(self.summary)
         return self._width[1](round_number)
@@ -326,12 +325,9 @@ class Player:
 
     # --- what rules ask for ---
 
-    def collapsed(self, rows: Rows | None) -> Rows:
-        """Return one row for each place."""
-        assert rows is not None
-        if self._collapsed is None or self._collapsed[0] is not rows:
-            self._collapsed = rows, rows.collapsed()
-        return self._collapsed[1]
+    def rows_of_draw(self, posterior: Posterior | RoundPosterior) -> Rows:
+        """Return the rows whose noise is drawn, one for each place, and what is pending."""
+        return posterior.collapsed
 
     def extremes(self, rows: Rows | None) -> tuple[Tensor, Tensor]:
         """Return the smallest and the largest outcome, infinite if there are none."""
@@ -393,7 +389,6 @@ class Replicates(Player):
         posterior = self._conditioner.posterior
         assert isinstance(posterior, Posterior)
         self._own = posterior
-        self._limit, self._num_folds = FIRST_ROOM, 0
         self._counts = posterior.lam.new_zeros(posterior.batch, posterior.prior.num_points)
         self._sums = torch.zeros_like(self._counts)
         self._largest = posterior.lam.new_full(self.batch_shape, -torch.inf)
@@ -415,18 +410,21 @@ class Replicates(Player):
         posterior.add_each(arm, told.unsqueeze(-1), mask)
         self._counts.scatter_add_(-1, index, one.unsqueeze(-1))
         self._sums.scatter_add_(-1, index, (told * one).unsqueeze(-1))
-        self._collapsed = None
         lowest, highest = self._smallest.minimum(told), self._largest.maximum(told)
         self._smallest = lowest if mask is None else lowest.where(mask, self._smallest)
         self._largest = highest if mask is None else highest.where(mask, self._largest)
         self.num_observations = _one_number(self._counts.sum(-1))
 
     def observe_one(self, arm: int, outcome: float) -> None:
-        """Add an outcome of a single replicate, without calls that only batches need."""
+        """Add an outcome of a single replicate, without calls that only batches need.
+
+        Args:
+            arm: The number of the arm.
+            outcome: Its outcome.
+        """
         self._make_room()
         self._own.add(arm, [outcome])
         self._waiting.append((arm, outcome))
-        self._collapsed = None
         assert isinstance(self.num_observations, int)
         self.num_observations += 1
 
@@ -448,35 +446,30 @@ class Replicates(Player):
         self._own.forget(mask)
         self._largest = self._largest.masked_fill(mask, -torch.inf)
         self._smallest = self._smallest.masked_fill(mask, torch.inf)
-        self._collapsed = None
         self.num_observations = _one_number(self._counts.sum(-1))
 
     def _make_room(self) -> None:
-        """Before the next row: condition on one row for each observed arm, or fold the rows."""
-        posterior = self._own
-        if posterior.num_kept < self._limit:
-            return
-        if posterior.folded is not None and self._num_folds < MOST_FOLDS:
-            posterior.fold()
-            self._num_folds += 1
-            return
-        self._count()
-        posterior.factorize_each(self._counts, self._sums.unsqueeze(1))
-        self._limit, self._num_folds = max(FIRST_ROOM, 2 * posterior.num_kept), 0
-        if posterior.may_fold(posterior.num_kept):
-            posterior.fold()
-            self._limit = FOLDED_AT_ONCE
+        """Condition on one row for each observed arm if there is no room for the next row."""
+        if not self._own.has_room(1):
+            self._count()
+            observed = self._counts > 0.0
+            count = int(observed.sum(-1).max())
+            # each replicate's arms in their order, then others with infinite noise
+            order = observed.to(torch.int8).sort(dim=-1, descending=True, stable=True).indices
+            index = order[:, :count]
+            counts = self._counts.gather(-1, index)
+            means = self._sums.gather(-1, index) / counts.clamp_min(1.0)
+            self._own.factorize(Rows(index, means.unsqueeze(-1), counts.reciprocal()))
 
-    def collapsed(self, rows: Rows | None) -> Rows:
-        """Return one row for each arm; of one replicate, for each arm with outcomes."""
+    def rows_of_draw(self, posterior: Posterior | RoundPosterior) -> Rows:
+        """See the base class: one row for each arm; of one replicate, for those with outcomes."""
         self._count()
-        if self._collapsed is None:
-            some = torch.arange(self._counts.shape[-1], device=self._counts.device)
-            if len(self._counts) == 1:
-                some = some[self._counts[0] > 0.0]
-            own = Rows(some, self._sums[:, some], self._counts[:, some].reciprocal())
-            self._collapsed = None, own
-        return self._collapsed[1]
+        some = torch.arange(self._counts.shape[-1], device=self._counts.device)
+        if len(self._counts) == 1:
+            some = some[self._counts[0] > 0.0]
+        counts = self._counts[:, some]
+        means = self._sums[:, some] / counts.clamp_min(1.0)
+        return Rows(some, means.unsqueeze(-1), counts.reciprocal())
 
     def extremes(self, rows: Rows | None) -> tuple[Tensor, Tensor]:
         self._count()

@@ -34,7 +34,7 @@ from botorch_bandits.confidence.width_rules import (
     fit_to_batch,
 )
 from botorch_bandits.core.posterior import Posterior
-from botorch_bandits.core.priors import Prior, cholesky
+from botorch_bandits.core.priors import Prior
 from botorch_bandits.core.round_posterior import RoundPosterior
 from botorch_bandits.core.rows import Rows
 from botorch_bandits.domains import ValueScale
@@ -131,24 +131,18 @@ class Seen:
 
     @cached_property
     def view(self) -> Posterior | RoundPosterior:
-        """The posterior in which pending rows have their means as outcomes, if it is of a round."""
-        if self.pending is None or isinstance(self.posterior, Posterior):
-            return self.posterior
-        return self.posterior.hallucinated(self.pending)
+        """The posterior in which pending rows have their means as outcomes (hallucination)."""
+        return self.posterior if self.pending is None else self.posterior.given(self.pending)
 
-    @cached_property
+    @property
     def variances(self) -> Tensor:
-        """``G x num_arms`` variances; pending rows count as known (hallucination)."""
-        if self.pending is None or not isinstance(self.posterior, Posterior):
-            return self.view.variance
-        return self.posterior.variance_given(self.pending.index)
+        """``G x num_arms`` variances; pending rows count as known."""
+        return self.view.variance
 
     def variance_at(self, arm: int) -> float:
         """Return the variance at one arm of a single stream."""
-        if isinstance(self.view, RoundPosterior):
-            at = torch.tensor([arm], device=self.posterior.lam.device)
-            return max(float(self.view.variance_at(at)[0, 0]), 0.0)
-        return max(float(self.variances[0, arm]), 0.0)
+        at = torch.tensor([arm], device=self.posterior.lam.device)
+        return max(float(self.view.variance_at(at)[0, 0]), 0.0)
 
     @property
     def variance(self) -> Tensor:
@@ -170,25 +164,7 @@ class Seen:
         Args:
             index: ``batch_shape x k`` numbers of arms, at the present front.
         """
-        return self.player.outside(self.posterior.columns(index))
-
-    def columns_given_pending(self, index: Tensor) -> Tensor:
-        """Return the same given that pending rows are known."""
-        columns, pending = self.player.outside(self.view.columns(index)), self.pending
-        if pending is None or self.view is not self.posterior:
-            return columns
-        # c - C(., P) (C_PP + lam I)^-1 c_P
-        noise, others = torch.zeros_like(self.lam), self.columns(pending.index)
-        each = [
-            condition_draw(column, others, pending.index, noise, self.lam)
-            for column in columns.unbind(-2)
-        ]
-        return torch.stack(each, -2)
-
-    @property
-    def collapsed(self) -> Rows:
-        """One row for each place; with replicates, one for each arm."""
-        return self.player.collapsed(self.rows)
+        return self.player.outside(self.view.columns(index))
 
     def extremes(self) -> tuple[Tensor, Tensor]:
         """Return the smallest and the largest outcome, infinite if there are none."""
@@ -232,50 +208,21 @@ class Seen:
             group: The number of the prior; None if there is one.
         """
         posterior = self.view if group is None else self.view.group(group)
-        own = posterior.prior.priors[0]
-        if not self.player.numbers_by_row:  # each arm has a number for its noise
+        own, rows = posterior.prior.priors[0], self.player.rows_of_draw(posterior)
+        if self.player.numbers_by_row:
+            simulated = self.draw(purpose, (own.num_normals,), "normal", own.simulate)[None, None]
+            normal = self._normal_of_rows(purpose, len(rows))[None, None]
+        else:  # each arm has a number for its noise, and so has each pending row
             count = posterior.prior.num_points
             simulate = partial(_simulated, own)  # a loop that keeps it can be pickled
             both = self.draw(purpose, (own.num_normals + count,), "normal", simulate)
-            function, normal = both.reshape(posterior.batch, 2, 1, count).unbind(1)  # G x 1 x A
-            rows = self.collapsed
-            found = posterior.deviation_of_draw(function, normal[..., rows.index], rows)
-            return self.player.outside(found[:, 0])
-        simulated = self.draw(purpose, (own.num_normals,), "normal", own.simulate).unsqueeze(0)
-        if self.now is None or isinstance(posterior, Posterior):
-            return self._drawn_by_row(posterior, simulated.reshape(1, -1), purpose)
-        behind = own.function(simulated, self.now)
-        if behind is None:  # no root serves all fronts
-            root = posterior.covariance_root()[0]
-            return simulated[0, : root.shape[1]] @ root.mT
-        rows = posterior.rows
-        assert rows.front is not None
-        mean, explained = own.rows_given(simulated, rows.index, rows.front, self.now)
-        left = posterior.prior.among(rows.index, rows.front)[0] - explained
-        left.diagonal().add_(posterior.lam * rows.noise)
-        outcomes = mean + self._normal_of_rows(purpose, len(rows)) @ cholesky(left).mT  # 1 x n
-        return posterior.deviation_of_simulation(behind, outcomes.unsqueeze(0))[0, 0]
-
-    def _drawn_by_row(
-        self, posterior: Posterior | RoundPosterior, function: Tensor, purpose: str
-    ) -> Tensor:
-        """Draw with a number for the noise of each row, pending ones last."""
-        function = function.unsqueeze(0)  # 1 x 1 x A
-        if isinstance(posterior, RoundPosterior):  # its rows are collapsed, then pending
-            numbers = self._normal_of_rows(purpose, len(posterior.rows))[None, None]
-            return posterior.deviation_of_draw(function, numbers, posterior.rows)[0, 0]
-        rows = self.collapsed
-        pending = self.pending
-        count = len(rows) + (0 if pending is None else len(pending))
-        normal = self._normal_of_rows(purpose, count)
-        known = normal[None, None, : len(rows)]
-        drawn = posterior.deviation_of_draw(function, known, rows)[0, 0]
-        if pending is None:
-            return drawn
-        noise = (posterior.lam * pending.noise).sqrt() * normal[len(rows) :]
-        return condition_draw(
-            drawn, self.columns(pending.index), pending.index, noise, posterior.lam
-        )
+            simulated, of_arms = both.reshape(-1, 2, 1, count).unbind(1)  # G x 1 x A
+            waiting = 0 if self.pending is None else len(self.pending)
+            normal = of_arms[..., rows.index[: len(rows) - waiting]]
+            if waiting:
+                more = self.draw(f"hallucinated noise {waiting}", (waiting,))
+                normal = torch.cat([normal, more[None, None]], dim=-1)
+        return self.player.outside(posterior.deviation_of_draw(simulated, normal, rows)[:, 0])
 
     def _normal_of_rows(self, purpose: str, count: int) -> Tensor:
         first, *rest = purpose.split(",")
@@ -289,26 +236,6 @@ def _simulated(prior: Prior, normal: Tensor) -> Tensor:
     """Return draws of the prior at all points, and the numbers of their noise, ``... x 2 x A``."""
     rank = prior.num_normals
     return torch.stack([prior.simulate(normal[..., :rank]), normal[..., rank:]], dim=-2)
-
-
-def condition_draw(
-    deviation: Tensor, columns: Tensor, index: Tensor, noise: Tensor, lam: Tensor
-) -> Tensor:
-    """Return a draw's deviation given that pending points have their means as outcomes.
-
-    Args:
-        deviation: ``batch_shape x num_arms``, a draw less the mean.
-        columns: ``batch_shape x k x num_arms``, posterior covariances of the pending points.
-        index: ``batch_shape x k``, their numbers.
-        noise: ``batch_shape x k``, simulated noise of their outcomes.
-        lam: The noise variance, which broadcasts against ``batch_shape x 1``.
-    """
-    at = index.expand(*columns.shape[:-2], index.shape[-1])
-    block = columns.gather(-1, at.unsqueeze(-2).expand(*at.shape, at.shape[-1])).clone()
-    block.diagonal(dim1=-2, dim2=-1).add_(lam)
-    simulated = (deviation.gather(-1, at) + noise).unsqueeze(-1)
-    weights = torch.cholesky_solve(simulated, cholesky(block))
-    return deviation - (columns * weights).sum(-2)
 
 
 class ArmsRule(ABC):
@@ -381,13 +308,12 @@ class WidthArmsRule(ArmsRule):
         if self.predictive:
             noisy = seen.variance + seen.lam
             deviation = noisy.clamp_min(seen.prior_share(MINIMUM_VARIANCE)).sqrt_()
-        elif isinstance(seen.view, RoundPosterior):  # exact where the bound may be the largest
+        else:  # exact where the bound may be the largest
             smallest = seen.prior_share(MINIMUM_VARIANCE)
             mean = seen.mean if self.maximize else -seen.mean
-            given = (mean, float(width), smallest, seen.value_scale.tolerance, seen.among)
-            deviation = seen.view.screened_variance(*given)[0].clamp_min(smallest).sqrt_()
-        else:
-            deviation = seen.standard_deviation(MINIMUM_VARIANCE)
+            given = (mean, width, smallest, seen.value_scale.tolerance, seen.among)
+            variance = seen.player.outside(seen.view.screened_variance(*given))
+            deviation = variance.clamp_min(smallest).sqrt_()
         factor = width if isinstance(width, float) else along_arms(width)
         return RoundWidth(width, deviation.mul_(factor))
 
@@ -439,16 +365,18 @@ class ThompsonArmsRule(ArmsRule):
         rule: The rule of the width.
         scale: A factor on the width.
         maximize: Whether the largest reward is sought.
+        hallucinates: Whether each pending query has the posterior mean as its outcome.
     """
 
     rule: WidthRule
     scale: float = 1.0
     maximize: bool = True
+    hallucinates: bool = False
 
     @property
     def takes_pending(self) -> bool:  # type: ignore[override]
-        """See the base class; draws are made again instead."""
-        return False
+        """See the base class; otherwise, draws are made again."""
+        return self.hallucinates
 
     def prepare(self, seen: Seen) -> Tensor:
         """Return the width, a scalar or ``batch_shape``."""
@@ -456,38 +384,15 @@ class ThompsonArmsRule(ArmsRule):
         return fit_to_batch(WIDTH, width, seen.batch_shape).to(seen.posterior.lam.device)
 
     def scores(self, seen: Seen) -> Tensor:
-        half = self.deviation(seen) * along_arms(seen.prepared)
+        half = seen.deviation_of_draw() * along_arms(seen.prepared)
         values = half.add_(seen.mean)
         return values if self.maximize else values.neg_()
-
-    def deviation(self, seen: Seen) -> Tensor:
-        """Return an unscaled draw less the mean, ``batch_shape x num_arms``."""
-        return seen.deviation_of_draw()
 
     def bounds(self, seen: Seen) -> tuple[Tensor, Tensor] | None:
         return None
 
     def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor | float]:
         return _with_gain({"width": seen.prepared}, self.rule, seen)
-
-
-@dataclass(frozen=True, eq=False)
-class HallucinatedThompsonArmsRule(ThompsonArmsRule):
-    """A joint draw, conditioned on each pending query having the posterior mean as its outcome."""
-
-    @property
-    def takes_pending(self) -> bool:  # type: ignore[override]
-        """See the base class."""
-        return True
-
-    def deviation(self, seen: Seen) -> Tensor:
-        drawn = seen.deviation_of_draw()
-        pending = seen.pending
-        if pending is None or seen.player.numbers_by_row:  # then the draw accounts for them
-            return drawn
-        count, lam = pending.index.shape[-1], seen.lam
-        noise = lam.sqrt() * seen.draw(f"hallucinated noise {count}", (count,))
-        return condition_draw(drawn, seen.columns(pending.index), pending.index, noise, lam)
 
 
 @dataclass(frozen=True, eq=False)
@@ -864,7 +769,7 @@ class ListArmsRule(ArmsRule):
         entry: int = seen.prepared
         group, scale = int(self.groups.group_of[entry]), float(self.groups.scales[entry]) ** 0.5
         posterior = seen.posterior.group(group)
-        own, rows = posterior.prior.priors[0], seen.player.collapsed(seen.rows)
+        own, rows = posterior.prior.priors[0], seen.player.rows_of_draw(posterior)
         stream, count = seen.player.stream_of(seen), posterior.prior.num_points
         torch.multinomial(seen.player.evidence.posterior_weights, 1, generator=stream)
         normal = torch.randn(2 * count, dtype=DTYPE, generator=stream).to(posterior.lam)

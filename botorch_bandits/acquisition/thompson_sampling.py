@@ -41,7 +41,6 @@ from botorch_bandits.acquisition.base import (
 from botorch_bandits.acquisition.draws import Path, SeededDraw
 from botorch_bandits.acquisition.rules import (
     ArmsRule,
-    HallucinatedThompsonArmsRule,
     ThompsonArmsRule,
     along_arms,
 )
@@ -353,8 +352,8 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
             Arms(options["choices"])
         if options["discretization"] is not None and options["rkhs_bound"] is None:
             raise ValueError("discretization= needs rkhs_bound=: the grid depends on it.")
-        rule_class = HallucinatedThompsonArmsRule if pending == "hallucinate" else ThompsonArmsRule
-        return rule_class(rule, scale, check_one_of("maximize", options["maximize"], (True, False)))
+        maximize = check_one_of("maximize", options["maximize"], (True, False))
+        return ThompsonArmsRule(rule, scale, maximize, hallucinates=pending == "hallucinate")
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Set the pending points and draw again.

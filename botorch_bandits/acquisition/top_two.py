@@ -40,7 +40,6 @@ from botorch_bandits.acquisition.base import kernelized_rule, passed_on
 from botorch_bandits.acquisition.draws import JointPosterior
 from botorch_bandits.acquisition.rules import (
     ArmsRule,
-    HallucinatedThompsonArmsRule,
     Seen,
     ThompsonArmsRule,
     along_arms,
@@ -151,8 +150,8 @@ class TopTwoArmsRule(ArmsRule):
         return uniform >= self.leader_probability
 
     def scores(self, seen: Seen) -> Tensor:
-        draws = HallucinatedThompsonArmsRule if self.hallucinates else ThompsonArmsRule
-        plain = draws(ConstantWidth(PLAIN_WIDTH), 1.0, self.maximize)
+        width = ConstantWidth(PLAIN_WIDTH)
+        plain = ThompsonArmsRule(width, 1.0, self.maximize, self.hallucinates)
         return top_two(
             lambda number: replace(seen.redrawn(number), rule=plain).scores,
             seen.prepared,
@@ -180,7 +179,7 @@ class TopTwoArmsRule(ArmsRule):
     def _advantage(self, seen: Seen, leader: Tensor) -> Tensor:
         """See :func:`top_two`; pending rows count as known."""
         index = leader.unsqueeze(-1)
-        column = seen.columns_given_pending(index).squeeze(-2)
+        column = seen.columns(index).squeeze(-2)
         variance = seen.variance
         difference = variance + variance.gather(-1, index) - 2.0 * column
         difference = difference.clamp_min(seen.prior_share(MINIMUM_VARIANCE))

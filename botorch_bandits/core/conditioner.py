@@ -7,19 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from botorch_bandits.core.posterior import (
-    FIRST_ROOM,
-    FOLDED_AT_ONCE,
-    MANY_POINTS,
-    MOST_FOLDS,
-    Posterior,
-)
+from botorch_bandits.core.posterior import FIRST_ROOM, FOLDED_AT_ONCE, Posterior
 from botorch_bandits.core.priors import Stack, cholesky
 from botorch_bandits.core.round_posterior import RoundPosterior
 from botorch_bandits.core.rows import Changes, Rows, changes_between
 
-FIRST_ROOM_OF_MANY = 512
-"""Rows before everything is factorized anew, for so many points that their prior costs most."""
 MOST_CHANGES = 8
 """More changed rows in one round are factorized anew, unless all of them came."""
 SMALLEST_NOISE = 1e-3
@@ -86,9 +78,6 @@ class Conditioner:
         """
         self.posterior = posterior
         self.rows: Rows | None = None
-        is_large = posterior.prior.num_points > MANY_POINTS
-        self._first_limit = FIRST_ROOM_OF_MANY if is_large else FIRST_ROOM
-        self._num_folds, self._limit = 0, self._first_limit
         largest = float(posterior.variance.max())
         self._smallest_noise = SMALLEST_NOISE * largest / float(posterior.lam.min())
 
@@ -106,15 +95,16 @@ class Conditioner:
         """
         old, self.rows, posterior = self.rows, rows, self.posterior
         changes = None if old is None else changes_between(old, rows)
-        if old is None or changes is None or not self._is_small(changes, old):
-            return self._start_over(rows)
-        if posterior.num_kept + len(changes) > self._limit:
-            if posterior.folded is None or self._num_folds == MOST_FOLDS:
-                return self._start_over(rows)
-            posterior.fold()
-            self._num_folds += 1
-        self._take(old, changes.left, -1.0)
-        self._take(rows, changes.came, 1.0)
+        if (
+            old is None
+            or changes is None
+            or not self._is_small(changes, old)
+            or not posterior.has_room(len(changes))
+        ):
+            posterior.factorize(rows.collapsed())
+        else:
+            self._take(old, changes.left, -1.0)
+            self._take(rows, changes.came, 1.0)
         posterior.rows = rows
         return posterior
 
@@ -128,17 +118,6 @@ class Conditioner:
             return len(changes) <= FOLDED_AT_ONCE
         least = float(old.noise[changes.left].min())
         return len(changes) <= MOST_CHANGES and least >= self._smallest_noise
-
-    def _start_over(self, rows: Rows) -> Posterior:
-        """Factorize one row for each place, and fold the rows if there are many."""
-        kept, posterior = rows.collapsed(), self.posterior
-        posterior.factorize(kept)
-        self._limit, self._num_folds = max(self._first_limit, 2 * len(kept)), 0
-        if len(kept) > FIRST_ROOM // 2 and posterior.may_fold(len(kept)):
-            posterior.fold()
-            self._limit = FOLDED_AT_ONCE
-        posterior.rows = rows
-        return posterior
 
 
 class RoundConditioner:

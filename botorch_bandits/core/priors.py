@@ -241,8 +241,6 @@ class Table(Prior):
     def block(
         self, index: Tensor, front: Tensor | None, others: Tensor, behind: Tensor | None
     ) -> Tensor:
-        if self.matrix is not None and index.dim() == 2:  # replicates
-            return self.matrix[index.unsqueeze(-1), others.unsqueeze(-2)]
         return self.columns(index).index_select(1, others)
 
     def variances(self, now: Tensor | None = None) -> Tensor:
@@ -717,20 +715,21 @@ class Stack:
         """Return ``G x k x A`` covariances of rows with all points; see :class:`Prior`.
 
         Args:
-            index: ``k``, or with one prior ``B x k``: points of ``B`` replicates.
+            index: ``k``, or ``G x k``; with one prior, ``G`` is the number of replicates.
             front: ``k x c``, the rows' fronts.
             now: ``c``, the front of all points.
         """
-        if index.dim() == 2:
+        if index.dim() == 1:
+            return _stacked([prior.columns(index, front, now) for prior in self.priors])
+        if len(self.priors) == 1:
             return self.priors[0].columns(index, front, now)
-        return _stacked([prior.columns(index, front, now) for prior in self.priors])
+        pairs = zip(self.priors, index, strict=True)
+        return torch.stack([prior.columns(own, front, now) for prior, own in pairs])
 
     def block(
         self, index: Tensor, front: Tensor | None, others: Tensor, behind: Tensor | None
     ) -> Tensor:
         """Return ``G x k x l`` covariances of rows with others; see :class:`Prior`."""
-        if index.dim() == 2:
-            return self.priors[0].block(index, front, others, behind)
         return _stacked([prior.block(index, front, others, behind) for prior in self.priors])
 
     def among(self, index: Tensor, front: Tensor | None = None) -> Tensor:

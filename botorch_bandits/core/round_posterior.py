@@ -20,7 +20,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from botorch_bandits.core.posterior import explained_by, factorized, twice_the_gain
+from botorch_bandits.core.posterior import twice_the_gain
 from botorch_bandits.core.priors import Stack, cholesky, root_of
 from botorch_bandits.core.rows import Rows
 
@@ -104,27 +104,28 @@ class RoundPosterior:
         weights = self._solved(self._columns[:, :, index])  # G x n x k
         return self.prior.columns(index, front, self.now) - weights.mT @ self._columns
 
-    def variance_given(self, index: Tensor) -> Tensor:
-        """Return the variances if points were observed once more, whatever their outcomes."""
-        return self.variance - explained_by(self.columns(index), index, self.lam)
+    @property
+    def collapsed(self) -> Rows:
+        """The rows, for which draws need numbers."""
+        return self.rows
 
-    def hallucinated(self, rows: Rows) -> RoundPosterior:
+    def given(self, pending: Rows) -> RoundPosterior:
         """Return the posterior in which more rows have their posterior means as outcomes.
 
         Its mean and gain are those of this posterior.
 
         Args:
-            rows: ``k`` rows; their outcomes do not matter.
+            pending: ``k`` rows; their outcomes do not matter.
         """
-        n = len(self.rows)
-        half = self._half(self._with_rows(rows))  # G x n x k
-        block = self.prior.among(rows.index, rows.front) - half.mT @ half
-        block.diagonal(dim1=-2, dim2=-1).add_(self.lam.unsqueeze(-1) * rows.noise)
+        n, k = len(self.rows), len(pending)
+        half = self._half(self._with_rows(pending))  # G x n x k
+        block = self.prior.among(pending.index, pending.front) - half.mT @ half
+        block.diagonal(dim1=-2, dim2=-1).add_(self.lam.unsqueeze(-1) * pending.noise)
         # L = [[L_old, 0], [half', chol(block)]]
-        factor = self.factor.new_zeros(self.batch, n + len(rows), n + len(rows))
+        factor = self.factor.new_zeros(self.batch, n + k, n + k)
         factor[:, :n, :n], factor[:, n:, :n] = self.factor, half.mT
         factor[:, n:, n:] = cholesky(block)
-        every = self.rows.followed_by(rows)
+        every = self.rows.followed_by(pending)
         view = RoundPosterior(self.prior, self.lam, self._prior_mean, every, self.now, factor)
         view.mean, view.gain = self.mean, self.gain
         return view
@@ -149,29 +150,34 @@ class RoundPosterior:
         given = (self.lam[some], self._prior_mean[some], self.rows, self.now, self.factor[some])
         return RoundPosterior(Stack([self.prior.priors[number]]), *given)
 
-    def deviation_of_draw(self, function: Tensor, normal: Tensor, rows: Rows) -> Tensor:
-        """Return a joint draw less the mean; see :meth:`.Posterior.deviation_of_draw`."""
-        noise = (self.lam.unsqueeze(-1) * rows.noise).sqrt().unsqueeze(-2)
-        return self.deviation_of_simulation(function, function[..., rows.index] + noise * normal)
-
-    def deviation_of_simulation(self, function: Tensor, simulated: Tensor) -> Tensor:
-        """Return a joint draw less the mean, from outcomes simulated with the function.
+    def deviation_of_draw(self, simulated: Tensor, normal: Tensor, rows: Rows) -> Tensor:
+        """Return a joint draw less the mean; see :meth:`.Posterior.deviation_of_draw`.
 
         Args:
-            function: ``G x k x A``, draws of the prior.
-            simulated: ``G x k x n`` outcomes of the rows that go with them.
+            simulated: ``1 x k x ...``, what the only prior simulates.
+            normal: ``1 x k x n`` standard normal numbers of the rows.
+            rows: The rows of this posterior.
         """
-        return function - self._solved(simulated.mT).mT @ self._columns
-
-    def covariance_root(self) -> Tensor:
-        """Return a root of the covariance of all points, ``G x A x r``."""
-        every = torch.arange(self.prior.num_points, device=self.lam.device)
-        return root_of(self.columns(every))
+        own = self.prior.priors[0]
+        function = own.function(simulated, self.now)  # 1 x k x A
+        if function is None:  # no root serves all fronts
+            every = torch.arange(self.prior.num_points, device=self.lam.device)
+            root = root_of(self.columns(every)[0])
+            return simulated[..., : root.shape[1]] @ root.mT
+        noise = self.lam * rows.noise
+        if rows.front is None or self.now is None:
+            outcomes = function[..., rows.index] + noise.sqrt() * normal
+        else:  # values of the rows given the function, and then their noise
+            mean, explained = own.rows_given(simulated[0], rows.index, rows.front, self.now)
+            left = self.prior.among(rows.index, rows.front)[0] - explained
+            left.diagonal().add_(noise)
+            outcomes = mean + normal @ cholesky(left).mT
+        return function - self._solved(outcomes.mT).mT @ self._columns
 
     def screened_variance(
         self,
         mean: Tensor,
-        width: float,
+        width: float | Tensor,
         smallest: float,
         tolerance: Callable[[float], float],
         among: Tensor | None = None,
@@ -182,7 +188,7 @@ class RoundPosterior:
 
         Args:
             mean: ``A``, the posterior means, or minus them if small ones are sought.
-            width: The factor of the deviation.
+            width: The factor of the deviation, one number.
             smallest: The lower limit of variances.
             tolerance: Returns how far below the largest value others count as equal.
             among: Numbers of the points that count; None for all.
@@ -237,3 +243,18 @@ class RoundPosterior:
     def _solved(self, columns: Tensor) -> Tensor:
         """Return ``(K + lam N)^-1`` times ``G x n x k`` columns."""
         return torch.cholesky_solve(columns.expand(self.batch, -1, -1), self.factor)
+
+
+def factorized(prior: Stack, lam: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+    """Return the factor ``L`` of rows, ``G x n x n``, and ``G`` times twice their gain.
+
+    Args:
+        prior: The priors.
+        lam: ``G`` noise variances.
+        rows: ``n`` rows.
+    """
+    block = prior.among(rows.index, rows.front).expand(len(lam), -1, -1).clone()
+    noise = lam.unsqueeze(-1) * rows.noise  # G x n
+    block.diagonal(dim1=-2, dim2=-1).add_(noise)
+    factor = cholesky(block)
+    return factor, twice_the_gain(factor, noise)

@@ -25,8 +25,6 @@ class Rows:
             number says it.
         ids: ``n`` numbers that say which rows of two rounds are the same, such as the numbers of
             queries; None if rows are only ever added.
-        stem: Rows with the same stem, compared by identity, begin with each other; None if nothing
-            is known, and all numbers are compared.
     """
 
     index: Tensor
@@ -35,7 +33,6 @@ class Rows:
     front: Tensor | None = None
     place: Tensor | None = None
     ids: Tensor | None = None
-    stem: object = None
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -130,7 +127,7 @@ def changes_between(old: Rows, new: Rows) -> Changes | None:
     A row whose outcome or noise is another one has left and come again.
     """
     n = len(old)
-    if n <= len(new) and ((old.stem is not None and old.stem is new.stem) or _is_start(old, new)):
+    if n <= len(new) and _is_start(old, new):
         return Changes((), range(n, len(new)))
     if old.ids is None or new.ids is None:
         return None

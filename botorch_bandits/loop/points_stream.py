@@ -205,14 +205,14 @@ class PointsStream:
     def _of_outcomes(self) -> Rows:
         ids = self._ids.values
         parts = (self._Y.values, self._weights.values.reciprocal())
-        return self._at(ids, *parts, stem=self._stem)
+        return self._at(ids, *parts)
 
-    def _at(self, ids: Tensor, Y: Tensor, noise: Tensor, stem: object = None) -> Rows:
+    def _at(self, ids: Tensor, Y: Tensor, noise: Tensor) -> Rows:
         """Return rows of queries, given by their ids."""
         front = self._fronts.values[ids] if self._num_front else None
         index, place = (each.values[ids].to(self._device) for each in (self._arms, self._places))
         Y, noise = Y.to(self._device), noise.to(self._device)
-        return Rows(index, Y, noise, front, place, ids.to(self._device), stem)
+        return Rows(index, Y, noise, front, place, ids.to(self._device))
 
     def _pending(self, round_number: int) -> Rows | None:
         if isinstance(self._feedback, Ignored):
@@ -243,7 +243,7 @@ class PointsStream:
         """Take in what happened since the last look."""
         self._take_queries(self._history.queries_since(len(self._arms.values)))
         if self._version != self._history.version:  # all outcomes are read again
-            self._version, self._stem = self._history.version, object()
+            self._version = self._history.version
             self._ids = _Growing(dtype=torch.long)
             self._Y = _Growing(self.player.posterior.mean.shape[1])
             self._weights = _Growing()
@@ -382,8 +382,6 @@ class CensoredPointsStream(PointsStream):
     def _moments_at(self, posterior: AnyPosterior, ids: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return posterior means and variances at queries, behind the fronts that they had."""
         index = self._arms.values[list(ids)].to(self._device)
-        if isinstance(posterior, Posterior):
-            return posterior.mean[0, 0, index], posterior.variance[0, index].clamp_min(0.0)
         front = self._fronts.values[list(ids)] if self._num_front else None
         mean, variance = posterior.moments_at(index, front)
         return mean[0, 0], variance[0]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from botorch_bandits import Arms, GPThompsonSampling
 from botorch_bandits.acquisition.player import Player
-from botorch_bandits.acquisition.rules import HallucinatedThompsonArmsRule, ThompsonArmsRule
+from botorch_bandits.acquisition.rules import ThompsonArmsRule
 from botorch_bandits.confidence import ConstantWidth
 from botorch_bandits.core.priors import Table
 from botorch_bandits.core.rows import Rows
@@ -31,7 +31,7 @@ def test_draws_of_gp_bts_have_the_hallucinated_moments() -> None:
     points = torch.linspace(0, 1, 8, dtype=torch.float64).unsqueeze(-1)
     K = torch.exp(-(torch.cdist(points, points) ** 2) / (2 * 0.3**2))
     width, lam = 1.5, 0.1
-    rule = HallucinatedThompsonArmsRule(ConstantWidth(width))
+    rule = ThompsonArmsRule(ConstantWidth(width), hallucinates=True)
     player = Player(rule, Table.from_matrix(K), lam, 1.0, 0, prior_mean=0.3)
     arms, outcomes = torch.tensor([1, 6]), torch.tensor([1.0, -0.5], dtype=torch.float64)
     pending = torch.tensor([2, 2, 5])
@@ -121,9 +121,11 @@ def test_pathwise_draws_are_of_the_hallucinated_model() -> None:
 def test_the_rule_on_arms_follows_the_option() -> None:
     arms = Arms(CHOICES)
     recipe = GPThompsonSampling.with_options(width=1.0, pending="hallucinate")
-    assert isinstance(recipe.arms_rule(arms), HallucinatedThompsonArmsRule)
-    plain = GPThompsonSampling.with_options(width=1.0).arms_rule(arms)
-    assert type(plain) is ThompsonArmsRule
+    plain = GPThompsonSampling.with_options(width=1.0)
+    for given, hallucinates in ((recipe, True), (plain, False)):
+        rule = given.arms_rule(arms)
+        assert isinstance(rule, ThompsonArmsRule)
+        assert rule.hallucinates is hallucinates
     with pytest.raises(ValueError, match="pending is 'forget'"):
         GPThompsonSampling.with_options(width=1.0, pending="forget")
 

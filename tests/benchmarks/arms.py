@@ -339,7 +339,7 @@ def _covariance_of_draws(player: Replicates) -> Tensor:
     posterior = player.posterior
     assert isinstance(posterior, Posterior)
     (prior,) = posterior.prior.priors
-    rank, rows = prior.num_normals, player.collapsed(None)
+    rank, rows = prior.num_normals, player.rows_of_draw(posterior)
     numbers = torch.eye(rank + len(rows), dtype=torch.float64)
     function = prior.simulate(numbers[:, :rank]).unsqueeze(0)
     root = posterior.deviation_of_draw(function, numbers[:, rank:].unsqueeze(0), rows)[0]

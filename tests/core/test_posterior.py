@@ -15,7 +15,7 @@ from torch import Tensor
 
 from botorch_bandits.core.conditioner import Conditioner, RoundConditioner
 from botorch_bandits.core.posterior import Posterior
-from botorch_bandits.core.priors import Prior, Stack, Table, cholesky, prior_of, root_of
+from botorch_bandits.core.priors import Prior, Stack, Table, prior_of, root_of
 from botorch_bandits.core.round_posterior import FEW_OPERATIONS, RoundPosterior
 from botorch_bandits.core.rows import Rows, changes_between
 
@@ -216,7 +216,7 @@ def test_rows_behind_fronts_give_the_textbook_posterior(name):
     known = Dense.of(
         values(behind, behind), values(behind, here), values(here, here), both, 0.05, 0.2
     )
-    view = posterior.hallucinated(pending)
+    view = posterior.given(pending)
     torch.testing.assert_close(view.variance[0], known.covariance.diagonal(), rtol=0.0, atol=1e-8)
     torch.testing.assert_close(view.mean[0], dense.mean, rtol=0.0, atol=1e-8)
     # moments behind other fronts
@@ -239,9 +239,15 @@ def test_a_point_observed_again_has_the_variance_of_one_more_row(points):
     posterior, again = conditioner.at(rows), torch.tensor(points)
     count = len(points)
     more = Rows(again, torch.zeros(count, 1, dtype=DTYPE), torch.ones(count, dtype=DTYPE))
+    known = Dense.of_points(KERNELS[0], rows, 0.1)
     dense = Dense.of_points(KERNELS[0], rows.followed_by(more), 0.1)
-    found = posterior.variance_given(again)[0]
-    torch.testing.assert_close(found, dense.covariance.diagonal(), rtol=0.0, atol=1e-10)
+    for _ in range(2):  # nothing is left behind
+        view = posterior.given(more)
+        given = dense._replace(mean=known.mean, gain=known.gain)
+        assert_is(view, 0, given)
+        index = torch.tensor([2, 9])
+        torch.testing.assert_close(view.columns(index)[0], dense.covariance[index])
+        assert_is(posterior, 0, known)
 
 
 @pytest.mark.parametrize("device_name", ["cpu", "other"])
@@ -266,7 +272,10 @@ def test_replicates_have_their_own_rows(device_name):
                 posterior.forget(forget.to(device))
                 weight[1], sums[1] = 0.0, 0.0
             if t == 50:
-                posterior.factorize_each(weight.to(device), sums.unsqueeze(1).to(device))
+                every = torch.arange(len(POINTS)).expand(count, -1)
+                means = (sums / weight.clamp_min(1.0)).unsqueeze(-1)
+                rows = (every, means, 1.0 / weight)
+                posterior.factorize(Rows(*(each.to(device) for each in rows)))
             if t == 60:
                 posterior.fold()
             posterior.add_each(arm.to(device), y.unsqueeze(-1).to(device), mask.to(device))
@@ -318,14 +327,10 @@ def test_draws_behind_fronts_have_the_posterior_covariance(name):
     conditioner = RoundConditioner(Stack([prior]), torch.tensor([0.05], dtype=DTYPE), means, True)
     rows, now = draw_rows(20, front=num_front), torch.full((num_front,), 0.4, dtype=DTYPE)
     posterior = conditioner.at(rows, now)
-    every = torch.eye(prior.num_normals + len(rows), dtype=DTYPE)
-    simulated = prior.simulate(every[:, : prior.num_normals])
-    mean, explained = prior.rows_given(simulated, rows.index, rows.front, now)
-    left = prior.block(rows.index, rows.front, rows.index, rows.front) - explained
-    left.diagonal().add_(0.05 * rows.noise)
-    outcomes = mean + every[:, prior.num_normals :] @ cholesky(left).mT
-    function = prior.function(simulated, now)
-    root = posterior.deviation_of_simulation(function.unsqueeze(0), outcomes.unsqueeze(0))[0]
+    numbers = torch.eye(prior.num_normals + len(rows), dtype=DTYPE)
+    simulated = prior.simulate(numbers[:, : prior.num_normals]).unsqueeze(0)
+    normal = numbers[:, prior.num_normals :].unsqueeze(0)
+    root = posterior.deviation_of_draw(simulated, normal, posterior.rows)[0]
     index = torch.arange(len(POINTS))
     dense = posterior.columns(index)[0]
     torch.testing.assert_close(covariance_of(root.mT), dense, rtol=0.0, atol=1e-7)
