@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,6 +18,10 @@ ON_BOXES = 1e-6
 
 def differ(found: Any, expected: Any, tolerance: float = TOLERANCE) -> bool:
     """Return whether two records differ by more than the rounding of their numbers."""
+    if dataclasses.is_dataclass(expected) and type(found) is type(expected):
+        names = [field.name for field in dataclasses.fields(expected)]
+        pairs = [(getattr(found, name), getattr(expected, name)) for name in names]
+        return any(differ(*pair, tolerance) for pair in pairs)
     if isinstance(expected, Mapping):
         return found.keys() != expected.keys() or any(
             differ(found[name], value, tolerance) for name, value in expected.items()
