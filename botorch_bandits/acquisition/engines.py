@@ -159,7 +159,8 @@ class ReplicatesPriorSummary(RunningPriorSummary):
         super().__init__(engine, posterior.noise[0], posterior.outputscale)
 
     def kernel_matrix(self) -> Tensor:
-        return self._engine.posterior.prior_covariance()
+        posterior = self._engine.posterior
+        return posterior.kernel(posterior.X, posterior.X)
 
     @property
     def num_rows(self) -> int:

@@ -41,12 +41,11 @@ from botorch.sampling.pathwise.utils import TensorTransform, get_input_transform
 from botorch.utils.sampling import draw_sobol_normal_samples
 from gpytorch.kernels import Kernel
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.distributions import Gamma
 from torch.quasirandom import SobolEngine
 
 from botorch_bandits.core.box import BoxPosterior
-from botorch_bandits.core.kernels import Factor, read_products
+from botorch_bandits.core.kernels import StationaryKernel, read_products
 from botorch_bandits.models.growing import IncrementalGP, read_standardization, units_of_columns
 from botorch_bandits.models.several_outputs import JointOutputs
 from botorch_bandits.random_streams import USUAL_DTYPE
@@ -212,7 +211,7 @@ class _Waves(TensorTransform):
 
 
 def _features(
-    kernel: Kernel, terms: list[tuple[Factor, ...]], dim: int, num_waves: int
+    kernel: Kernel, terms: list[tuple[StationaryKernel, ...]], dim: int, num_waves: int
 ) -> KernelFeatureMap | None:
     if len(terms) > MOST_TERMS:
         return None
@@ -224,10 +223,10 @@ def _features(
         for part in parts:
             columns = torch.tensor(part.columns)
             frequency.index_add_(-1, columns, _frequencies(part, count).cpu())
-            scale = scale * part.kernel.outputscale.cpu()
+            scale = scale * part.outputscale.cpu()
         frequencies.append(frequency)
         amplitudes.append((scale / count).sqrt().expand(count))
-    like = terms[0][0].kernel.lengthscale
+    like = terms[0][0].lengthscale
     return KernelFeatureMap(
         kernel=kernel,
         weight=torch.cat(frequencies).to(like),
@@ -235,14 +234,14 @@ def _features(
     )
 
 
-def _frequencies(part: Factor, count: int) -> Tensor:
+def _frequencies(part: StationaryKernel, count: int) -> Tensor:
     """Draw from the spectral density of a part, ``count x d``."""
     normal = draw_sobol_normal_samples(d=len(part.columns), n=count, dtype=torch.float64)
-    nu = part.kernel.smoothness
+    nu = part.smoothness
     if math.isfinite(nu):
         shape = torch.tensor(nu, dtype=torch.float64)
         normal = Gamma(shape, shape).rsample((count, 1)).rsqrt() * normal
-    return normal.to(part.kernel.lengthscale) / part.kernel.lengthscale
+    return normal.to(part.lengthscale) / part.lengthscale
 
 
 def _unit(model: SingleTaskGP) -> float:
@@ -345,37 +344,9 @@ class WavesAndRows:
             ``...`` values.
         """
         points = X.reshape(-1, X.shape[-1])
-        if torch.is_grad_enabled() and X.requires_grad:
-            values: Tensor = _WithSlopes.apply(points, self.value_and_gradient)
-        else:
-            waves = torch.addmm(self._phases, points, self._frequencies.mT).cos_()
-            values = waves @ self._amplitudes + self._corrected.mean(points)
+        waves = torch.addmm(self._phases, points, self._frequencies.mT).cos()  # b x p
+        values = waves @ self._amplitudes + self._corrected.mean(points)
         return values.reshape(X.shape[:-1])
-
-    def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the ``b`` values and ``b x d`` gradients at ``b x d`` points."""
-        angles = torch.addmm(self._phases, X, self._frequencies.mT)
-        mean, slope = self._corrected.mean_and_gradient(X)
-        value = mean + angles.cos() @ self._amplitudes
-        outer = angles.sin_().mul_(self._amplitudes)
-        return value, torch.addmm(slope, outer, self._frequencies, alpha=-1.0)
-
-
-class _WithSlopes(torch.autograd.Function):
-    """Values whose slopes are computed with them."""
-
-    @staticmethod
-    def forward(ctx: Any, X: Tensor, function: Any) -> Tensor:
-        """Return ``b`` values at ``b x d`` points."""
-        values: Tensor
-        values, ctx.slopes = function(X)
-        return values
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, None]:
-        """Multiply the slopes by ``b`` numbers."""
-        return outer.unsqueeze(-1) * ctx.slopes, None
 
 
 def draw_joint_paths(model: JointOutputs) -> PathList:

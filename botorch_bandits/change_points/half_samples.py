@@ -319,7 +319,7 @@ class UnitKernel:
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         """Return the ``n x p`` matrix of ``n x d`` and ``p x d`` inputs."""
         with torch.no_grad():
-            return self._function.values(X, self._function.prepared(Z)) / self.prior_variance
+            return self._function(X, Z) / self.prior_variance
 
 
 CHUNK_ENTRIES = 2**20

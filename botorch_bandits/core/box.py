@@ -40,21 +40,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from botorch_bandits.core.kernels import (
-    KernelFunction,
-    Pullback,
-    differentiable_values,
-    only_once,
-)
+from botorch_bandits.core.kernels import KernelFunction
 
 SMALLEST_PIVOT = 0.5
 """Smallest accepted squared pivot, in noise variances; in exact arithmetic none is below 1."""
 
 CHUNK_ENTRIES = 2**17
 """Kernel values computed at a time without gradients: larger ones leave a processor's cache."""
-
-SMALL_MATRIX = 256
-"""Matrices of more rows are factorized one after the other, so that only one needs work space."""
 
 SMALL_TRIANGLE = 64
 """Triangles of up to this many rows are inverted at once, larger ones by their quarters."""
@@ -71,19 +63,21 @@ class _Memory:
     numbers: Tensor
     num_written: int
 
-    def with_room(self, num_rows: int, num_more: int) -> _Memory:
-        """Return memory whose first ``num_rows`` rows are these and that has room for more.
+    def with_rows(self, num_rows: int, rows: Tensor) -> _Memory:
+        """Return memory with further rows, ``*g x r x (num_rows + r)``, behind the first ones.
 
         Only the newest factor may write to the memory that it shares with those before it.
         """
-        capacity = self.numbers.shape[-1]
-        if self.num_written == num_rows and num_rows + num_more <= capacity:
-            return self
-        # a quarter more costs 4 n^2 copied numbers a row, and at most 1.6 n^2 in memory
-        capacity = num_rows + num_more + num_rows // 4 + 8
-        numbers = self.numbers.new_zeros(*self.numbers.shape[:-2], capacity, capacity)
-        numbers[..., :num_rows, :num_rows] = self.numbers[..., :num_rows, :num_rows]
-        return _Memory(numbers, num_rows)
+        memory, size = self, rows.shape[-1]
+        if self.num_written != num_rows or size > self.numbers.shape[-1]:
+            # a quarter more costs 4 n^2 copied numbers a row, and at most 1.6 n^2 in memory
+            capacity = size + num_rows // 4 + 8
+            numbers = rows.new_zeros(*rows.shape[:-2], capacity, capacity)
+            numbers[..., :num_rows, :num_rows] = self.numbers[..., :num_rows, :num_rows]
+            memory = _Memory(numbers, num_rows)
+        memory.numbers[..., num_rows:size, :size] = rows
+        memory.num_written = size
+        return memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +88,8 @@ class BoxPosterior:
         kernel: The prior covariance.
         X: ``n x d``, or ``*g x n x d`` if replicates have rows of their own.
         residuals: ``*g x n`` outcomes minus the prior mean.
-        noise: ``*g``; the noise variance of a row of weight 1, and of a further observation.
-        weights: ``n``; row ``i`` has the noise variance ``noise / weights[i]``. None if all are 1.
+        noise: ``*g``; the noise variance of a further observation.
+        row_noise: ``*g x n``; the noise variances of the rows.
         prior_mean: ``*g``.
         coefficients: ``a``, ``*g x n``.
         transform: Turns the points that callers give into those that the kernel sees, row by row.
@@ -107,7 +101,7 @@ class BoxPosterior:
     X: Tensor
     residuals: Tensor
     noise: Tensor
-    weights: Tensor | None
+    row_noise: Tensor
     prior_mean: Tensor
     coefficients: Tensor
     _memory: _Memory
@@ -122,34 +116,32 @@ class BoxPosterior:
         y: Tensor,
         noise: Tensor | float,
         prior_mean: Tensor | float = 0.0,
-        weights: Tensor | None = None,
+        row_noise: Tensor | None = None,
         transform: Callable[[Tensor], Tensor] | None = None,
     ) -> BoxPosterior:
         """Condition on rows.
 
         Args:
             kernel: The prior covariance.
-            X: ``n x d`` or ``*g x n x d`` inputs; ``n`` may be 0.
+            X: ``n x d`` or ``*g x n x d`` inputs, transformed already; ``n`` may be 0.
             y: ``*g x n`` outcomes.
             noise: ``*g`` noise variances.
             prior_mean: ``*g``.
-            weights: See the class.
-            transform: See the class; ``X`` is transformed already.
+            row_noise: ``*g x n``; that of a further observation if omitted.
+            transform: See the class.
 
         Raises:
             IndefiniteError: If a matrix cannot be factorized in float64.
         """
-        with torch.no_grad():
-            noise, prior_mean = (
-                torch.as_tensor(each, dtype=X.dtype, device=X.device)
-                for each in (noise, prior_mean)
-            )
-            matrix = kernel.values(X, kernel.prepared(X))  # *g x n x n
-            row_noise = _noise_of_rows(noise, weights, X)
-            matrix.diagonal(dim1=-2, dim2=-1).copy_(kernel.diagonal(X) + row_noise)
-            memory = _Memory(_inverted(_cholesky(matrix, row_noise, 0)), X.shape[-2])
-            start = cls(kernel, X, y, noise, weights, prior_mean, y, memory, transform)
-            return start.with_outcomes(y)
+        noise, prior_mean = (
+            torch.as_tensor(each, dtype=X.dtype, device=X.device) for each in (noise, prior_mean)
+        )
+        nothing = y[..., :0]
+        memory = _Memory(X.new_empty(0, 0), 0)
+        prior = cls(
+            kernel, X[..., :0, :], nothing, noise, nothing, prior_mean, nothing, memory, transform
+        )
+        return prior.with_rows(X, y, row_noise) if X.shape[-2] else prior
 
     @property
     def num_rows(self) -> int:
@@ -166,19 +158,15 @@ class BoxPosterior:
     def _rows(self) -> Any:
         return self.kernel.prepared(self.X)
 
-    @cached_property
+    @property
     def pivots(self) -> Tensor:
         """``*g x n``; the standard deviations of predictions of each row from those before it."""
         return self.W.diagonal(dim1=-2, dim2=-1).reciprocal()
 
     @property
-    def row_noise(self) -> Tensor:
-        """``*g x n``; the noise variances of the rows."""
-        return _noise_of_rows(self.noise, self.weights, self.X)
-
-    @property
     def information_gain(self) -> Tensor:
         r"""``*g``; :math:`\frac12 \ln \det(I + \Lambda^{-1/2} K \Lambda^{-1/2})` in nats."""
+        # ln det(K + Lambda) = 2 sum ln(pivot)
         return (self.pivots.log() - 0.5 * self.row_noise.log()).sum(-1).clamp_min(0.0)
 
     @cached_property
@@ -192,55 +180,51 @@ class BoxPosterior:
 
         The variance includes the noise.
         """
+        # y - E(y | before) = pivot (W (y - m))
         errors = (self.W @ self.residuals.unsqueeze(-1)).squeeze(-1) * self.pivots
         return self._shifted(self.residuals - errors), self.pivots.square()
 
     def with_outcomes(self, y: Tensor) -> BoxPosterior:
         """Return the posterior with other outcomes, ``*g x n``, in ``n^2`` operations."""
         residuals = y - self.prior_mean.unsqueeze(-1)
-        # a = W' (W (y - m)), as rows: ... x *g x 1 x n
-        coefficients = (residuals.unsqueeze(-2) @ self.W.mT @ self.W).squeeze(-2)
-        return replace(self, residuals=residuals, coefficients=coefficients)
+        return replace(self, residuals=residuals, coefficients=self.inverse_times(residuals))
 
-    def with_rows(self, X: Tensor, y: Tensor | None, weights: Tensor | None = None) -> BoxPosterior:
+    def with_rows(
+        self, X: Tensor, y: Tensor | None, row_noise: Tensor | None = None
+    ) -> BoxPosterior:
         """Return the posterior given further rows as well.
 
         Args:
             X: ``r x d`` or ``*g x r x d`` inputs.
             y: ``*g x r`` outcomes; None for their posterior means.
-            weights: ``r``; see :meth:`of`.
+            row_noise: ``*g x r``; see :meth:`of`.
 
         Raises:
             IndefiniteError: If a matrix cannot be factorized in float64.
         """
         with torch.no_grad():
-            cross = self.kernel.values(X, self._rows)  # *g x r x n
-            half = cross @ self.W.mT
-            block = self.kernel.values(X, self.kernel.prepared(X)) - half @ half.mT  # *g x r x r
-            noise = _noise_of_rows(self.noise, weights, X)  # *g x r
+            if row_noise is None:
+                row_noise = self.noise.unsqueeze(-1).expand(*self.noise.shape, X.shape[-2])
+            cross = self.kernel(X, self.X, self._rows)  # C, *g x r x n
+            half = cross @ self.W.mT  # H
+            # D + Lambda - H H', *g x r x r
+            block = self.kernel(X, X) - half @ half.mT
             prior = self.kernel.diagonal(X) - half.square().sum(-1)
-            block.diagonal(dim1=-2, dim2=-1).copy_(prior + noise)
-            corner = _inverted(_cholesky(block, noise, self.num_rows))
-            n, r = self.num_rows, X.shape[-2]
-            memory = self._memory.with_room(n, r)
-            rows = memory.numbers[..., n : n + r, : n + r]
-            rows[..., :n] = (corner @ half @ self.W).neg_()
-            rows[..., n:] = corner
-            memory.num_written = n + r
-            if y is None:
-                y = self._mean(cross)
-            new = y - self.prior_mean.unsqueeze(-1)
-            residuals = torch.cat([self.residuals, new], dim=-1)
+            block.diagonal(dim1=-2, dim2=-1).copy_(prior + row_noise)
+            corner = _inverted(_cholesky(block, row_noise, self.num_rows))  # R^-1
+            rows = torch.cat([-(corner @ half @ self.W), corner], dim=-1)  # *g x r x (n + r)
+            y = self._mean(cross) if y is None else y
+            residuals = torch.cat([self.residuals, y - self.prior_mean.unsqueeze(-1)], dim=-1)
             # a = W' W (y - m): the old rows of W give the old coefficients
-            added = residuals.unsqueeze(-2) @ rows.mT @ rows  # ... x *g x 1 x (n + r)
-            added[..., :n] += self.coefficients.unsqueeze(-2)
+            added = (residuals.unsqueeze(-2) @ rows.mT @ rows).squeeze(-2)  # ... x *g x (n + r)
+            added[..., : self.num_rows] += self.coefficients
             return replace(
                 self,
                 X=torch.cat([self.X, X], dim=-2),
                 residuals=residuals,
-                weights=_joined(self.weights, weights, n, residuals),
-                coefficients=added.squeeze(-2),
-                _memory=memory,
+                row_noise=torch.cat([self.row_noise, row_noise.expand(*self.row_noise.shape[:-1], -1)], dim=-1),
+                coefficients=added,
+                _memory=self._memory.with_rows(self.num_rows, rows),
             )
 
     def with_coefficients(self, coefficients: Tensor) -> BoxPosterior:
@@ -249,55 +233,14 @@ class BoxPosterior:
 
     def select(self, index: Tensor | list[int] | int) -> BoxPosterior:
         """Return the posteriors of some replicates or of a single prior, by their numbers."""
+        parts = ("residuals", "noise", "row_noise", "prior_mean", "coefficients")
         return replace(
             self,
+            **{name: vars(self)[name][index] for name in parts},
             kernel=self.kernel.select(index),
             X=self.X[index] if self.X.dim() > 2 else self.X,
-            residuals=self.residuals[index],
-            noise=self.noise[index],
-            prior_mean=self.prior_mean[index],
-            coefficients=self.coefficients[index],
             _memory=_Memory(self.W[index], self.num_rows),
         )
-
-    def shares_factor_with(self, other: BoxPosterior) -> bool:
-        """Return whether another posterior differs from this one only in its outcomes."""
-        return self._memory is other._memory and self.num_rows == other.num_rows
-
-    def kernel_values(self, X: Tensor) -> tuple[Tensor, Pullback]:
-        """Return the kernel values with the rows, and their vector-Jacobian product.
-
-        Args:
-            X: ``b x d`` points, or ``*g x b x d`` for replicates.
-
-        Returns:
-            ``*g x b x n`` values, and a function from derivatives in them to those in the points.
-        """
-        with torch.enable_grad():
-            X = X.detach().requires_grad_(self.transform is not None)
-            points = self._seen(X)
-        values, pullback = self.kernel.values_and_pullback(points.detach(), self._rows)
-        if not points.requires_grad:
-            return values, pullback
-
-        def to_raw(outer: Tensor) -> Tensor:
-            return torch.autograd.grad(points, X, pullback(outer), retain_graph=True)[0]
-
-        return values, to_raw
-
-    def prior_covariance(self, X: Tensor | None = None) -> Tensor:
-        """Return the prior covariances of the rows, or of other points as the kernel sees them.
-
-        Args:
-            X: ``*g x n x d``; the rows if omitted.
-
-        Returns:
-            ``*g x n x n``, symmetric up to rounding, without noise.
-        """
-        X = self.X if X is None else X
-        matrix = self.kernel.values(X, self.kernel.prepared(X))
-        matrix.diagonal(dim1=-2, dim2=-1).copy_(self.kernel.diagonal(X))
-        return matrix
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance, ``*g x b`` each, differentiable once in the points.
@@ -307,32 +250,21 @@ class BoxPosterior:
         Args:
             X: ``b x d`` points, or ``*g x b x d`` for replicates.
         """
+        size = max(1, CHUNK_ENTRIES // max(1, self.coefficients.numel()))
+        has_graph = torch.is_grad_enabled() and X.requires_grad
+        parts = (X,) if has_graph or X.dim() > 2 else X.split(size)
+        means, variances = zip(*map(self._moments, parts), strict=True)
+        return torch.cat(means, dim=-1), torch.cat(variances, dim=-1)
+
+    def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         points = self._seen(X)
-        if torch.is_grad_enabled() and points.requires_grad:
-            mean, reduction = _Moments.apply(points, self)
-        else:
-            values = self.kernel.values(points, self._rows)  # *g x b x n
-            mean, reduction = self._mean(values), self.solve(values).square_().sum(-1)
-        return mean, self.kernel.diagonal(points) - reduction
+        values = self.kernel(points, self.X, self._rows)  # *g x b x n
+        half = values @ self.W.mT  # l(x), as rows
+        return self._mean(values), self.kernel.diagonal(points) - half.square().sum(-1)
 
     def mean(self, X: Tensor) -> Tensor:
         """Return the mean alone, ``*g x b``, in ``b n`` operations; see :meth:`moments`."""
-        with torch.no_grad():
-            return self._mean(self.kernel.values(self._seen(X), self._rows))
-
-    def mean_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean alone, ``b``, and its gradient, ``b x d``, in ``b n`` operations."""
-        with torch.no_grad():
-            values, pullback = self.kernel_values(X)
-            return self._mean(values), pullback(self.coefficients.expand_as(values))
-
-    def mean_and_variance(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the same as :meth:`moments` without gradients, the variance at least 0."""
-        with torch.no_grad():
-            entries = max(1, self.coefficients.numel()) * (len(X) if X.dim() > 2 else 1)
-            parts = [self.moments(part) for part in X.split(max(1, CHUNK_ENTRIES // entries), -2)]
-        means, variances = zip(*parts, strict=True)
-        return torch.cat(means, dim=-1), torch.cat(variances, dim=-1).clamp_min_(0.0)
+        return self._mean(self.kernel(self._seen(X), self.X, self._rows))
 
     def mean_and_covariance(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return joint moments, differentiable in the points.
@@ -345,25 +277,21 @@ class BoxPosterior:
         """
         points = self._seen(X)
         # all points in one matrix, because batches of points would each get a copy of the factors
-        values = differentiable_values(self.kernel, points.reshape(-1, points.shape[-1]), self.X)
+        values = self.kernel(points.flatten(0, -2), self.X, self._rows)
         shape = points.shape[:-1]
         mean = self._mean(values).unflatten(-1, shape)
-        half = self.solve(values).unflatten(-2, shape)  # *g x ... x q x n
+        half = (values @ self.W.mT).unflatten(-2, shape)  # *g x ... x q x n
         batch, t = half.dim() - len(shape) - 1, len(shape) - 1
         for _ in range(t):  # the dimensions of the points go in front of *g
             mean, half = mean.movedim(batch + t - 1, 0), half.movedim(batch + t - 1, 0)
-        covariance = differentiable_values(self.kernel, points, points)
+        covariance = self.kernel(points, points)
         covariance = covariance.sub_(half @ half.mT)  # in place: it may be the largest matrix
         variance = self.kernel.diagonal(points) - half.square().sum(-1)
         covariance.diagonal(dim1=-2, dim2=-1).copy_(variance.clamp_min(0.0))
         return mean, covariance
 
-    def solve(self, values: Tensor) -> Tensor:
-        """Return ``W k`` for ``*g x b x n`` kernel values, as rows."""
-        return values @ self.W.mT
-
     def inverse_times(self, residuals: Tensor) -> Tensor:
-        r"""Return :math:`(K + \Lambda)^{-1} r` for ``*g x n`` numbers."""
+        r"""Return :math:`(K + \Lambda)^{-1} r = W^\top W r` for ``*g x n`` numbers."""
         return (residuals.unsqueeze(-2) @ self.W.mT @ self.W).squeeze(-2)
 
     def _seen(self, X: Tensor) -> Tensor:
@@ -374,46 +302,6 @@ class BoxPosterior:
 
     def _shifted(self, values: Tensor) -> Tensor:
         return values + self.prior_mean.unsqueeze(-1)
-
-
-class _Moments(torch.autograd.Function):
-    """The mean and the reduction of the variance, whose gradients are one pullback together."""
-
-    @staticmethod
-    def forward(ctx: Any, points: Tensor, posterior: BoxPosterior) -> tuple[Tensor, Tensor]:
-        """Return ``*g x b`` each."""
-        ctx.save_for_backward(points)
-        values, ctx.pullback = posterior.kernel.values_and_pullback(points, posterior._rows)
-        ctx.posterior, ctx.half = posterior, posterior.solve(values)
-        return posterior._mean(values), ctx.half.square().sum(-1)
-
-    @staticmethod
-    def backward(ctx: Any, of_mean: Tensor, of_reduction: Tensor) -> tuple[Tensor, None]:
-        """Chain the derivatives in the kernel values, ``a`` and ``2 W' W k``."""
-        posterior = ctx.posterior
-        with torch.no_grad():
-            outer = (2.0 * of_reduction.unsqueeze(-1)) * (ctx.half @ posterior.W)
-            outer.addcmul_(of_mean.unsqueeze(-1), posterior.coefficients.unsqueeze(-2))
-            gradient = ctx.pullback(outer)
-        return only_once(gradient, *ctx.saved_tensors, of_mean, of_reduction), None
-
-
-def _noise_of_rows(noise: Tensor, weights: Tensor | None, X: Tensor) -> Tensor:
-    """Return the noise variances of ``n x d`` or ``*g x n x d`` rows, ``*g x n``."""
-    each = noise.unsqueeze(-1)
-    return each.expand(*each.shape[:-1], X.shape[-2]) if weights is None else each / weights
-
-
-def _joined(
-    first: Tensor | None, more: Tensor | None, num_first: int, like: Tensor
-) -> Tensor | None:
-    """Return the weights of all rows, from those of the first ones and of the others."""
-    if first is None and more is None:
-        return None
-    weights = like.new_ones(like.shape[-1])
-    weights[:num_first] = 1.0 if first is None else first
-    weights[num_first:] = 1.0 if more is None else more
-    return weights
 
 
 def _cholesky(matrix: Tensor, noise: Tensor, num_before: int) -> Tensor:
@@ -441,6 +329,7 @@ def _inverted(factor: Tensor) -> Tensor:
     if n <= SMALL_TRIANGLE:
         eye = torch.eye(n, dtype=factor.dtype, device=factor.device).expand_as(factor)
         return factor.copy_(torch.linalg.solve_triangular(factor, eye, upper=False))
+    # the inverse of ((A, 0), (B, C)) is ((A^-1, 0), (-C^-1 B A^-1, C^-1))
     half = n // 2
     first, last = _inverted(factor[..., :half, :half]), _inverted(factor[..., half:, half:])
     factor[..., half:, :half] = -(last @ factor[..., half:, :half] @ first)

@@ -299,7 +299,7 @@ def _evaluate(
 ) -> Tensor:
     with torch.no_grad():
         if stationary is not None:
-            return stationary.matrix(points[index], points)
+            return stationary(points[index], points)
         return kernel(points[index], points).to_dense()
 
 
@@ -617,7 +617,7 @@ class OfFronts(_BehindFront):
         """
         here = self._here(self._points.new_zeros(self.num_front))
         assert self._stationary is not None
-        matrix = self._stationary.matrix(here, here).cpu().numpy()
+        matrix = self._stationary(here, here).cpu().numpy()
         smallest = NEGLIGIBLE * float(self._stationary.outputscale)
         factor, pivots, rank, _ = dpstrf(matrix.T, tol=smallest, lower=1, overwrite_a=1)
         upper = torch.from_numpy(factor).tril().mT[:rank].contiguous()
@@ -632,7 +632,7 @@ class OfFronts(_BehindFront):
 
     def _of(self, X: Tensor, Z: Tensor, front: Tensor, behind: Tensor) -> Tensor:
         if self._stationary is not None:
-            values = self._stationary.matrix(X, Z)
+            values = self._stationary(X, Z)
         else:
             values = _values(self._kernel, X, Z)
         decay = self.decay(front, behind)

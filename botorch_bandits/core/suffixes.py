@@ -145,7 +145,7 @@ class Places:
         parts = zip(self._members.values(), self._lists, inputs, self._points, strict=True)
         for members, kernels, own, points in parts:
             # members x 1 x (n + 1)
-            values = kernels.values(own, kernels.prepared(points))[:, 0].cpu().numpy()
+            values = kernels(own, points)[:, 0].cpu().numpy()
             self._room[members, n, : n + 1] = self._room[members, : n + 1, n] = values
             # by itself, as distances of equal points are not exactly 0
             self._room[members, n, n] = kernels.diagonal(own)[:, 0].cpu().numpy()

@@ -478,9 +478,7 @@ class CandidatesModel(Model):
             Means and variances at output scale 1, ``... x G`` each.
         """
         points = self._transformed(X.reshape(-1, X.shape[-1]))
-        rows = self._rows
-        has_graph = torch.is_grad_enabled() and points.requires_grad
-        mean, variance = rows.moments(points) if has_graph else rows.mean_and_variance(points)
+        mean, variance = self._rows.moments(points)
         shape = (*X.shape[:-1], len(self.recipe.groups))
         return mean.mT.reshape(shape), variance.clamp_min(0.0).mT.reshape(shape)
 
@@ -613,8 +611,7 @@ class CandidatesModel(Model):
                 own = of_groups[..., index, :, :] * scales[:, None, None]
                 return own.diagonal_scatter(variance(), dim1=-2, dim2=-1)
 
-        has_graph = torch.is_grad_enabled() and points.requires_grad
-        mean = of_members(rows.moments(flat)[0] if has_graph else rows.mean(flat))
+        mean = of_members(rows.mean(flat))
         if posterior_transform is not None:
             distribution = MultivariateNormal(mean, DenseLinearOperator(covariance()))
             joint = cast(GPyTorchPosterior, posterior_transform(GPyTorchPosterior(distribution), X))

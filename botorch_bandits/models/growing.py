@@ -170,7 +170,9 @@ def box_posterior_of(model: SingleTaskGP) -> BoxPosterior | None:
             y, mean = scale.mean + scale.unit * y, scale.mean + scale.unit * mean
         kernel = kernel_function(model.covar_module, inputs.shape[-1], variance)
         try:
-            return BoxPosterior.of(kernel, inputs, y, noise.level * variance, mean, noise.weights)
+            level = noise.level * variance
+            row_noise = None if noise.weights is None else level / noise.weights
+            return BoxPosterior.of(kernel, inputs, y, level, mean, row_noise)
         except IndefiniteError:
             return None
 

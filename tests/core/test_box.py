@@ -104,11 +104,11 @@ def test_textbook(name: str, ratio: float) -> None:
     scale = float(kernel(X, diag=True).max())
     noise, y = ratio * scale, scale**0.5 * (X.sum(-1).sin() + 2.0)
     posterior = BoxPosterior.of(
-        kernel_function(kernel, DIM), X[:10], y[:10], noise, 1.0, weights[:10]
+        kernel_function(kernel, DIM), X[:10], y[:10], noise, 1.0, noise / weights[:10]
     )
     sibling = posterior.with_rows(X[20:21], y[20:21])  # writes to memory that others continue
     for start, end in ((10, 11), (11, 12), (12, 40)):
-        posterior = posterior.with_rows(X[start:end], y[start:end], weights[start:end])
+        posterior = posterior.with_rows(X[start:end], y[start:end], noise / weights[start:end])
     assert sibling.num_rows == 11
     assert posterior.num_rows == 40
 
@@ -125,12 +125,11 @@ def test_textbook(name: str, ratio: float) -> None:
     agree(found[1], variance.clamp_min(0.0), scale)
     for own, slope, size in zip(found[2:], slopes, (unit, scale), strict=True):
         agree(own[-len(slope) :], slope, size)
-    own_mean, own_variance = posterior.moments(points)
-    (both,) = torch.autograd.grad((own_mean / unit + 3.0 * own_variance / scale).sum(), points)
-    agree(both[-len(slopes[0]) :], slopes[0] / unit + 3.0 * slopes[1] / scale, 1.0)
-    agree(posterior.mean(points), mean, unit)
-    for one, other in zip(posterior.mean_and_gradient(points), (found[0], found[2]), strict=True):
-        agree(one, other, unit)
+    own_mean = posterior.mean(points)
+    agree(own_mean, mean, unit)
+    agree(torch.autograd.grad(own_mean.sum(), points)[0], found[2], unit)
+    with torch.no_grad():  # in parts, without pullbacks
+        agree(posterior.moments(points.repeat(700, 1))[1][-6:], found[1], scale)
 
     joint, own_covariance = posterior.mean_and_covariance(points.reshape(2, 3, DIM))
     agree(joint, mean.reshape(2, 3), unit)
@@ -151,8 +150,7 @@ def test_textbook(name: str, ratio: float) -> None:
     predicted = [each[12:13] for each in posterior.predictions()]
     agree(predicted[0], expected_mean, unit)
     agree(predicted[1], expected_variance[0] + levels[12:13], scale)
-    for again in (posterior.with_outcomes(2.0 * y), posterior.with_rows(X[:1], None)):
-        assert again.shares_factor_with(posterior) == (again.num_rows == 40)
+    assert posterior.with_outcomes(2.0 * y).W.data_ptr() == posterior.W.data_ptr()
     agree(
         posterior.with_outcomes(2.0 * y).mean(points),
         dense(kernel, X, 2.0 * y, levels, points, 1.0)[0],
