@@ -133,15 +133,18 @@ class BoxPosterior:
         Raises:
             IndefiniteError: If a matrix cannot be factorized in float64.
         """
-        noise, prior_mean = (
-            torch.as_tensor(each, dtype=X.dtype, device=X.device) for each in (noise, prior_mean)
-        )
-        nothing = y[..., :0]
-        memory = _Memory(X.new_empty(0, 0), 0)
-        prior = cls(
-            kernel, X[..., :0, :], nothing, noise, nothing, prior_mean, nothing, memory, transform
-        )
-        return prior.with_rows(X, y, row_noise) if X.shape[-2] else prior
+        with torch.no_grad():
+            noise, prior_mean = (
+                torch.as_tensor(each, dtype=X.dtype, device=X.device)
+                for each in (noise, prior_mean)
+            )
+            if row_noise is None:
+                row_noise = noise.unsqueeze(-1).expand(*noise.shape, X.shape[-2])
+            matrix = kernel(X, X)  # *g x n x n
+            matrix.diagonal(dim1=-2, dim2=-1).copy_(kernel.diagonal(X) + row_noise)
+            memory = _Memory(_inverted(_cholesky(matrix, row_noise, 0)), X.shape[-2])
+            start = cls(kernel, X, y, noise, row_noise, prior_mean, y, memory, transform)
+            return start.with_outcomes(y)
 
     @property
     def num_rows(self) -> int:
@@ -222,7 +225,9 @@ class BoxPosterior:
                 self,
                 X=torch.cat([self.X, X], dim=-2),
                 residuals=residuals,
-                row_noise=torch.cat([self.row_noise, row_noise.expand(*self.row_noise.shape[:-1], -1)], dim=-1),
+                row_noise=torch.cat(
+                    [self.row_noise, row_noise.expand(*self.row_noise.shape[:-1], -1)], dim=-1
+                ),
                 coefficients=added,
                 _memory=self._memory.with_rows(self.num_rows, rows),
             )

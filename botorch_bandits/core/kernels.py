@@ -412,6 +412,8 @@ class KernelList(KernelFunction):
         found = [stack.evaluate(X.unsqueeze(-3), own, with_pullback) for stack, own in pairs]
 
         def pullback(outer: Tensor) -> Tensor:
+            if len(found) == 1:
+                return found[0][1](outer).sum(-3)
             # ... x G x n x p: each stack gets the derivatives of its kernels
             parts = zip(self._groups, found, strict=True)
             return _sum([pull(outer[..., group, :, :]).sum(-3) for group, (_, pull) in parts])

@@ -54,8 +54,9 @@ from botorch_bandits.core.kernels import (
     StationaryKernel,
     describe_module,
     double_kernel,
+    expand_kernel,
     fingerprint_kernel,
-    kernel_of_outputs,
+    kernel_of_output,
 )
 from botorch_bandits.core.marginal_likelihood import (
     fit_marginal_likelihood,
@@ -79,7 +80,7 @@ from botorch_bandits.models.noise_floor import (
     output_scale_of,
     smallest_noise,
 )
-from botorch_bandits.models.several_outputs import TOGETHER, OutputsBuilder, expand_kernel
+from botorch_bandits.models.several_outputs import TOGETHER, OutputsBuilder
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 
@@ -385,7 +386,7 @@ class BanditGP(DataViews):
         subset = type(self)(
             X,
             Y,
-            kernel=kernel_of_outputs(self.covar_module, index, len(self.batch_shape)),
+            kernel=kernel_of_output(self.covar_module, index, len(self.batch_shape)),
             noise=self.likelihood.noise.detach().squeeze(-1)[..., index],
             learn_hyperparameters=self.learn_hyperparameters,
             input_transform=getattr(self, "input_transform", None),

@@ -15,7 +15,12 @@ from botorch.models import ModelListGP
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_bandits.core.kernels import StationaryKernel, double_kernel, kernel_of_output
+from botorch_bandits.core.kernels import (
+    StationaryKernel,
+    double_kernel,
+    expand_kernel,
+    kernel_of_output,
+)
 from botorch_bandits.models.growing import IncrementalGP
 
 TOGETHER = "together"
@@ -123,22 +128,3 @@ class OutputsBuilder:
     def forget(self) -> None:
         """Forget the previous models; the next ones are built from scratch."""
         self._latest = [None] * len(self._kernels)
-
-
-def expand_kernel(kernel: Kernel, batch_shape: torch.Size) -> None:
-    """Give every part of a kernel the batch shape, with parameters of its own in each batch.
-
-    GPyTorch's ``expand_batch`` also expands ``active_dims`` (which breaks them), and leaves the
-    parts of sums and products as they were.
-
-    Args:
-        kernel: The kernel, which is changed.
-        batch_shape: The batch shape to give it.
-    """
-    for part in kernel.modules():
-        if isinstance(part, Kernel):
-            num_batch_dims = len(part._batch_shape)
-            for parameter in part.parameters(recurse=False):
-                shape = batch_shape + parameter.shape[num_batch_dims:]
-                parameter.data = parameter.data.expand(shape).contiguous()
-            part.batch_shape = batch_shape

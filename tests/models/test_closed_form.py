@@ -137,7 +137,7 @@ def test_inputs_are_normalized_before(name: str) -> None:
     model.eval()
     assert_dense(model, function, X, outcomes(X), 0.01, raw=raw)
     points = raw(uniform(7, 2, seed=1))
-    mean, variance = model.closed_form.mean_and_variance(points)  # of raw inputs
+    mean, variance = model.closed_form.moments(points)  # of raw inputs
     found = model.posterior(points)
     assert torch.allclose(mean, found.mean[:, 0], rtol=0, atol=1e-10)
     assert torch.allclose(variance, found.variance[:, 0], rtol=0, atol=1e-10)
@@ -224,7 +224,7 @@ def test_the_plain_functions_agree_with_the_posterior() -> None:
     closed_form = model.closed_form
     assert closed_form is not None
     points = uniform(3000, 2, seed=3)  # computed in several chunks
-    mean, variance = closed_form.mean_and_variance(points)
+    mean, variance = closed_form.moments(points)
     values = value_and_gradient(closed_form, points)
     posterior = model.posterior(points.unsqueeze(-2))
     for other_mean, other_variance in (

@@ -181,7 +181,7 @@ def assert_like_botorch(model: LearnedGP, twin: SingleTaskGP, tolerance: float =
     assert own is not None
     with torch.no_grad():
         functions = list(value_and_gradient(own, QUERIES))
-        values = list(own.mean_and_variance(QUERIES))
+        values = list(own.moments(QUERIES))
     assert_close(functions, at(twin), 10.0 * tolerance)
     assert_close(values, functions[:2], tolerance)
 
@@ -341,12 +341,12 @@ CHANGES = [
 def test_changes_are_noticed(change: Callable[[Any], None]) -> None:
     model, twin = build(), build(cls=SingleTaskGP)
     before = model.posterior(QUERIES).mean
-    own = model.closed_form.mean_and_variance(QUERIES)
+    own = model.closed_form.moments(QUERIES)
     for each in (model, twin):
         change(each)
         each.prediction_strategy = None
     assert not torch.allclose(
-        torch.stack(own), torch.stack(model.closed_form.mean_and_variance(QUERIES)), rtol=1e-3
+        torch.stack(own), torch.stack(model.closed_form.moments(QUERIES)), rtol=1e-3
     )
     assert before.shape == (len(QUERIES), 1)
     assert_like_botorch(model, twin)
