@@ -236,7 +236,7 @@ class StationaryKernel(KernelFunction):
             # sum_j c_ij h_ij (u_i - v_j) / l, ... x n x d
             sums = outer * slope
             own = (sums.sum(-1, keepdim=True) * u).sub_(sums @ rows.scaled).div_(self.lengthscale)
-            if not self.columns:
+            if self._reads_all(X):
                 return own
             columns = torch.tensor(self.columns, device=X.device)  # one may occur twice
             shape = (*own.shape[:-1], X.shape[-1])
@@ -287,7 +287,10 @@ class StationaryKernel(KernelFunction):
         return self.outputscale.squeeze(-1) + X.new_zeros(()).expand(X.shape[:-1])
 
     def _own(self, X: Tensor) -> Tensor:
-        return X[..., list(self.columns)] if self.columns else X
+        return X if self._reads_all(X) else X[..., list(self.columns)]
+
+    def _reads_all(self, X: Tensor) -> bool:
+        return self.columns in ((), tuple(range(X.shape[-1])))
 
 
 def _squared_norm(points: Tensor) -> Tensor:
@@ -466,9 +469,7 @@ def kernel_function(kernel: Kernel, dim: int, scale: float = 1.0) -> KernelFunct
     if terms is None:
         return AnyKernel(kernel, scale)
     terms = [_scaled(term, scale) for term in terms]
-    if len(terms) == len(terms[0]) == 1 and terms[0][0].columns == tuple(range(dim)):
-        return replace(terms[0][0], columns=())
-    return SumOfProducts(tuple(terms))
+    return terms[0][0] if len(terms) == len(terms[0]) == 1 else SumOfProducts(tuple(terms))
 
 
 Term = tuple[StationaryKernel, ...]
