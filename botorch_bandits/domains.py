@@ -212,6 +212,10 @@ class Domain(ABC):
         """Return all points if they are few enough to evaluate all, as arms are; otherwise None."""
         return None
 
+    def facts(self) -> dict[str, Any]:
+        """Return what an acquisition function may need to know, by the name of its option."""
+        return {"dim": self.dim}
+
     @property
     def input_bounds(self) -> Tensor:
         """``2 x d`` bounds with which a model can normalize points: the range of arms.
@@ -373,6 +377,9 @@ class Arms(Domain):
     def few_points(self) -> Arms:
         """Return the set itself, whatever its size."""
         return self
+
+    def facts(self) -> dict[str, Any]:
+        return {"num_arms": self.num_arms, "dim": self.dim, "choices": self.choices}
 
     @property
     def input_bounds(self) -> Tensor:
@@ -606,6 +613,13 @@ class Box(Domain):
         """Show the box as Python code."""
         integer = f", integer_dims={self.integer_dims}" if self.integer_dims else ""
         return f"Box({self.bounds.tolist()}{integer}{constraints_text(self.constraints)})"
+
+    def facts(self) -> dict[str, Any]:
+        """Return the dimension and the longest side; see :meth:`Domain.facts`."""
+        return {
+            "dim": self.dim,
+            "side_length": float((self.bounds[1] - self.bounds[0]).max()),
+        }
 
     @property
     def discrete_dims(self) -> tuple[int, ...]:

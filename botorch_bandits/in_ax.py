@@ -37,7 +37,10 @@ from botorch_bandits.acquisition.base import (
     check_required,
     constructor_parameters,
 )
-from botorch_bandits.acquisition.input_constructors import options_from_plain
+from botorch_bandits.acquisition.input_constructors import (
+    options_from_plain,
+    register_input_constructor,
+)
 from botorch_bandits.checks import check_instance, check_integer
 from botorch_bandits.confidence import WidthRule
 from botorch_bandits.penalties import Penalty
@@ -143,6 +146,7 @@ def ax_strategy(
 
     name = acquisition.__name__
     if not _is_ours(acquisition):
+        register_input_constructor(acquisition)
         register_acquisition_function(acquisition)
     if "seed" in constructor_parameters(acquisition):
         options = {"seed": derive_seed(seed, 0, "draws in Ax"), **options}
@@ -182,14 +186,15 @@ def ax_strategy(
 
 
 def register_with_ax() -> None:
-    """Let Ax store and load the parts of this package's strategies.
+    """Let Ax build, store and load the parts of this package's strategies.
 
-    :func:`ax_strategy` calls it. Call it in a process that loads an experiment, before
-    ``Client.load_from_json_file`` or ``Client.load_from_database``. Calling it again does nothing.
+    :func:`ax_strategy` calls it. Call it before you write out nodes with acquisition functions of
+    this package, and in a process that loads an experiment, before ``Client.load_from_json_file``
+    or ``Client.load_from_database``. Calling it again does nothing.
 
-    This registers, for files and databases, the acquisition functions of the package under their
-    names (with the prefix ``botorch_bandits.`` if BoTorch has a class of the same name), width
-    rules, penalties, and the node that :func:`ax_strategy` makes.
+    This registers the acquisition functions with BoTorch's registry of input constructors and, for
+    files and databases, under their names (with the prefix ``botorch_bandits.`` if BoTorch has a
+    class of the same name), width rules, penalties, and the node that :func:`ax_strategy` makes.
 
     Raises:
         ImportError: If Ax is missing.
@@ -208,6 +213,7 @@ def register_with_ax() -> None:
     by_name = registries.CLASS_TO_REVERSE_REGISTRY[AcquisitionFunction]
     for cls in _classes_in(rooms_acquisition, BanditAcquisition):
         is_taken = by_name.get(cls.__name__, cls) is not cls
+        register_input_constructor(cls)
         stored_as = PREFIX + cls.__name__ if is_taken else cls.__name__
         known.setdefault(cls, stored_as)
         by_name.setdefault(stored_as, cls)

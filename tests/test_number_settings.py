@@ -63,7 +63,7 @@ from botorch_bandits import (
 from botorch_bandits.acquisition import (
     GrowingDiscretization,
 )
-from botorch_bandits.acquisition.base import FLOAT_OPTIONS, GIVEN_BY_THE_LOOP, INTEGER_OPTIONS
+from botorch_bandits.acquisition.base import GIVEN_BY_THE_LOOP
 from botorch_bandits.change_points import PowerThreshold, Restart, TheoreticalThreshold
 from botorch_bandits.confidence import (
     AMMWidth,
@@ -413,7 +413,7 @@ def test_a_constructor_takes_every_kind_of_number(
 
 
 def test_numbers_of_every_public_acquisition_function_are_known() -> None:
-    """An option that is added must be put in the table, and in the cases here."""
+    """An option that is added must be put in the cases here."""
     tested = {(cls.__name__, name) for cls, options in RECIPES for name in options}
     public = [getattr(botorch_bandits, name) for name in botorch_bandits.__all__]
     for cls in public:
@@ -423,8 +423,6 @@ def test_numbers_of_every_public_acquisition_function_are_known() -> None:
             kind = str(parameter.annotation)
             if name in (*GIVEN_BY_THE_LOOP, "multipliers") or not kind.startswith(("int", "float")):
                 continue
-            table = INTEGER_OPTIONS if kind.startswith("int") else FLOAT_OPTIONS
-            assert name in table, f"{cls.__name__}: {name}"
             if not inspect.isabstract(cls) and cls is not botorch_bandits.WidthUpperConfidenceBound:
                 assert (cls.__name__, name) in tested, f"{cls.__name__}: {name}"
 

@@ -25,7 +25,7 @@ from botorch_bandits.acquisition.engines import (
     BoxEngine,
     build_box_engine,
 )
-from botorch_bandits.acquisition.input_constructors import register_all, register_input_constructor
+from botorch_bandits.acquisition.input_constructors import register_input_constructor
 from botorch_bandits.acquisition.lagrangian import (
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
@@ -46,31 +46,6 @@ from botorch_bandits.checks import BelowMinimumWarning, MinimumLoweredWarning
 from botorch_bandits.confidence.dmm import AssumptionRefutedWarning
 from botorch_bandits.models.censoring import RingingWarning
 from botorch_bandits.optim import gen_candidates_batched, gen_starting_points
-
-# the classes that can be built from a model and its training data; Ax finds them in the registry
-register_all(
-    (
-        AMMUpperConfidenceBound,
-        CandidatesThompsonSampling,
-        CandidatesUpperConfidenceBound,
-        CensoredThompsonSampling,
-        CensoredUpperConfidenceBound,
-        ChangePointUpperConfidenceBound,
-        DMMUpperConfidenceBound,
-        LogExpectedImprovement,
-        GPThompsonSampling,
-        GPUpperConfidenceBound,
-        ImprovedUpperConfidenceBound,
-        LagrangianThompsonSampling,
-        LagrangianUpperConfidenceBound,
-        MeanOnly,
-        LogProbabilityOfImprovement,
-        RandomizedUpperConfidenceBound,
-        TopTwoThompsonSampling,
-        VarianceOnly,
-        WidthUpperConfidenceBound,
-    )
-)
 
 __all__ = [
     "AMMUpperConfidenceBound",

@@ -16,6 +16,7 @@ import inspect
 import operator
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
@@ -28,12 +29,18 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.exceptions.warnings import BotorchWarning
 from botorch.models import MultiTaskGP
 from botorch.models.gpytorch import MultiTaskGPyTorchModel
-from botorch.models.model import Model, ModelList
+from botorch.models.model import Model
 from torch import Tensor
 from torch.nn import Module
 
 from botorch_bandits.acquisition.rules import ArmsRule
-from botorch_bandits.acquisition.scores import deviation_of
+from botorch_bandits.acquisition.scores import (
+    Bounds,
+    deviation_of,
+    half_width,
+    moments_at,
+    prior_variance_of_scalar,
+)
 from botorch_bandits.checks import (
     check_arguments,
     check_double,
@@ -58,7 +65,7 @@ from botorch_bandits.confidence import (
 )
 from botorch_bandits.confidence.igp_ucb import complete_bounds
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, check_assume
-from botorch_bandits.domains import Arms, Box, Domain, ValueScale
+from botorch_bandits.domains import Domain, ValueScale
 from botorch_bandits.fingerprints import are_equal
 from botorch_bandits.models.reading import (
     OneByOneModel,
@@ -66,74 +73,33 @@ from botorch_bandits.models.reading import (
     hallucinate,
     moving_models,
     shape_of_batch,
+    submodels,
 )
 from botorch_bandits.models.reading import check_model as check_model
 
 _T = TypeVar("_T")
 _M = TypeVar("_M", bound=Module)
 
-FLOAT_OPTIONS = frozenset(
-    {
-        "best_f",
-        "beta",
-        "constraint_bound",
-        "delta",
-        "information_gain",
-        "leader_probability",
-        "margin",
-        "minimum",
-        "minimum_proxy",
-        "noise_bound",
-        "outcome_bound",
-        "pseudo_noise",
-        "reward_bound",
-        "ringing_tolerance",
-        "rkhs_bound",
-        "scale",
-        "side_length",
-        "smoothness",
-        "smoothness_a",
-        "smoothness_b",
-        "tolerance",
-        "variation",
-        "width",
-        "width_constant",
-    }
-)
-"""Options that are a number, or one number per output in a tuple."""
-
-INTEGER_OPTIONS = frozenset({"dim", "horizon", "max_delay", "max_draws", "num_arms", "num_ridges"})
-"""Options that are a whole number."""
-
 ONE_A_PRIOR = ("smoothness_a", "smoothness_b")
 """Options that may be sequences of one number per prior on a list."""
 
 
-def _convert(name: str, value: Any) -> Any:
-    if name == "assume":
-        return check_assume(value)
-    if name in INTEGER_OPTIONS:
-        return _convert_integer(value)
-    if name not in FLOAT_OPTIONS:
-        return value
+def _as_numbers(name: str, value: Any, kind: str) -> Any:
+    """Return an option with Python numbers where its constructor takes numbers.
+
+    Args:
+        name: The name of the option.
+        value: What the user gave; what is not a number is left to the check of the option.
+        kind: The annotation of the option, such as ``"float | None"``.
+    """
     if isinstance(value, tuple) or (isinstance(value, list) and name in ONE_A_PRIOR):
-        return tuple(_convert_float(name, entry) for entry in value)
-    return _convert_float(name, value)
-
-
-def _convert_float(name: str, value: Any) -> Any:
-    """Return one number as a float; other values are left to the check of the option."""
-    is_number = value.dim() == 0 if isinstance(value, Tensor) else hasattr(value, "__float__")
-    return check_number(name, value) if is_number else value
-
-
-def _convert_integer(value: Any) -> Any:
-    if isinstance(value, bool):
-        return value  # refused by the check of the option
-    try:
-        return operator.index(value)
-    except TypeError:
-        return value
+        return tuple(_as_numbers(name, entry, kind) for entry in value)
+    if "float" in kind and hasattr(value, "__float__") and not getattr(value, "ndim", 0):
+        return check_number(name, value)
+    if "int" in kind and value is not True and value is not False:
+        with suppress(TypeError):
+            return operator.index(value)
+    return value
 
 
 GIVEN_BY_THE_LOOP = ("model", "round_number", "X_pending", "seed", "X_observed", "Y_observed")
@@ -146,7 +112,7 @@ class AcquisitionRecipe:
 
     Attributes:
         acquisition_class: The class to build.
-        options: Keyword arguments of its constructor; they are copied and cannot be changed.
+        options: A copy of the keyword arguments of its constructor.
 
     Raises:
         TypeError: If a number among the options has lower precision than float64.
@@ -157,13 +123,15 @@ class AcquisitionRecipe:
     options: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        """Keep the options in a mapping that cannot be changed."""
-        converted = {name: _convert(name, value) for name, value in self.options.items()}
-        store_checked(self, options=MappingProxyType(converted))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy by the values."""
-        return AcquisitionRecipe, (self.acquisition_class, dict(self.options))
+        """Keep a copy of the options, with Python numbers."""
+        known = constructor_parameters(self.acquisition_class)
+        options = {
+            name: _as_numbers(name, value, str(known[name].annotation))
+            for name, value in self.options.items()
+        }
+        if "assume" in options:
+            options["assume"] = check_assume(options["assume"])
+        store_checked(self, options=options)
 
     def __eq__(self, other: object) -> bool:
         """Compare class and options: tensors by their entries, objects by their parts."""
@@ -205,15 +173,12 @@ class AcquisitionRecipe:
         comes from the box.
 
         The result is None if there is no such rule; the acquisition function itself must then be
-        evaluated. A subclass inherits the rule unless it changes how the acquisition function is
-        evaluated; see :attr:`BanditAcquisition.played_as`.
+        evaluated.
         """
         cls = self.acquisition_class
-        if cls.played_as is None or any(
-            self.options.get(name) is not None
-            # another scalar, points other than the arms, or its own draw
-            for name in ("posterior_transform", "choices", *GIVEN_BY_THE_LOOP)
-        ):
+        # another scalar, or points other than the arms
+        changed = ("posterior_transform", "choices", *GIVEN_BY_THE_LOOP)
+        if cls.played_as is None or any(self.options.get(n) is not None for n in changed):
             return None
         return cls.arms_rule(cls.complete_options(self.options, domain))
 
@@ -228,71 +193,41 @@ class AcquisitionRecipe:
                 and ``Y_observed`` that the caller has; the class uses those that it knows.
         """
         cls = self.acquisition_class
-        parameters = constructor_parameters(cls)
         complete = cls.complete_options(self.options, domain)
-        for name, parameter in parameters.items():  # the constructor itself says what is missing
-            if parameter.default is inspect.Parameter.empty and complete.get(name) is None:
-                complete.pop(name, None)
+        parameters = constructor_parameters(cls)
+        if "round_number" in given:
+            given["round_number"] = CountedRound(given["round_number"])
         complete.update({name: value for name, value in given.items() if name in parameters})
-        if isinstance(complete.get("round_number"), int):
-            complete["round_number"] = CountedRound(complete["round_number"])
+        missing = {n for n, p in parameters.items() if p.default is p.empty} & complete.keys()
+        check_required(cls.__name__, complete, tuple(missing))
         return cls(model, **complete)
-
-
-EVALUATION = frozenset(
-    {"__call__", "forward", "bounds", "_bounds", "_evaluate", "_mean_and_sigma", "_moments"}
-    | {"_penalized", "_scalarized"}
-)
-"""Methods that compute the values that guarantees are about."""
-
-ASIDE = frozenset(
-    {"describe", "guarantee", "defines_rule", "played_as", "rule_owner", "_evaluates_otherwise"}
-    | {"__annotate_func__", "__annotations__", "__annotations_cache__", "__doc__", "__module__"}
-    | {"__firstlineno__", "__orig_bases__", "__parameters__", "__static_attributes__"}
-    | {"__type_params__", "__abstractmethods__", "_abc_impl"}
-)
-"""What a class can define without changing what is evaluated."""
 
 
 class BanditAcquisition(AcquisitionFunction):
     """What every acquisition function in this package provides in addition to ``forward``."""
 
     defines_rule: ClassVar[bool] = False
-    """Whether :meth:`arms_rule` of this very class takes the constructor's options and computes
-    the values of ``forward``; a class sets it in its own body, or inherits :attr:`played_as`."""
+    """Whether the values of ``forward`` are those of :meth:`arms_rule`, and of the theorem that
+    :meth:`guarantee` states. It is not inherited: a subclass that does not say so in its own body
+    is evaluated by its ``forward``, and claims no theorem on regret."""
 
     played_as: ClassVar[type[BanditAcquisition] | None] = None
-    """The class whose rule plays this one on arms: the nearest class with ``defines_rule``, if
-    those in between define nothing but a docstring, ``guarantee`` and ``describe``; the class
-    itself if they also define ``width_rule``. None if they define more: it is then evaluated."""
-
-    rule_owner: ClassVar[type[BanditAcquisition]]
-    """The nearest class with ``defines_rule``, or the class itself if there is none."""
-
-    _evaluates_otherwise: ClassVar[bool] = False
-    """Whether it evaluates something other than the class whose ``guarantee`` it has."""
+    """The class itself if it has ``defines_rule``, and None otherwise."""
 
     def __init_subclass__(cls, **given: Any) -> None:
-        """Settle which rule plays a subclass, and whether an inherited guarantee is about it."""
+        """Settle whether a rule plays the class."""
         super().__init_subclass__(**given)
-        body, lineage = vars(cls), cls.__mro__[: cls.__mro__.index(Module)]
-        if "guarantee" in body:
-            cls._evaluates_otherwise = False
-        elif body.keys() & EVALUATION:
-            cls._evaluates_otherwise = True
-        owner: Any = next((each for each in lineage if vars(each).get("defines_rule")), cls)
-        # a second base class may change what the owner inherits
-        others = [vars(each).keys() for each in lineage if each not in owner.__mro__]
-        changed = {name for names in others for name in names if name not in ASIDE}
-        cls.rule_owner, cls.played_as = owner, owner if owner.defines_rule else None
-        if changed:
-            cls.played_as = cls if cls.played_as and changed == {"width_rule"} else None
+        cls.played_as = cls if vars(cls).get("defines_rule") else None
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
         """Refuse arguments that the class does not have, such as BoTorch's ``beta``."""
         check_arguments(cls, args, given, _instead_of_beta(cls))
         return super().__new__(cls)
 
+    smallest_share: ClassVar[float] = 0.0
+    """Smaller variances are replaced by this many prior variances."""
+
+    _summary: PriorSummary | None = None
     _num_columns: int | None = None
     """The number of columns of the last points; other numbers are checked against the model."""
 
@@ -304,8 +239,7 @@ class BanditAcquisition(AcquisitionFunction):
     @property
     def width_rules(self) -> tuple[WidthRule, ...]:
         """The rules of the widths in use: one, or one per output; empty if there are none."""
-        rule = getattr(self, "rule", None)
-        return (rule,) if isinstance(rule, WidthRule) else ()
+        return ()
 
     @property
     def value_scale(self) -> ValueScale | None:
@@ -351,15 +285,10 @@ class BanditAcquisition(AcquisitionFunction):
         """
         complete = {**default_options(cls), **options}
         if domain is not None:
-            complete.update(options_known_to(domain, cls, complete))
-            # a constructor of a user's own may mean something else by a name
-            own, theirs = (constructor_parameters(each) for each in (cls, cls.rule_owner))
-            shared = {
-                name: value
-                for name, value in complete.items()
-                if name in theirs and own[name].default == theirs[name].default
-            }
-            check_domain_size(cls.__name__, shared, domain)
+            known = cls.options_from_domain(complete, domain)
+            complete.update({name: value for name, value in known.items() if name in complete})
+            if cls.played_as is not None:  # a user's own constructor may mean something else
+                check_domain_size(cls.__name__, complete, domain)
         return complete
 
     @classmethod
@@ -374,8 +303,8 @@ class BanditAcquisition(AcquisitionFunction):
         Raises:
             ValueError: If an option is infeasible (without a domain: on every domain).
         """
-        if constructor_parameters(cls) != constructor_parameters(cls.rule_owner):
-            return  # the constructor, which is not the rule's, will check them
+        if cls.played_as is None:
+            return  # its constructor will check them
         complete = cls.complete_options(options, domain)
         if domain is None:
             complete.update(cls.options_from_domain(complete, None))
@@ -393,13 +322,13 @@ class BanditAcquisition(AcquisitionFunction):
                 yet; the values are then those of some domain, so that the other options can be
                 checked.
         """
-        known = facts_of(domain)
+        known = FACTS_OF_SOME_DOMAIN if domain is None else domain.facts()
         wanted = cls.wanted_from_domain(options)
-        return {n: known[n] for n in wanted if n in known and options[n] is None}
+        return {n: known[n] for n in wanted if n in known and options.get(n) is None}
 
     @classmethod
     def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the options, among those of :func:`facts_of`, that a domain fills in.
+        """Return the options, among those of :meth:`.Domain.facts`, that a domain fills in.
 
         Args:
             options: All constructor arguments; those that were left out are None or the default.
@@ -421,6 +350,41 @@ class BanditAcquisition(AcquisitionFunction):
         """
         return None
 
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return posterior mean and standard deviation of the reward, without noise.
+
+        Args:
+            X: ``n x d`` points, float64.
+
+        Returns:
+            ``n`` each, in outcome units; for an ensemble, of the mixture of its members.
+        """
+        transform = getattr(self, "posterior_transform", None)
+        summary = self._summary
+        unit = 1.0 if summary is None else prior_variance_of_scalar(summary) or 1.0
+        return moments_at(self.model, X, transform, self.smallest_share * unit, unit)
+
+    def known_at(self, X: Tensor) -> Bounds:
+        """Return what is known at some points; the base class has no confidence bounds.
+
+        Args:
+            X: ``n x d`` points, float64.
+        """
+        return Bounds(*self.moments(X))
+
+    def known_with(self, X: Tensor, width: Tensor) -> Bounds:
+        """Return what is known with a width, whose bounds exist if it is one number.
+
+        Args:
+            X: ``n x d`` points, float64.
+            width: The factor on the standard deviation.
+        """
+        mean, deviation = self.moments(X)
+        if width.numel() != 1:
+            return Bounds(mean, deviation)
+        half = half_width(deviation, width.reshape(()))
+        return Bounds(mean, deviation, mean - half, mean + half)
+
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this acquisition function with this model, if any."""
         return Guarantee(method=type(self).__name__, gaps=("no theorem is stated for it",))
@@ -436,9 +400,8 @@ class BanditAcquisition(AcquisitionFunction):
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
-        summary: PriorSummary | None = vars(self).get("_summary")
-        if summary is not None:
-            summary.forget()
+        if self._summary is not None:
+            self._summary.forget()
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return what the acquisition knew at one point, by name.
@@ -466,40 +429,14 @@ def of_acquisition(acquisition: BanditAcquisition, guarantee: Guarantee) -> Guar
             something else.
         guarantee: The result of the class that defines the method ``guarantee``.
     """
-    cls = type(acquisition)
-    if cls._evaluates_otherwise:
-        owner, _ = cls.guarantee.__qualname__.split(".")
+    if acquisition.played_as is None:
         guarantee = guarantee.with_gaps(
-            f"{cls.__name__} evaluates something other than {owner}, whose guarantee this is; "
-            "give it its own guarantee",
+            f"{type(acquisition).__name__} may evaluate something other than its base class, whose "
+            "guarantee this is; give it its own guarantee, or set defines_rule = True in its body "
+            "if its values are those of width_rule",
             of="regret",
         )
     return guarantee.of_rows()
-
-
-def check_pending(X_pending: Tensor | None, model: Model) -> Tensor | None:
-    """Return pending points as an ``n x d`` float64 matrix, or None if there are none.
-
-    Args:
-        X_pending: The points.
-        model: The model whose inputs they are.
-
-    Raises:
-        TypeError: If they are not a float64 tensor.
-        ValueError: If the shape is wrong or an entry is not finite.
-    """
-    if X_pending is None:
-        return None
-    check_finite("X_pending", check_double("X_pending", X_pending))
-    if X_pending.dim() != 2:
-        raise ValueError(
-            f"X_pending must be n x d, got shape {tuple(X_pending.shape)}. Turn a single point "
-            "into a row with X_pending.unsqueeze(0)."
-        )
-    if len(X_pending) == 0:
-        return None
-    check_columns("X_pending", X_pending, model)
-    return X_pending
 
 
 def check_columns(name: str, X: Tensor, model: Model) -> None:
@@ -515,8 +452,7 @@ def check_columns(name: str, X: Tensor, model: Model) -> None:
         ValueError: If there are more columns or fewer.
     """
     known, found = count_columns(model), X.shape[-1]
-    parts = model.models if isinstance(model, ModelList) else [model]
-    with_task = all(isinstance(part, MultiTaskGPyTorchModel) for part in parts)
+    with_task = all(isinstance(part, MultiTaskGPyTorchModel) for part in submodels(model))
     if known is not None and found != known and not (with_task and found == known + 1):
         columns = f"{found} column" if found == 1 else f"{found} columns"
         raise ValueError(
@@ -578,82 +514,63 @@ def kernelized_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
         ValueError: If bounds and ``width`` are both given, only one bound is given in outcome
             units, or ``variation`` is given without bounds.
     """
-    rkhs_bound, noise_bound, width = (
-        options[key] for key in ("rkhs_bound", "noise_bound", "width")
-    )
     delta = check_probability("delta", options["delta"])
     any_lambda = check_one_of("any_lambda", options["any_lambda"], (True, False))
     variation = check_nonnegative("variation", options.get("variation", 0.0))
-    if variation and (rkhs_bound is None or noise_bound is None):
+    bounds, gain = (
+        [options[key] for key in ("rkhs_bound", "noise_bound")],
+        options["information_gain"],
+    )
+    if variation and None in bounds:
         raise ValueError(
             f"{name} has variation={variation:g}, which is added only to a width that follows "
             "from bounds. Pass rkhs_bound= and noise_bound=, or leave variation= out."
         )
+    width, has_none = options["width"], all(each is None for each in (*bounds, gain))
     if width is not None:
-        if any(v is not None for v in (rkhs_bound, noise_bound, options["information_gain"])):
+        if not has_none:
             raise ValueError(
                 f"{name} takes either width= or rkhs_bound= and noise_bound=, not both; "
                 f"got width={width}."
             )
         return ConstantWidth(width)
     units = check_one_of("units", options["units"], ("outcome", "prior"))
-    gain = options["information_gain"]
     default_width = options.get("default_width")
-    if default_width is not None and all(v is None for v in (rkhs_bound, noise_bound, gain)):
+    if default_width is not None and has_none:
         return ConstantWidth(default_width, is_default=True)
-    rkhs_bound, noise_bound, not_given = complete_bounds(name, rkhs_bound, noise_bound, units)
-    rule = KernelizedWidth(
-        rkhs_bound, noise_bound, delta, any_lambda, gain, units, not_given=not_given
-    )
+    rkhs_bound, noise_bound, not_given = complete_bounds(name, bounds[0], bounds[1], units)
+    rule = KernelizedWidth(rkhs_bound, noise_bound, delta, any_lambda, gain, units, not_given)
     return VaryingWidth(rule, variation) if variation else rule
 
 
-LARGEST_DIMENSION = 10**6
-"""The assumed dimension of an unknown box; Theorem 2 demands more of constants in smaller ones."""
+FACTS_OF_SOME_DOMAIN = {"num_arms": 2, "dim": 10**6, "side_length": 1.0}
+"""What counts as known of a domain that is not known yet. The dimension is large because Theorem 2
+demands more of constants in small ones."""
 
 
-def facts_of(domain: Domain | None) -> dict[str, Any]:
-    """Return the options that follow from a domain, by name.
-
-    Args:
-        domain: The domain; None if it is not known yet, for the options of some domain.
-    """
-    if domain is None:
-        return {"num_arms": 2, "dim": LARGEST_DIMENSION, "side_length": 1.0}
-    if isinstance(domain, Arms):
-        return {"num_arms": domain.num_arms, "dim": domain.dim, "choices": domain.choices}
-    if isinstance(domain, Box):
-        longest = float((domain.bounds[1] - domain.bounds[0]).max())
-        return {"dim": domain.dim, "side_length": longest}
-    return {"dim": domain.dim}
-
-
-def check_domain_size(name: str, options: Mapping[str, Any], domain: Domain | None) -> None:
+def check_domain_size(name: str, options: Mapping[str, Any], domain: Domain) -> None:
     """Raise if options understate the domain on which the acquisition will be maximized.
 
     Raises:
         ValueError: If there are more arms than ``num_arms``, no arms at all, more dimensions than
             ``dim``, or a longer side than ``side_length``.
     """
-    num_arms, dim = options.get("num_arms"), options.get("dim")
-    side_length = options.get("side_length")
-    if num_arms is not None:
-        choices = domain.few_points() if isinstance(domain, Box) else domain
-        if choices is None and domain is not None:
-            raise ValueError(f"{name} has num_arms={num_arms}, but the domain is a box, not arms.")
-        if isinstance(choices, Arms) and num_arms < choices.num_arms:
+    facts = domain.facts()
+    if options.get("num_arms") is not None:
+        arms = domain.few_points()
+        if arms is not None:
+            facts["num_arms"] = arms.num_arms
+        elif "side_length" in facts:
             raise ValueError(
-                f"{name} has num_arms={num_arms}, but the domain has {choices.num_arms} arms. "
-                "Leave num_arms= out: the domain knows it."
+                f"{name} has num_arms={options['num_arms']}, but the domain is a box, not arms. "
+                "Leave num_arms= out, or list the points as Arms."
             )
-    if isinstance(domain, Box):
-        longest = float((domain.bounds[1] - domain.bounds[0]).max())
-        if (dim is not None and dim < domain.dim) or (
-            side_length is not None and side_length < longest
-        ):
+    for option in FACTS_OF_SOME_DOMAIN.keys() & facts.keys():
+        given, needed = options.get(option), facts[option]
+        if given is not None and given < needed:
             raise ValueError(
-                f"{name} has dim={dim} and side_length={side_length}, but the box has {domain.dim} "
-                f"dimensions and a side of {longest:g}. Leave both out: the domain knows them."
+                f"{name} has {option}={given}, but the domain has {needed:g}. Leave {option}= out: "
+                "the domain knows it."
             )
 
 
@@ -715,7 +632,7 @@ _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 def _once_a_class(function: Callable[[type], _T]) -> Callable[[type], _T]:
     """Return a function of a class that computes its result only once for each class."""
-    return cache(function)
+    return cache(function)  # mypy does not believe that every class can be hashed
 
 
 @_once_a_class
@@ -757,21 +674,6 @@ def default_options(cls: type) -> Mapping[str, Any]:
     )
 
 
-def options_known_to(
-    domain: Domain, cls: type[BanditAcquisition], options: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the options of a class that were left out and that the domain knows.
-
-    Args:
-        domain: The domain on which the acquisition will be maximized.
-        cls: An acquisition class, perhaps with its own constructor.
-        options: All options of its constructor.
-    """
-    complete = {**default_options(cls.rule_owner), **options}
-    known = cls.options_from_domain(complete, domain)
-    return {name: value for name, value in known.items() if name in options}
-
-
 class HallucinatesPending(BanditAcquisition):
     """Treats pending points as if their outcomes were known to equal the posterior mean.
 
@@ -783,7 +685,6 @@ class HallucinatesPending(BanditAcquisition):
     posterior_transform: PosteriorTransform | None
     predictive: bool = False
     smallest_share: ClassVar[float] = MINIMUM_VARIANCE
-    """Smaller variances are replaced by this many prior variances."""
 
     _summary: PriorSummary
     _evaluate: Callable[[Tensor], Tensor]
@@ -852,10 +753,7 @@ class HallucinatesPending(BanditAcquisition):
         Raises:
             AttributeError: If the model has none to offer.
         """
-        found = getattr(self.base_model, "X_baseline", None)
-        if found is None:
-            raise AttributeError(f"{type(self.base_model).__name__} offers no X_baseline.")
-        return found
+        return self.base_model.X_baseline
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Set the pending points, starting again from the user's model.
@@ -899,14 +797,20 @@ def copy_pending(X_pending: Tensor | None, model: Model) -> Tensor | None:
     Warns:
         BotorchWarning: If they require a gradient, which they will not get.
     """
-    points = check_pending(X_pending, model)
-    if points is None:
+    if X_pending is None or len(X_pending) == 0:
         return None
-    if points.requires_grad:
+    check_finite("X_pending", check_double("X_pending", X_pending))
+    if X_pending.dim() != 2:
+        raise ValueError(
+            f"X_pending must be n x d, got shape {tuple(X_pending.shape)}. Turn a single point "
+            "into a row with X_pending.unsqueeze(0)."
+        )
+    check_columns("X_pending", X_pending, model)
+    if X_pending.requires_grad:
         warnings.warn(
             "Pending points require a gradient but the acquisition function will not provide a "
             "gradient to these points.",  # as BoTorch says it
             BotorchWarning,
             stacklevel=level_of_users_line(),
         )
-    return points.detach().to(next(model.parameters(), points).device, copy=True)
+    return X_pending.detach().to(next(model.parameters(), X_pending).device, copy=True)

@@ -43,7 +43,6 @@ from botorch_bandits.acquisition.base import (
     BanditAcquisition,
     check_columns,
     check_model,
-    check_pending,
     check_points,
     copy_pending,
     of_acquisition,
@@ -55,6 +54,7 @@ from botorch_bandits.acquisition.candidates_widths import (
     reasons_learned,
     with_pending,
 )
+from botorch_bandits.acquisition.scores import Bounds, moments_at
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
 from botorch_bandits.checks import (
     check_double,
@@ -140,6 +140,7 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         True
     """
 
+    defines_rule: ClassVar[bool] = True
     base_model: CandidatesModel
     maximize: bool
 
@@ -168,11 +169,11 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         self.assume = check_assume(assume)
         ingredients = (num_arms, smoothness_a, smoothness_b, dim, side_length)
         self.widths = make_widths(form, ingredients, width, delta)
-        pending = check_pending(X_pending, model)
+        num_pending = 0 if X_pending is None else len(X_pending)
         self._first_round = None
         if round_number is not None:
             number = check_integer("round_number", round_number, minimum=1)
-            self._first_round = max(number - (0 if pending is None else len(pending)), 1)
+            self._first_round = max(number - num_pending, 1)
         self.set_X_pending(X_pending)
 
     @classmethod
@@ -285,6 +286,9 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         """
         check_columns("X", check_double("X", X), self.base_model)
         return self._bounds(self.base_model, X)
+
+    def known_at(self, X: Tensor) -> Bounds:
+        return Bounds(*moments_at(self.base_model, X), *self.bounds(X))
 
     def _values(self, X: Tensor) -> Tensor:
         """Return ``batch_shape x q`` values, each as if the points before it were pending."""
@@ -449,6 +453,7 @@ class CandidatesThompsonSampling(BanditAcquisition):
         torch.Size([5])
     """
 
+    defines_rule: ClassVar[bool] = True
     pending: ClassVar[str] = "redraw"
 
     def __init__(

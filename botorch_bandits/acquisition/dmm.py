@@ -36,6 +36,7 @@ from botorch_bandits.acquisition.base import (
 )
 from botorch_bandits.acquisition.rules import ArmsRule, Seen
 from botorch_bandits.acquisition.scores import (
+    Bounds,
     prior_variance_of_scalar,
     scale_in_outcomes,
 )
@@ -649,16 +650,8 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         lower, upper = self.bounds(X.reshape(-1, X.shape[-1]))
         return (upper if self.maximize else -lower), 0.5 * (upper - lower)
 
-    def _remedy(self) -> str:
-        if "rkhs_bound" in self.terms.not_given:
-            return (
-                "No norm bound was given, and the outcomes refute smaller ones. Use "
-                "ImprovedUpperConfidenceBound without bounds, or width=2.0."
-            )
-        return (
-            "Leave rkhs_bound= and noise_bound= out, give smaller ones, or use "
-            "ImprovedUpperConfidenceBound without bounds."
-        )
+    def known_at(self, X: Tensor) -> Bounds:
+        return Bounds(*self.moments(X), *self.bounds(X))
 
     @property
     def _information_gain(self) -> float:

@@ -1,31 +1,24 @@
 """The functions that BoTorch's registry and Ax call to build this package's acquisition functions.
 
-This module translates what Ax passes into what our classes take: bounds, training data,
-minimization, outcome constraints ``A f <= b``, and options that went through JSON. Ax itself is not
-imported.
+This module translates what Ax passes into what our classes take: bounds, minimization, outcome
+constraints ``A f <= b``, and options that went through JSON. Ax itself is not imported.
 
-Every acquisition function of the package is registered as soon as it and BoTorch's registry are
-both imported, whichever comes first. The registry imports all acquisition functions of BoTorch and
-``scipy.stats``, which takes longer than all other imports of this package. It is therefore not
-imported here: an import hook registers the classes once somebody imports the registry.
+BoTorch's registry imports all its acquisition functions and ``scipy.stats``, which takes longer
+than all other imports of this package. It is therefore imported only when a class is registered:
+:func:`~botorch_bandits.register_with_ax` registers all classes, and
+:func:`register_input_constructor` one.
 """
 
 from __future__ import annotations
 
 import inspect
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
-from botorch.utils.datasets import SupervisedDataset
 from torch import Tensor
 
 from botorch_bandits.acquisition.affine_outcomes import AffineOutcomes
@@ -34,16 +27,12 @@ from botorch_bandits.acquisition.base import (
     BanditAcquisition,
     check_required,
     constructor_parameters,
-    options_known_to,
 )
 from botorch_bandits.checks import DTYPE, check_integer, check_one_of
 from botorch_bandits.confidence import PriorSummary
 from botorch_bandits.domains import Box
 from botorch_bandits.penalties import Exponential, Linear, Penalty, Polynomial
 from botorch_bandits.random_streams import derive_seed
-
-REGISTRY = "botorch.acquisition.input_constructors"
-"""The module of BoTorch that knows how to build acquisition functions."""
 
 FROM_OUTSIDE = (
     "training_data",
@@ -71,27 +60,23 @@ Constructor = Callable[..., dict[str, Any]]
 
 
 def register_input_constructor(acquisition_class: type[BanditAcquisition]) -> None:
-    """Let BoTorch's registry, and thus Ax, build an acquisition class derived from this package.
+    """Let BoTorch's registry, and thus Ax, build an acquisition class of this package.
 
-    The classes of the package are registered already; a subclass of your own needs this call. It
-    does nothing for a class that is already registered.
+    It does nothing for a class that is already registered.
 
     Args:
-        acquisition_class: A class whose constructor takes the model first.
+        acquisition_class: A class whose constructor takes the model first; also a subclass of your
+            own.
 
     Example:
         >>> from botorch.acquisition.input_constructors import get_acqf_input_constructor
         >>> from botorch_bandits import ImprovedUpperConfidenceBound
-        >>> class Mine(ImprovedUpperConfidenceBound):
-        ...     pass
-        >>> register_input_constructor(Mine)
-        >>> get_acqf_input_constructor(Mine)(model=None, width=2.0)
+        >>> register_input_constructor(ImprovedUpperConfidenceBound)
+        >>> get_acqf_input_constructor(ImprovedUpperConfidenceBound)(model=None, width=2.0)
         {'model': None, 'width': 2.0}
     """
-    _register(import_module(REGISTRY), acquisition_class)
+    from botorch.acquisition import input_constructors as registry
 
-
-def _register(registry: ModuleType, acquisition_class: type[BanditAcquisition]) -> None:
     if acquisition_class not in registry.ACQF_INPUT_CONSTRUCTOR_REGISTRY:
         constructor = _constructor_of(acquisition_class)
         registry.acqf_input_constructor(acquisition_class)(constructor)
@@ -149,17 +134,12 @@ def _construct_inputs(
     domain = _domain_of(options, context)
     cls.check_options(settings, domain)
     if domain is not None:
-        options.update(options_known_to(domain, cls, cls.complete_options(settings, None)))
-    required = (
-        key
-        for key, parameter in parameters.items()
-        if parameter.default is inspect.Parameter.empty and key != "model"
-    )
+        known = cls.options_from_domain(cls.complete_options(settings, None), domain)
+        options.update({key: value for key, value in known.items() if key in parameters})
+    required = {key for key, p in parameters.items() if p.default is p.empty} - {"model"}
     check_required(name, options, tuple(required))
-    if "best_f" in parameters and options.get("best_f") is None:
-        options.update(_observed(options, context))
     if "seed" in parameters:
-        options["seed"] = _seed_of_round(name, model, options, context.get("training_data"))
+        options["seed"] = _seed_of_round(name, model, options)
     return {"model": model, **options}
 
 
@@ -257,122 +237,20 @@ def _read_penalty(penalty: Any) -> Any:
 
 def _domain_of(options: Mapping[str, Any], context: Mapping[str, Any]) -> Box | None:
     """Return the box of the search; None if it is unknown or replaced by finite sets."""
-    bounds = context.get("bounds")
-    if bounds is None or any(options.get(key) is not None for key in ("num_arms", "choices")):
+    given = context.get("bounds")
+    if given is None or any(options.get(key) is not None for key in ("num_arms", "choices")):
         return None
-    if not isinstance(bounds, Tensor):
-        bounds = torch.tensor([list(pair) for pair in bounds], dtype=DTYPE).T
-    bounds = bounds.to(DTYPE)
+    bounds = torch.as_tensor(given, dtype=DTYPE)
+    bounds = bounds if isinstance(given, Tensor) else bounds.T  # a list has one pair a dimension
     return Box(bounds) if bool((bounds[0] < bounds[1]).all()) else None
 
 
-def _datasets(
-    training_data: SupervisedDataset | Mapping[Any, SupervisedDataset] | None,
-) -> Sequence[SupervisedDataset]:
-    if training_data is None:
-        return ()
-    if isinstance(training_data, Mapping):
-        return tuple(training_data.values())
-    return (training_data,)
-
-
-def _observed(options: Mapping[str, Any], context: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the observed inputs and outcomes for an incumbent if they are known."""
-    known: dict[str, Tensor] = {}
-    data = _datasets(context.get("training_data"))
-    if options.get("X_observed") is None:
-        if "X_baseline" in context:
-            known["X_observed"] = context["X_baseline"]
-        elif data and _share_inputs(data):
-            known["X_observed"] = data[0].X
-        elif data:
-            known["X_observed"] = torch.cat([each.X for each in data])
-    if options.get("Y_observed") is None and options.get("incumbent") == "observed" and data:
-        if not _share_inputs(data):
-            raise ValueError(
-                "incumbent='observed' needs all metrics at the same points. Pass Y_observed=, "
-                "best_f= or incumbent='posterior_mean'."
-            )
-        known["Y_observed"] = torch.cat([each.Y for each in data], dim=-1)
-    return known
-
-
-def _share_inputs(data: Sequence[SupervisedDataset]) -> bool:
-    return all(torch.equal(each.X, data[0].X) for each in data)
-
-
-def _seed_of_round(name: str, model: Model, options: Mapping[str, Any], training_data: Any) -> int:
+def _seed_of_round(name: str, model: Model, options: Mapping[str, Any]) -> int:
     """Return a seed for this round: options stay the same over an experiment, draws must not.
 
     Torch's global generator does not help, because Ax may seed it equally before every suggestion.
     """
-    seed = options.get("seed")
+    seed, pending = options.get("seed"), options.get("X_pending")
     base = int(torch.randint(2**62, ())) if seed is None else check_integer("seed", seed, 0)
-    data = _datasets(training_data)
-    rows = max(len(each.X) for each in data) if data else PriorSummary(model).num_rows
-    pending = options.get("X_pending")
-    return derive_seed(base, rows + (0 if pending is None else len(pending)) + 1, name)
-
-
-def register_all(classes: Iterable[type[BanditAcquisition]]) -> None:
-    """Register several classes, now or when BoTorch's registry is imported.
-
-    Args:
-        classes: The classes of :func:`register_input_constructor`.
-    """
-    if REGISTRY in sys.modules:
-        registry = import_module(REGISTRY)  # another thread may be in the middle of it
-        for acquisition_class in classes:
-            _register(registry, acquisition_class)
-    else:
-        sys.meta_path.insert(0, _RegistryFinder(tuple(classes)))
-
-
-class _RegistryFinder(MetaPathFinder):
-    """Finds BoTorch's registry like other finders; registers classes once it has been imported.
-
-    Args:
-        classes: The classes to register.
-    """
-
-    def __init__(self, classes: tuple[type[BanditAcquisition], ...]) -> None:
-        self._classes = classes
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return what the other finders find for the registry; None for any other module."""
-        if fullname != REGISTRY:
-            return None
-        others = (finder for finder in sys.meta_path if finder is not self)
-        found = (finder.find_spec(fullname, path, target) for finder in others)
-        spec = next((spec for spec in found if spec is not None), None)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _RegistryLoader(spec.loader, self)
-        return spec
-
-    def register(self, registry: ModuleType) -> None:
-        """Register the classes and remove this finder."""
-        for acquisition_class in self._classes:
-            _register(registry, acquisition_class)
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
-
-
-class _RegistryLoader(Loader):
-    """Loads BoTorch's registry, then reports that it was loaded."""
-
-    def __init__(self, loader: Loader, finder: _RegistryFinder) -> None:
-        self._loader = loader
-        self._finder = finder
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """See ``importlib``."""
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Load the module; afterwards, no trace of this loader is left."""
-        assert module.__spec__ is not None
-        module.__loader__ = module.__spec__.loader = self._loader
-        self._loader.exec_module(module)
-        self._finder.register(module)
+    num_pending = 0 if pending is None else len(pending)
+    return derive_seed(base, PriorSummary(model).num_rows + num_pending + 1, name)

@@ -37,9 +37,9 @@ from botorch_bandits.acquisition.base import (
     BanditAcquisition,
     HallucinatesPending,
     check_model,
-    check_pending,
     check_points,
     check_single_point,
+    copy_pending,
     of_acquisition,
 )
 from botorch_bandits.acquisition.draws import SeededDraw
@@ -51,8 +51,14 @@ from botorch_bandits.acquisition.output_widths import (
     of_minus_the_reward,
 )
 from botorch_bandits.acquisition.rules import ArmsRule
-from botorch_bandits.acquisition.scores import half_width, prior_variances, scale_in_outcomes, score
-from botorch_bandits.acquisition.wide_confidence import WarnsOfWideness, remedy_of
+from botorch_bandits.acquisition.scores import (
+    Bounds,
+    half_width,
+    prior_variances,
+    scale_in_outcomes,
+    score,
+)
+from botorch_bandits.acquisition.wide_confidence import WarnsOfWideness
 from botorch_bandits.checks import check_one_of, check_positive, check_probability
 from botorch_bandits.confidence import (
     GainBound,
@@ -145,8 +151,9 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
         values = self._penalized(reward + half[..., 0], mean[..., 1:] - half[..., 1:])
         return values, values - self._penalized(reward, mean[..., 1:])
 
-    def _remedy(self) -> str:
-        return remedy_of(self.width_rules[0])
+    def known_at(self, X: Tensor) -> Bounds:
+        mean, deviation = self._moments(X.unsqueeze(-2))
+        return Bounds.of_outputs(mean, deviation, half_width(deviation, self.widths))
 
     def _compute_widths(self) -> None:
         self.widths = self._output_widths.compute().to(self.widths.device)
@@ -630,7 +637,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             TypeError: If they are not float64.
             ValueError: If they are not an ``n x d`` matrix of finite numbers.
         """
-        AcquisitionFunction.set_X_pending(self, check_pending(X_pending, self.model))
+        AcquisitionFunction.set_X_pending(self, copy_pending(X_pending, self.model))
         self._compute_widths()
         self._begin_draw()
 

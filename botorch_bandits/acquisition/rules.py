@@ -23,6 +23,7 @@ import torch
 from botorch.acquisition.analytic import _log_ei_helper, log_Phi
 from torch import Tensor
 
+from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import PriorSummary, WidthRule
 from botorch_bandits.confidence.censored import PendingWidth
@@ -263,6 +264,11 @@ class ArmsRule(ABC):
         """Return lower and upper confidence bounds, each ``batch_shape x num_arms``, if any."""
         return None
 
+    def known(self, seen: Seen) -> Bounds:
+        """Return what is known of all arms in a round without pending rows."""
+        ends = self.bounds(seen) or (None, None)
+        return Bounds(seen.mean, seen.standard_deviation(MINIMUM_VARIANCE), *ends)
+
     def moments(self, seen: Seen, arm: int) -> tuple[float, float]:
         """Return mean and standard deviation of the reward at an arm, for a query's diagnostics."""
         smallest = seen.prior_share(MINIMUM_VARIANCE)
@@ -356,6 +362,10 @@ class RandomizedArmsRule(WidthArmsRule):
             width = width + self.rule.added(seen.summary)
         return fit_to_batch(WIDTH, width, seen.batch_shape).to(seen.posterior.lam.device)
 
+    def known(self, seen: Seen) -> Bounds:
+        """See the base class; a width that is drawn gives no bounds."""
+        return super().known(seen)._replace(lower=None, upper=None)
+
 
 @dataclass(frozen=True, eq=False)
 class ThompsonArmsRule(ArmsRule):
@@ -388,8 +398,10 @@ class ThompsonArmsRule(ArmsRule):
         values = half.add_(seen.mean)
         return values if self.maximize else values.neg_()
 
-    def bounds(self, seen: Seen) -> tuple[Tensor, Tensor] | None:
-        return None
+    def known(self, seen: Seen) -> Bounds:
+        known = super().known(seen)
+        half = known.deviation * along_arms(seen.prepared)
+        return known._replace(lower=known.mean - half, upper=known.mean + half)
 
     def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor | float]:
         return _with_gain({"width": seen.prepared}, self.rule, seen)
@@ -589,10 +601,9 @@ class LagrangianArmsRule(ArmsRule):
         clip = self.constraint_bound
         return lower if clip is None else lower.clamp(-clip, clip)
 
-    def bounds(self, seen: Seen) -> tuple[Tensor, Tensor]:
-        """Return the bounds of all outputs, ``m x num_arms`` each."""
+    def known(self, seen: Seen) -> Bounds:
         known: _Outputs = seen.prepared
-        return known.means - known.half, known.means + known.half
+        return Bounds.of_outputs(known.means.mT, known.deviations.mT, known.half.mT)
 
     def moments(self, seen: Seen, arm: int) -> tuple[float, float]:
         known: _Outputs = seen.prepared
@@ -710,6 +721,10 @@ class ListArmsRule(ArmsRule):
             lower, upper = seen.prepared
             return lower, upper
         return self._bounds(self.widths, seen, seen.posterior.variance.clamp_min(0.0))
+
+    def known(self, seen: Seen) -> Bounds:
+        mean, variance = self.mixture(seen)
+        return Bounds(mean, variance.clamp_min(0.0).sqrt(), *(self.bounds(seen) or ()))
 
     def mixture(self, seen: Seen, variances: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return mean and variance of the mixture of all entries, ``num_arms`` each.

@@ -1,9 +1,4 @@
-"""Scores and their slopes from mean, deviation and width, and the rules that score arms.
-
-Drop-in acquisition functions, their closed forms and their rules on arms all compute their values
-with :func:`score`. A rule on arms takes mean and deviation from the exact posterior on a finite
-set, for one stream or for a batch of replicates; the loop on arms and the batched simulation play
-these rules.
+"""What is known at points: moments, scores, confidence bounds, and the scale of values.
 
 Whether two values count as equal, or a variance as 0, must not depend on the unit of the outcomes:
 it is decided in prior standard deviations, relative to the prior mean.
@@ -13,26 +8,106 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.models.model import Model
 from botorch.posteriors.posterior import Posterior
+from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
 from botorch_bandits.confidence import PriorSummary, UnreadablePriorError
 from botorch_bandits.domains import ValueScale
-from botorch_bandits.models.reading import prior_means, variance_of
+from botorch_bandits.models import CandidatesModel
+from botorch_bandits.models.reading import prior_means, variance_of, variances_of_outputs
 
 
-def half_width(deviation: Tensor, width: float | Tensor, in_place: bool = False) -> Tensor:
-    """Return ``width * deviation``, the distance of a confidence bound from the mean.
+class Bounds(NamedTuple):
+    """What is known at ``n`` points, in outcome units, from the outcomes that have arrived.
+
+    Attributes:
+        mean: ``n`` posterior means of the reward.
+        deviation: ``n`` posterior standard deviations of the reward, without noise.
+        lower: ``n`` lower confidence bounds on the reward, or None if the method has none.
+        upper: ``n`` upper confidence bounds on the reward, or None.
+        constraint_mean: ``n x num_constraints`` posterior means, or None if the model has none.
+        constraint_lower: ``n x num_constraints`` lower confidence bounds, or None.
+        constraint_upper: ``n x num_constraints`` upper confidence bounds, or None.
+    """
+
+    mean: Tensor
+    deviation: Tensor
+    lower: Tensor | None = None
+    upper: Tensor | None = None
+    constraint_mean: Tensor | None = None
+    constraint_lower: Tensor | None = None
+    constraint_upper: Tensor | None = None
+
+    @classmethod
+    def of_outputs(cls, mean: Tensor, deviation: Tensor, half: Tensor) -> Bounds:
+        """Separate the reward, which is the first output, from the constraints.
+
+        Args:
+            mean: ``n x m`` posterior means.
+            deviation: ``n x m`` posterior standard deviations.
+            half: ``n x m`` distances of the bounds from the means.
+        """
+        of_mean, of_deviation, lower, upper = (
+            (each[..., 0], each[..., 1:]) for each in (mean, deviation, mean - half, mean + half)
+        )
+        return cls(of_mean[0], of_deviation[0], lower[0], upper[0], of_mean[1], lower[1], upper[1])
+
+    def at(self, index: Any) -> Bounds:
+        """Return what is known at some of the points.
+
+        Args:
+            index: The index of the points, as for a tensor.
+        """
+        return Bounds._make(None if each is None else each[index] for each in self)
+
+
+def moments_at(
+    model: Model,
+    X: Tensor,
+    transform: PosteriorTransform | None = None,
+    smallest: float = 0.0,
+    unit: float = 1.0,
+) -> tuple[Tensor, Tensor]:
+    """Return posterior mean and standard deviation of the reward at some points.
 
     Args:
-        deviation: Posterior standard deviations, or deviations of a draw from the mean.
-        width: The width, which broadcasts against them.
-        in_place: Whether to overwrite ``deviation``; only possible without automatic
-            differentiation.
+        model: The model.
+        X: ``n x d`` points, float64.
+        transform: Defines the reward; if None, it is the first output.
+        smallest: The lower limit of the variances.
+        unit: The prior variance of the reward, if there is a transform.
+
+    Returns:
+        ``n`` each; for an ensemble, the moments of the mixture of its members.
+
+    Raises:
+        UnsupportedError: If the model has no posterior mean and variance.
     """
-    return deviation.mul_(width) if in_place else deviation * width
+    if isinstance(model, CandidatesModel) and transform is None:  # its members have weights
+        mean, variance = model.mixture(X)
+        return mean, variance.clamp_min(smallest).sqrt()
+    posterior = model.posterior(X.unsqueeze(-2), posterior_transform=transform)
+    mean = posterior.mean
+    if transform is None:
+        variance = variances_of_outputs(posterior, model)
+    else:
+        variance = variance_of(posterior, unit)
+    mean, variance = mean[..., 0, 0], variance.reshape(mean.shape)[..., 0, 0]
+    if is_ensemble(model):
+        among_members = mean.var(-1, correction=0)
+        mean, variance = mean.mean(-1), variance.mean(-1) + among_members
+    return mean, variance.clamp_min(smallest).sqrt()
+
+
+def half_width(deviation: Tensor, width: float | Tensor) -> Tensor:
+    """Return ``width * deviation``, the distance of a confidence bound from the mean."""
+    return deviation * width
 
 
 def score(mean: Tensor, half: Tensor, sign: float = 1.0) -> Tensor:
@@ -56,29 +131,7 @@ def prior_variance_of_scalar(summary: PriorSummary) -> float | None:
     Returns:
         None if the prior cannot be read, or has no variance.
     """
-    if _PRIOR_VARIANCE in vars(summary):  # the prior is read at most once
-        known: float | None = vars(summary)[_PRIOR_VARIANCE]
-        return known
-    vars(summary)[_PRIOR_VARIANCE] = found = _read_prior_variance(summary)
-    return found
-
-
-_PRIOR_VARIANCE = "_prior_variance_of_scalar"
-
-
-def _read_prior_variance(summary: PriorSummary) -> float | None:
-    try:
-        priors, weights = summary.active_priors, _weights(summary)
-    except (UnreadablePriorError, ValueError):
-        return None
-    parts = [
-        (weight * prior.standard_deviation.detach().cpu()) ** 2
-        for weight, prior in zip(weights, priors, strict=True)
-    ]
-    if not all(part.numel() for part in parts):
-        return None
-    variance = float(torch.stack(torch.broadcast_tensors(*parts)).sum(0).max())
-    return variance if 0.0 < variance < math.inf else None
+    return summary.scalar_variance
 
 
 def prior_variances(summaries: Sequence[PriorSummary]) -> list[float]:
@@ -97,25 +150,14 @@ def prior_mean_of_scalar(summary: PriorSummary) -> float:
         summary: As for :func:`prior_variance_of_scalar`.
     """
     try:
-        active, weights = summary.active_outputs, _weights(summary)
-        means = prior_means(summary.model)
+        weights, offset = summary.weights
     except (UnreadablePriorError, ValueError):
         return 0.0
-    if means is None or any(not means[j].numel() for j in active):
+    means = prior_means(summary.model)
+    if means is None or any(not means[j].numel() for j in weights):
         return 0.0
-    offset = float(getattr(summary.posterior_transform, "offset", 0.0))
-    mean = offset + sum(
-        weight * float(means[j][0]) for weight, j in zip(weights, active, strict=True)
-    )
+    mean = offset + sum(weight * float(means[j][0]) for j, weight in weights.items())
     return mean if math.isfinite(mean) else 0.0
-
-
-def _weights(summary: PriorSummary) -> list[float]:
-    """Return the weights of the active outputs."""
-    transform = summary.posterior_transform
-    if transform is None:
-        return [1.0] * len(summary.active_outputs)
-    return [float(transform.weights[j]) for j in summary.active_outputs]
 
 
 def scale_in_outcomes(summary: PriorSummary, sign: float = 1.0) -> ValueScale | None:

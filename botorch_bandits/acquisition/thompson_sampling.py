@@ -44,12 +44,14 @@ from botorch_bandits.acquisition.rules import (
     ThompsonArmsRule,
     along_arms,
 )
-from botorch_bandits.acquisition.scores import deviation_of, half_width, scale_in_outcomes, score
-from botorch_bandits.acquisition.wide_confidence import (
-    WarnsOfWideness,
-    optimistic_values,
-    remedy_of,
+from botorch_bandits.acquisition.scores import (
+    Bounds,
+    deviation_of,
+    half_width,
+    scale_in_outcomes,
+    score,
 )
+from botorch_bandits.acquisition.wide_confidence import WarnsOfWideness
 from botorch_bandits.checks import (
     check_integer,
     check_nonnegative,
@@ -393,15 +395,16 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
     def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
         return [("", self.width, self._summary)]
 
-    def _values_and_optimism(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        return optimistic_values(self.model, X, self.width, self.posterior_transform, self.maximize)
+    @property
+    def width_rules(self) -> tuple[WidthRule, ...]:
+        return (self.rule,)
+
+    def known_at(self, X: Tensor) -> Bounds:
+        return self.known_with(X, self.width)
 
     @property
     def _sign(self) -> float:
         return 1.0 if self.maximize else -1.0
-
-    def _remedy(self) -> str:
-        return remedy_of(self.rule)
 
     def forward(self, X: Tensor) -> Tensor:
         """Evaluate the draw.

@@ -28,7 +28,6 @@ from torch import Tensor
 from botorch_bandits.acquisition.base import (
     HallucinatesPending,
     check_model,
-    check_pending,
     check_required,
     check_round,
     kernelized_rule,
@@ -36,12 +35,8 @@ from botorch_bandits.acquisition.base import (
     passed_on,
 )
 from botorch_bandits.acquisition.rules import ArmsRule, RandomizedArmsRule, WidthArmsRule
-from botorch_bandits.acquisition.scores import half_width, scale_in_outcomes, score
-from botorch_bandits.acquisition.wide_confidence import (
-    WarnsOfWideness,
-    optimistic_values,
-    remedy_of,
-)
+from botorch_bandits.acquisition.scores import Bounds, half_width, scale_in_outcomes, score
+from botorch_bandits.acquisition.wide_confidence import WarnsOfWideness
 from botorch_bandits.checks import check_one_of, check_probability
 from botorch_bandits.confidence import (
     AMMWidth,
@@ -101,6 +96,7 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
             moments, or its outcome transform does not provide a mean and variance of the outcomes.
     """
 
+    defines_rule: ClassVar[bool] = True
     beta: Tensor
 
     def __init__(  # noqa: PLR0913 - a public constructor
@@ -130,8 +126,7 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
         self.predictive = check_one_of("predictive", predictive, (True, False))
         self.assume = check_assume(assume)
         self._summary = PriorSummary(model, posterior_transform, self.assume)
-        pending = check_pending(X_pending, model)
-        num_pending = 0 if pending is None else len(pending)
+        num_pending = 0 if X_pending is None else len(X_pending)
         self._first_round = (
             None
             if round_number is None
@@ -155,12 +150,16 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        scale = check_scale(options["scale"])
-        return WidthArmsRule(cls.width_rule(options), scale, options["maximize"])
+        scale, predictive = check_scale(options["scale"]), options.get("predictive", False)
+        return WidthArmsRule(cls.width_rule(options), scale, options["maximize"], predictive)
 
     @property
     def is_optimistic(self) -> bool:
         return self.rule.is_uniform
+
+    @property
+    def width_rules(self) -> tuple[WidthRule, ...]:
+        return (self.rule,)
 
     @property
     def value_scale(self) -> ValueScale | None:
@@ -230,11 +229,8 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
     def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
         return [("", self.width, self._summary)]
 
-    def _values_and_optimism(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        return optimistic_values(self.model, X, self.width, self.posterior_transform, self.maximize)
-
-    def _remedy(self) -> str:
-        return remedy_of(self.rule)
+    def known_at(self, X: Tensor) -> Bounds:
+        return self.known_with(X, self.width)
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
@@ -378,7 +374,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
     @classmethod
     def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the number of arms, or the shape of the box, where the theorem needs it."""
-        given = {name for name in INGREDIENTS if options[name] is not None}
+        given = {name for name in INGREDIENTS if options.get(name) is not None}
         if not given:
             return ("num_arms",)
         return ("dim", "side_length") if "smoothness_b" in given else ()
@@ -642,6 +638,10 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
     def width_rule(cls, options: Mapping[str, Any]) -> RandomizedWidth:
         check_required(cls.__name__, options, ("num_arms",))
         return RandomizedWidth(options["num_arms"])
+
+    def known_at(self, X: Tensor) -> Bounds:
+        """Return the moments; a width that is drawn gives no bounds."""
+        return Bounds(*self.moments(X))
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:

@@ -13,14 +13,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
-from botorch.acquisition.objective import PosteriorTransform
-from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
+from botorch_bandits.acquisition.base import BanditAcquisition
 from botorch_bandits.acquisition.scores import half_width, score
 from botorch_bandits.checks import level_of_users_line
-from botorch_bandits.confidence import ConstantWidth, PriorSummary, UnreadablePriorError, WidthRule
+from botorch_bandits.confidence import PriorSummary, UnreadablePriorError
 from botorch_bandits.models.censoring import spread_points
 from botorch_bandits.models.reading import observed_inputs, observed_outcomes
 
@@ -79,87 +78,24 @@ def wide_band(name: str, width: Tensor, summary: PriorSummary) -> WideBand | Non
         width: The width in use.
         summary: The summary of the user's model, with a transform that returns one output.
     """
-    if width.numel() != 1 or is_ensemble(summary.model):
-        return None
     try:
-        if summary.num_rows < FEWEST_ROWS:
-            return None
         (output,), (prior,) = summary.active_outputs, summary.active_priors
-    except (UnreadablePriorError, ValueError):
+    except (UnreadablePriorError, ValueError):  # or several outputs
         return None
-    if not prior.learned or prior.standard_deviation.numel() != 1:
+    if not prior.learned or width.numel() != 1 or is_ensemble(summary.model):
         return None
     inputs, outcomes = observed_inputs(summary.model), observed_outcomes(summary.model)
-    if inputs is None or outcomes is None or len(outcomes) <= output:
+    if inputs is None or outcomes is None or len(outcomes[output]) < FEWEST_ROWS:
         return None
     values = outcomes[output]
-    if len(values) < FEWEST_ROWS:
-        return None
     spread = float(values.max() - values.min())
-    half = float(width) * float(prior.standard_deviation)
-    if half <= spread:
-        return None
-    return WideBand(name, float(width), half, spread, len(values), inputs)
+    half = float(width) * float(prior.standard_deviation.max())
+    band = WideBand(name, float(width), half, spread, len(values), inputs)
+    return band if half > spread else None
 
 
-def remedy_of(rule: WidthRule) -> str:
-    """Return a sentence that says what to do about a width that is too large.
-
-    Args:
-        rule: The rule of the width; the remedy depends on the ingredients that the user gave.
-    """
-    # with pending feedback, the rule consists of the width with and that without censoring
-    parts = [rule, getattr(rule, "censored", None), getattr(rule, "uncovered", None)]
-    not_given = {name for part in parts for name in getattr(part, "not_given", ())}
-    given = [
-        f"{name}="
-        for name in ("rkhs_bound", "noise_bound", "outcome_bound")
-        if name not in not_given and any(getattr(part, name, None) is not None for part in parts)
-    ]
-    is_constant = any(
-        isinstance(part, ConstantWidth) or getattr(part, "constant", None) is not None
-        for part in parts
-    )
-    if given:
-        what = " and ".join(given) if len(given) < 3 else f"{given[0]}, {given[1]} and {given[2]}"
-        rest = "or use hallucination" if is_constant else "or use width=2.0"
-        return (
-            f"Leave {what} out, give smaller ones, fit the model to standardized outcomes, {rest}."
-        )
-    if is_constant:
-        return "Give a smaller width=, such as 2.0, or leave it out."
-    if "rkhs_bound" in not_given:
-        return (
-            "No bound was given: the width is so large because the model found so little noise. "
-            "Use width=2.0, or ImprovedUpperConfidenceBound without any_lambda=."
-        )
-    return "Use width=2.0."
-
-
-def optimistic_values(
-    model: Model,
-    X: Tensor,
-    width: Tensor,
-    posterior_transform: PosteriorTransform | None,
-    maximize: bool = True,
-) -> tuple[Tensor, Tensor]:
-    """Return confidence bounds, and their distances from the means.
-
-    Args:
-        model: The model with pending points.
-        X: ``n x 1 x d`` points.
-        width: The factor on the standard deviation.
-        posterior_transform: The user's transform, if any.
-        maximize: If False, the values are minus the lower bounds.
-    """
-    posterior = model.posterior(X, posterior_transform=posterior_transform)
-    deviations = posterior.variance.reshape(-1).clamp_min(0.0).sqrt()
-    half = half_width(deviations, width)
-    return score(posterior.mean.reshape(-1), half, 1.0 if maximize else -1.0), half
-
-
-class WarnsOfWideness:
-    """The interface of acquisition functions that warn if their width dwarfs the outcomes.
+class WarnsOfWideness(BanditAcquisition):
+    """An acquisition function that warns if its width dwarfs the outcomes.
 
     A width counts as too large if two conditions hold on a fitted model with at least ten rows: the
     width times the prior standard deviation of an output exceeds all differences between its
@@ -169,25 +105,19 @@ class WarnsOfWideness:
     rounds of exploration. It was never given with a width of 2 or without bounds.
     """
 
-    model: Model
+    maximize: bool
+    _summary: PriorSummary
 
     @abstractmethod
     def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
         """Yield the name, the width and the prior of each output that affects the value."""
 
-    @abstractmethod
     def _values_and_optimism(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return values at ``n x 1 x d`` points, and their excess over the values of the means."""
-
-    @abstractmethod
-    def _remedy(self) -> str:
-        """Return a sentence that says what to do about a width that is too large."""
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether the width is so large that outcomes do not affect the choice."""
-        band = self._wide_band()
-        return band is not None and self._chooses_by_deviation(band.inputs)
+        ((_, width, _),) = self._widths_of_outputs()
+        mean, deviation = self.moments(X.squeeze(-2))
+        half = half_width(deviation, width)
+        return score(mean, half, 1.0 if self.maximize else -1.0), half
 
     def warn_if_wide(self) -> None:
         """Warn if the width is so large that outcomes do not affect the choice.
@@ -197,9 +127,11 @@ class WarnsOfWideness:
         Warns:
             WideConfidenceWarning: If it is. The warning is given only once while the model grows.
         """
-        band, name = self._wide_band(), type(self).__name__
-        if band is None:
+        bands = [wide_band(*each) for each in self._widths_of_outputs()]
+        wide, name = [band for band in bands if band is not None], type(self).__name__
+        if not wide:
             return
+        band = max(wide, key=lambda band: band.half / max(band.spread, 1e-300))
         key = (name, band.inputs.shape[-1])
         rows, width, has_warned = _seen.get(key, (0, 0.0, False))
         if band.num_rows < rows:  # another loop begins
@@ -219,16 +151,12 @@ class WarnsOfWideness:
             f"{name}: the width {band.width:.3g}{band.name} is out of proportion to the outcomes. "
             f"Where nothing is known the band reaches {band.half:.3g} to either side, and all "
             f"{band.num_rows} outcomes lie within {band.spread:.3g} of each other, so that points "
-            f"are chosen by their deviation alone, as in pure exploration. {self._remedy()}",
+            "are chosen by their deviation alone, as in pure exploration. Leave the bounds or "
+            "width= out, give smaller ones (width=2.0 is common), or fit the model to standardized "
+            "outcomes.",
             WideConfidenceWarning,
             stacklevel=level_of_users_line(),
         )
-
-    def _wide_band(self) -> WideBand | None:
-        """Return the band that exceeds the differences between outcomes most, if any does."""
-        bands = [wide_band(*each) for each in self._widths_of_outputs()]
-        wide = [band for band in bands if band is not None]
-        return max(wide, key=lambda band: band.half / max(band.spread, 1e-300), default=None)
 
     def _chooses_by_deviation(self, inputs: Tensor) -> bool:
         low, high = inputs.amin(0), inputs.amax(0)

@@ -28,6 +28,7 @@ For a scalarization ``sum_j a_j f_j`` of ``m`` independent outputs, each active 
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -447,7 +448,7 @@ def check_assume(assume: str | Iterable[str]) -> tuple[str, ...]:
     return checked
 
 
-READ_ONCE = {"priors", "active_outputs", "_prior_variance_of_scalar"}
+READ_ONCE = {"priors", "weights", "scalar_variance"}
 """What a summary reads from a model at most once."""
 
 
@@ -496,25 +497,44 @@ class PriorSummary:
         return int(self.model.num_outputs)
 
     @cached_property
-    def active_outputs(self) -> tuple[int, ...]:
-        """The outputs with a non-zero weight in the scalar that the acquisition sees.
+    def weights(self) -> tuple[dict[int, float], float]:
+        """The non-zero weights of the outputs in the scalar of the acquisition, and its offset.
 
         Raises:
             UnreadablePriorError: If the posterior transform is not a linear scalarization.
         """
         transform = self.posterior_transform
         if transform is None:
-            return tuple(range(self.model.num_outputs))
+            return dict.fromkeys(range(self.num_outputs), 1.0), 0.0
         if type(transform) is not ScalarizedPosteriorTransform:
             raise UnreadablePriorError(
                 f"{type(transform).__name__} is not a ScalarizedPosteriorTransform"
             )
-        active = tuple(j for j, weight in enumerate(transform.weights.tolist()) if weight != 0.0)
+        active = {j: weight for j, weight in enumerate(transform.weights.tolist()) if weight}
         if not active:
             raise ValueError(
                 "posterior_transform has only zero weights; give at least one output a weight."
             )
-        return active
+        return active, float(transform.offset)
+
+    @property
+    def active_outputs(self) -> tuple[int, ...]:
+        """The outputs with a non-zero weight; see :attr:`weights`."""
+        return tuple(self.weights[0])
+
+    @cached_property
+    def scalar_variance(self) -> float | None:
+        """The prior variance of the scalar, the largest one in a batch; None if it is unknown."""
+        try:
+            weights, priors = self.weights[0].values(), self.active_priors
+        except (UnreadablePriorError, ValueError):
+            return None
+        deviations = [prior.standard_deviation.detach().cpu() for prior in priors]
+        if not all(deviation.numel() for deviation in deviations):
+            return None
+        parts = [(w * s) ** 2 for w, s in zip(weights, deviations, strict=True)]
+        variance = float(torch.stack(torch.broadcast_tensors(*parts)).sum(0).max())
+        return variance if 0.0 < variance < math.inf else None
 
     @property
     def active_priors(self) -> tuple[OutputPrior, ...]:
@@ -626,11 +646,6 @@ class RunningPriorSummary(PriorSummary, ABC):
                 posterior=self._running,
             ),
         )
-
-    @cached_property
-    def active_outputs(self) -> tuple[int, ...]:
-        """The one output."""
-        return (0,)
 
 
 MINIMUM_VARIANCE = 1e-18

@@ -24,8 +24,8 @@ from botorch_bandits.acquisition import (
     LagrangianThompsonSampling,
     RandomSearch,
 )
-from botorch_bandits.acquisition.bounds import Bounds
 from botorch_bandits.acquisition.player import player_of, rule_of
+from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.core.priors import Prior

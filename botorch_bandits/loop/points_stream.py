@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from botorch_bandits.acquisition.bounds import Bounds, bounds_on_arms
 from botorch_bandits.acquisition.player import Player
 from botorch_bandits.acquisition.rules import (
     ArmsRule,
@@ -26,6 +25,7 @@ from botorch_bandits.acquisition.rules import (
     ThompsonArmsRule,
     WidthArmsRule,
 )
+from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence.candidates import LEVEL_OF_SURVIVORS
 from botorch_bandits.confidence.censored import censored_rule
@@ -153,7 +153,8 @@ class PointsStream:
         if self._num_front or self._forgetting is not None:
             return None
         rows = self._rows(round_number)
-        return bounds_on_arms(self.player.look(round_number, rows, rule=self._rule))
+        seen = self.player.look(round_number, rows, rule=self._rule)
+        return seen.rule.known(seen)
 
     @property
     def bounds_constraints(self) -> bool:

@@ -22,7 +22,8 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
-from botorch_bandits.acquisition.bounds import BoundOfReward, Bounds, bounds_at
+from botorch_bandits.acquisition.bounds import BoundOfReward, bounds_at
+from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.checks import check_one_of
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.confidence.guarantee import outcomes_pending

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from botorch.optim import optimize_acqf
@@ -229,8 +228,6 @@ def test_suggestions_without_bounds_are_those_with_the_defaults() -> None:
     bounds = torch.tensor([[0.0] * DIM, [1.0] * DIM], dtype=torch.float64)
     points, _ = optimize_acqf(acqf, bounds, q=2, sequential=True, num_restarts=2, raw_samples=16)
     assert points.shape == (2, DIM)
-    inputs = get_acqf_input_constructor(ImprovedUpperConfidenceBound)(model=model())
-    assert torch.equal(ImprovedUpperConfidenceBound(**inputs).width, acqf.width)
 
 
 @pytest.mark.parametrize("domain", ["box", "arms"])
