@@ -30,30 +30,24 @@ def read_bounds(name: str, bounds: Any) -> Tensor:
         ValueError: If the shape is wrong, an entry is not finite, or a lower bound is not below its
             upper bound.
     """
-    has_pairs = False
     check_no_names(name, bounds)
-    if isinstance(bounds, list | tuple):
-        are_tuples = [isinstance(row, tuple) for row in bounds]
-        has_pairs = any(are_tuples)
-        if has_pairs and not all(are_tuples):
-            raise ValueError(
-                f"{name} has tuples next to other rows: {bounds!r}. Give one (low, high) tuple per "
-                "dimension, or a list of lower bounds and a list of upper bounds."
-            )
-        if all(isinstance(entry, int | float) for entry in bounds):
-            raise ValueError(f"{name} is {bounds!r}, which has no dimensions. {ONE_DIMENSION}")
+    listed = list(bounds) if isinstance(bounds, list | tuple) else []
+    are_tuples = [isinstance(row, tuple) for row in listed]
+    has_pairs = any(are_tuples)
+    if has_pairs and not all(are_tuples):
+        raise ValueError(
+            f"{name} has tuples next to other rows: {bounds!r}. Give one (low, high) tuple per "
+            "dimension, or a list of lower bounds and a list of upper bounds."
+        )
     if has_pairs:
-        for i, pair in enumerate(bounds):
-            if len(pair) != 2:
-                raise ValueError(
-                    f"{name}[{i}] is {pair!r}; a list of tuples is one (low, high) pair per "
-                    "dimension. Lower bounds, then upper bounds, are two lists: [[...], [...]]."
-                )
-        rows = check_matrix(name, [list(pair) for pair in bounds]).T.contiguous()
+        pairs = [list(pair) for pair in listed]
+        layout = "one (low, high) pair per dimension"
+        remedy = "Lower bounds, then upper bounds, are two lists: [[...], [...]]."
+        rows = check_matrix(name, pairs, 2, layout, remedy).T.contiguous()
     else:
-        bounds = rows_in_lists(name, bounds)
+        given = rows_in_lists(name, listed) if listed else bounds
         layout = "lower bounds, then upper bounds"
-        rows = check_matrix(name, bounds, rows=layout, remedy=ONE_DIMENSION).detach().clone()
+        rows = check_matrix(name, given, rows=layout, remedy=ONE_DIMENSION).detach().clone()
     if rows.shape[0] != 2 or rows.shape[1] < 1:
         of_pairs = ""
         if rows.shape[1] == 2 and rows.shape[0] > 0:
@@ -77,23 +71,20 @@ def read_bounds(name: str, bounds: Any) -> Tensor:
     return rows
 
 
-def check_no_names(name: str, bounds: Any) -> None:
-    """Raise an error if bounds have names, which a box does not support."""
-    if isinstance(bounds, Mapping):
+def check_no_names(name: str, value: Any) -> None:
+    """Raise an error if bounds or coordinates have names, which only a ``Space`` supports."""
+    if isinstance(value, Mapping):
         raise TypeError(
-            f"{name} is a dictionary, but the dimensions of a box have no names. For named "
-            "parameters, use a Space, as in Space({'rate': Float(0.0, 1.0)})."
+            f"{name} is a dictionary, but the domain has no names. For named parameters, use a "
+            "Space, as in Space({'rate': Float(0.0, 1.0)}); otherwise, pass numbers."
         )
 
 
-def rows_in_lists(name: str, bounds: Any) -> Any:
-    """Return bounds whose rows are vectors of a library as nested lists, others unchanged."""
-    if not isinstance(bounds, list | tuple):
-        return bounds
-    has_vectors = any(getattr(row, "ndim", 0) == 1 for row in bounds)
-    if not has_vectors:
-        return bounds
-    return [check_vector(f"{name}[{i}]", row).tolist() for i, row in enumerate(bounds)]
+def rows_in_lists(name: str, rows: list[Any]) -> list[Any]:
+    """Return rows of which some are vectors of a library as nested lists, others unchanged."""
+    if not any(getattr(row, "ndim", 0) == 1 for row in rows):
+        return rows
+    return [check_vector(f"{name}[{i}]", row).tolist() for i, row in enumerate(rows)]
 
 
 def other_reading(rows: Tensor, has_pairs: bool) -> str:
@@ -120,9 +111,5 @@ def check_coordinates(name: str, x: Any, dim: int) -> Tensor:
         x: A float64 tensor or a list of numbers.
         dim: The required number of coordinates.
     """
-    if isinstance(x, Mapping):
-        raise TypeError(
-            f"{name} is {dict(x)}, but the domain has no names; pass {dim} numbers, or build the "
-            "loop on a Space."
-        )
+    check_no_names(name, x)
     return check_vector(name, x, length=dim)

@@ -398,11 +398,6 @@ class BanditAcquisition(AcquisitionFunction):
             super()._apply(fn, recurse)
         return self
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
-        if self._summary is not None:
-            self._summary.forget()
-
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return what the acquisition knew at one point, by name.
 
@@ -539,7 +534,8 @@ def kernelized_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
     if default_width is not None and has_none:
         return ConstantWidth(default_width, is_default=True)
     rkhs_bound, noise_bound, not_given = complete_bounds(name, bounds[0], bounds[1], units)
-    rule = KernelizedWidth(rkhs_bound, noise_bound, delta, any_lambda, gain, units, not_given)
+    own = (rkhs_bound, noise_bound, delta, units, not_given)
+    rule = KernelizedWidth(*own, any_lambda, gain)
     return VaryingWidth(rule, variation) if variation else rule
 
 

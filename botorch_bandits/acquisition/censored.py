@@ -286,7 +286,7 @@ class CensorsPending(BanditAcquisition):
         gains = self._gains_ahead(ahead).movedim(-2, -2 - depth)
         summary = self._censored_summary()
         priors = {
-            j: replace(prior, running_information_gain=partial(_added, prior, gains[..., j]))
+            j: replace(prior, gain=partial(_added, prior, gains[..., j]))
             for j, prior in zip(summary.active_outputs, summary.active_priors, strict=True)
         }
         known = _SummaryAhead(

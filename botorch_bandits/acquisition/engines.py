@@ -158,10 +158,6 @@ class ReplicatesPriorSummary(RunningPriorSummary):
         self._engine, posterior = engine, engine.posterior
         super().__init__(engine, posterior.noise[0], posterior.outputscale)
 
-    def kernel_matrix(self) -> Tensor:
-        posterior = self._engine.posterior
-        return posterior.kernel(posterior.X, posterior.X)
-
     @property
     def num_rows(self) -> int:
         """The number of rows of each replicate."""

@@ -72,16 +72,6 @@ class PlayerSummary(RunningPriorSummary):
         gain = self._player.posterior.gain.clamp_min(0.0)
         return gain if self._player.batch_shape else gain[self._group]
 
-    def kernel_matrix(self) -> Tensor:
-        """Return the prior covariance of all arms, or of the rows if they have fronts."""
-        posterior = self._player.posterior
-        prior = posterior.prior.priors[self._group]
-        if prior.num_front:
-            rows = posterior.rows
-            return prior.block(rows.index, rows.front, rows.index, rows.front)
-        every = torch.arange(prior.num_points, device=posterior.lam.device)
-        return prior.columns(every, None, None)
-
     @property
     def num_rows(self) -> int | Tensor:  # type: ignore[override]
         """The number of observations that count; one number per replicate if they differ."""
@@ -162,12 +152,7 @@ class Player:
         self._recipe: CandidatesRecipe | None = None
         self._blocks: dict[str, RandomBlocks] = {}
         self.memo: dict[str, Any] = {}
-        self._width: tuple[WidthRule, Callable[[int], float]] | None = None
         self.num_observations: int | Tensor = 0
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the width as a function, which is made again."""
-        return {**vars(self), "_width": None}
 
     @property
     def posterior(self) -> Posterior | RoundPosterior:
@@ -188,17 +173,6 @@ class Player:
         """The view of the reward's prior for width rules."""
         return self.summaries[0]
 
-    def width_in_numbers(self, rule: WidthRule, round_number: int) -> float:
-        """Return the width of a single stream in a round, without tensors of one number.
-
-        Args:
-            rule: The rule of the width.
-            round_number: The round, from 1.
-        """
-        if self._width is None or self._width[0] is not rule:
-            self._width = rule, rule.in_numbers(self.summary)
-        return self._width[1](round_number)
-
     def widths_of_outputs(self, rules: Sequence[WidthRule], scale: float) -> Tensor:
         """Return the width of each output, ``m``.
 
@@ -207,7 +181,7 @@ class Player:
             scale: A factor on all of them.
         """
         pairs = zip(rules, self.group_of_output, strict=True)
-        widths = [rule.in_numbers(self.summaries[group])(1) for rule, group in pairs]
+        widths = [float(rule.width(self.summaries[group], 1)) for rule, group in pairs]
         return scale * torch.tensor(widths, dtype=DTYPE)
 
     def condition(self, rows: Rows, now: Tensor | None = None) -> Posterior | RoundPosterior:

@@ -304,10 +304,9 @@ class WidthArmsRule(ArmsRule):
 
     def width(self, seen: Seen) -> Tensor | float:
         """Return the width, a number or ``batch_shape``."""
-        if seen.posterior.batch == 1:
-            return self.scale * seen.player.width_in_numbers(self.rule, seen.round_number)
         width = self.width_in_round(seen.summary, seen.round_number)
-        return fit_to_batch(WIDTH, width, seen.batch_shape).to(seen.posterior.lam.device)
+        width = fit_to_batch(WIDTH, width, seen.batch_shape)
+        return float(width) if not seen.batch_shape else width.to(seen.posterior.lam.device)
 
     def prepare(self, seen: Seen) -> RoundWidth:
         width = self.width(seen)

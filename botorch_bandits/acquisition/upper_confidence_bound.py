@@ -197,6 +197,7 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
             UnsupportedError: If the posterior of the model has no joint Gaussian moments.
         """
         super().set_X_pending(X_pending)
+        self._summary.forget()  # a state may have been loaded into the model
         self.beta = self._beta_in(self.round_number if self.rule.needs_round else 1)
 
     def _beta_in(self, round_number: int) -> Tensor:

@@ -11,7 +11,6 @@ ICML 2010.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -39,7 +38,6 @@ from botorch_bandits.confidence.prior_assumptions import prior_gaps
 from botorch_bandits.confidence.width_rules import (
     ConstantWidth,
     PriorSummary,
-    UnreadablePriorError,
     WidthRule,
 )
 
@@ -68,13 +66,8 @@ def gp_ucb_finite_width(num_arms: int, round_number: int, delta: float) -> Tenso
     num_arms = check_integer("num_arms", num_arms, minimum=1)
     round_number = check_integer("round_number", round_number, minimum=1)
     delta = check_probability("delta", delta)
-    return torch.tensor(_finite_width(num_arms, round_number, delta), dtype=DTYPE)
-
-
-def _finite_width(num_arms: int, round_number: int, delta: float) -> float:
-    """Return the value of :func:`gp_ucb_finite_width` for numbers that were checked."""
     argument = num_arms * round_number**2 * math.pi**2 / (6.0 * delta)
-    return math.sqrt(2.0 * math.log(argument))
+    return torch.tensor(math.sqrt(2.0 * math.log(argument)), dtype=DTYPE)
 
 
 def gp_ucb_compact_width(
@@ -156,9 +149,6 @@ class FiniteArmsWidth(WidthRule):
         """See :meth:`WidthRule.width`; the width does not depend on the model."""
         return gp_ucb_finite_width(self.num_arms, round_number, self.delta)
 
-    def in_numbers(self, summary: PriorSummary) -> Callable[[int], float]:
-        return lambda t: _finite_width(self.num_arms, t, self.delta)
-
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         constants = {"num_arms": float(self.num_arms), "delta": self.delta}
         gaps = prior_gaps(summary)
@@ -185,10 +175,8 @@ class FiniteArmsWidth(WidthRule):
 
 def _largest_unit(summary: PriorSummary) -> float:
     """Return the prior standard deviation, the unit of 1 / t^2; 0 if it cannot be read."""
-    try:
-        return max(float(prior.standard_deviation.max()) for prior in summary.active_priors)
-    except UnreadablePriorError:
-        return 0.0
+    units = (float(prior.standard_deviation.max()) for prior in summary.readable.values())
+    return max(units, default=0.0)
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,9 @@ and Reeb, *Tighter confidence bounds for sequential kernel regression*, arXiv 24
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -67,11 +67,11 @@ from botorch_bandits.confidence.prior_assumptions import (
     prior_gaps,
 )
 from botorch_bandits.confidence.width_rules import (
+    MODEL_NOISE,
     Bound,
     NoiseBound,
     OutputPrior,
     PriorSummary,
-    RunningPriorSummary,
     UnreadablePriorError,
     WidthRule,
     bound_constants,
@@ -79,6 +79,7 @@ from botorch_bandits.confidence.width_rules import (
     check_bound,
     check_bounds,
     combine_outputs,
+    numbers_of,
     pick_bound,
 )
 
@@ -117,7 +118,7 @@ def igp_ucb_width(
     bound = check_all_nonnegative("rkhs_bound", rkhs_bound)
     noise = check_all_nonnegative("noise_bound", noise_bound)
     gain = check_all_nonnegative("information_gain", information_gain)
-    return bound + noise * torch.sqrt(2.0 * (gain + 1.0 + math.log(1.0 / delta)))
+    return bound + noise * radius_of_gain(gain + 1.0, delta)
 
 
 def any_lambda_width(
@@ -151,8 +152,17 @@ def any_lambda_width(
     lam = torch.as_tensor(lam, dtype=DTYPE)
     if not (lam > 0).all():
         raise ValueError(f"lam is {lam.tolist()}; it is a noise variance and must be positive.")
-    radius = torch.sqrt(2.0 * (gain + math.log(1.0 / delta)))
-    return bound + noise / lam.sqrt() * radius
+    return bound + noise / lam.sqrt() * radius_of_gain(gain, delta)
+
+
+def radius_of_gain(gain: float | Tensor, delta: float) -> Tensor:
+    r"""Return :math:`\sqrt{2 (\gamma + \ln(1/\delta))}`, by which noise widens every bound.
+
+    Args:
+        gain: An information gain in nats, that of the data or 1 more.
+        delta: The bound fails with at most this probability.
+    """
+    return torch.as_tensor(2.0 * (gain + math.log(1.0 / delta)), dtype=DTYPE).sqrt()
 
 
 def gp_ucb_rkhs_width(
@@ -216,10 +226,6 @@ def amm_width(
     c = check_all_nonnegative("radius_factor", radius_factor)
     return torch.sqrt(bound**2 + 2.0 * c * (gain + math.log(1.0 / delta)))
 
-
-MODEL_NOISE = "model"
-"""The value of ``noise_bound=`` that takes the bound on the noise of each row from the model: it is
-the square root of the row's noise variance (``train_Yvar``)."""
 
 SUB_GAUSSIAN_ROWS = (
     "the noise of each row is sub-Gaussian given the past; its bound is the square root of the "
@@ -343,25 +349,6 @@ def check_noise_bound(bound: NoiseBound) -> NoiseBound:
     return check_bound("noise_bound", bound)
 
 
-def noise_in_prior_units(
-    bound: NoiseBound, prior: OutputPrior, unit: float | Tensor, output: int, num_outputs: int
-) -> float | Tensor:
-    """Return the bound on the noise of one output in prior standard deviations.
-
-    For ``"model"`` it is the square root of the smallest ``lam``. The bound of each row is the
-    square root of the row's own ``lam``, so the ratio of the two is 1.
-
-    Args:
-        bound: The bound as the user gave it.
-        prior: The prior of the output.
-        unit: The prior standard deviation, or 1 for a bound that is in these units already.
-        output: The number of the output.
-        num_outputs: How many outputs there are.
-    """
-    level = pick_bound("noise_bound", bound, output, num_outputs)
-    return prior.lam.sqrt() if isinstance(level, str) else level / unit
-
-
 def units_of_bounds(
     prior: OutputPrior, units: str, not_given: tuple[str, ...]
 ) -> tuple[float | Tensor, float | Tensor]:
@@ -386,7 +373,8 @@ def is_model_noise(bound: NoiseBound, output: int) -> bool:
         bound: The bound as the user gave it.
         output: The number of the output.
     """
-    return isinstance(bound[output] if isinstance(bound, tuple) else bound, str)
+    entries = numbers_of(bound)
+    return entries[output if len(entries) > 1 else 0] == MODEL_NOISE
 
 
 def smallest_stated_lam(summary: PriorSummary, bound: NoiseBound) -> float | None:
@@ -399,12 +387,12 @@ def smallest_stated_lam(summary: PriorSummary, bound: NoiseBound) -> float | Non
     Returns:
         The regularization; None if there is no such output, or the prior cannot be read.
     """
-    try:
-        outputs = list(zip(summary.active_outputs, summary.active_priors, strict=True))
-    except UnreadablePriorError:
-        return None
     return min(
-        (float(prior.lam.min()) for j, prior in outputs if not is_model_noise(bound, j)),
+        (
+            float(prior.lam.min())
+            for j, prior in summary.readable.items()
+            if not is_model_noise(bound, j)
+        ),
         default=None,
     )
 
@@ -415,7 +403,7 @@ def has_row_noise(summary: PriorSummary) -> bool:
     Args:
         summary: The prior summary of the model.
     """
-    return any(row_noise is not None for _, row_noise in _rows_of_active_outputs(summary))
+    return any(prior.row_noise is not None for prior in summary.readable.values())
 
 
 def noise_assumptions(
@@ -433,7 +421,9 @@ def noise_assumptions(
     """
     is_of_outputs = summary.posterior_transform is not None or summary.num_outputs > 1
     fixed, noise = [], []
-    for j, row_noise in _rows_of_active_outputs(summary):
+    # an unreadable model counts as one output with one level
+    rows = {j: prior.row_noise for j, prior in summary.readable.items()} or {0: None}
+    for j, row_noise in rows.items():
         fixed.append(FIXED_PRIOR if row_noise is None else FIXED_BUT_FOR_ROWS)
         if is_model_noise(bound, j):
             noise.append(SUB_GAUSSIAN_ROWS)
@@ -453,11 +443,7 @@ def noise_gaps(summary: PriorSummary, bound: NoiseBound) -> list[str]:
         summary: The prior summary of the model.
         bound: The bound on the noise, as the user gave it.
     """
-    try:
-        priors = summary.active_priors
-    except UnreadablePriorError:
-        return []
-    outputs = zip(summary.active_outputs, priors, strict=True)
+    outputs = summary.readable.items()
     if not any(prior.lam_has_fallen and not is_model_noise(bound, j) for j, prior in outputs):
         return []
     return [
@@ -467,17 +453,9 @@ def noise_gaps(summary: PriorSummary, bound: NoiseBound) -> list[str]:
     ]
 
 
-def _rows_of_active_outputs(summary: PriorSummary) -> list[tuple[int, Tensor | None]]:
-    try:
-        rows = [prior.row_noise for prior in summary.active_priors]
-        return list(zip(summary.active_outputs, rows, strict=True))
-    except UnreadablePriorError:
-        return [(0, None)]
-
-
 @dataclass(frozen=True)
-class KernelizedWidth(WidthRule):
-    """IGP-UCB and the scale of GP-TS: Chowdhury and Gopalan 2017, Theorems 2 and 4.
+class NormWidth(WidthRule):
+    """A width for rewards of bounded norm and noise, by the realized information gain.
 
     Attributes:
         rkhs_bound: ``B``, a bound on the norm of each output in its unit-variance kernel, in raw
@@ -487,11 +465,6 @@ class KernelizedWidth(WidthRule):
             With ``"model"`` instead of a number, the noise of each row is bounded by the square
             root of its noise variance in the model.
         delta: The bound fails with at most this probability.
-        any_lambda: Use the form that holds for every regularization instead of the printed one,
-            which needs ``lam >= 1``.
-        explicit_gain: The information gain to use instead of the realized one: a number, or a bound
-            on the maximal gain as a function of the number of observations. For a model whose prior
-            cannot be read, the bounds are interpreted in units of its prior standard deviation.
         units: ``"outcome"``: the bounds are in raw outcome units. ``"prior"``: they are multiples
             of the prior standard deviation, for models that learn the scale of the outcomes.
         not_given: The names, among ``"rkhs_bound"`` and ``"noise_bound"``, of bounds that the user
@@ -503,8 +476,6 @@ class KernelizedWidth(WidthRule):
     rkhs_bound: Bound
     noise_bound: NoiseBound
     delta: float
-    any_lambda: bool = False
-    explicit_gain: float | GainBound | None = None
     units: str = "outcome"
     not_given: tuple[str, ...] = ()
 
@@ -513,71 +484,129 @@ class KernelizedWidth(WidthRule):
         store_checked(self, **check_bounds(rkhs_bound=self.rkhs_bound))
         store_checked(self, noise_bound=check_noise_bound(self.noise_bound))
         store_checked(self, delta=check_probability("delta", self.delta))
-        gain = self.explicit_gain
-        if gain is not None and not isinstance(gain, GainBound):
-            store_checked(self, explicit_gain=check_nonnegative("information_gain", gain))
         check_one_of("units", self.units, ("outcome", "prior"))
         check_not_given(self.not_given)
 
+    def in_prior_units(
+        self, summary: PriorSummary, output: int, prior: OutputPrior
+    ) -> tuple[float | Tensor, float | Tensor]:
+        """Return ``B`` and ``R`` of one output in prior standard deviations.
+
+        For ``"model"``, ``R`` is the square root of the smallest ``lam``. The bound of each row is
+        the square root of the row's own ``lam``, so the ratio of the two is 1.
+        """
+        of_norm, of_noise = units_of_bounds(prior, self.units, self.not_given)
+        count = summary.num_outputs
+        noise = pick_bound("noise_bound", self.noise_bound, output, count)
+        return (
+            pick_bound("rkhs_bound", self.rkhs_bound, output, count) / of_norm,
+            prior.lam**0.5 if isinstance(noise, str) else noise / of_noise,
+        )
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether bounds are multiples of the prior standard deviation."""
+        return self.units == "prior" or bool(self.not_given)
+
+    def information_gain(self, summary: PriorSummary) -> Tensor | None:
+        return summary.realized_information_gain()
+
+    def guarantee_of(
+        self,
+        summary: PriorSummary,
+        of_rows: str,
+        further: tuple[str, ...],
+        gaps: Iterable[str],
+        **named: Any,
+    ) -> Guarantee:
+        """Return what a theorem on the norm guarantees.
+
+        Args:
+            summary: The prior summary of the model.
+            of_rows: What the width assumes if a number bounds the noise of rows that differ.
+            further: Further assumptions.
+            gaps: The gaps that are particular to the width.
+            **named: Method and theorem.
+        """
+        constants = bound_constants(
+            self.delta, rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound
+        )
+        lam, gain = summary.smallest_lam(), self.information_gain(summary)
+        known = {"lam": lam, "information_gain": None if gain is None else float(gain.max())}
+        constants |= {name: value for name, value in known.items() if value is not None}
+        norm, norm_gaps, of_mean = norm_assumption(summary)
+        largest = largest_regret(summary, self.rkhs_bound, self.is_relative, self.not_given)
+        # without a readable prior, bounds are taken as multiples of its standard deviation
+        is_relative = self.is_relative or lam is None
+        return Guarantee(
+            bands=band_everywhere(self.delta),
+            regret=regret_of_band(self.delta, largest),
+            assumptions=(
+                norm,
+                *kernel_assumptions(summary),
+                *noise_assumptions(summary, self.noise_bound, of_rows=(of_rows,)),
+                *((told_in_prior_units(self.noise_bound),) if is_relative else ()),
+                *further,
+            ),
+            constants={**constants, **of_mean},
+            gaps=(*prior_gaps(summary), *gaps, *gaps_of_defaults(self.not_given), *norm_gaps),
+            **named,
+        )
+
+
+@dataclass(frozen=True)
+class KernelizedWidth(NormWidth):
+    """IGP-UCB and the scale of GP-TS: Chowdhury and Gopalan 2017, Theorems 2 and 4.
+
+    Attributes:
+        any_lambda: Use the form that holds for every regularization instead of the printed one,
+            which needs ``lam >= 1``.
+        explicit_gain: The information gain to use instead of the realized one: a number, or a bound
+            on the maximal gain as a function of the number of observations. For a model whose prior
+            cannot be read, the bounds are interpreted in units of its prior standard deviation.
+    """
+
+    any_lambda: bool = False
+    explicit_gain: float | GainBound | None = None
+
+    def __post_init__(self) -> None:
+        """Check the ingredients."""
+        super().__post_init__()
+        gain = self.explicit_gain
+        if gain is not None and not isinstance(gain, GainBound):
+            store_checked(self, explicit_gain=check_nonnegative("information_gain", gain))
+
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         explicit_gain = self._evaluate_explicit_gain(summary)
-        num_outputs = summary.num_outputs
 
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
-            of_norm, of_noise = units_of_bounds(prior, self.units, self.not_given)
-            rkhs_bound = pick_bound("rkhs_bound", self.rkhs_bound, j, num_outputs) / of_norm
-            noise_bound = noise_in_prior_units(self.noise_bound, prior, of_noise, j, num_outputs)
+            bound, noise = self.in_prior_units(summary, j, prior)
             gain = prior.information_gain if explicit_gain is None else explicit_gain
             if self.any_lambda:
-                return any_lambda_width(rkhs_bound, noise_bound, gain, delta, prior.lam)
+                return bound + noise / prior.lam**0.5 * radius_of_gain(gain, delta)
             if is_model_noise(self.noise_bound, j) and "noise_bound" not in self.not_given:
-                noise_bound = 1.0  # rows divided by their noise bound have R = 1 and lam = 1
-            return igp_ucb_width(rkhs_bound, noise_bound, gain, delta)
+                noise = 1.0  # rows divided by their noise bound have R = 1 and lam = 1
+            return bound + noise * radius_of_gain(gain + 1.0, delta)
 
         try:
             return combine_outputs(summary, self.delta, of_output)
         except UnreadablePriorError as error:
-            if explicit_gain is not None and not self.any_lambda and self._is_single:
-                return igp_ucb_width(
-                    self.rkhs_bound,  # type: ignore[arg-type]
-                    self.noise_bound,  # type: ignore[arg-type]
-                    explicit_gain,
-                    self.delta,
-                )
+            # with one bound per output, or the model's own noise, no number can stand for it
+            is_one = not isinstance(self.rkhs_bound, tuple) and not isinstance(
+                self.noise_bound, tuple | str
+            )
+            if explicit_gain is not None and not self.any_lambda and is_one:
+                rkhs_bound, noise_bound = self.rkhs_bound, self.noise_bound
+                return igp_ucb_width(rkhs_bound, noise_bound, explicit_gain, self.delta)  # type: ignore[arg-type]
             raise error.in_method(
                 "the width needs the model's prior",
                 "Pass information_gain= (bounds are then in units of the prior standard "
                 "deviation, any_lambda=False) or an explicit width=.",
             ) from error
 
-    def in_numbers(self, summary: PriorSummary) -> Callable[[int], float]:
-        constants = _numbers_of_bounds(self, summary)
-        if constants is None or self.explicit_gain is not None:
-            return super().in_numbers(summary)
-        bound, noise, lam = constants
-        if self.any_lambda:
-            added, factor = 0.0, noise / _root(lam)
-        else:
-            is_given = is_model_noise(self.noise_bound, 0) and "noise_bound" not in self.not_given
-            added, factor = 1.0, 1.0 if is_given else noise
-        log = math.log(1.0 / self.delta)
-        (prior,) = summary.active_priors
-
-        def width(_: int) -> float:
-            radius = _root(2.0 * (float(prior.information_gain) + added + log))
-            of_output = bound + factor * radius
-            return _root(of_output * of_output)  # the same operations as for several outputs
-
-        return width
-
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        constants = bound_constants(
-            self.delta, rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound
-        )
-        gaps = prior_gaps(summary)
+        gaps: list[str] = []
         lam = summary.smallest_lam()
-        if lam is not None:
-            constants["lam"] = lam
         stated_lam = smallest_stated_lam(summary, self.noise_bound)
         if "noise_bound" in self.not_given:  # R is the square root of lam, and not 1
             stated_lam = lam
@@ -588,72 +617,43 @@ class KernelizedWidth(WidthRule):
                 f"lam = {stated_lam:.4g} is below 1, where the printed width is not a bound; "
                 "any_lambda=True gives one that is"
             )
-        gain = self.information_gain(summary)
-        if gain is not None:
-            constants["information_gain"] = float(gain.max())
-        realized = summary.realized_information_gain()
+        gain, realized = self.information_gain(summary), summary.realized_information_gain()
         given = self.bound_on_gain()
         if given is not None:
             gaps += given.gaps_with(lam)
         if gain is not None and realized is not None and bool((gain < realized - 1e-9).any()):
             gaps.append(gain_is_too_small(float(gain.max()), float(realized.max())))
-        elif self.explicit_gain is not None and not isinstance(self.explicit_gain, GainBound):
+        elif self.explicit_gain is not None and given is None:
             gaps.append("information_gain was given; it must be at least the realized gain")
-        gaps += gaps_of_defaults(self.not_given)
-        norm, norm_gaps, of_mean = norm_assumption(summary)
-        is_relative = self.units == "prior" or bool(self.not_given)
-        in_prior_units = is_relative or summary.smallest_lam() is None
         form = "in the form for every lam" if self.any_lambda else "as printed"
         source = "the realized" if self.explicit_gain is None else "a given"
         details = f"{form}, with {source} information gain"
-        return Guarantee(
+        return self.guarantee_of(
+            summary,
+            SMALLEST_ROW_IS_FIXED if self.any_lambda else ROWS_HAVE_LARGE_LAM,
+            () if given is None else (given.assumption,),
+            gaps,
             method="IGP-UCB width",
             theorem=f"Chowdhury and Gopalan 2017, Theorem 2, {details}",
             theorem_of_draws=f"Chowdhury and Gopalan 2017, Theorem 4, {details}",
-            bands=band_everywhere(self.delta),
-            regret=regret_of_band(
-                self.delta,
-                largest_regret(summary, self.rkhs_bound, is_relative, self.not_given),
-            ),
-            assumptions=(
-                norm,
-                *kernel_assumptions(summary),
-                *noise_assumptions(
-                    summary,
-                    self.noise_bound,
-                    of_rows=(SMALLEST_ROW_IS_FIXED if self.any_lambda else ROWS_HAVE_LARGE_LAM,),
-                ),
-                *((told_in_prior_units(self.noise_bound),) if in_prior_units else ()),
-                *(() if given is None else (given.assumption,)),
-            ),
-            constants={**constants, **of_mean},
-            gaps=(*gaps, *norm_gaps),
         )
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
         explicit_gain = self._evaluate_explicit_gain(summary)
         if explicit_gain is not None:
             return torch.as_tensor(explicit_gain, dtype=DTYPE)
-        return summary.realized_information_gain()
+        return super().information_gain(summary)
 
     def bound_on_gain(self) -> GainBound | None:
         return self.explicit_gain if isinstance(self.explicit_gain, GainBound) else None
 
-    @property
-    def _is_single(self) -> bool:
-        # the model's own noise cannot be read either
-        return not isinstance(self.rkhs_bound, tuple) and not isinstance(
-            self.noise_bound, tuple | str
-        )
-
     def _evaluate_explicit_gain(self, summary: PriorSummary) -> float | Tensor | None:
         if not isinstance(self.explicit_gain, GainBound):
             return self.explicit_gain
-        rows = summary.num_rows
-        if isinstance(rows, int):
-            return self.explicit_gain(rows)
-        bounds = [self.explicit_gain(int(number)) for number in rows.tolist()]
-        return torch.tensor(bounds, dtype=DTYPE)
+        # one number of observations, or one per replicate
+        rows = torch.as_tensor(summary.num_rows)
+        bounds = [self.explicit_gain(number) for number in rows.reshape(-1).tolist()]
+        return torch.tensor(bounds, dtype=DTYPE).reshape(rows.shape)
 
 
 def gain_is_too_small(gain: float, realized: float) -> str:
@@ -667,14 +667,6 @@ def gain_is_too_small(gain: float, realized: float) -> str:
         f"the information gain in use, {gain:.4g}, is below the realized {realized:.4g}; is it of "
         "this kernel, this lam and all points that are played?"
     )
-
-
-def _largest_realized_gain(summary: PriorSummary) -> float | None:
-    """The largest of the outputs; None if it cannot be read."""
-    try:
-        return max(float(prior.information_gain.max()) for prior in summary.active_priors)
-    except UnreadablePriorError:
-        return None
 
 
 def told_in_prior_units(noise_bound: NoiseBound) -> str:
@@ -730,9 +722,10 @@ class RKHSWidth(WidthRule):
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         gaps = [*self.gain_bound.gaps_with(summary.smallest_lam()), *prior_gaps(summary)]
-        gain, realized = self.gain_bound(round_number), _largest_realized_gain(summary)
-        if realized is not None and gain < realized - 1e-9:
-            gaps.append(gain_is_too_small(gain, realized))
+        gain = self.gain_bound(round_number)
+        realized = [float(p.information_gain.max()) for p in summary.readable.values()]
+        if realized and gain < max(realized) - 1e-9:
+            gaps.append(gain_is_too_small(gain, max(realized)))
         if has_row_noise(summary):
             gaps.append("the noise variance differs from row to row; Theorem 3 is for one level")
         norm, norm_gaps, of_mean = norm_assumption(summary)
@@ -761,66 +754,15 @@ class RKHSWidth(WidthRule):
         return self.gain_bound
 
 
-def _numbers_of_bounds(
-    rule: KernelizedWidth | AMMWidth, summary: PriorSummary
-) -> tuple[float, float, float] | None:
-    """Return ``B`` and ``R`` in prior standard deviations, and ``lam``, if all are fixed."""
-    if not isinstance(summary, RunningPriorSummary):
-        return None
-    (prior,) = summary.active_priors
-    of_norm, of_noise = units_of_bounds(prior, rule.units, rule.not_given)
-    bound = pick_bound("rkhs_bound", rule.rkhs_bound, 0, 1) / of_norm
-    noise = noise_in_prior_units(rule.noise_bound, prior, of_noise, 0, 1)
-    numbers = (bound, noise, prior.lam)
-    if any(isinstance(number, Tensor) and number.dim() for number in numbers):
-        return None
-    return float(bound), float(noise), float(prior.lam)
-
-
-def _root(value: float) -> float:
-    """Return the square root that torch computes; its last digit can differ from Python's."""
-    return torch.tensor(value, dtype=DTYPE).sqrt_().item()
-
-
 @dataclass(frozen=True)
-class AMMWidth(WidthRule):
-    """AMM at the model's own regularization: Flynn and Reeb 2024.
-
-    Attributes:
-        rkhs_bound: ``B``; one number, or one per output. See ``KernelizedWidth``.
-        noise_bound: ``R`` of R-sub-Gaussian noise; one number, one per output, or ``"model"``. See
-            ``KernelizedWidth``.
-        delta: The bound fails with at most this probability.
-        units: ``"outcome"`` or ``"prior"``, as for ``KernelizedWidth``.
-        not_given: The names of the bounds that the user did not give, as for ``KernelizedWidth``.
-    """
-
-    rkhs_bound: Bound
-    noise_bound: NoiseBound
-    delta: float
-    units: str = "outcome"
-    not_given: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Check the ingredients."""
-        store_checked(self, **check_bounds(rkhs_bound=self.rkhs_bound))
-        store_checked(self, noise_bound=check_noise_bound(self.noise_bound))
-        store_checked(self, delta=check_probability("delta", self.delta))
-        check_one_of("units", self.units, ("outcome", "prior"))
-        check_not_given(self.not_given)
+class AMMWidth(NormWidth):
+    """AMM at the model's own regularization: Flynn and Reeb 2024."""
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        num_outputs = summary.num_outputs
-
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
-            of_norm, of_noise = units_of_bounds(prior, self.units, self.not_given)
-            noise = noise_in_prior_units(self.noise_bound, prior, of_noise, j, num_outputs)
-            return amm_width(
-                pick_bound("rkhs_bound", self.rkhs_bound, j, num_outputs) / of_norm,
-                prior.information_gain,
-                delta,
-                radius_factor=noise**2 / prior.lam,  # c = R^2 / lam makes a_0 = lam
-            )
+            bound, noise = self.in_prior_units(summary, j, prior)
+            c = noise**2 / prior.lam  # makes a_0 = lam
+            return (bound**2 + c * radius_of_gain(prior.information_gain, delta) ** 2) ** 0.5
 
         try:
             return combine_outputs(summary, self.delta, of_output)
@@ -831,52 +773,12 @@ class AMMWidth(WidthRule):
                 "information_gain= or width=.",
             ) from error
 
-    def in_numbers(self, summary: PriorSummary) -> Callable[[int], float]:
-        constants = _numbers_of_bounds(self, summary)
-        if constants is None:
-            return super().in_numbers(summary)
-        bound, noise, lam = constants
-        c, log = noise * noise / lam, math.log(1.0 / self.delta)
-        (prior,) = summary.active_priors
-
-        def width(_: int) -> float:
-            of_output = _root(bound * bound + 2.0 * c * (float(prior.information_gain) + log))
-            return _root(of_output * of_output)  # the same operations as for several outputs
-
-        return width
-
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        constants = bound_constants(
-            self.delta, rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound
-        )
-        lam, gain = summary.smallest_lam(), self.information_gain(summary)
-        if lam is not None and gain is not None:
-            constants.update(lam=lam, information_gain=float(gain.max()))
-        norm, norm_gaps, of_mean = norm_assumption(summary)
-        is_relative = self.units == "prior" or bool(self.not_given)
-        return Guarantee(
+        return self.guarantee_of(
+            summary,
+            SMALLEST_ROW_IS_FIXED,
+            (AS_OBSERVED,),
+            noise_gaps(summary, self.noise_bound),
             method="AMM width",
             theorem="Flynn and Reeb 2024, analytic mixture-martingale bound, with a_0 = lam",
-            bands=band_everywhere(self.delta),
-            regret=regret_of_band(
-                self.delta,
-                largest_regret(summary, self.rkhs_bound, is_relative, self.not_given),
-            ),
-            assumptions=(
-                norm,
-                *kernel_assumptions(summary),
-                *noise_assumptions(summary, self.noise_bound),
-                *((told_in_prior_units(self.noise_bound),) if is_relative else ()),
-                AS_OBSERVED,
-            ),
-            constants={**constants, **of_mean},
-            gaps=(
-                *prior_gaps(summary),
-                *gaps_of_defaults(self.not_given),
-                *norm_gaps,
-                *noise_gaps(summary, self.noise_bound),
-            ),
         )
-
-    def information_gain(self, summary: PriorSummary) -> Tensor | None:
-        return summary.realized_information_gain()

@@ -36,22 +36,6 @@ class UnreadablePriorError(ValueError):
         return UnreadablePriorError(f"{need}, but {self}. {remedy}")
 
 
-class ListOfPriorsError(UnreadablePriorError):
-    """The model is a list of priors, none of which is its prior."""
-
-    def in_method(self, need: str, remedy: str) -> UnreadablePriorError:
-        """Return the error of a method that needs the prior, with the remedy for lists.
-
-        Args:
-            need: What needs it.
-            remedy: What to do instead with other models.
-        """
-        return UnreadablePriorError(
-            f"{need}, but {self}. Use CandidatesUpperConfidenceBound, which is for such lists, or "
-            "one prior (BanditGP.with_kernel)."
-        )
-
-
 def refuse_several(verb: str, model: Model) -> None:
     """Raise an error unless a model has a single output.
 
@@ -259,15 +243,3 @@ def prior_mean_at(model: ExactGP, inputs: Tensor) -> Tensor:
     points = torch.cat([inputs[..., :column], inputs[..., column + 1 :]], dim=-1)
     tasks = inputs[..., column : column + 1].long()
     return mean(points).gather(-1, tasks).squeeze(-1)
-
-
-def constants_of_tasks(model: MultiTaskGP) -> list[Tensor]:
-    """Return the constant prior means of all tasks; empty if one is not constant.
-
-    Args:
-        model: A model of several tasks.
-    """
-    means = getattr(model.mean_module, "base_means", [model.mean_module])
-    constants = [getattr(mean, "constant", None) for mean in means]
-    found = [constant.detach() for constant in constants if isinstance(constant, Tensor)]
-    return found if len(found) == len(constants) else []

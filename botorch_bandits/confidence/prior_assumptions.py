@@ -49,10 +49,7 @@ def norm_assumption(
     is_of_outputs = summary.posterior_transform is not None or summary.num_outputs > 1
     function = "each output of the model" if is_of_outputs else "the reward function"
     bounded, centered = BOUNDED_NORM.about(function), BOUNDED_CENTERED_NORM.about(function)
-    try:
-        priors = summary.active_priors
-    except UnreadablePriorError:
-        return bounded, (), {}
+    priors = summary.readable.values()
     means = [prior.prior_mean for prior in priors]
     if any(prior.learned for prior in priors) or all(mean == 0.0 for mean in means):
         return bounded, (), {}  # a learned prior voids theorems anyway
@@ -82,10 +79,7 @@ def kernel_assumptions(summary: PriorSummary, is_at_most_one: bool = False) -> t
         summary: The prior summary of the model.
         is_at_most_one: Whether the theorem needs ``k(x, x) <= 1``.
     """
-    try:
-        priors = summary.active_priors
-    except UnreadablePriorError:
-        return ()
+    priors = summary.readable.values()
     if any(prior.has_tasks for prior in priors):
         return (
             "the bound on the norm is for the functions of all tasks together, in the model's "
@@ -124,12 +118,8 @@ def largest_regret(
         return None
     if summary.posterior_transform is not None or not isinstance(rkhs_bound, float):
         return None
-    try:
-        priors = summary.active_priors
-    except UnreadablePriorError:
+    priors = list(summary.readable.values())
+    if len(priors) != 1 or not priors[0].is_stationary or priors[0].prior_mean is None:
         return None
-    prior = priors[0]
-    if len(priors) > 1 or not prior.is_stationary or prior.prior_mean is None:
-        return None
-    unit = float(prior.standard_deviation.max()) if in_prior_units else 1.0
+    unit = float(priors[0].standard_deviation.max()) if in_prior_units else 1.0
     return 2.0 * rkhs_bound * unit

@@ -30,26 +30,23 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
-from typing import Any, ClassVar, Protocol, overload
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, ClassVar, overload
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.models import ModelListGP, MultiTaskGP
 from botorch.models.gpytorch import (
     BatchedMultiOutputGPyTorchModel,
-    GPyTorchModel,
 )
 from botorch.models.likelihoods.sparse_outlier_noise import SparseOutlierGaussianLikelihood
 from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import (
     ChainedOutcomeTransform,
-    OutcomeTransform,
     Standardize,
-    StratifiedStandardize,
 )
 from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.likelihoods import (
@@ -57,7 +54,6 @@ from gpytorch.likelihoods import (
     GaussianLikelihood,
     HadamardGaussianLikelihood,
 )
-from gpytorch.means import ZeroMean
 from gpytorch.models import ExactGP
 from torch import Tensor
 
@@ -69,27 +65,20 @@ from botorch_bandits.checks import (
     check_positive,
     store_checked,
 )
-from botorch_bandits.confidence.candidates import CandidateEvidence
 from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.information_gain import GainBound, realized_information_gain
 from botorch_bandits.confidence.kernel_reading import (
-    ListOfPriorsError,
+    UnreadablePriorError as UnreadablePriorError,
+)
+from botorch_bandits.confidence.kernel_reading import (
     check_forward,
     check_tasks,
-    constants_of_tasks,
     insert_task,
     noise_of_tasks,
     number_tasks,
     outlier_variances,
     variance_of_output_task,
 )
-from botorch_bandits.confidence.kernel_reading import (
-    UnreadablePriorError as UnreadablePriorError,
-)
-
-
-def _no_gain() -> None:
-    """Return None: the information gain is not known yet (a named function can be pickled)."""
 
 
 @dataclass(frozen=True)
@@ -97,16 +86,13 @@ class OutputPrior:
     """The prior of one output; every tensor has the model's batch shape.
 
     Attributes:
-        kernel_matrix: Computes the ``batch_shape x n x n`` kernel matrix of the model's inputs,
-            in the model's own (transformed) outcome units.
-        noise_variance: Modeled noise variance in the same units; the smallest one if it differs
-            between rows.
+        gain: Returns the realized information gain of the model's rows, in nats.
+        noise_variance: Modeled noise variance in the model's own (transformed) outcome units; the
+            smallest one if it differs between rows.
         prior_variance: Prior variance in the same units: that of the whole kernel if it is
             stationary, otherwise the outer ``ScaleKernel``'s output scale (1 without one).
         outcome_scale: Raw outcome units in one transformed outcome unit.
         learned: A description of what was, or could have been, learned from the same data.
-        running_information_gain: A function that returns the realized information gain if the model
-            already has it.
         prior_mean: The constant prior mean in the same units (for a batch, the one farthest from
             0); None if it is not constant.
         is_stationary: Whether the prior variance is the same at all points.
@@ -119,19 +105,18 @@ class OutputPrior:
             of its function.
     """
 
-    kernel_matrix: Callable[[], Tensor]
+    gain: Callable[[], Tensor]
     noise_variance: Tensor
     prior_variance: Tensor
     outcome_scale: Tensor
-    learned: tuple[str, ...]
-    running_information_gain: Callable[[], Tensor | None] = _no_gain
+    learned: tuple[str, ...] = ()
     prior_mean: float | None = 0.0
     is_stationary: bool = True
     is_given: bool = True
     row_noise: Tensor | None = None
     has_tasks: bool = False
 
-    @property
+    @cached_property
     def lam(self) -> Tensor:
         """The regularization of the theorem: (smallest) noise variance over prior variance."""
         return self.noise_variance / self.prior_variance
@@ -147,26 +132,36 @@ class OutputPrior:
         """Whether the noise of some row is below that of the first one, so that ``lam`` changed."""
         return bool((self.lam < self.first_lam * (1.0 - 1e-12)).any())
 
-    @property
+    @cached_property
     def standard_deviation(self) -> Tensor:
         """The prior standard deviation ``s`` in raw outcome units."""
         return self.prior_variance.sqrt() * self.outcome_scale
 
-    @cached_property
+    @property
     def information_gain(self) -> Tensor:
-        """The realized information gain of the model's inputs, in nats.
+        """The realized information gain, in nats; see :func:`gain_of_rows`."""
+        return self.gain()
 
-        With ``V`` the diagonal matrix of the rows' noise variances, the gain is
-        ``1/2 ln det(I + V^(-1/2) K V^(-1/2))``.
-        """
-        if self.row_noise is not None:
-            root = self.row_noise.rsqrt()
-            whitened = self.kernel_matrix() * root.unsqueeze(-1) * root.unsqueeze(-2)
-            return realized_information_gain(whitened, 1.0)
-        running = self.running_information_gain()
-        if running is not None:
-            return running
-        return realized_information_gain(self.kernel_matrix(), self.noise_variance)
+
+def part_of(model: Model, name: str) -> Any:
+    """Return a part that not every model has, such as ``input_transform``; None without it."""
+    return getattr(model, name, None)
+
+
+def has_tasks(model: Model) -> bool:
+    """Return whether the rows of a model belong to several tasks, one of which is its output."""
+    return isinstance(model, MultiTaskGP)
+
+
+def gain_of_rows(kernel_matrix: Tensor, noise: Tensor) -> Tensor:
+    """Return ``1/2 ln det(I + V^(-1/2) K V^(-1/2))``, with ``V`` the diagonal matrix of the noise.
+
+    Args:
+        kernel_matrix: ``batch_shape x n x n``.
+        noise: ``batch_shape x n`` noise variances of the rows.
+    """
+    root = noise.rsqrt()
+    return realized_information_gain(kernel_matrix * root.unsqueeze(-1) * root.unsqueeze(-2), 1.0)
 
 
 def read_prior(model: Model) -> tuple[OutputPrior, ...]:
@@ -188,15 +183,17 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
     if isinstance(model, ModelListGP):
         return tuple(prior for submodel in model.models for prior in read_prior(submodel))
     name = type(model).__name__
-    if isinstance(getattr(model, "evidence", None), CandidateEvidence):
-        raise ListOfPriorsError("the model is a list of priors")
-    if not (isinstance(model, ExactGP) and isinstance(model, GPyTorchModel)):
+    if part_of(model, "evidence") is not None:
+        raise UnreadablePriorError(
+            "the model is a list of priors (CandidatesUpperConfidenceBound is for such lists)"
+        )
+    kernel = part_of(model, "covar_module")
+    if not (isinstance(model, ExactGP) and isinstance(kernel, Kernel)):
         raise UnreadablePriorError(f"{name} is not an exact Gaussian process with its own kernel")
-    kernel = getattr(model, "covar_module", None)
-    if not isinstance(kernel, Kernel) or len(model.train_inputs) != 1:
-        raise UnreadablePriorError(f"{name} has no single kernel `covar_module`")
-    has_tasks = isinstance(model, MultiTaskGP)
-    if has_tasks:
+    if len(model.train_inputs) != 1:
+        raise UnreadablePriorError(f"{name} has several tensors of inputs")
+    is_of_tasks = has_tasks(model)
+    if is_of_tasks:
         check_tasks(model)
     elif model.num_outputs > 1 and not isinstance(model, BatchedMultiOutputGPyTorchModel):
         raise UnreadablePriorError(
@@ -206,75 +203,85 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
     own_package = __name__.partition(".")[0]
     if type(model).forward.__module__.partition(".")[0] not in ("botorch", own_package):
         check_forward(model, inputs)
-    noise, row_noise, learned = _noise_variance(model)
-    # Internally, several outputs are the last batch dimension.
-    batch_shape = torch.broadcast_shapes(inputs.shape[:-2], kernel.batch_shape, noise.shape)
-    scale, transform_learned = read_outcome_scale(model)
-    learned += transform_learned
-    if learns_input_scale(getattr(model, "input_transform", None)):
-        learned.append("input scale (an input transform without given bounds)")
-    learned += [
-        f"{parameter_name} (a free parameter)"
-        for parameter_name, parameter in model.named_parameters()
-        if parameter.requires_grad and not parameter_name.startswith("likelihood.")
-    ]
-
-    @cache
-    def kernel_matrix() -> Tensor:
-        with torch.no_grad():
-            matrix = kernel(inputs).to_dense() if inputs.shape[-2] else inputs.new_zeros(0, 0)
-        return matrix.expand(*batch_shape, *matrix.shape[-2:])
-
+    # internally, several outputs are the last batch dimension
+    noise, learned_noise = _noise_of_rows(model, inputs)  # ``batch_shape x n``, or ``x 1``
+    learned = (*learned_noise, *_learned_beside_noise(model))
+    scale, _ = outcome_units(model)
     with torch.no_grad():
         prior_variance = (
             variance_of_output_task(model, inputs)
-            if has_tasks
-            else prior_variance_of(kernel, inputs).expand(batch_shape)
+            if is_of_tasks
+            else prior_variance_of(kernel, inputs)
         )
-    noise, scale = noise.expand(batch_shape), scale.expand(batch_shape)
-    if row_noise is not None:
-        row_noise = row_noise.expand(*batch_shape, row_noise.shape[-1])
-    about_prior: dict[str, Any] = {
-        "prior_mean": constant_prior_mean(model),
-        "is_stationary": has_tasks or kernel.is_stationary,
-        "has_tasks": has_tasks,
-        "is_given": getattr(model, "learn_hyperparameters", True) is False,
-    }
-    if model.num_outputs == 1:
+    levels = noise.amin(-1)
+    batch_shape = torch.broadcast_shapes(inputs.shape[:-2], kernel.batch_shape, levels.shape)
+    is_level = torch.allclose(noise, noise[..., :1], rtol=1e-12, atol=0.0)
+
+    @cache
+    def gain() -> Tensor:
         # a model that grows row by row has factorized its kernel matrix already
-        running = partial(getattr, model, "running_information_gain", None)
-        told = OutputPrior(kernel_matrix, noise, prior_variance, scale, tuple(learned), running)
-        return (replace(told, row_noise=row_noise, **about_prior),)
-    return tuple(
-        OutputPrior(
-            partial(_select_output, kernel_matrix, j),
-            noise[..., j],
-            prior_variance[..., j],
-            scale[..., j],
-            tuple(learned),
-            row_noise=None if row_noise is None else row_noise[..., j, :],
-            **about_prior,
+        running: Tensor | None = part_of(model, "running_information_gain")
+        if running is not None and is_level:
+            return running
+        with torch.no_grad():
+            matrix = kernel(inputs).to_dense() if inputs.shape[-2] else inputs.new_zeros(0, 0)
+        matrix = matrix.expand(*batch_shape, *matrix.shape[-2:])
+        return gain_of_rows(matrix, noise.expand(*batch_shape, matrix.shape[-1]))
+
+    def of_output(j: int | None) -> OutputPrior:
+        def pick(values: Tensor) -> Tensor:
+            whole = values.expand(batch_shape)
+            return whole if j is None else whole[..., j]
+
+        rows = noise.expand(*batch_shape, noise.shape[-1])
+        return OutputPrior(
+            lambda: pick(gain()),
+            pick(levels),
+            pick(prior_variance),
+            pick(scale),
+            learned,
+            prior_mean=constant_prior_mean(model),
+            is_stationary=is_of_tasks or kernel.is_stationary,
+            is_given=part_of(model, "learn_hyperparameters") is False,
+            row_noise=None if is_level else rows if j is None else rows[..., j, :],
+            has_tasks=is_of_tasks,
         )
-        for j in range(model.num_outputs)
-    )
+
+    return tuple(map(of_output, [None] if model.num_outputs == 1 else range(model.num_outputs)))
+
+
+def _learned_beside_noise(model: ExactGP) -> Iterator[str]:
+    """Describe what was, or could have been, learned from the data, apart from the likelihood."""
+    if _standardizations(model):
+        yield "outcome scale and mean (Standardize)"
+    if learns_input_scale(part_of(model, "input_transform")):
+        yield "input scale (an input transform without given bounds)"
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and not name.startswith("likelihood."):
+            yield f"{name} (a free parameter)"
 
 
 def constant_prior_mean(model: ExactGP) -> float | None:
-    """Return the constant of a model's mean, the one farthest from 0; None for other mean modules.
+    """Return the constant of a model's mean, the one farthest from 0 in a batch.
 
     Args:
         model: A model with a ``mean_module``.
+
+    Returns:
+        None for other mean modules, or if tasks have different constants.
     """
-    if isinstance(model, MultiTaskGP):
-        of_tasks = {float(value) for value in constants_of_tasks(model)}
-        return of_tasks.pop() if len(of_tasks) == 1 else None
-    mean = getattr(model, "mean_module", None)
-    if isinstance(mean, ZeroMean):
+    mean = part_of(model, "mean_module")
+    constants = {_constant_of(each) for each in getattr(mean, "base_means", [mean])}
+    return constants.pop() if len(constants) == 1 else None
+
+
+def _constant_of(mean: Any) -> float | None:
+    kind = type(mean).__name__  # a subclass need not be constant
+    if kind == "ZeroMean":
         return 0.0
-    constant = getattr(mean, "constant", None)
-    if not isinstance(constant, Tensor) or type(mean).__name__ not in ("ConstantMean", "FixedMean"):
+    if kind not in ("ConstantMean", "FixedMean"):
         return None
-    values: list[float] = constant.detach().reshape(-1).tolist()
+    values: list[float] = mean.constant.detach().reshape(-1).tolist()
     return max(values, key=abs)
 
 
@@ -284,10 +291,6 @@ def learns_input_scale(transform: InputTransform | None) -> bool:
     return any(getattr(part, "learn_coefficients", False) for part in parts)
 
 
-def _select_output(kernel_matrix: Callable[[], Tensor], output: int) -> Tensor:
-    return kernel_matrix()[..., output, :, :]
-
-
 def kernel_inputs(model: ExactGP) -> Tensor:
     """Return a model's inputs as its kernel sees them; the model is not changed.
 
@@ -295,12 +298,12 @@ def kernel_inputs(model: ExactGP) -> Tensor:
         model: In training or evaluation mode.
     """
     inputs = model.train_inputs[0].detach()
-    transform = getattr(model, "input_transform", None)
+    transform = part_of(model, "input_transform")
     # in training mode BoTorch keeps raw inputs, in evaluation mode their transforms
     if model.training and transform is not None:
         with torch.no_grad():
             inputs = copy.deepcopy(transform).preprocess_transform(inputs)
-    return number_tasks(model, inputs) if isinstance(model, MultiTaskGP) else inputs
+    return number_tasks(model, inputs) if has_tasks(model) else inputs
 
 
 def inputs_of_kernel(model: ExactGP, X: Tensor) -> Tensor:
@@ -310,28 +313,27 @@ def inputs_of_kernel(model: ExactGP, X: Tensor) -> Tensor:
         model: In training or evaluation mode.
         X: ``... x d`` raw points; differentiable.
     """
-    has_tasks = isinstance(model, MultiTaskGP)
-    X = insert_task(model, X) if has_tasks else X
-    transform = getattr(model, "input_transform", None)
+    X = insert_task(model, X) if has_tasks(model) else X
+    transform = part_of(model, "input_transform")
     if transform is not None:
         was_training = transform.training
         try:
             X = transform.eval()(X)
         finally:
             transform.train(was_training)
-    return number_tasks(model, X) if has_tasks else X
+    return number_tasks(model, X) if has_tasks(model) else X
 
 
-def _noise_variance(model: ExactGP) -> tuple[Tensor, Tensor | None, list[str]]:
-    """Return the smallest noise variance, that of each row if they differ, and what was learned."""
+def _noise_of_rows(model: ExactGP, inputs: Tensor) -> tuple[Tensor, list[str]]:
+    """Return noise variances, ``batch_shape x n`` or ``x 1``, and what of them was learned."""
     likelihood = model.likelihood
     is_free = any(parameter.requires_grad for parameter in likelihood.parameters())
     learned = ["likelihood noise (a free parameter)"] if is_free else []
     if isinstance(likelihood, FixedNoiseGaussianLikelihood):
-        levels = likelihood.noise.detach()
-        if levels.shape[-1] == 0:
+        noise = likelihood.noise.detach()
+        if noise.shape[-1] == 0:
             raise UnreadablePriorError("the model has noise at its rows only, and it has no rows")
-        unknown = ~(torch.isfinite(levels) & (levels > 0.0)).reshape(-1, levels.shape[-1]).all(0)
+        unknown = ~(torch.isfinite(noise) & (noise > 0.0)).reshape(-1, noise.shape[-1]).all(0)
         if bool(unknown.any()):
             rows = ", ".join(map(str, unknown.nonzero().squeeze(-1).tolist()))
             raise ValueError(
@@ -339,36 +341,17 @@ def _noise_variance(model: ExactGP) -> tuple[Tensor, Tensor | None, list[str]]:
                 f"and positive in these rows: {rows}. A width needs a bound on the noise of each "
                 "row, known before its outcome: give one for them too, or leave the rows out."
             )
-        noise = levels[..., 0]
-        if torch.allclose(levels, noise.unsqueeze(-1), rtol=1e-12, atol=0.0):
-            return noise, None, learned
-        return levels.amin(-1), levels, learned
-    if type(likelihood) is GaussianLikelihood or hasattr(likelihood, "repeats"):
-        return likelihood.noise.detach().squeeze(-1), None, learned
-    of_rows: Tensor | None = None
+        return noise, learned
     if isinstance(likelihood, SparseOutlierGaussianLikelihood):
-        of_rows = outlier_variances(model, likelihood, kernel_inputs(model))
+        of_rows = outlier_variances(model, likelihood, inputs)
         if of_rows is None:
-            return likelihood.noise_covar.base_noise.noise.detach().squeeze(-1), None, learned
-        learned = [*learned, "noise of rows that look like outliers"]
-    if isinstance(likelihood, HadamardGaussianLikelihood) and isinstance(model, MultiTaskGP):
-        of_rows = noise_of_tasks(model, likelihood)
-    if of_rows is not None:
-        return of_rows.amin(-1), of_rows, learned
+            return likelihood.noise_covar.base_noise.noise.detach(), learned
+        return of_rows, [*learned, "noise of rows that look like outliers"]
+    if isinstance(likelihood, HadamardGaussianLikelihood) and has_tasks(model):
+        return noise_of_tasks(model, likelihood), learned
+    if type(likelihood) is GaussianLikelihood or hasattr(likelihood, "repeats"):
+        return likelihood.noise.detach(), learned
     raise UnreadablePriorError(f"{type(likelihood).__name__} has no single noise level")
-
-
-def read_outcome_scale(model: Model) -> tuple[Tensor, list[str]]:
-    """Return raw outcome units in one transformed unit, and what was learned to determine it.
-
-    The scale has the model's batch shape, then one entry per output if there are several.
-
-    Raises:
-        UnreadablePriorError: If a transform is neither ``Standardize`` nor a chain of them.
-    """
-    scale, _ = outcome_units(model)
-    learned = getattr(model, "outcome_transform", None) is not None
-    return scale, ["outcome scale and mean (Standardize)"] if learned else []
 
 
 def outcome_units(model: Model) -> tuple[Tensor, Tensor]:
@@ -385,8 +368,7 @@ def outcome_units(model: Model) -> tuple[Tensor, Tensor]:
     """
     scale = torch.ones((), dtype=torch.float64, device=model.train_targets.device)
     shift = torch.zeros_like(scale)
-    transform = getattr(model, "outcome_transform", None)
-    for part in () if transform is None else _standardizations(transform):
+    for part in _standardizations(model):
         shift = shift + scale * part.means.detach().squeeze(-2)
         scale = scale * part.stdvs.detach().squeeze(-2)
     if model.num_outputs == 1 and scale.dim():
@@ -394,15 +376,16 @@ def outcome_units(model: Model) -> tuple[Tensor, Tensor]:
     return scale, shift
 
 
-def _standardizations(transform: OutcomeTransform) -> list[Standardize]:
-    """Return the transforms that a transform consists of, in the order of their application."""
-    if type(transform) is Standardize:
-        return [transform]
-    if isinstance(transform, ChainedOutcomeTransform):
-        return [part for each in transform.values() for part in _standardizations(each)]
-    if isinstance(transform, StratifiedStandardize):
-        raise UnreadablePriorError("StratifiedStandardize gives each task its own unit")
-    raise UnreadablePriorError(f"the outcome transform {type(transform).__name__} is not affine")
+def _standardizations(model: Model) -> list[Standardize]:
+    """Return the transforms of a model's outcomes, in the order of their application."""
+    transform = part_of(model, "outcome_transform")
+    if transform is None:
+        return []
+    parts = transform.values() if isinstance(transform, ChainedOutcomeTransform) else [transform]
+    for part in parts:
+        if type(part) is not Standardize:
+            raise UnreadablePriorError(f"the outcome transform {type(part).__name__} is not affine")
+    return list(parts)
 
 
 def prior_variance_of(kernel: Kernel, inputs: Tensor) -> Tensor:
@@ -439,10 +422,11 @@ def check_assume(assume: str | Iterable[str]) -> tuple[str, ...]:
         TypeError: If it is neither a string nor an iterable.
         ValueError: If an entry is not one of them.
     """
-    entries = (assume,) if isinstance(assume, str) else assume
-    if not isinstance(entries, Iterable):
-        raise TypeError(f"assume is {assume!r}; pass some of {', '.join(map(repr, ASSUMABLE))}.")
-    checked = tuple(dict.fromkeys(entries))
+    try:
+        checked = tuple(dict.fromkeys((assume,) if isinstance(assume, str) else assume))
+    except TypeError as error:
+        known = ", ".join(map(repr, ASSUMABLE))
+        raise TypeError(f"assume is {assume!r}; pass some of {known}.") from error
     for entry in checked:
         check_one_of("assume", entry, ASSUMABLE)
     return checked
@@ -525,14 +509,12 @@ class PriorSummary:
     @cached_property
     def scalar_variance(self) -> float | None:
         """The prior variance of the scalar, the largest one in a batch; None if it is unknown."""
-        try:
-            weights, priors = self.weights[0].values(), self.active_priors
-        except (UnreadablePriorError, ValueError):
+        parts = [
+            (self.weights[0][j] * prior.standard_deviation.detach().cpu()) ** 2
+            for j, prior in self.readable.items()
+        ]
+        if not parts or not all(part.numel() for part in parts):
             return None
-        deviations = [prior.standard_deviation.detach().cpu() for prior in priors]
-        if not all(deviation.numel() for deviation in deviations):
-            return None
-        parts = [(w * s) ** 2 for w, s in zip(weights, deviations, strict=True)]
         variance = float(torch.stack(torch.broadcast_tensors(*parts)).sum(0).max())
         return variance if 0.0 < variance < math.inf else None
 
@@ -541,23 +523,25 @@ class PriorSummary:
         """The priors of the active outputs."""
         return tuple(self.priors[j] for j in self.active_outputs)
 
+    @property
+    def readable(self) -> dict[int, OutputPrior]:
+        """The priors of the active outputs by the number of the output; none if unreadable."""
+        try:
+            return {j: self.priors[j] for j in self.active_outputs}
+        except UnreadablePriorError:
+            return {}
+
     def smallest_lam(self) -> float | None:
         """Return the smallest regularization of the active outputs, over all rows.
 
         It is None if the prior cannot be read.
         """
-        try:
-            return min(float(prior.lam.min()) for prior in self.active_priors)
-        except UnreadablePriorError:
-            return None
+        return min((float(prior.lam.min()) for prior in self.readable.values()), default=None)
 
     def realized_information_gain(self) -> Tensor | None:
         """Return the realized gain summed over active outputs; None if it cannot be read."""
-        try:
-            gains = [prior.information_gain for prior in self.active_priors]
-        except UnreadablePriorError:
-            return None
-        return gains[0] if len(gains) == 1 else torch.stack(torch.broadcast_tensors(*gains)).sum(0)
+        gains = [prior.information_gain for prior in self.readable.values()]
+        return torch.stack(torch.broadcast_tensors(*gains)).sum(0) if gains else None
 
     @cached_property
     def num_rows(self) -> int:
@@ -572,80 +556,41 @@ class PriorSummary:
 def _count_rows(model: Model) -> int:
     if isinstance(model, ModelListGP):
         return max(_count_rows(submodel) for submodel in model.models)
-    if hasattr(model, "num_observations"):  # a row may be the mean of several observations
-        return int(model.num_observations)
-    targets = getattr(model, "train_targets", None)
-    if not isinstance(targets, Tensor):
+    count = part_of(model, "num_observations")  # a row may be the mean of several observations
+    if count is not None:
+        return int(count)
+    targets = part_of(model, "train_targets")
+    if targets is None:
         raise UnreadablePriorError(f"{type(model).__name__} does not show its training targets")
     return int(targets.shape[-1])
 
 
-class RunningPosterior(Protocol):
-    """A posterior that is updated with outcomes and tracks its information gain."""
-
-    @property
-    def information_gain(self) -> Tensor:
-        """The realized information gain of all observations, ``batch_shape``, in nats."""
-
-
-@dataclass(frozen=True)
-class RunningOutputPrior(OutputPrior):
-    """The prior of the single output; its information gain is that of the current round."""
-
-    posterior: RunningPosterior = field(kw_only=True)
-
-    @property
-    def information_gain(self) -> Tensor:
-        """The realized information gain of all observations, ``batch_shape``, in nats."""
-        return self.posterior.information_gain
-
-
-class RunningPriorSummary(PriorSummary, ABC):
-    """A view of a running posterior that lets width rules work on it as on any model.
+class RunningPriorSummary(PriorSummary):
+    """A summary of a posterior that is updated with outcomes and knows its information gain.
 
     Args:
-        posterior: The posterior, whose information gain is read again at each access.
+        running: Has the present ``information_gain``, ``batch_shape``, in nats.
         noise_variance: The regularization, a scalar or ``batch_shape``.
         prior_variance: The prior variance, the unit of bounds.
     """
 
-    def __init__(
-        self, posterior: RunningPosterior, noise_variance: Tensor, prior_variance: float
-    ) -> None:
-        """See the class."""
-        self.posterior_transform = None
-        self.assume = ()
-        self._running = posterior
-        self._noise_variance = noise_variance
-        self._prior_variance = prior_variance
+    num_outputs = 1
 
-    @abstractmethod
-    def kernel_matrix(self) -> Tensor:
-        """Return the prior covariance of the inputs, ``batch_shape x n x n``."""
+    def __init__(self, running: Any, noise_variance: Tensor, prior_variance: float) -> None:
+        """See the class."""
+        super().__init__(None)
+        self._running, self._known = running, (noise_variance, prior_variance)
 
     @property
     @abstractmethod
     def num_rows(self) -> int | Tensor:  # type: ignore[override]
         """The number of observations; one number per replicate if they differ."""
 
-    @property
-    def num_outputs(self) -> int:
-        """One."""
-        return 1
-
     @cached_property
     def priors(self) -> tuple[OutputPrior, ...]:
-        scalar = self._noise_variance.new_tensor
-        return (
-            RunningOutputPrior(
-                kernel_matrix=self.kernel_matrix,
-                noise_variance=self._noise_variance,
-                prior_variance=scalar(self._prior_variance),
-                outcome_scale=scalar(1.0),
-                learned=(),
-                posterior=self._running,
-            ),
-        )
+        noise, variance = self._known
+        own = (noise, noise.new_tensor(variance), noise.new_ones(()))
+        return (OutputPrior(lambda: self._running.information_gain, *own),)
 
 
 MINIMUM_VARIANCE = 1e-18
@@ -715,16 +660,6 @@ class WidthRule(ABC):
             round_number: The round of the next point, from 1.
         """
 
-    def in_numbers(self, summary: PriorSummary) -> Callable[[int], float]:
-        """Return the width of one stream as a function of the round, equal to the last bit.
-
-        A rule may compute once what does not change, and the rest without tensors.
-
-        Args:
-            summary: The summary of a posterior without batch shape that keeps taking in outcomes.
-        """
-        return lambda t: float(fit_to_batch(WIDTH, self.width(summary, t), torch.Size()))
-
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
         """Return the information gain that enters the width, summed over outputs, if any does.
 
@@ -764,9 +699,6 @@ class ConstantWidth(WidthRule):
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         return constant_width(self.value)
 
-    def in_numbers(self, summary: PriorSummary) -> Callable[[int], float]:
-        return lambda _: self.value
-
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         return Guarantee(
             method=f"constant width {self.value:g}",
@@ -802,11 +734,13 @@ def combine_outputs(
         width_of_output: From an output's index, prior and share of ``delta`` to its width.
     """
     active = summary.active_outputs
-    squared = [
-        width_of_output(j, prior, delta / len(active)) ** 2
+    widths = [
+        width_of_output(j, prior, delta / len(active))
         for j, prior in zip(active, summary.active_priors, strict=True)
     ]
-    return torch.stack(torch.broadcast_tensors(*squared)).sum(0).sqrt()
+    if len(widths) == 1:
+        return widths[0]
+    return torch.stack(torch.broadcast_tensors(*widths)).square().sum(0).sqrt()
 
 
 WIDTH = "the width (from rkhs_bound= and noise_bound=)"
@@ -817,6 +751,13 @@ Bound = float | tuple[float, ...] | Tensor
 
 NoiseBound = Bound | str | tuple[float | str, ...]
 """The same, or ``"model"`` in place of a number; see :class:`KernelizedWidth`."""
+
+
+def numbers_of(bound: NoiseBound) -> tuple[float | str, ...]:
+    """Return all entries of a bound, one after another."""
+    if isinstance(bound, Tensor):
+        return tuple(bound.reshape(-1).tolist())
+    return bound if isinstance(bound, tuple) else (bound,)
 
 
 def check_bounds(**bounds: Bound) -> dict[str, Bound]:
@@ -840,9 +781,8 @@ def check_bound(name: str, bound: Bound) -> Bound:
     """
     if isinstance(bound, Tensor) and bound.dim() > 0:
         return check_all_nonnegative(name, check_double(name, bound))
-    if isinstance(bound, tuple):
-        return tuple(check_nonnegative(name, value) for value in bound)
-    return check_nonnegative(name, bound)
+    checked = tuple(check_nonnegative(name, value) for value in numbers_of(bound))
+    return checked if isinstance(bound, tuple) else checked[0]
 
 
 def fit_to_batch(name: str, value: Tensor, batch_shape: torch.Size) -> Tensor:
@@ -905,10 +845,13 @@ def bound_constants(delta: float, **bounds: NoiseBound) -> dict[str, float]:
     """
     constants = {"delta": delta}
     for name, bound in bounds.items():
-        if isinstance(bound, Tensor):
-            bound = tuple(bound.reshape(-1).tolist())
-        values = bound if isinstance(bound, tuple) else (bound,)
+        values = numbers_of(bound)
         names = [name] if len(values) == 1 else [f"{name}_{j}" for j in range(len(values))]
-        numbers = zip(names, values, strict=True)
-        constants.update({key: float(v) for key, v in numbers if not isinstance(v, str)})
+        pairs = zip(names, values, strict=True)
+        constants.update({key: float(value) for key, value in pairs if value != MODEL_NOISE})
     return constants
+
+
+MODEL_NOISE = "model"
+"""The value of ``noise_bound=`` that takes the bound on the noise of each row from the model: it is
+the square root of the row's noise variance (``train_Yvar``)."""

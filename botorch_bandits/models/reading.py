@@ -82,8 +82,8 @@ from botorch_bandits.confidence.kernel_reading import (
 from botorch_bandits.confidence.width_rules import (
     UnreadablePriorError,
     kernel_inputs,
+    outcome_units,
     prior_variance_of,
-    read_outcome_scale,
     read_prior,
 )
 from botorch_bandits.models.ensembles import LeanPosterior
@@ -1170,7 +1170,7 @@ def _add_noise(model: ExactGP, num_rows: int, extra_noise: float, noise_unit: st
             extra = extra_noise * prior_variance_of(model.covar_module, model.train_inputs[0])
     else:
         try:
-            extra = extra_noise / read_outcome_scale(model)[0] ** 2
+            extra = extra_noise / outcome_units(model)[0] ** 2
         except UnreadablePriorError as error:
             reason = f"{error}, so the unit of extra noise is unknown"
             raise UnsupportedError(_refusal(model, reason)) from error

@@ -68,12 +68,6 @@ def test_an_unknown_option_is_answered_with_the_known_ones(
 @pytest.mark.parametrize(
     ("cls", "options", "message"),
     [
-        (ImprovedUpperConfidenceBound, {"noise_bound": 0.1}, "needs rkhs_bound= and noise_bound="),
-        (ImprovedUpperConfidenceBound, {"rkhs_bound": 1.0}, "noise_bound=None"),
-        (ImprovedUpperConfidenceBound, {**BOUNDS, "width": 1.0}, "not both"),
-        (ImprovedUpperConfidenceBound, {**BOUNDS, "delta": 0.0}, "delta is 0.0"),
-        (ImprovedUpperConfidenceBound, {**BOUNDS, "scale": 0.0}, "scale is 0.0"),
-        (ImprovedUpperConfidenceBound, {**BOUNDS, "units": "raw"}, "units is 'raw'"),
         (GPThompsonSampling, {"noise_bound": 0.1}, "rkhs_bound=None"),
         (GPThompsonSampling, {"width": 1.0, "delta": 3.0}, "delta is 3.0"),
         (
@@ -81,9 +75,6 @@ def test_an_unknown_option_is_answered_with_the_known_ones(
             {"width": 1.0, "choices": ARMS.choices[[0, 0]]},
             "rows 0 and 1 are the same",
         ),
-        (GPUpperConfidenceBound, {"num_arms": 0}, "num_arms is 0"),
-        (GPUpperConfidenceBound, {"num_arms": 3, "width": 1.0}, "exactly one"),
-        (GPUpperConfidenceBound, {"width": -1.0}, "width is -1.0"),
         (LogExpectedImprovement, {"incumbent": "best"}, "incumbent is 'best'"),
     ],
 )

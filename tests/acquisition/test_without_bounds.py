@@ -11,7 +11,6 @@ import pytest
 import torch
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
-from botorch.optim import optimize_acqf
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 from botorch_bandits import (
@@ -218,27 +217,15 @@ def test_dmm_doubles_a_norm_that_nobody_gave() -> None:
     assert "the norm bound is guessed and doubled" in acqf.guarantee().gaps
 
 
-def test_suggestions_without_bounds_are_those_with_the_defaults() -> None:
-    torch.manual_seed(0)
-    acqf = ImprovedUpperConfidenceBound(model())
-    stated = ImprovedUpperConfidenceBound(
-        model(), rkhs_bound=1.0, noise_bound=math.sqrt(NOISE), units="prior"
-    )
-    assert torch.allclose(acqf(X.unsqueeze(-2)), stated(X.unsqueeze(-2)), rtol=1e-12)
-    bounds = torch.tensor([[0.0] * DIM, [1.0] * DIM], dtype=torch.float64)
-    points, _ = optimize_acqf(acqf, bounds, q=2, sequential=True, num_restarts=2, raw_samples=16)
-    assert points.shape == (2, DIM)
-
-
-@pytest.mark.parametrize("domain", ["box", "arms"])
 @pytest.mark.parametrize(
-    "cls",
+    ("cls", "domain"),
     [
-        ImprovedUpperConfidenceBound,
-        GPThompsonSampling,
-        DMMUpperConfidenceBound,
-        AMMUpperConfidenceBound,
-        GPUpperConfidenceBound,
+        (ImprovedUpperConfidenceBound, "box"),
+        (ImprovedUpperConfidenceBound, "arms"),
+        (GPThompsonSampling, "arms"),
+        (DMMUpperConfidenceBound, "arms"),
+        (AMMUpperConfidenceBound, "arms"),
+        (GPUpperConfidenceBound, "box"),
     ],
 )
 def test_loops_need_no_bounds(cls: Any, domain: str) -> None:
@@ -268,9 +255,15 @@ def test_loops_need_no_bounds(cls: Any, domain: str) -> None:
     assert torch.allclose(*points, rtol=0.0, atol=1e-9)
 
 
-@pytest.mark.parametrize("outcome_bound", [None, 2.0])
-@pytest.mark.parametrize("domain", ["box", "arms"])
-@pytest.mark.parametrize("cls", [ImprovedUpperConfidenceBound, GPThompsonSampling])
+@pytest.mark.parametrize(
+    ("cls", "domain", "outcome_bound"),
+    [
+        (ImprovedUpperConfidenceBound, "box", None),
+        (ImprovedUpperConfidenceBound, "arms", 2.0),
+        (GPThompsonSampling, "arms", None),
+        (GPThompsonSampling, "arms", 2.0),
+    ],
+)
 def test_censored_loops_need_no_bounds(cls: Any, domain: str, outcome_bound: float | None) -> None:
     grid = torch.linspace(0.0, 1.0, 15, dtype=torch.float64).unsqueeze(-1)
     where = Box([[0.0], [1.0]], num_restarts=1, raw_samples=16) if domain == "box" else Arms(grid)

@@ -77,7 +77,7 @@ class MyOwn(GainBound):
 
 RULES: dict[str, Any] = {
     "rkhs": lambda gain: RKHSWidth(2.0, gain, 0.1),
-    "kernelized": lambda gain: KernelizedWidth(2.0, 0.1, 0.1, True, gain),
+    "kernelized": lambda gain: KernelizedWidth(2.0, 0.1, 0.1, any_lambda=True, explicit_gain=gain),
 }
 
 

@@ -15,12 +15,10 @@ from botorch.models import ModelListGP, SingleTaskGP, SingleTaskVariationalGP
 from botorch.models.model import Model
 from botorch.models.transforms import Normalize
 from gpytorch.kernels import RBFKernel
-from gpytorch.means import ZeroMean
 from torch import Tensor
 
 from botorch_bandits import BanditGP, Guarantee
 from botorch_bandits.confidence import (
-    AMMWidth,
     ConstantWidth,
     FiniteArmsWidth,
     GainBound,
@@ -33,7 +31,6 @@ from botorch_bandits.confidence import (
 )
 from botorch_bandits.confidence.guarantee import (
     BOUNDED_CENTERED_NORM,
-    FIXED_PRIOR,
     at_posterior_mean,
     outcomes_pending,
 )
@@ -119,27 +116,14 @@ def test_what_is_learned_from_the_data_voids_every_theorem() -> None:
             assert any("BanditGP.with_kernel" in gap for gap in promise.gaps)
 
 
-def test_freezing_restores_the_promise_only_where_the_user_vouches_for_it() -> None:
-    model = SingleTaskGP(X, Y[:, :1], mean_module=ZeroMean(), outcome_transform=None)
-    assert not guarantee(GENERAL, model).holds
-    model.requires_grad_(False)  # as after a fit to these very data
-    (gap,) = guarantee(GENERAL, model).gaps
-    assert 'say so with assume="fixed prior"' in gap
-    vouched = PriorSummary(model, assume="fixed prior")
-    promise = GENERAL.guarantee(vouched, round_number=7)
-    assert promise.holds
-    assert FIXED_PRIOR in promise.assumptions
-    model.covar_module.raw_lengthscale.requires_grad_(True)  # what is free cannot be vouched for
-    assert not GENERAL.guarantee(PriorSummary(model, assume="fixed prior"), round_number=7).holds
-
-
 def test_a_bound_on_the_norm_is_for_the_reward_less_the_prior_mean() -> None:
     model = BanditGP(X, Y[:, :1], RBFKernel(), 2.0, prior_mean=3.0)
     learned = SingleTaskGP(X, Y[:, :1], outcome_transform=None)  # its constant mean is a parameter
     learned.mean_module.constant.data.fill_(0.7)
     learned.requires_grad_(False)
-    rules = (GENERAL, AMMWidth(2.0, 0.1, 0.05), RKHSWidth(2.0, LargeGain(), 0.05))
-    for rule, each in itertools.product(rules, (model, learned)):
+    for rule, each in itertools.product(
+        (GENERAL, RKHSWidth(2.0, LargeGain(), 0.05)), (model, learned)
+    ):
         vouched = "fixed prior", "centered bound"
         promise = rule.guarantee(PriorSummary(each, assume=vouched[:1]), round_number=7)
         (gap,) = promise.gaps
@@ -152,13 +136,6 @@ def test_a_bound_on_the_norm_is_for_the_reward_less_the_prior_mean() -> None:
         assert promise.constants["prior_mean"] == pytest.approx(3.0 if each is model else 0.7)
     # a draw of the prior has its mean, whatever that is
     assert guarantee(FiniteArmsWidth(10, 0.1), model).holds
-
-
-def test_nobody_can_vouch_for_anything_else() -> None:
-    with pytest.raises(ValueError, match="assume is 'fixed'"):
-        PriorSummary(fixed(0.5), assume="fixed")
-    with pytest.raises(TypeError, match="assume is 3; pass"):
-        PriorSummary(fixed(0.5), assume=3)  # type: ignore[arg-type]
 
 
 def test_only_outputs_with_weight_need_to_be_covered() -> None:
@@ -178,33 +155,11 @@ def test_bounds_of_several_outputs_are_named_one_by_one() -> None:
     assert constants["noise_bound"] == 0.1
 
 
-def test_a_given_gain_is_not_vouched_for() -> None:
-    rule = KernelizedWidth(2.0, 0.1, 0.05, any_lambda=True, explicit_gain=3.0)
-    promise = guarantee(rule, fixed(0.5))
-    assert not promise.holds
-    assert promise.constants["information_gain"] == 3.0
-    assert any("at least the realized gain" in gap for gap in promise.gaps)
-
-
 @pytest.mark.parametrize("rule", [GENERAL, FiniteArmsWidth(10, 0.1)])
 def test_a_model_that_cannot_be_read_has_no_promise(rule: WidthRule) -> None:
     promise = guarantee(rule, SingleTaskVariationalGP(X, Y[:, :1]))
     assert not promise.holds
     assert any("the prior cannot be read (SingleTaskVariationalGP" in g for g in promise.gaps)
-
-
-def test_finitely_many_arms_with_a_fixed_prior() -> None:
-    promise = guarantee(FiniteArmsWidth(50, 0.1), fixed(0.01))
-    assert promise.holds
-    assert promise.theorem == "Srinivas et al. 2010, Theorem 1"
-    assert promise.constants == {"num_arms": 50.0, "delta": 0.1}
-
-
-def test_a_constant_width_never_has_a_theorem() -> None:
-    promise = guarantee(ConstantWidth(2.0), fixed(1.0))
-    assert promise.theorem is None
-    assert not promise.holds
-    assert promise.constants == {"width": 2.0}
 
 
 def test_gaps_are_added_and_void_it() -> None:

@@ -7,7 +7,6 @@ numpy's on the raw data, divided by ``R_i`` where the theory divides by it.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,13 +35,9 @@ from botorch_bandits import (
 )
 from botorch_bandits.acquisition.base import BanditAcquisition
 from botorch_bandits.confidence import (
-    AMMWidth,
     CensoredWidth,
-    KernelizedWidth,
-    PriorSummary,
     RateGain,
 )
-from botorch_bandits.confidence.dmm import read_data
 from botorch_bandits.confidence.guarantee import SUB_GAUSSIAN_NOISE
 from botorch_bandits.confidence.igp_ucb import (
     ROWS_HAVE_LARGE_LAM,
@@ -50,7 +45,6 @@ from botorch_bandits.confidence.igp_ucb import (
     SMALLEST_ROW_IS_FIXED,
     SUB_GAUSSIAN_ROWS,
 )
-from botorch_bandits.confidence.width_rules import read_prior
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
 
@@ -135,33 +129,6 @@ def test_widths_are_those_of_rows_divided_by_their_noise(
     draw = GPThompsonSampling(model, **bounds, any_lambda=True, choices=TEST, seed=0)
     expected = B / s + factor * math.sqrt(2.0 * (gain + math.log(2.0 / DELTA)))
     assert float(draw.width) == pytest.approx(expected, abs=1e-8)
-
-
-@pytest.mark.parametrize("ratio", [0.25, 1.0, 9.0])
-def test_a_constant_ratio_of_modeled_variance_and_noise_bound_divides_by_its_root(
-    ratio: float,
-) -> None:
-    # v_i = ratio R^2 with one R: the noise term of the any-lam form is divided by sqrt(ratio)
-    R = 0.4
-    model = model_of(torch.full_like(Y, ratio * R**2))
-    acqf = ImprovedUpperConfidenceBound(
-        model, rkhs_bound=B, noise_bound=R, delta=DELTA, any_lambda=True
-    )
-    gain = whitened_gain(torch.full_like(Y, R * math.sqrt(ratio)))
-    term = math.sqrt(2.0 * (gain + math.log(1.0 / DELTA))) / math.sqrt(ratio)
-    assert float(acqf.width) == pytest.approx(B / math.sqrt(OUTPUTSCALE) + term, abs=1e-8)
-
-
-def test_the_bound_is_a_bound_on_the_posterior_of_rows_divided_by_their_noise() -> None:
-    acqf = AMMUpperConfidenceBound(model_of(), rkhs_bound=B, noise_bound="model", delta=DELTA)
-    d = 1.0 / ROOTS.numpy().reshape(-1)
-    K = OUTPUTSCALE * squared_exponential(X.numpy(), X.numpy())
-    k = OUTPUTSCALE * squared_exponential(TEST.numpy(), X.numpy()) * d
-    inverse = np.linalg.inv(d[:, None] * K * d + np.eye(8))
-    mean = k @ inverse @ (d * Y.numpy().reshape(-1))
-    deviation = np.sqrt(OUTPUTSCALE - np.einsum("ij,jk,ik->i", k, inverse, k))
-    expected = torch.from_numpy(mean + float(acqf.width) * deviation)
-    assert torch.allclose(acqf(TEST.unsqueeze(-2)), expected, rtol=0.0, atol=1e-8)
 
 
 def test_each_output_has_its_own_rows() -> None:
@@ -277,38 +244,7 @@ def test_dmm_is_that_of_rows_divided_by_their_noise(noise: float | str) -> None:
         assert gain == pytest.approx(whitened_gain(ROOTS), abs=1e-8)
 
 
-def test_dmm_is_never_looser_than_amm_at_the_models_own_ridge() -> None:
-    options: dict[str, Any] = {"rkhs_bound": B, "noise_bound": "model", "delta": DELTA}
-    dmm = DMMUpperConfidenceBound(model_of(), **options)
-    amm = AMMUpperConfidenceBound(model_of(), **options)
-    points = TEST.unsqueeze(-2)
-    assert bool((dmm(points) <= amm(points) + 1e-9).all())
-
-
 # --- one level is a special case -----------------------------------------------------------------
-
-
-def test_equal_rows_have_the_formulas_of_one_level() -> None:
-    v = 0.37
-    model = model_of(torch.full_like(Y, v))
-    (prior,) = read_prior(model)
-    assert prior.row_noise is None
-    by_rows = replace(prior, row_noise=prior.noise_variance.expand(8))
-    assert torch.allclose(by_rows.information_gain, prior.information_gain, rtol=1e-12, atol=0.0)
-
-    class ByRows(PriorSummary):
-        @property
-        def priors(self) -> Any:
-            return (by_rows,)
-
-    for noise in ("model", 0.2):
-        rules = [KernelizedWidth(B, noise, DELTA, any_lambda=each) for each in (False, True)]
-        for rule in (*rules, AMMWidth(B, noise, DELTA)):
-            today, new = (rule.width(each(model), 1) for each in (PriorSummary, ByRows))
-            assert float(new) == pytest.approx(float(today), rel=1e-12)
-    (data,) = read_data(model)
-    of_one, of_rows = (replace(data, prior=each).ridges(by_noise=True) for each in (prior, by_rows))
-    assert torch.allclose(of_one.fits, of_rows.fits, rtol=1e-12, atol=0.0)
 
 
 @pytest.mark.parametrize(
@@ -418,11 +354,6 @@ def test_the_printed_width_needs_lam_of_one_in_every_row(smallest: float, holds:
         model_of(Yvar), rkhs_bound=B, noise_bound=0.3, any_lambda=True
     )
     assert not holds or float(acqf.width) >= float(every.width)
-
-
-def test_theorems_on_draws_of_the_prior_are_as_with_one_level() -> None:
-    acqf = GPUpperConfidenceBound(model_of(), num_arms=50, delta=DELTA, assume="fixed prior")
-    assert acqf.guarantee().holds, acqf.guarantee()
 
 
 def test_theorem_three_is_for_one_level() -> None:
