@@ -155,11 +155,9 @@ class AcquisitionRecipe:
                 it.
         """
         complete = {**default_options(self.acquisition_class), **self.options}
-        has_constant_width = any(complete.get(name) is not None for name in ("width", "beta"))
-        delta = complete.get("delta")
-        if has_constant_width or not isinstance(delta, float):
+        if "delta" not in complete:
             return self
-        options = {**self.options, "delta": share(delta)}
+        options = {**self.options, "delta": share(complete["delta"])}
         return AcquisitionRecipe(self.acquisition_class, options)
 
     def check(self, domain: Domain) -> None:

@@ -11,7 +11,6 @@ The classes subclass BoTorch's ``UpperConfidenceBound`` and only compute its ``b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -134,6 +133,16 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
         )
         self.set_X_pending(X_pending)
         self.warn_if_wide()
+
+    def _initialize(self, given: Mapping[str, Any]) -> None:
+        """Call this class's constructor with the arguments of a subclass's own.
+
+        Args:
+            given: These arguments by name, from which :meth:`width_rule` makes the rule.
+        """
+        shared = passed_on(given, WidthUpperConfidenceBound)
+        shared["rule"] = self.width_rule(given)
+        WidthUpperConfidenceBound.__init__(self, given["model"], **shared)
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
@@ -368,9 +377,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        given = dict(locals())
-        rule = self.width_rule(given)
-        super().__init__(model, rule, **passed_on(given, WidthUpperConfidenceBound))
+        self._initialize(locals())
 
     @classmethod
     def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -497,9 +504,7 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        given = dict(locals())
-        rule = self.width_rule(given)
-        super().__init__(model, rule, **passed_on(given, WidthUpperConfidenceBound))
+        self._initialize(locals())
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
@@ -563,9 +568,7 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        given = dict(locals())
-        rule = self.width_rule(given)
-        super().__init__(model, rule, **passed_on(given, WidthUpperConfidenceBound))
+        self._initialize(locals())
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
@@ -620,9 +623,7 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
     ) -> None:
         """See the class."""
         seed = int(torch.randint(2**62, ())) if seed is None else seed
-        given = dict(locals())
-        rule = replace(self.width_rule(given), seed=seed)
-        super().__init__(model, rule, **passed_on(given, WidthUpperConfidenceBound))
+        self._initialize(locals())
 
     @classmethod
     def options_from_domain(
@@ -638,7 +639,7 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> RandomizedWidth:
         check_required(cls.__name__, options, ("num_arms",))
-        return RandomizedWidth(options["num_arms"])
+        return RandomizedWidth(options["num_arms"], options.get("seed", 0))
 
     def known_at(self, X: Tensor) -> Bounds:
         """Return the moments; a width that is drawn gives no bounds."""
@@ -706,9 +707,7 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        given = dict(locals())
-        rule = self.width_rule(given)
-        super().__init__(model, rule, **passed_on(given, WidthUpperConfidenceBound))
+        self._initialize(locals())
 
     @classmethod
     def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:

@@ -88,7 +88,6 @@ from botorch_bandits.confidence.width_rules import (
     PriorSummary,
     UnreadablePriorError,
     WidthRule,
-    constant_width,
 )
 
 __all__ = [
@@ -136,7 +135,6 @@ __all__ = [
     "censored_width",
     "change_point_rate",
     "change_point_spacing",
-    "constant_width",
     "diagnose_bounds",
     "exact_constraints_bounds",
     "exact_maximal_information_gain",

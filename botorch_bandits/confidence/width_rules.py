@@ -601,15 +601,6 @@ MINIMUM_VARIANCE_OF_IMPROVEMENT = 1e-12
 ``LogExpectedImprovement`` is the drop-in class, and arms must have the same values."""
 
 
-def constant_width(width: float) -> Tensor:
-    """Return a fixed width as a scalar float64 tensor; no theorem covers it.
-
-    Args:
-        width: The factor on the standard deviation, at least 0.
-    """
-    return torch.tensor(check_nonnegative("width", width), dtype=DTYPE)
-
-
 def check_scale(scale: float) -> float:
     """Return a factor on a width after checking it; only the factor 1 keeps a guarantee.
 
@@ -697,12 +688,12 @@ class ConstantWidth(WidthRule):
         store_checked(self, value=check_nonnegative("width", self.value))
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        return constant_width(self.value)
+        return torch.tensor(self.value, dtype=DTYPE)
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         return Guarantee(
             method=f"constant width {self.value:g}",
-            constants={"width": float(self.value)},
+            constants={"width": self.value},
             gaps=(
                 *((no_ingredient(self.value),) if self.is_default else ()),
                 "a constant width is a heuristic",

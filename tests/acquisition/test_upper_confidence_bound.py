@@ -399,7 +399,6 @@ def test_beta_is_the_square_of_a_constant_width_by_position_as_in_botorch() -> N
     assert acqf.guarantee().theorem is None
     assert acqf.guarantee().gaps == ("a constant width is a heuristic",)
     recipe = GPUpperConfidenceBound.with_options(beta=6.25)
-    assert recipe.at_share_of_delta(lambda delta: delta / 2) is recipe
     arms = Arms(X.squeeze(-2))
     assert torch.equal(recipe.build(model, arms)(X), GPUpperConfidenceBound(model, width=2.5)(X))
     rule = recipe.arms_rule(arms)
