@@ -54,12 +54,8 @@ from botorch_bandits.confidence.censored import (
 )
 from botorch_bandits.confidence.censored_bounds import complete_censored_bounds
 from botorch_bandits.confidence.fills import DelayDistribution
-from botorch_bandits.confidence.width_rules import (
-    PLAIN_WIDTH,
-    OutputPrior,
-    check_scale,
-    read_prior,
-)
+from botorch_bandits.confidence.prior_reading import OutputPrior, read_prior
+from botorch_bandits.confidence.width_rules import PLAIN_WIDTH, check_scale
 from botorch_bandits.domains import Arms
 from botorch_bandits.models.censoring import DEFAULT_TOLERANCE, DropInCensoring, output_signs
 from botorch_bandits.models.reading import (

@@ -82,11 +82,7 @@ from botorch_bandits.confidence.prior_assumptions import (
     norm_assumption,
     prior_gaps,
 )
-from botorch_bandits.confidence.width_rules import (
-    MINIMUM_VARIANCE,
-    check_assume,
-    check_bounds,
-)
+from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, check_assume, check_bounds
 from botorch_bandits.core.ridges import largest_first
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.reading import OneByOneModel, hallucinate, on_device_of, variance_of

@@ -67,10 +67,7 @@ from botorch_bandits.confidence import (
     WidthRule,
 )
 from botorch_bandits.confidence.guarantee import at_posterior_mean, outcomes_pending
-from botorch_bandits.confidence.width_rules import (
-    MINIMUM_VARIANCE,
-    PLAIN_WIDTH,
-)
+from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, PLAIN_WIDTH
 from botorch_bandits.domains import Arms, ValueScale
 from botorch_bandits.models.reading import check_outcomes, variance_of
 from botorch_bandits.penalties import (

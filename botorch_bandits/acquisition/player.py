@@ -31,11 +31,8 @@ from botorch_bandits.acquisition.output_widths import output_rules
 from botorch_bandits.acquisition.rules import ArmsRule, LagrangianArmsRule, ListArmsRule, Seen
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import WidthRule
-from botorch_bandits.confidence.width_rules import (
-    RunningPriorSummary,
-    learns_input_scale,
-    prior_variance_of,
-)
+from botorch_bandits.confidence.prior_reading import learns_input_scale, prior_variance_of
+from botorch_bandits.confidence.width_rules import RunningPriorSummary
 from botorch_bandits.core.conditioner import Conditioner, RoundConditioner
 from botorch_bandits.core.kernels import TimeDecayKernel, fingerprint_kernel, kernel_of_output
 from botorch_bandits.core.posterior import Posterior

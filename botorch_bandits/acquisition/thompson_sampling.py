@@ -69,10 +69,10 @@ from botorch_bandits.confidence import (
 )
 from botorch_bandits.confidence.guarantee import at_posterior_mean, outcomes_pending
 from botorch_bandits.confidence.prior_assumptions import kernel_assumptions
+from botorch_bandits.confidence.prior_reading import UnreadablePriorError
 from botorch_bandits.confidence.width_rules import (
     PLAIN_WIDTH,
     WIDTH,
-    UnreadablePriorError,
     check_assume,
     check_scale,
     fit_to_batch,

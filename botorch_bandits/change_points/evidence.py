@@ -82,7 +82,7 @@ from botorch_bandits.checks import (
     check_vector,
     store_checked,
 )
-from botorch_bandits.confidence.width_rules import learns_input_scale
+from botorch_bandits.confidence.prior_reading import learns_input_scale
 from botorch_bandits.core.kernels import TimeDecayKernel, describe_module, kernel_of_output
 from botorch_bandits.core.suffixes import BallFit, Suffixes, SuffixPrior
 from botorch_bandits.domains import Domain

@@ -71,6 +71,7 @@ from botorch_bandits.confidence.information_gain import (
     realized_information_gain,
 )
 from botorch_bandits.confidence.irgp import RandomizedWidth, irgp_ucb_width
+from botorch_bandits.confidence.prior_reading import OutputPrior, UnreadablePriorError
 from botorch_bandits.confidence.repeats import (
     most_choices,
     num_plays,
@@ -82,13 +83,7 @@ from botorch_bandits.confidence.varying import (
     realized_regret_bound,
     width_of_variation,
 )
-from botorch_bandits.confidence.width_rules import (
-    ConstantWidth,
-    OutputPrior,
-    PriorSummary,
-    UnreadablePriorError,
-    WidthRule,
-)
+from botorch_bandits.confidence.width_rules import ConstantWidth, PriorSummary, WidthRule
 
 __all__ = [
     "PUBLISHED_WIDTH_CONSTANT",

@@ -40,8 +40,7 @@ from torch import Tensor
 from botorch_bandits.checks import check_nonnegative, check_positive, check_probability
 from botorch_bandits.confidence.dmm import RidgeConfidenceSet, read_data
 from botorch_bandits.confidence.igp_ucb import any_lambda_width
-from botorch_bandits.confidence.kernel_reading import refuse_several
-from botorch_bandits.confidence.width_rules import UnreadablePriorError
+from botorch_bandits.confidence.prior_reading import UnreadablePriorError, refuse_several
 from botorch_bandits.markup import display, element, listed, table
 
 NOISE_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)

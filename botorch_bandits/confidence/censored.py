@@ -60,12 +60,11 @@ from botorch_bandits.confidence.igp_ucb import (
 )
 from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.prior_assumptions import largest_regret, prior_gaps
+from botorch_bandits.confidence.prior_reading import OutputPrior, UnreadablePriorError
 from botorch_bandits.confidence.width_rules import (
     Bound,
     ConstantWidth,
-    OutputPrior,
     PriorSummary,
-    UnreadablePriorError,
     WidthRule,
     bound_constants,
     check_all_nonnegative,

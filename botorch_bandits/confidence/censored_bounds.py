@@ -6,7 +6,8 @@ Bounds that were not given have defaults, and the theorem does not cover rows wh
 from __future__ import annotations
 
 from botorch_bandits.confidence.igp_ucb import DEFAULT_RKHS_BOUND
-from botorch_bandits.confidence.width_rules import Bound, PriorSummary, UnreadablePriorError
+from botorch_bandits.confidence.prior_reading import UnreadablePriorError
+from botorch_bandits.confidence.width_rules import Bound, PriorSummary
 
 
 def gaps_of_rows(summary: PriorSummary) -> tuple[str, ...]:

@@ -40,17 +40,19 @@ from torch import Tensor
 
 from botorch_bandits.checks import check_probability
 from botorch_bandits.confidence.igp_ucb import units_of_bounds
-from botorch_bandits.confidence.kernel_reading import prior_mean_at
-from botorch_bandits.confidence.width_rules import (
-    MINIMUM_VARIANCE,
+from botorch_bandits.confidence.prior_reading import (
     OutputPrior,
     UnreadablePriorError,
-    check_all_nonnegative,
-    fit_to_batch,
     inputs_of_kernel,
     kernel_inputs,
     outcome_units,
+    prior_mean_at,
     read_prior,
+)
+from botorch_bandits.confidence.width_rules import (
+    MINIMUM_VARIANCE,
+    check_all_nonnegative,
+    fit_to_batch,
 )
 from botorch_bandits.core.kernels import kernel_function
 from botorch_bandits.core.ridges import Ridges

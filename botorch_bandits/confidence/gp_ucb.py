@@ -35,11 +35,7 @@ from botorch_bandits.confidence.guarantee import (
     regret_of_band,
 )
 from botorch_bandits.confidence.prior_assumptions import prior_gaps
-from botorch_bandits.confidence.width_rules import (
-    ConstantWidth,
-    PriorSummary,
-    WidthRule,
-)
+from botorch_bandits.confidence.width_rules import ConstantWidth, PriorSummary, WidthRule
 
 
 def gp_ucb_finite_width(num_arms: int, round_number: int, delta: float) -> Tensor:

@@ -66,13 +66,12 @@ from botorch_bandits.confidence.prior_assumptions import (
     norm_assumption,
     prior_gaps,
 )
+from botorch_bandits.confidence.prior_reading import OutputPrior, UnreadablePriorError
 from botorch_bandits.confidence.width_rules import (
     MODEL_NOISE,
     Bound,
     NoiseBound,
-    OutputPrior,
     PriorSummary,
-    UnreadablePriorError,
     WidthRule,
     bound_constants,
     check_all_nonnegative,

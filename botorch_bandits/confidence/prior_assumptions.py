@@ -12,7 +12,8 @@ from botorch_bandits.confidence.guarantee import (
     BOUNDED_NORM,
     FunctionAssumption,
 )
-from botorch_bandits.confidence.width_rules import Bound, PriorSummary, UnreadablePriorError
+from botorch_bandits.confidence.prior_reading import UnreadablePriorError
+from botorch_bandits.confidence.width_rules import Bound, PriorSummary
 
 
 def prior_gaps(summary: PriorSummary) -> list[str]:

@@ -44,7 +44,7 @@ from torch import Tensor
 
 from botorch_bandits.checks import check_nonnegative, check_number, check_positive
 from botorch_bandits.confidence.candidates import LEVEL_OF_SURVIVORS
-from botorch_bandits.confidence.width_rules import outcome_units
+from botorch_bandits.confidence.prior_reading import outcome_units
 
 LARGEST_NUMBER = 2**53
 """The largest number of plays that is planned; larger numbers are not exact in float64."""

@@ -33,7 +33,7 @@ from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import WidthRule
 from botorch_bandits.confidence.censored import PendingWidth, censored_rule
 from botorch_bandits.confidence.fills import share_of_bound
-from botorch_bandits.confidence.width_rules import read_prior
+from botorch_bandits.confidence.prior_reading import read_prior
 from botorch_bandits.core.kernels import kernel_of_output
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, CensoredView, Feedback

@@ -63,7 +63,7 @@ from botorch_bandits.confidence import (
 )
 from botorch_bandits.confidence.censored import PendingWidth
 from botorch_bandits.confidence.gp_ucb_cpd import ChangePointWidth
-from botorch_bandits.confidence.width_rules import inputs_of_kernel
+from botorch_bandits.confidence.prior_reading import inputs_of_kernel
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs
 from botorch_bandits.domains import Arms, Box
 from botorch_bandits.feedback import Censored

@@ -53,7 +53,7 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.censored import censored_rule
-from botorch_bandits.confidence.width_rules import learns_input_scale
+from botorch_bandits.confidence.prior_reading import learns_input_scale
 from botorch_bandits.constraints import MultiplierOverflowError, MultiplierRule
 from botorch_bandits.core.kernels import check_kernel_columns
 from botorch_bandits.domains import Box, Domain

@@ -49,7 +49,7 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence import realized_information_gain
-from botorch_bandits.confidence.width_rules import learns_input_scale
+from botorch_bandits.confidence.prior_reading import learns_input_scale
 from botorch_bandits.core.kernels import (
     StationaryKernel,
     describe_module,

@@ -65,7 +65,7 @@ from botorch_bandits.confidence.candidates import (
     CandidateEvidence,
     check_num_skipped,
 )
-from botorch_bandits.confidence.width_rules import (
+from botorch_bandits.confidence.prior_reading import (
     constant_prior_mean,
     learns_input_scale,
     read_prior,

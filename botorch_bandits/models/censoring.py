@@ -44,7 +44,8 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence.censored import Censoring
 from botorch_bandits.confidence.fills import share_of_bound
-from botorch_bandits.confidence.width_rules import UnreadablePriorError, pick_bound, read_prior
+from botorch_bandits.confidence.prior_reading import UnreadablePriorError, read_prior
+from botorch_bandits.confidence.width_rules import pick_bound
 from botorch_bandits.models.reading import (
     check_transformable,
     condition,

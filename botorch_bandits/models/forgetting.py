@@ -19,7 +19,7 @@ from botorch.models.model import Model, ModelList
 from botorch.models.transforms.input import InputTransform
 from torch import Tensor
 
-from botorch_bandits.confidence.width_rules import learns_input_scale
+from botorch_bandits.confidence.prior_reading import learns_input_scale
 from botorch_bandits.core.kernels import TimeDecayKernel
 from botorch_bandits.forgetting import (
     ExponentialWeights,

@@ -32,13 +32,14 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from botorch_bandits.checks import check_matrix, check_probability, counted
-from botorch_bandits.confidence.kernel_reading import prior_mean_at, refuse_several
-from botorch_bandits.confidence.width_rules import (
+from botorch_bandits.confidence.prior_reading import (
     UnreadablePriorError,
     inputs_of_kernel,
     kernel_inputs,
     outcome_units,
+    prior_mean_at,
     read_prior,
+    refuse_several,
 )
 from botorch_bandits.markup import display
 from botorch_bandits.models.candidates import CandidatesModel

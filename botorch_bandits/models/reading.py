@@ -74,15 +74,13 @@ from torch import Tensor
 from torch.nn import Module
 
 from botorch_bandits.checks import DTYPE, check_double, check_nonnegative, check_one_of
-from botorch_bandits.confidence.kernel_reading import (
+from botorch_bandits.confidence.prior_reading import (
+    UnreadablePriorError,
     insert_task,
     is_of_output_task,
-    prior_mean_at,
-)
-from botorch_bandits.confidence.width_rules import (
-    UnreadablePriorError,
     kernel_inputs,
     outcome_units,
+    prior_mean_at,
     prior_variance_of,
     read_prior,
 )

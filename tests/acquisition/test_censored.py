@@ -33,7 +33,7 @@ from botorch_bandits import (
 )
 from botorch_bandits.acquisition import BelowMinimumWarning, MinimumLoweredWarning, RingingWarning
 from botorch_bandits.confidence import ConstantWidth
-from botorch_bandits.confidence.width_rules import read_prior
+from botorch_bandits.confidence.prior_reading import read_prior
 from botorch_bandits.models import condition
 from botorch_bandits.models.censoring import probe_points
 

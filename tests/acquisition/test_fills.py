@@ -19,7 +19,7 @@ from botorch_bandits import (
     CensoredThompsonSampling,
     CensoredUpperConfidenceBound,
 )
-from botorch_bandits.confidence.width_rules import read_prior
+from botorch_bandits.confidence.prior_reading import read_prior
 
 from .cases import MODELS, bandit_gp, double, minima, named, rows, uniform
 from .dense import DenseGP, Reference

@@ -39,7 +39,7 @@ from torch import Tensor
 
 from botorch_bandits import BanditGP
 from botorch_bandits.confidence import PriorSummary, UnreadablePriorError
-from botorch_bandits.confidence.width_rules import OutputPrior, read_prior
+from botorch_bandits.confidence.prior_reading import OutputPrior, read_prior
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
 

@@ -17,7 +17,7 @@ from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, Scal
 from torch import Tensor
 
 from botorch_bandits import BanditGP
-from botorch_bandits.confidence.width_rules import read_prior
+from botorch_bandits.confidence.prior_reading import read_prior
 from botorch_bandits.models.ensembles import LeanPosterior
 
 from .textbook import (

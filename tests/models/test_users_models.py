@@ -40,7 +40,7 @@ from botorch_bandits import (
     LogExpectedImprovement,
 )
 from botorch_bandits.confidence import RidgeConfidenceSet, UnreadablePriorError
-from botorch_bandits.confidence.width_rules import read_prior
+from botorch_bandits.confidence.prior_reading import read_prior
 from botorch_bandits.core.ridges import Ridges
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
