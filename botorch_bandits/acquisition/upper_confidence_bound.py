@@ -381,7 +381,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
 
     @classmethod
     def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the number of arms, or the shape of the box, where the theorem needs it."""
+        """See the base class: the number of arms, or the shape of the box, for a theorem."""
         given = {name for name in INGREDIENTS if options.get(name) is not None}
         if not given:
             return ("num_arms",)
@@ -642,7 +642,7 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
         return RandomizedWidth(options["num_arms"], options.get("seed", 0))
 
     def known_at(self, X: Tensor) -> Bounds:
-        """Return the moments; a width that is drawn gives no bounds."""
+        """See the base class; a width that is drawn gives no bounds."""
         return Bounds(*self.moments(X))
 
     @classmethod

@@ -493,6 +493,11 @@ class NormWidth(WidthRule):
 
         For ``"model"``, ``R`` is the square root of the smallest ``lam``. The bound of each row is
         the square root of the row's own ``lam``, so the ratio of the two is 1.
+
+        Args:
+            summary: The prior summary of the model.
+            output: The number of the output.
+            prior: The prior of this output.
         """
         of_norm, of_noise = units_of_bounds(prior, self.units, self.not_given)
         count = summary.num_outputs
@@ -556,6 +561,8 @@ class NormWidth(WidthRule):
 @dataclass(frozen=True)
 class KernelizedWidth(NormWidth):
     """IGP-UCB and the scale of GP-TS: Chowdhury and Gopalan 2017, Theorems 2 and 4.
+
+    :class:`NormWidth` has the bounds and their units.
 
     Attributes:
         any_lambda: Use the form that holds for every regularization instead of the printed one,
@@ -755,7 +762,7 @@ class RKHSWidth(WidthRule):
 
 @dataclass(frozen=True)
 class AMMWidth(NormWidth):
-    """AMM at the model's own regularization: Flynn and Reeb 2024."""
+    """AMM at the model's own regularization (Flynn and Reeb 2024), of a :class:`NormWidth`."""
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:

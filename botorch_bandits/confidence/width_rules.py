@@ -142,7 +142,14 @@ class PriorSummary:
             raise UnreadablePriorError(
                 f"{type(transform).__name__} is not a ScalarizedPosteriorTransform"
             )
-        active = {j: weight for j, weight in enumerate(transform.weights.tolist()) if weight}
+        given = transform.weights.tolist()
+        if len(given) != self.num_outputs:
+            raise ValueError(
+                f"posterior_transform has {len(given)} weights, but the model "
+                f"({type(self.model).__name__}) has {self.num_outputs} outputs. Give one weight "
+                "per output."
+            )
+        active = {j: weight for j, weight in enumerate(given) if weight}
         if not active:
             raise ValueError(
                 "posterior_transform has only zero weights; give at least one output a weight."

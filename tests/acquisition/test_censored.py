@@ -756,6 +756,8 @@ def test_a_proxy_leaves_no_minimum_to_lower() -> None:
 
 def test_a_subclass_can_have_another_width() -> None:
     class Wider(CensoredUpperConfidenceBound):
+        defines_rule = True
+
         @classmethod
         def width_rule(cls, options: Any) -> Any:
             return super().width_rule({**options, "delta": options["delta"] / 10.0})

@@ -397,7 +397,11 @@ def test_exact_draws_of_expectations() -> None:
 
 def test_weights_for_another_number_of_outputs_are_named() -> None:
     weights = ScalarizedPosteriorTransform(torch.ones(2, dtype=torch.float64))
-    with pytest.raises(ValueError, match=r"\(SingleTaskGP\) has 1"):
-        acquisition.CensoredUpperConfidenceBound(
-            model_of("none"), minimum=1.5, width=1.0, posterior_transform=weights
-        )
+    for cls in ("CensoredUpperConfidenceBound", "ImprovedUpperConfidenceBound"):
+        options, _ = CLASSES[cls]
+        with pytest.raises(ValueError, match=r"\(SingleTaskGP\) has 1"):
+            getattr(acquisition, cls)(
+                model_of("none"),
+                **(options if "Cens" in cls else BOUNDS),
+                posterior_transform=weights,
+            )
