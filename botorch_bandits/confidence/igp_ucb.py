@@ -562,7 +562,7 @@ class NormWidth(WidthRule):
 class KernelizedWidth(NormWidth):
     """IGP-UCB and the scale of GP-TS: Chowdhury and Gopalan 2017, Theorems 2 and 4.
 
-    :class:`NormWidth` has the bounds and their units.
+    See :class:`NormWidth` for the bounds and their units.
 
     Attributes:
         any_lambda: Use the form that holds for every regularization instead of the printed one,
@@ -762,7 +762,7 @@ class RKHSWidth(WidthRule):
 
 @dataclass(frozen=True)
 class AMMWidth(NormWidth):
-    """AMM at the model's own regularization (Flynn and Reeb 2024), of a :class:`NormWidth`."""
+    """AMM at the model's own regularization: Flynn and Reeb 2024; see :class:`NormWidth`."""
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:

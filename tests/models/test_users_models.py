@@ -430,7 +430,7 @@ def test_what_of_several_tasks_is_not_read_says_why() -> None:
     for model, reason in (
         (
             MultiTaskGP(data, Y, task_feature=-1, output_tasks=[0], outcome_transform=strata),
-            "StratifiedStandardize gives each task its own unit",
+            "the outcome transform StratifiedStandardize is not affine",
         ),
         (linear, "not a product of a stationary kernel and a task kernel"),
     ):
