@@ -27,7 +27,6 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.exceptions.warnings import BotorchWarning
-from botorch.models import MultiTaskGP
 from botorch.models.gpytorch import MultiTaskGPyTorchModel
 from botorch.models.model import Model
 from torch import Tensor
@@ -64,6 +63,7 @@ from botorch_bandits.confidence import (
     WidthRule,
 )
 from botorch_bandits.confidence.igp_ucb import complete_bounds
+from botorch_bandits.confidence.prior_reading import has_tasks
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, check_assume
 from botorch_bandits.domains import Domain, ValueScale
 from botorch_bandits.fingerprints import are_equal
@@ -587,7 +587,7 @@ def check_round(round_number: int, summary: PriorSummary, num_pending: int = 0) 
         ValueError: If it is less than rows plus pending points plus 1.
     """
     checked = check_integer("round_number", round_number, minimum=1)
-    if isinstance(round_number, CountedRound) or isinstance(summary.model, MultiTaskGP):
+    if isinstance(round_number, CountedRound) or has_tasks(summary.model):
         return checked
     try:
         num_rows = summary.num_rows

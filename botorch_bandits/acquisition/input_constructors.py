@@ -237,12 +237,10 @@ def _read_penalty(penalty: Any) -> Any:
 
 def _domain_of(options: Mapping[str, Any], context: Mapping[str, Any]) -> Box | None:
     """Return the box of the search; None if it is unknown or replaced by finite sets."""
-    given = context.get("bounds")
-    if given is None or any(options.get(key) is not None for key in ("num_arms", "choices")):
+    bounds = context.get("bounds")
+    if bounds is None or any(options.get(key) is not None for key in ("num_arms", "choices")):
         return None
-    bounds = torch.as_tensor(given, dtype=DTYPE)
-    bounds = bounds if isinstance(given, Tensor) else bounds.T  # a list has one pair a dimension
-    return Box(bounds) if bool((bounds[0] < bounds[1]).all()) else None
+    return Box([tuple(pair) for pair in bounds])
 
 
 def _seed_of_round(name: str, model: Model, options: Mapping[str, Any]) -> int:

@@ -338,13 +338,11 @@ def test_the_box_completes_the_options():
     wide = [(0.0, 2.0), (-1.0, 3.0)]
     built = build(ChangePointUpperConfidenceBound, model, bounds=wide, horizon=9, smoothness=2.5)
     assert built.rule.dim == 2
-    tensor = build(
-        GPUpperConfidenceBound, model, bounds=double(wide).T, smoothness_a=1.0, smoothness_b=2.0
-    )
+    built = build(GPUpperConfidenceBound, model, bounds=wide, smoothness_a=1.0, smoothness_b=2.0)
     direct = GPUpperConfidenceBound(
         model, smoothness_a=1.0, smoothness_b=2.0, dim=2, side_length=4.0
     )
-    assert torch.equal(tensor.width, direct.width)
+    assert torch.equal(built.width, direct.width)
     with pytest.raises(ValueError, match="side_length=1"):
         build(
             GPUpperConfidenceBound,

@@ -14,32 +14,16 @@ from botorch_bandits import (
     Arms,
     BanditGP,
     BanditLoop,
-    Box,
-    ChangePointUpperConfidenceBound,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
-    RandomizedUpperConfidenceBound,
 )
-from botorch_bandits.acquisition import GrowingDiscretization, WidthUpperConfidenceBound
-from botorch_bandits.confidence import FiniteArmsWidth
 
 X = torch.linspace(0.0, 1.0, 9, dtype=torch.float64).unsqueeze(-1)
-GRID = GrowingDiscretization(lipschitz=1.0).on(Box([[0.0], [1.0]]))
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
-    "width": (WidthUpperConfidenceBound, {"rule": FiniteArmsWidth(9, 0.1)}),
     "gp": (GPUpperConfidenceBound, {"num_arms": 9}),
     "improved": (ImprovedUpperConfidenceBound, {"rkhs_bound": 1.0, "noise_bound": 0.1}),
-    "randomized": (RandomizedUpperConfidenceBound, {"num_arms": 9, "seed": 0}),
-    "change points": (
-        ChangePointUpperConfidenceBound,
-        {"horizon": 100, "smoothness": 2.5, "dim": 1},
-    ),
     "thompson": (GPThompsonSampling, {"width": 1.0}),
-    "discretized": (
-        GPThompsonSampling,
-        {"rkhs_bound": 1.0, "noise_bound": 0.1, "discretization": GRID},
-    ),
 }
 
 
@@ -58,7 +42,7 @@ def test_a_round_that_is_too_small_is_refused(name: str) -> None:
     cls(model(), **options, round_number=100)
 
 
-@pytest.mark.parametrize("name", ["width", "gp", "improved", "randomized", "change points"])
+@pytest.mark.parametrize("name", ["gp", "improved"])
 def test_pending_points_count(name: str) -> None:
     cls, options = CASES[name]
     with pytest.raises(ValueError, match="6 rows and 2"):

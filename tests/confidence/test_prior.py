@@ -107,25 +107,10 @@ def standardized() -> tuple[Model, list[Expected]]:
     return model, [Expected(K, model.likelihood.noise.item(), 1.0, STDVS[0])]
 
 
-def raw_outcomes() -> tuple[Model, list[Expected]]:
-    kernel = ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=2))
-    model = fitted(SingleTaskGP(X, Y[:, :1], covar_module=kernel, outcome_transform=None))
-    scale = kernel.outputscale.item()
-    K = scale * matern_five_halves(X, kernel.base_kernel.lengthscale.detach())
-    return model, [Expected(K, model.likelihood.noise.item(), scale, 1.0)]
-
-
 def normalized() -> tuple[Model, list[Expected]]:
     model = fitted(SingleTaskGP(WIDE, Y[:, :1], input_transform=Normalize(2, bounds=BOUNDS)))
     points = (WIDE - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0])
     K = squared_exponential(points, model.covar_module.lengthscale.detach())
-    return model, [Expected(K, model.likelihood.noise.item(), 1.0, STDVS[0])]
-
-
-def normalized_by_data() -> tuple[Model, list[Expected]]:
-    model = fitted(SingleTaskGP(WIDE, Y[:, :1], input_transform=Normalize(2)))
-    low, high = WIDE.amin(0), WIDE.amax(0)
-    K = squared_exponential((WIDE - low) / (high - low), model.covar_module.lengthscale.detach())
     return model, [Expected(K, model.likelihood.noise.item(), 1.0, STDVS[0])]
 
 
@@ -141,17 +126,6 @@ def given_noise() -> tuple[Model, list[Expected]]:
     model = fitted(SingleTaskGP(X, Y[:, :1], torch.full_like(Y[:, :1], 0.3)))
     K = squared_exponential(X, model.covar_module.lengthscale.detach())
     return model, [Expected(K, 0.3 / STDVS[0] ** 2, 1.0, STDVS[0])]
-
-
-def two_outputs() -> tuple[Model, list[Expected]]:
-    model = fitted(SingleTaskGP(X, Y))
-    noise = model.likelihood.noise.detach().squeeze(-1)
-    lengthscales = model.covar_module.lengthscale.detach()
-    lengthscales = lengthscales.expand(2, 1, 2)
-    return model, [
-        Expected(squared_exponential(X, lengthscales[j]), noise.expand(2)[j].item(), 1.0, STDVS[j])
-        for j in range(2)
-    ]
 
 
 def two_outputs_with_given_noise() -> tuple[Model, list[Expected]]:
@@ -173,7 +147,7 @@ def two_outputs_with_given_noise() -> tuple[Model, list[Expected]]:
 
 
 def model_list() -> tuple[Model, list[Expected]]:
-    (first, expected), (second, second_expected) = build("standardized"), build("raw outcomes")
+    (first, expected), (second, second_expected) = build("standardized"), build("bandit")
     return ModelListGP(first, second), expected + second_expected
 
 
@@ -195,12 +169,9 @@ def bandit_without_data() -> tuple[Model, list[Expected]]:
 
 FAMILIES: dict[str, Callable[[], tuple[Model, list[Expected]]]] = {
     "standardized": standardized,
-    "raw outcomes": raw_outcomes,
     "normalized": normalized,
-    "normalized by data": normalized_by_data,
     "perturbed": perturbed,
     "given noise": given_noise,
-    "two outputs": two_outputs,
     "two outputs with given noise": two_outputs_with_given_noise,
     "model list": model_list,
     "bandit": bandit,

@@ -514,36 +514,22 @@ def drawn_runs() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return inputs, truth + bounds * signs, bounds, f(GRID.numpy())
 
 
-def failures(method: str, sizes: tuple[int, ...], factor: float = 1.0) -> int:
+def failures(cls: Any, sizes: tuple[int, ...], factor: float = 1.0, **options: Any) -> int:
     """In how many runs the function leaves the bounds after one of these numbers of rows."""
     inputs, outcomes, bounds, truth = drawn_runs()
     failed = torch.zeros(RUNS, dtype=torch.bool)
-    options: dict[str, Any] = {
-        "rkhs_bound": B,
-        "noise_bound": "model",
-        "delta": DELTA_OF_COVERAGE,
-        "assume": "fixed prior",
-        **({"any_lambda": True} if method == "igp" else {}),
-    }
     for rows in sizes:
         data = inputs[:, :rows], outcomes[:, :rows], factor * bounds[:, :rows] ** 2
-        if method == "dmm":
-            for run in range(RUNS):
-                model = SingleTaskGP(
-                    *(each[run] for each in data),
-                    covar_module=scaled_kernel(1.0),
-                    outcome_transform=None,
-                ).requires_grad_(False)
-                acqf = DMMUpperConfidenceBound(model, **options)
-                assert acqf.guarantee().holds or acqf.is_refuted
-                lower, upper = acqf.bounds(GRID)
-                failed[run] |= acqf.is_refuted
-                failed[run] |= bool(((truth < lower - 1e-9) | (truth > upper + 1e-9)).any())
-            continue
         model = SingleTaskGP(*data, covar_module=scaled_kernel(1.0), outcome_transform=None)
         model.requires_grad_(False)
-        cls = ImprovedUpperConfidenceBound if method == "igp" else AMMUpperConfidenceBound
-        acqf = cls(model, **options)
+        acqf = cls(
+            model,
+            rkhs_bound=B,
+            noise_bound="model",
+            delta=DELTA_OF_COVERAGE,
+            assume="fixed prior",
+            **options,
+        )
         assert acqf.guarantee().holds
         with torch.no_grad():
             posterior = model.posterior(GRID)
@@ -553,17 +539,11 @@ def failures(method: str, sizes: tuple[int, ...], factor: float = 1.0) -> int:
     return int(failed.sum())
 
 
-COVERED = ["igp", "amm", pytest.param("dmm", marks=pytest.mark.slow)]
-
-
-@pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.AssumptionRefutedWarning")
-@pytest.mark.parametrize("method", COVERED)
-def test_a_function_of_the_stated_norm_stays_within_the_bounds(method: str) -> None:
-    sizes = (3, ROWS) if method == "dmm" else (2, 4, 8, 16, ROWS)
-    assert failures(method, sizes) <= DELTA_OF_COVERAGE * RUNS
-
-
-@pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.AssumptionRefutedWarning")
-@pytest.mark.parametrize("method", COVERED)
-def test_understated_noise_is_found_out_by_the_same_runs(method: str) -> None:
-    assert failures(method, (ROWS,), factor=0.02) > DELTA_OF_COVERAGE * RUNS
+@pytest.mark.parametrize(
+    ("cls", "options"),
+    [(ImprovedUpperConfidenceBound, {"any_lambda": True}), (AMMUpperConfidenceBound, {})],
+)
+def test_a_function_of_the_stated_norm_stays_within_the_bounds(cls: Any, options: Any) -> None:
+    assert failures(cls, (2, 4, 8, 16, ROWS), **options) <= DELTA_OF_COVERAGE * RUNS
+    # understated noise is found out by the same runs
+    assert failures(cls, (ROWS,), factor=0.02, **options) > DELTA_OF_COVERAGE * RUNS

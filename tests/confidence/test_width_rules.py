@@ -10,7 +10,6 @@ import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import ModelListGP, SingleTaskGP, SingleTaskVariationalGP
-from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.model import Model
 from botorch.models.transforms import Normalize
 from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
@@ -186,20 +185,6 @@ def test_a_batched_model_has_one_width_a_batch() -> None:
         single = BanditGP(inputs[k], outcomes[k], scaled_kernel(2.0), noise[k].item())
         alone = width_of(KernelizedWidth(2.0, 0.5, DELTA, any_lambda=True), single)
         assert widths[k].item() == pytest.approx(alone.item(), rel=1e-10)
-
-
-def test_an_ensemble_has_one_width_a_member() -> None:
-    torch.manual_seed(0)
-    model = EnsembleMapSaasSingleTaskGP(X, Y[:, :1], num_taus=3)
-    widths = width_of(KernelizedWidth(2.0, 0.5, DELTA), model)
-    assert widths.shape == (3,)
-    for k in range(3):
-        scale = model.covar_module.outputscale[k].item()
-        lam = model.likelihood.noise[k].item() / scale
-        K = model.covar_module(X).to_dense()[k].detach() / scale
-        unit = math.sqrt(scale) * Y[:, 0].std().item()
-        expected = printed(2.0 / unit, 0.5 / unit, gain_of(K, lam), DELTA)
-        assert widths[k].item() == pytest.approx(expected, rel=1e-9)
 
 
 # --- explicit gains, and models that cannot be read -------------------------------------------
