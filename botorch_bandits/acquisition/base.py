@@ -112,7 +112,7 @@ class AcquisitionRecipe:
 
     Attributes:
         acquisition_class: The class to build.
-        options: A copy of the keyword arguments of its constructor.
+        options: A copy of the keyword arguments of its constructor, which cannot be changed.
 
     Raises:
         TypeError: If a number among the options has lower precision than float64.
@@ -123,7 +123,7 @@ class AcquisitionRecipe:
     options: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        """Keep a copy of the options, with Python numbers."""
+        """Keep a copy of the options that cannot be changed, with Python numbers."""
         known = constructor_parameters(self.acquisition_class)
         options = {
             name: _as_numbers(name, value, str(known[name].annotation))
@@ -131,7 +131,11 @@ class AcquisitionRecipe:
         }
         if "assume" in options:
             options["assume"] = check_assume(options["assume"])
-        store_checked(self, options=options)
+        store_checked(self, options=MappingProxyType(options))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy by the values."""
+        return AcquisitionRecipe, (self.acquisition_class, dict(self.options))
 
     def __eq__(self, other: object) -> bool:
         """Compare class and options: tensors by their entries, objects by their parts."""

@@ -37,14 +37,10 @@ NUM_PROBES = 128
 SHARE_OF_EXPLORATION = 0.95
 """A point counts as chosen by its deviation alone if that is at least this share of the largest."""
 
-GROWTH_BETWEEN_LOOKS = 1.5
-"""A width is checked again once the number of rows, or the width, has grown by this factor."""
-
-
-_seen: dict[tuple[str, int], tuple[int, float, bool]] = {}
-"""The number of rows and the width at the last check of a class in a dimension, and whether a
-warning was given. Acquisition functions are rebuilt in every round and do not know the earlier
-ones: those of one class, on models of one dimension that keep growing, count as one loop's."""
+_told: dict[tuple[str, int], int] = {}
+"""The number of rows when a class last warned, or would have warned again, in a dimension.
+Acquisition functions are rebuilt in every round and do not know the earlier ones: those of one
+class, on models of one dimension that keep growing, count as one loop's."""
 
 
 class WideBand(NamedTuple):
@@ -122,8 +118,6 @@ class WarnsOfWideness(BanditAcquisition):
     def warn_if_wide(self) -> None:
         """Warn if the width is so large that outcomes do not affect the choice.
 
-        The posterior is evaluated only once while the number of rows grows by half.
-
         Warns:
             WideConfidenceWarning: If it is. The warning is given only once while the model grows.
         """
@@ -133,19 +127,11 @@ class WarnsOfWideness(BanditAcquisition):
             return
         band = max(wide, key=lambda band: band.half / max(band.spread, 1e-300))
         key = (name, band.inputs.shape[-1])
-        rows, width, has_warned = _seen.get(key, (0, 0.0, False))
-        if band.num_rows < rows:  # another loop begins
-            rows, width, has_warned = 0, 0.0, False
-        has_grown = (
-            band.num_rows >= GROWTH_BETWEEN_LOOKS * rows
-            or band.width >= GROWTH_BETWEEN_LOOKS * width
-        )
-        if has_warned or not has_grown:
-            _seen[key] = (band.num_rows if has_warned else rows, width, has_warned)
+        is_same_loop = band.num_rows >= _told.get(key, band.num_rows + 1)
+        if not is_same_loop and not self._chooses_by_deviation(band.inputs):
             return
-        is_wide = self._chooses_by_deviation(band.inputs)
-        _seen[key] = (band.num_rows, band.width, is_wide)
-        if not is_wide:
+        _told[key] = band.num_rows
+        if is_same_loop:
             return
         warnings.warn(
             f"{name}: the width {band.width:.3g}{band.name} is out of proportion to the outcomes. "
