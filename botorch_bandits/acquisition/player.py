@@ -87,7 +87,6 @@ class Player:
         batch_shape: ``()``, or ``(num_replicates,)``.
         numbers_by_row: Whether draws have a number for the noise of each row, and not of each arm.
         rule_domain: The arms behind their fronts, for rules that depend on the domain.
-        num_observations: The number of observations that count, or one a replicate.
         evidence: The evidence of each entry of a list of priors.
         transform: The transform of the model's inputs.
         memo: What rules keep from round to round, by name.
@@ -149,12 +148,17 @@ class Player:
         self._recipe: CandidatesRecipe | None = None
         self._blocks: dict[str, RandomBlocks] = {}
         self.memo: dict[str, Any] = {}
-        self.num_observations: int | Tensor = 0
 
     @property
     def posterior(self) -> Posterior | RoundPosterior:
         """The posterior of all arms given the rows of the last look."""
         return self._conditioner.posterior
+
+    @property
+    def num_observations(self) -> int | Tensor:
+        """The number of observations that count, or one a replicate."""
+        rows = self._conditioner.rows
+        return 0 if rows is None else round(float(rows.noise.reciprocal().sum()))
 
     def outside(self, values: Tensor) -> Tensor:
         """Return ``G x ...`` values without the first dimension if there are no replicates."""
@@ -188,7 +192,6 @@ class Player:
             rows: All rows that count.
             now: ``c``, the front of all arms, if rows have fronts.
         """
-        self.num_observations = round(float(rows.noise.reciprocal().sum()))
         if self._recipe is not None:
             self._weigh(self._recipe, rows)
         return self._conditioner.at(rows, now)
@@ -366,6 +369,14 @@ class Replicates(Player):
         self._smallest = posterior.lam.new_full(self.batch_shape, torch.inf)
         self._waiting: list[tuple[int, float]] = []
 
+    @property
+    def num_observations(self) -> int | Tensor:
+        """See the base class."""
+        self._count()
+        totals = self._counts.sum(-1)
+        first = totals[0]
+        return int(first) if bool((totals == first).all()) else totals
+
     def observe(self, arm: Tensor, outcome: Tensor, mask: Tensor | None = None) -> None:
         """Add one outcome per replicate.
 
@@ -384,7 +395,6 @@ class Replicates(Player):
         lowest, highest = self._smallest.minimum(told), self._largest.maximum(told)
         self._smallest = lowest if mask is None else lowest.where(mask, self._smallest)
         self._largest = highest if mask is None else highest.where(mask, self._largest)
-        self.num_observations = _one_number(self._counts.sum(-1))
 
     def observe_one(self, arm: int, outcome: float) -> None:
         """Add an outcome of a single replicate, without calls that only batches need.
@@ -396,8 +406,6 @@ class Replicates(Player):
         self._make_room()
         self._own.add(arm, [outcome])
         self._waiting.append((arm, outcome))
-        assert isinstance(self.num_observations, int)
-        self.num_observations += 1
 
     def _count(self) -> None:
         """Count outcomes of a single replicate together, as tensors of one number cost most."""
@@ -417,7 +425,6 @@ class Replicates(Player):
         self._own.forget(mask)
         self._largest = self._largest.masked_fill(mask, -torch.inf)
         self._smallest = self._smallest.masked_fill(mask, torch.inf)
-        self.num_observations = _one_number(self._counts.sum(-1))
 
     def _make_room(self) -> None:
         """Condition on one row for each observed arm if there is no room for the next row."""
@@ -449,11 +456,6 @@ class Replicates(Player):
     def has_observed(self, rows: Rows | None) -> Tensor:
         self._count()
         return self._counts > 0.0
-
-
-def _one_number(counts: Tensor) -> int | Tensor:
-    first = counts.reshape(-1)[0]
-    return int(first) if bool((counts == first).all()) else counts
 
 
 # --- how settings become a player ----------------------------------------------------------------

@@ -242,7 +242,8 @@ class RoundPosterior:
 
     def _solved(self, columns: Tensor) -> Tensor:
         """Return ``(K + lam N)^-1`` times ``G x n x k`` columns."""
-        return torch.cholesky_solve(columns.expand(self.batch, -1, -1), self.factor)
+        # for few columns, ten times as fast as cholesky_solve, which copies the factor
+        return torch.linalg.solve_triangular(self.factor.mT, self._half(columns), upper=True)
 
 
 def factorized(prior: Stack, lam: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_bandits.acquisition.player import Player
@@ -49,26 +52,33 @@ AnyPosterior = Posterior | RoundPosterior
 
 
 class _Growing:
-    """A tensor that grows at its end, in memory that doubles."""
+    """Numbers that grow at their end, in memory that doubles; NumPy appends faster than PyTorch."""
 
-    def __init__(self, *shape: int, dtype: torch.dtype = DTYPE) -> None:
-        self._room = torch.empty(16, *shape, dtype=dtype)
+    def __init__(self, *shape: int, dtype: type = float) -> None:
+        self._room: NDArray[Any] = np.empty((16, *shape), dtype)
         self._count = 0
 
-    def append(self, values: Tensor) -> None:
+    def append(self, values: Sequence[Any] | NDArray[Any]) -> None:
         """Add values at the end."""
-        end = self._count + len(values)
-        if end > len(self._room):
-            more = self._room.new_empty(max(end, 2 * len(self._room)), *self._room.shape[1:])
-            more[: self._count] = self._room[: self._count]
+        start, self._count = self._count, self._count + len(values)
+        if self._count > len(self._room):
+            more = np.empty((2 * self._count, *self._room.shape[1:]), self._room.dtype)
+            more[:start] = self._room[:start]
             self._room = more
-        self._room[self._count : end] = values
-        self._count = end
+        self._room[start : self._count] = values
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return self._count
+
+    def __getitem__(self, some: list[int]) -> NDArray[Any]:
+        """Return some of them."""
+        return self._room[some]
 
     @property
     def values(self) -> Tensor:
-        """What was added, as a view."""
-        return self._room[: self._count]
+        """All of them, as a view."""
+        return torch.from_numpy(self._room[: self._count])
 
 
 class PointsStream:
@@ -107,9 +117,9 @@ class PointsStream:
         self._forgetting, self._noise, self._rounds_before = forgetting, noise, rounds_before
         self._num_front = player.posterior.prior.num_front
         self.takes_weights = not self._num_front and forgetting is None
-        self._arms = _Growing(dtype=torch.long)  # of all queries, with their fronts and places
+        self._arms = _Growing(dtype=int)  # of all queries, with their fronts and places
         self._fronts = _Growing(self._num_front)
-        self._places = _Growing(dtype=torch.long)
+        self._places = _Growing(dtype=int)
         self._place_of: dict[tuple[int, tuple[float, ...]], int] = {}
         self._version: int | None = None
         self._latest = (-1, -1)
@@ -204,9 +214,9 @@ class PointsStream:
         return rows
 
     def _of_outcomes(self) -> Rows:
-        ids = self._ids.values
-        parts = (self._Y.values, self._weights.values.reciprocal())
-        return self._at(ids, *parts)
+        parts = [each.values.to(self._device) for each in self._outcomes]
+        index, Y, noise, front, place, ids = parts
+        return Rows(index, Y, noise, front if self._num_front else None, place, ids)
 
     def _at(self, ids: Tensor, Y: Tensor, noise: Tensor) -> Rows:
         """Return rows of queries, given by their ids."""
@@ -242,27 +252,41 @@ class PointsStream:
 
     def _catch_up(self) -> None:
         """Take in what happened since the last look."""
-        self._take_queries(self._history.queries_since(len(self._arms.values)))
+        self._take_queries(self._history.queries_since(len(self._arms)))
         if self._version != self._history.version:  # all outcomes are read again
             self._version = self._history.version
-            self._ids = _Growing(dtype=torch.long)
-            self._Y = _Growing(self.player.posterior.mean.shape[1])
-            self._weights = _Growing()
-        told = self._history.outcomes_since(len(self._ids.values))
+            num_outputs, numbers = self.player.posterior.mean.shape[1], partial(_Growing, dtype=int)
+            self._outcomes = (
+                numbers(),  # of the arms
+                _Growing(num_outputs),
+                _Growing(),  # multiples of the noise variance
+                _Growing(self._num_front),
+                numbers(),  # of the places
+                numbers(),  # of the queries
+            )
+        ids = self._outcomes[-1]
+        told = self._history.outcomes_since(len(ids))
         if told:
-            self._ids.append(torch.tensor([outcome.query_id for outcome in told]))
-            self._Y.append(torch.tensor([self._read(o) for o in told], dtype=DTYPE))
-            weights = [outcome.weight(self._noise) for outcome in told]
-            self._weights.append(torch.tensor(weights, dtype=DTYPE))
+            new = [outcome.query_id for outcome in told]
+            columns = (
+                self._arms[new],
+                [self._read(outcome) for outcome in told],
+                [1.0 / outcome.weight(self._noise) for outcome in told],
+                self._fronts[new] if self._num_front else np.empty((len(new), 0)),
+                self._places[new],
+                new,
+            )
+            for kept, values in zip(self._outcomes, columns, strict=True):
+                kept.append(values)
 
     def _take_queries(self, new: Sequence[Query]) -> None:
         """Take in the arms, fronts and places of queries."""
         if not new:
             return
         if len(new) == 1 and (new[0].id, new[0].origin) == (self._latest[0], "acquisition"):
-            arms = torch.tensor([self._latest[1]])
+            arms = [self._latest[1]]
         else:
-            arms = self._domain.index_of(torch.stack([query.x for query in new])).cpu()
+            arms = self._domain.index_of(torch.stack([query.x for query in new])).tolist()
         self._arms.append(arms)
         if not self.player.numbers_by_row:
             self._places.append(arms)
@@ -270,10 +294,11 @@ class PointsStream:
         # places in the order in which they first occur, in which rows have their random numbers
         contexts = [query.context for query in new if query.context is not None]
         fronts = self._fronts_of(contexts, [query.round_number for query in new])
-        self._fronts.append(fronts)
-        known, keys = self._place_of, zip(arms.tolist(), fronts.tolist(), strict=True)
-        places = [known.setdefault((arm, tuple(front)), len(known)) for arm, front in keys]
-        self._places.append(torch.tensor(places))
+        self._fronts.append(fronts.numpy())
+        known, keys = self._place_of, zip(arms, fronts.tolist(), strict=True)
+        self._places.append(
+            [known.setdefault((arm, tuple(front)), len(known)) for arm, front in keys]
+        )
 
     def _read(self, outcome: Outcome) -> Sequence[float]:
         """Return the outputs of an outcome."""
@@ -319,8 +344,9 @@ class CensoredPointsStream(PointsStream):
             self.player.set_prior_mean(minimum)
         heights = self._heights(feedback, arrived, pending)
         # every query is a row: told in time, filled in while it is waited for, else at the minimum
-        values = torch.full((len(self._arms.values), 1), minimum, dtype=DTYPE)
-        values[self._ids.values] = self._Y.values
+        values = torch.full((len(self._arms), 1), minimum, dtype=DTYPE)
+        _, outcomes, *_, ids = self._outcomes
+        values[ids.values] = outcomes.values
         values[lost] = minimum
         values[pending] = minimum + heights.unsqueeze(-1).cpu()
         every = torch.arange(len(values))
@@ -345,7 +371,8 @@ class CensoredPointsStream(PointsStream):
         """Return the posterior from outcomes that came in time, if pseudo-values depend on it."""
         if feedback.minimum is not None and not feedback.fills_by_model:
             return None
-        in_time = torch.tensor([i not in lost for i in self._ids.values.tolist()], dtype=torch.bool)
+        ids = self._outcomes[-1].values.tolist()
+        in_time = torch.tensor([i not in lost for i in ids], dtype=torch.bool)
         if isinstance(self._history, PenalizedHistory):
             minimum = feedback.current_minimum(self._history)
             assert minimum is not None
