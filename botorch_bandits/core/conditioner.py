@@ -31,8 +31,8 @@ class _GrowingFactor:
         """Return ``L`` of these rows, ``G x n x n``."""
         n, k = len(rows), len(self._rows)
         if k > n or not self._begins(rows[:k]):
-            k = 0
-        if n > self._buffer.shape[-1]:
+            k = 0  # other rows than those of the factor: from scratch
+        if n > self._buffer.shape[-1]:  # a quarter more, so that growth costs n^2 on average
             grown = self._lam.new_zeros(len(self._lam), n + n // 4 + 16, n + n // 4 + 16)
             grown[:, :k, :k] = self._buffer[:, :k, :k]
             self._buffer = grown
@@ -43,7 +43,7 @@ class _GrowingFactor:
             corner = cross[:, k:]
             corner.diagonal(dim1=-2, dim2=-1).add_(self._lam.unsqueeze(-1) * new.noise)
             # L = [[L_old, 0], [half', chol(corner - half' half)]]
-            if k:
+            if k:  # half = L_old^-1 K(old, new), G x k x r
                 old = self._buffer[:, :k, :k]
                 half = torch.linalg.solve_triangular(old, cross[:, :k], upper=False)
                 self._buffer[:, k:n, :k] = half.mT
@@ -103,7 +103,7 @@ class Conditioner:
         ):
             posterior.factorize(rows.collapsed())
         else:
-            self._take(old, changes.left, -1.0)
+            self._take(old, changes.left, -1.0)  # with negative noise
             self._take(rows, changes.came, 1.0)
         posterior.rows = rows
         return posterior
@@ -114,7 +114,7 @@ class Conditioner:
             self.posterior.add(int(rows.index[i]), rows.Y[i].tolist(), noise)
 
     def _is_small(self, changes: Changes, old: Rows) -> bool:
-        if not changes.left:
+        if not changes.left:  # rows that come lose no digits
             return len(changes) <= FOLDED_AT_ONCE
         least = float(old.noise[changes.left].min())
         return len(changes) <= MOST_CHANGES and least >= self._smallest_noise
@@ -159,7 +159,7 @@ class RoundConditioner:
             now: ``c``, the front of all points in the round; None if there are none.
         """
         self.rows, factor = rows, None
-        if self._rows_stay:
+        if self._rows_stay:  # n^2 operations a row, instead of n^3 / 3 a round
             rows = self._merged(rows)
             factor = self._growing.of(rows)
         else:
@@ -183,6 +183,7 @@ class RoundConditioner:
             if end >= len(rows):
                 return first.followed_by(rows[self._num_merged :]) if len(first) else rows
             distinct = len(rows[:end].collapsed())
+            # merging starts the factor again, which pays if the rows become fewer by a quarter
             if 4 * distinct <= 3 * self._limit:
                 self._num_merged, self._limit = end, max(FIRST_ROOM, 2 * distinct)
             else:

@@ -127,7 +127,7 @@ class Posterior:
 
     def _share_memory(self) -> None:
         self._single: _Single | None = None
-        if self.batch == 1 and self.lam.device.type == "cpu":
+        if self.batch == 1 and self.lam.device.type == "cpu":  # the same memory, seen by NumPy
             whole = self.prior.matrices if self.folded is None else self.folded
             self._single = _Single(
                 self._V[0].numpy(),
@@ -178,6 +178,7 @@ class Posterior:
         Args:
             pending: ``k`` rows; their outcomes do not matter.
         """
+        # rows beyond num_kept are scratch, so the view may write there
         self._make_room(self.num_kept + len(pending))
         own, gain = copy.copy(self), self._log_det.clone()
         own.variance = self.variance.clone()
@@ -186,7 +187,7 @@ class Posterior:
         own._share_memory()
         for index, noise in zip(pending.index.tolist(), pending.noise.tolist(), strict=True):
             own.add(index, None, noise)
-        self._log_det.copy_(gain)
+        self._log_det.copy_(gain)  # both share it
         return own
 
     def set_prior_mean(self, value: float) -> None:
@@ -222,7 +223,7 @@ class Posterior:
         residual = rows.Y - self._prior_mean.unsqueeze(-2)  # G x n x m
         z = torch.linalg.solve_triangular(factor, residual, upper=False)
         torch.add(self._prior_mean.unsqueeze(-1), z.mT @ V, out=self.mean)
-        known = torch.linalg.vecdot(V, V, dim=-2)
+        known = torch.linalg.vecdot(V, V, dim=-2)  # sum_i V_i^2, G x A
         torch.sub(self.prior.variances(), known, out=self.variance)
         self._num_folds, self._limit = 0, max(self._smallest_limit, 2 * n)
         if 2 * n > FIRST_ROOM and self._folding_pays(n):
@@ -294,6 +295,7 @@ class Posterior:
         column = self.columns(index.unsqueeze(-1)).squeeze(1)  # G x A
         total = self.variance[groups, index] + self.lam * noise  # G
         pivot = (sign * total).sqrt()
+        # a replicate without an outcome gets a row of zeros
         keep = torch.ones_like(pivot) if mask is None else mask.to(pivot)
         row = torch.mul(column, (keep / pivot).unsqueeze(-1), out=self._V[:, n])
         if outcome is not None:
@@ -342,7 +344,7 @@ class Posterior:
             every = torch.arange(self.prior.num_points, device=V.device)
             whole = self.prior.columns(every)  # 1 or G x A x A
             self.folded = whole.expand(self.batch, -1, -1).clone()
-        self.folded.baddbmm_(self._signed(V).mT, V, alpha=-1.0)
+        self.folded.baddbmm_(self._signed(V).mT, V, alpha=-1.0)  # K - V' S V
         self.num_kept, self._limit = 0, FOLDED_AT_ONCE
         self._num_folds += 1
         self._share_memory()
@@ -358,7 +360,7 @@ class Posterior:
         Args:
             index: ``k`` numbers of points, or ``G x k``.
         """
-        base = self._base(index)
+        base = self._base(index)  # 1 or G x k x A
         if not self.num_kept:
             return base.expand(self.batch, -1, -1)
         V = self._V[:, : self.num_kept]

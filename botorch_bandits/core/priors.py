@@ -56,11 +56,11 @@ def cholesky(matrix: Tensor) -> Tensor:
         matrix: ``... x n x n``.
     """
     factor, info = torch.linalg.cholesky_ex(matrix)
-    share = 1e-14
+    share = 1e-14  # some tens of roundings of the largest variance
     while bool(info.any()):
         largest = matrix.diagonal(dim1=-2, dim2=-1).abs().amax(-1, keepdim=True)
         raised = matrix.clone()
-        raised.diagonal(dim1=-2, dim2=-1).add_(share * largest)
+        raised.diagonal(dim1=-2, dim2=-1).add_(share * largest)  # K + share max(K) I
         factor, info = torch.linalg.cholesky_ex(raised)
         share *= 10.0
         if share > 1.0:
@@ -80,9 +80,10 @@ def root_of(covariance: Tensor) -> Tensor:
     root, info = torch.linalg.cholesky_ex(covariance)
     if not bool(info.any()):
         return root
-    if covariance.dim() > 2:
+    if covariance.dim() > 2:  # LAPACK's pivoted factorization takes one matrix; K = Q E Q'
         eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
         return eigenvectors * eigenvalues.clamp_min(0.0).sqrt().unsqueeze(-2)
+    # P' K P = L L' with n x rank L, which stops where only rounding errors are left
     factor, pivots, rank, _ = dpstrf(covariance.detach().cpu().numpy(), lower=1)
     root = torch.zeros(len(factor), rank, dtype=covariance.dtype)
     root[torch.from_numpy(pivots).long() - 1] = torch.from_numpy(factor[:, :rank]).tril()
@@ -217,9 +218,10 @@ class Table(Prior):
             evaluate = partial(_evaluate, own, stationary, points)
             every = torch.arange(len(points), device=points.device)
             matrix = evaluate(every) if len(points) <= LARGEST_MATRIX else None
-            if stationary is None:
+            if stationary is None:  # a stationary kernel is a covariance at any points
                 name = f"the matrix of the kernel ({type(kernel).__name__}) on the arms"
                 some = every[:: max(1, len(every) // NUM_CHECKED)]
+                # of very many points, the principal block of some
                 among = evaluate(some)[:, some] if matrix is None else matrix
                 check_finite(name, diagonal)
                 _check_covariance(name, among, ROUNDING)
@@ -236,6 +238,7 @@ class Table(Prior):
         if self.matrix is not None:
             return self.matrix[index]
         assert self._evaluate is not None
+        # k x A, or replicates x k x A
         return self._evaluate(index.reshape(-1)).reshape(*index.shape, self.num_points)
 
     def block(
@@ -253,7 +256,7 @@ class Table(Prior):
         A Cholesky factorization with pivots, which stops where only rounding error is left: the
         rank of a smooth kernel is far below ``A``.
         """
-        residual = self.diagonal.clone()
+        residual = self.diagonal.clone()  # A variances that the rows so far leave
         smallest = NEGLIGIBLE * float(residual.max())
         rows = residual.new_empty(min(64, self.num_points), self.num_points)
         for rank in range(self.num_points):
@@ -268,7 +271,7 @@ class Table(Prior):
             row = torch.addmv(column, rows[:rank].T, rows[:rank, pivot[0]], alpha=-1.0)
             rows[rank] = row.div_(variance**0.5)
             residual.addcmul_(row, row, value=-1.0).clamp_min_(0.0)
-            residual[pivot] = 0.0
+            residual[pivot] = 0.0  # not chosen again because of rounding
         return rows[: self.num_points].clone()
 
     @property
@@ -276,13 +279,14 @@ class Table(Prior):
         return len(self.root)
 
     def simulate(self, normal: Tensor) -> Tensor:
-        return normal @ self.root
+        return normal @ self.root  # ... x A, the values at all points
 
     def function(self, simulated: Tensor, now: Tensor | None = None) -> Tensor:
         return simulated
 
     def _is_of(self, kernel: Kernel, points: Tensor, diagonal: Tensor) -> bool:
         """Return whether the variances and some columns are those of a kernel."""
+        # three columns of different points tell kernels apart that fingerprints do not
         some = torch.linspace(0, self.num_points - 1, 3, device=points.device).long().unique()
         theirs = _evaluate(kernel, None, points, some)
         tolerance = 1e-12 * float(self.diagonal.abs().max())
@@ -313,6 +317,7 @@ def _check_covariance(name: str, matrix: Tensor, share: float) -> None:
             f"{name} is not symmetric: k(x, z) and k(z, x) differ by up to {difference:.3g}, but a "
             "prior covariance is symmetric. Pass a symmetric kernel."
         )
+    # the smallest eigenvalue is above -share max(K) if this has a factor
     raised = matrix.clone()
     raised.diagonal().add_(share * size)
     if size > 0.0 and int(torch.linalg.cholesky_ex(raised).info):
@@ -374,7 +379,7 @@ def read_terms(kernel: Kernel, num_front: int, num_columns: int) -> list[Term] |
     if kernel.batch_shape:
         return None
     kind = type(kernel)
-    if kind is ScaleKernel and _passes_on(kernel):
+    if kind is ScaleKernel and _passes_on(kernel):  # s (sum of terms)
         inner = read_terms(kernel.base_kernel, num_front, num_columns)
         own = Term(float(kernel.outputscale.detach()))
         return None if inner is None else [own.times(each) for each in inner]
@@ -386,7 +391,7 @@ def read_terms(kernel: Kernel, num_front: int, num_columns: int) -> list[Term] |
                 return None
             if kind is AdditiveKernel:
                 terms = terms + part
-            else:
+            else:  # (sum_i a_i)(sum_j b_j) = sum_ij a_i b_j
                 terms = [one.times(other) for one in terms for other in part]
         return terms if len(terms) <= LARGEST_SUM else None
     columns = range(num_columns) if kernel.active_dims is None else kernel.active_dims.tolist()
@@ -395,7 +400,7 @@ def read_terms(kernel: Kernel, num_front: int, num_columns: int) -> list[Term] |
         return [Term(1.0, front=(kernel,))]
     if not any(in_front):
         return [Term(1.0, behind=(kernel,))]
-    if kind is not RBFKernel:
+    if kind is not RBFKernel:  # of front and point together, and no product
         return None
     # exp(-|u|^2 / 2 - |v|^2 / 2) = exp(-|u|^2 / 2) exp(-|v|^2 / 2)
     scales = kernel.lengthscale.detach().reshape(-1)
@@ -432,6 +437,7 @@ class _BehindFront(Prior):
         """Return the ``k x l`` factors of covariances due to time; None if there are none."""
         if self._log_decay is None:
             return None
+        # k x l, (1 - rate)^(|t - t'| / 2) of the rounds in the first column
         return (self._log_decay * (front[:, :1] - behind[:, 0]).abs()).exp_()
 
     def contexts(self, front: Tensor) -> Tensor:
@@ -468,7 +474,7 @@ class Separable(_BehindFront):
         decay = self.decay(front, behind)
         X, Z = self._padded(front), self._padded(behind)
         found = []
-        for term in self._terms:
+        for term in self._terms:  # s prod k(c, c') times the decay, k x l
             values = front.new_full((len(front), len(behind)), term.scale)
             for kernel in term.front:
                 values = values * _values(kernel, X, Z)
@@ -499,11 +505,13 @@ class Separable(_BehindFront):
 
     def simulate(self, normal: Tensor) -> Tensor:
         """See the base class; ``... x num_products x A``."""
+        # a draw is a sum of independent draws, one for each product
         parts = normal.split([len(table.root) for table in self.tables], dim=-1)
         own = [part @ table.root for part, table in zip(parts, self.tables, strict=True)]
         return torch.stack(own, dim=-2)
 
     def function(self, simulated: Tensor, now: Tensor | None) -> Tensor:
+        # f(now, .) = sum_l sqrt(c_l(now, now)) f_l, ... x A
         own = self._own(now).sqrt()  # num_products
         return (own.unsqueeze(-1) * simulated).sum(-2)
 
@@ -518,7 +526,7 @@ class Separable(_BehindFront):
         mean = simulated.new_zeros(len(simulated), len(index))
         known = simulated.new_zeros(len(index), len(index))
         for i, own in enumerate(self._own(now).tolist()):
-            if own > 0.0:
+            if own > 0.0:  # a linear kernel of the front is 0 at the front 0
                 share = self.scales(front, now[None])[i] / math.sqrt(own)  # n x 1
                 mean += share[:, 0] * simulated[:, i, index]
                 known += self.tables[i].block(index, None, index, None) * share * share.mT
@@ -530,7 +538,7 @@ class Separable(_BehindFront):
 
     def _sum(self, front: Tensor, behind: Tensor, parts: Sequence[Tensor]) -> Tensor:
         first, *others = zip(self.scales(front, behind), parts, strict=True)
-        total = first[0] * first[1]
+        total = first[0] * first[1]  # sum_l c_l K_l
         for scale, part in others:
             total.addcmul_(scale, part)
         return total
@@ -578,7 +586,7 @@ class OfFronts(_BehindFront):
 
     def variances(self, now: Tensor | None) -> Tensor:
         assert now is not None
-        if self._stationary is not None:
+        if self._stationary is not None:  # k(0), without an evaluation
             return self._stationary.outputscale.reshape(()).expand(self.num_points)
         with torch.no_grad():
             return self._kernel(self._here(now), diag=True)
@@ -592,6 +600,7 @@ class OfFronts(_BehindFront):
         if self._stationary is None:
             return normal
         factor, order = self._root
+        # in the order of the pivots, values are U' z
         values = normal.new_empty(*normal.shape[:-1], self.num_points)
         values[..., order] = normal @ factor
         return torch.cat([normal, values], dim=-1)
@@ -606,7 +615,8 @@ class OfFronts(_BehindFront):
         factor, order = self._root  # r x A, A
         rank = len(factor)
         columns = self.columns(index, front, now)[:, order[:rank]].mT  # r x n
-        known = torch.linalg.solve_triangular(factor[:, :rank].mT, columns, upper=False)
+        # the points of the pivots determine z
+        known = torch.linalg.solve_triangular(factor[:, :rank].mT, columns, upper=False)  # r x n
         return simulated[..., :rank] @ known, known.mT @ known
 
     @cached_property
@@ -650,7 +660,7 @@ def _table_of(term: Term, points: Tensor, num_contexts: int) -> Table:
 
     def evaluate(index: Tensor) -> Tensor:
         total = points.new_ones(len(index), len(points))
-        for kernel in term.behind:
+        for kernel in term.behind:  # prod k(x, x'), k x A
             total = total * _values(kernel, inputs[index], inputs)
         return total
 
@@ -723,7 +733,7 @@ class Stack:
             return _stacked([prior.columns(index, front, now) for prior in self.priors])
         if len(self.priors) == 1:
             return self.priors[0].columns(index, front, now)
-        pairs = zip(self.priors, index, strict=True)
+        pairs = zip(self.priors, index, strict=True)  # each prior has rows of its own
         return torch.stack([prior.columns(own, front, now) for prior, own in pairs])
 
     def block(

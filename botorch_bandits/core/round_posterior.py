@@ -71,6 +71,7 @@ class RoundPosterior:
         else:
             self.factor, twice = factor, twice_the_gain(factor, lam.unsqueeze(-1) * rows.noise)
         self.gain = 0.5 * twice
+        # mean = prior mean + K(points, rows) (K + lam N)^-1 (Y - prior mean)
         residual = rows.Y - prior_mean.unsqueeze(-2)  # G x n x m
         self.mean = prior_mean.unsqueeze(-1) + self._solved(residual).mT @ self._columns
 
@@ -95,12 +96,13 @@ class RoundPosterior:
 
     def variance_at(self, index: Tensor) -> Tensor:
         """Return the variances of some points, ``G x k``."""
-        half = self._half(self._columns[:, :, index])
+        half = self._half(self._columns[:, :, index])  # G x n x k
         return self._prior_variance[:, index] - half.square().sum(-2)
 
     def columns(self, index: Tensor) -> Tensor:
         """Return the posterior covariances of points with all points, ``G x k x A``."""
         front = None if self.now is None else self.now.expand(len(index), -1)
+        # k(x, .) - k(x, rows) (K + lam N)^-1 K(rows, .)
         weights = self._solved(self._columns[:, :, index])  # G x n x k
         return self.prior.columns(index, front, self.now) - weights.mT @ self._columns
 
@@ -200,9 +202,9 @@ class RoundPosterior:
         if self.batch > 1 or len(rows) ** 2 * self.prior.num_points < FEW_OPERATIONS:
             return self.variance
         bound = self._bounded_variance()
-        value = mean + width * bound.clamp_min(smallest).sqrt()
+        value = mean + width * bound.clamp_min(smallest).sqrt()  # at least the score, A
         is_exact = torch.zeros_like(value, dtype=torch.bool)
-        if among is not None:
+        if among is not None:  # the others are never looked at
             is_exact[:] = True
             is_exact[among] = False
         largest, count = -math.inf, FIRST_CANDIDATES
@@ -210,7 +212,7 @@ class RoundPosterior:
             # twice, because values within the tolerance of the largest are compared by number
             lowest = largest - 2.0 * tolerance(largest) if largest > -math.inf else largest
             left = (~is_exact & (value >= lowest)).nonzero()[:, 0]
-            if not len(left):
+            if not len(left):  # no bound that is not exact reaches the largest
                 return bound.unsqueeze(0)
             if len(left) > count:
                 left = left[value[left].topk(count).indices]
@@ -225,6 +227,7 @@ class RoundPosterior:
         # how much each row alone says about its own point now
         own = self._columns[0].gather(-1, rows.index.unsqueeze(-1))[:, 0]
         told = own.square() / (self.lam[0] * rows.noise + prior[rows.index])
+        # some rows leave at least the variance that all leave
         count = min(max(TELLING_ROWS, len(told) // 4), len(told))
         some = told.topk(count).indices.sort().values
         factor, _ = factorized(self.prior, self.lam, rows[some])

@@ -127,13 +127,14 @@ def changes_between(old: Rows, new: Rows) -> Changes | None:
     A row whose outcome or noise is another one has left and come again.
     """
     n = len(old)
-    if n <= len(new) and _is_start(old, new):
+    if n <= len(new) and _is_start(old, new):  # rows were only added
         return Changes((), range(n, len(new)))
     if old.ids is None or new.ids is None:
         return None
-    at_old, at_new = _matched(old.ids, new.ids)
+    at_old, at_new = _matched(old.ids, new.ids)  # places of the rows that both have
     left = torch.ones(n, dtype=torch.bool, device=old.index.device)
     came = torch.ones(len(new), dtype=torch.bool, device=new.index.device)
+    # another outcome or another weight is another row
     same = (old.Y[at_old] == new.Y[at_new]).all(-1) & (old.noise[at_old] == new.noise[at_new])
     left[at_old], came[at_new] = ~same, ~same
     return Changes(left.nonzero()[:, 0].tolist(), came.nonzero()[:, 0].tolist())
@@ -156,6 +157,7 @@ def _matched(old: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
     """Return where numbers that occur in both are in the old and in the new ones."""
     if not len(old) or not len(new):
         return old[:0], new[:0]
+    # the place of each id in the new rows, -1 where there is none
     where = old.new_full((int(max(old.max(), new.max())) + 1,), -1)
     where[new] = torch.arange(len(new), device=new.device)
     at_new = where[old]

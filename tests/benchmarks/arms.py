@@ -51,7 +51,7 @@ def few_arms(scale: Scale) -> list[Measurement]:
     rounds = scale.of(1000, 60)
     problem = arms_problem(scale.of(1000, 100), scale.seed)
     return [
-        _loop_against_rebuilding("arms-1k", problem, rounds * 3 // 10, rounds, scale, 1000, 2000)
+        _loop_against_rebuilding("arms-1k", problem, rounds * 3 // 10, rounds, scale, 200, 1000)
     ]
 
 
@@ -60,7 +60,7 @@ def many_arms(scale: Scale) -> list[Measurement]:
     rounds = scale.of(400, 30)
     problem = arms_problem(scale.of(10_000, 5000), scale.seed)
     return [
-        _loop_against_rebuilding("arms-10k", problem, rounds * 7 // 8, rounds, scale, 300, 1000)
+        _loop_against_rebuilding("arms-10k", problem, rounds * 7 // 8, rounds, scale, 200, 1000)
     ]
 
 
@@ -113,8 +113,8 @@ def long_run(scale: Scale) -> list[Measurement]:
     With one replicate, and with 25, as many as the trials of Chowdhury and Gopalan 2017.
     """
     return [
-        _long_run(scale, 1, scale.of(30_000, 500), 300.0, 700.0),
-        _long_run(scale, 25, scale.of(30_000, 500), 100.0, 300.0),
+        _long_run(scale, 1, scale.of(30_000, 500), 100.0, 300.0),
+        _long_run(scale, 25, scale.of(30_000, 500), 250.0, 500.0),
     ]
 
 
