@@ -127,8 +127,6 @@ class AffineOutcomes(PosteriorTransform):
         if m != W.shape[-1]:
             raise ValueError(f"weights is for {W.shape[-1]} outputs, but the model has {m}.")
         # ``... x q x m x q x m`` to ``... x q x rows x q x rows``
-        blocks = moments.covariance.unflatten(-1, (-1, m)).unflatten(-3, (-1, m))
-        covariance = torch.einsum("ji,...piqk,lk->...pjql", W, blocks, W)
-        covariance = covariance.flatten(-2).flatten(-3, -2)
+        covariance = torch.einsum("ji,...piqk,lk->...pjql", W, moments.covariance, W)
         mean = self.evaluate(moments.mean)
         return JointMoments(mean, covariance, moments.is_mixture).posterior()

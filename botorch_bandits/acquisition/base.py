@@ -71,7 +71,7 @@ from botorch_bandits.models.reading import (
     OneByOneModel,
     count_columns,
     hallucinate,
-    moving_models,
+    move_the_rest,
     shape_of_batch,
     submodels,
 )
@@ -396,8 +396,8 @@ class BanditAcquisition(AcquisitionFunction):
         like = next(self.parameters(), None)
         if like is None or fn(like) is like:  # as BoTorch does in each evaluation
             return super()._apply(fn, recurse)
-        with moving_models(self, fn):
-            super()._apply(fn, recurse)
+        super()._apply(fn, recurse)
+        move_the_rest(self, fn)
         return self
 
     def describe(self, x: Tensor) -> dict[str, float]:

@@ -299,7 +299,7 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         scales, each = self.base_model.recipe.groups.scales, []
         for i in range(X.shape[-2]):
             width = self.widths.in_round(self.round_number + i, scales)
-            here = (mean[..., i, :], variance[..., i, :])
+            here = (mean[..., i], variance[..., i])
             lower, upper = self._bounds_from(self.model, here, width)
             each.append(upper if self.maximize else -lower)
         return torch.stack(each, dim=-1)
@@ -373,11 +373,13 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
     def _bounds_from(
         self, model: CandidatesModel, moments: tuple[Tensor, Tensor], width: Any
     ) -> tuple[Tensor, Tensor]:
+        groups = model.recipe.groups
         if self.form == "mixture":
-            mean, variance = model.mixture_from(*moments)
+            weights = model.evidence.numpy_posterior_weights()
+            mean, variance = groups.mixture(*moments, weights)
             half = variance.clamp_min(1e-30).sqrt() * float(width)
             return mean - half, mean + half
-        return model.bounds_from(*moments, width, self._in_force)
+        return groups.bounds(*moments, width, self._in_force)
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this list, or why none does."""
@@ -388,8 +390,8 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
             )
         else:
             guarantee = self.widths.guarantee(self.base_model, self.round_number)
-            for entry in self.base_model.recipe.candidates:
-                guarantee = guarantee.with_gaps(*reasons_learned(entry, self.assume))
+            for learned in self.base_model.recipe.learned:
+                guarantee = guarantee.with_gaps(*reasons_learned(learned, self.assume))
         remedy = "; regret_bound(x, choices) bounds the regret of this round for any choice"
         guarantee = with_pending(guarantee, self.X_pending, "" if self.widths.on_box else remedy)
         guarantee = guarantee if self.maximize else guarantee.for_minimizing()

@@ -15,7 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from botorch_bandits.checks import check_integer, check_nonnegative, check_probability
+from botorch_bandits.checks import (
+    check_integer,
+    check_nonnegative,
+    check_positive,
+    check_probability,
+)
 from botorch_bandits.confidence.gp_ucb import gp_ucb_compact_width, gp_ucb_finite_width
 from botorch_bandits.confidence.guarantee import (
     DRAWN_FROM_LIST,
@@ -27,8 +32,7 @@ from botorch_bandits.confidence.guarantee import (
     Statement,
     at_posterior_mean,
 )
-from botorch_bandits.models.candidate_groups import one_each
-from botorch_bandits.models.candidates import CandidatesModel, OwnModel
+from botorch_bandits.models.candidates import CandidatesModel
 from botorch_bandits.models.model_check import check_model
 
 FORMS = ("survivors", "mixture")
@@ -216,6 +220,26 @@ class CandidateWidths:
         return replace(guarantee, notes=notes_on_list(model))
 
 
+def one_each(name: str, value: float | Sequence[float], count: int) -> NDArray[np.float64]:
+    """Return one positive number for each prior on a list.
+
+    Args:
+        name: The name of the argument, for error messages.
+        value: One number for all, or one per prior.
+        count: The number of priors.
+
+    Raises:
+        ValueError: If the number of entries differs, or one is not positive.
+    """
+    values = np.asarray(value)
+    if values.ndim and len(values) != count:
+        raise ValueError(
+            f"{name} has {len(values)} entries, but {count} priors are on the list; give one "
+            "number for all, or one per prior."
+        )
+    return np.array([check_positive(name, each) for each in np.broadcast_to(values, count)])
+
+
 def notes_on_list(model: CandidatesModel) -> tuple[str, ...]:
     """Return what the outcomes say against the likeliest prior on a list, if anything.
 
@@ -315,17 +339,15 @@ def make_widths(
     return CandidateWidths(num_arms, smoothness_a, smoothness_b, dim, side_length, width, delta)
 
 
-def reasons_learned(entry: Any, assume: tuple[str, ...]) -> list[str]:
+def reasons_learned(learned: Sequence[str], assume: tuple[str, ...]) -> list[str]:
     """Return why an entry of a list is not a prior that was fixed before the data.
 
     Args:
-        entry: The entry of the list.
+        learned: What was, or could have been, learned from the same data.
         assume: The assumptions that the user vouches for.
     """
-    if not isinstance(entry, OwnModel):
-        return []
     return [
         f"hyperparameters may have been learned from the same outcomes: {each}"
-        for each in entry.learned
+        for each in learned
         if not (each == "frozen parameters" and "fixed prior" in assume)
     ]

@@ -57,7 +57,12 @@ from botorch_bandits.confidence.fills import DelayDistribution
 from botorch_bandits.confidence.prior_reading import OutputPrior, read_prior
 from botorch_bandits.confidence.width_rules import PLAIN_WIDTH, check_scale
 from botorch_bandits.domains import Arms
-from botorch_bandits.models.censoring import DEFAULT_TOLERANCE, DropInCensoring, output_signs
+from botorch_bandits.models.censoring import (
+    DEFAULT_TOLERANCE,
+    DropInCensoring,
+    least_lower_bounds,
+    output_signs,
+)
 from botorch_bandits.models.reading import (
     OneByOneModel,
     check_outcomes,
@@ -186,7 +191,7 @@ class CensorsPending(BanditAcquisition):
         model, filled, shares = base_model, None, None
         if pending is not None:
             if values is None:
-                values = censoring.proxy(base_model, signs, pending)
+                values = least_lower_bounds(base_model, censoring.minimum_proxy, signs, pending)
             if censoring.fills_in:
                 filled, shares = censoring.fill_in(base_model, pending, values, signs)
             model = censoring.censor(base_model, pending, values if filled is None else filled)
@@ -314,13 +319,15 @@ class CensorsPending(BanditAcquisition):
         else:
             both = X
         added = read_noise(self.base_model, both) if censoring.predictive else 0.0
-        deviations = moments.deviations_ahead(q, ahead.noise, added)  # ``... x n x m x q``
         num_rows = 0 if rows is None else len(rows)
         sums = []
         for i in range(q):
             summed = censoring.summed(range(num_rows, first + i), first + i)
             which = [q + number if number < first else number - first for number in summed]
-            sums.append(deviations[..., which, :, i].sum(-2))
+            given = moments.given(ahead.noise[..., :i, :]) if i else moments
+            variance = (given.variance + added)[..., which, :]
+            deviations = variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
+            sums.append(deviations.sum(-2))
         return torch.stack(sums, dim=-2)
 
     def _gains_ahead(self, ahead: OneByOneModel) -> Tensor:

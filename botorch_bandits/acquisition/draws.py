@@ -273,8 +273,8 @@ def _draw_pending_path(model: PendingModel) -> Path:
         values = path(both)
         moments, count = read_moments(model.base, both), len(pending)
         away = moments.mean[..., :count, :] - values[..., :count, :] - simulated
-        others = moments.given(count, noise, away)
-        return values[..., count:, :] + others.mean - moments.mean[..., count:, :]
+        conditioned = moments.given(noise, away)
+        return (values + conditioned.mean - moments.mean)[..., count:, :]
 
     return Path(evaluate)
 

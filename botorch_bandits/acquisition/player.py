@@ -618,7 +618,7 @@ def _player_of_list(
         points = _transformed(recipe.input_transform, domain.choices, 0)
         own = [copy.deepcopy(kernel).to(points) for kernel in groups.kernels]
         priors = list(known) or [prior_of(kernel, points) for kernel in own]
-    lam, means = (torch.from_numpy(each).to(points) for each in (groups.lam, groups.prior_means))
+    lam, means = groups.lam.to(points), groups.prior_means.to(points)
     player = Player(rule, priors, lam, [1.0] * len(priors), seeds, means)
     player.follow(recipe)
     player.rule_domain = domain

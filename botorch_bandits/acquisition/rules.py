@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import torch
 from botorch.acquisition.analytic import _log_ei_helper, log_Phi
 from torch import Tensor
@@ -39,7 +38,7 @@ from botorch_bandits.core.priors import Prior
 from botorch_bandits.core.round_posterior import RoundPosterior
 from botorch_bandits.core.rows import Rows
 from botorch_bandits.domains import ValueScale
-from botorch_bandits.models.candidate_groups import CandidateGroups, mixture_of_groups
+from botorch_bandits.models.candidates import CandidateGroups
 from botorch_bandits.penalties import Linear, Penalty, check_no_overflow
 
 if TYPE_CHECKING:
@@ -733,8 +732,8 @@ class ListArmsRule(ArmsRule):
             variances: ``G x num_arms``; None for those from the outcomes that arrived.
         """
         known = seen.posterior.variance.clamp_min(0.0) if variances is None else variances
-        shares = self.groups.mixture_weights(seen.player.evidence.numpy_posterior_weights())
-        return mixture_of_groups(seen.posterior.mean[:, 0].mT, known.mT, *shares)
+        weights = seen.player.evidence.numpy_posterior_weights()
+        return self.groups.mixture(seen.posterior.mean[:, 0], known, weights)
 
     def moments(self, seen: Seen, arm: int) -> tuple[float, float]:
         mean, variance = self.mixture(seen)
@@ -759,7 +758,7 @@ class ListArmsRule(ArmsRule):
     def least_noise_ratio(self, seen: Seen, arm: int, default_level: float) -> float:
         """Return the least ratio of noise to posterior variance at an arm among the survivors."""
         level = default_level if self.widths is None else self.widths.level
-        variances = seen.posterior.variance[:, arm].cpu().numpy()
+        variances = seen.posterior.variance[:, arm]
         return self.groups.least_noise_ratio(variances, seen.player.evidence.numpy_in_force(level))
 
     def _bounds(
@@ -771,12 +770,7 @@ class ListArmsRule(ArmsRule):
             half = variance.clamp_min(LEAST_VARIANCE).sqrt() * float(width)
             return mean - half, mean + half
         in_force = seen.player.evidence.numpy_in_force(widths.level)
-        factors = self.groups.factors(width, in_force)  # G, the widest band of each group's entries
-        counts = torch.from_numpy(np.isfinite(factors))
-        scale = torch.from_numpy(factors).to(variances)[counts].unsqueeze(-1)
-        half = variances[counts].sqrt_().mul_(scale)
-        means = seen.posterior.mean[counts, 0]
-        return (means - half).amin(0), (means + half).amax(0)
+        return self.groups.bounds(seen.posterior.mean[:, 0], variances, width, in_force)
 
     def _drawn(self, seen: Seen) -> Tensor:
         """Return a joint draw of one entry's posterior; its numbers follow those of the entry."""

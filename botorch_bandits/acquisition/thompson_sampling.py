@@ -79,12 +79,10 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.models.reading import (
-    before,
     check_outcomes,
-    factor_of,
     hallucinate,
-    has_moments,
     on_device_of,
+    provides,
     read_moments,
     read_noise,
     shape_of_batch,
@@ -466,19 +464,19 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
                 own_width = width[..., member]
             if own_width.dim() > len(batch):
                 own_width = own_width.select(-1 - len(batch), i)
-            factor = factor_of(moments, levels)
-            mean = moments.mean
-            if outcomes is not None:
-                mean = mean + before(factor, outcomes - mean)
+            away = None if outcomes is None else outcomes - moments.mean
+            mean = moments.one_by_one(levels, away).mean.squeeze(-2)
             drawn = later._unscaled(X, moments.mean)
             generator = torch.Generator().manual_seed(later._seed_of("noise of earlier points"))
             normal = torch.randn(levels.shape[-2:], dtype=levels.dtype, generator=generator)
             simulated = drawn + levels.sqrt() * normal.to(levels)
-            deviation = drawn - before(factor, simulated)
-            here, away = mean[..., i : i + 1, :], deviation[..., i : i + 1, :]
+            # Matheron's rule: what the earlier points explain of a simulated outcome is taken off
+            later_mean = moments.one_by_one(levels, -simulated).mean.squeeze(-2)
+            deviation = drawn + later_mean - moments.mean
+            here, change = mean[..., i : i + 1, :], deviation[..., i : i + 1, :]
             ends = [
                 each.squeeze(-1) if transform is None else transform.evaluate(each, X)
-                for each in (here, here + away)
+                for each in (here, here + change)
             ]
             middle, end = (each.squeeze(-1) for each in ends)
             total = total + score(middle, half_width(end - middle, own_width))
@@ -572,7 +570,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
                 x.unsqueeze(0), posterior_transform=self.posterior_transform
             )
         known = {"width": float(self.width.mean()), "acquisition_value": float(value)}
-        if has_moments(self.base_model):
+        if provides(self.base_model, "moments"):
             deviation = deviation_of(posterior, self._summary, 0.0)
             known = {
                 "mean": float(posterior.mean.mean()),

@@ -42,7 +42,7 @@ from botorch_bandits.loop.settings import AcquisitionFactory
 from botorch_bandits.loop.state import PenalizedHistory, StackedHistory
 from botorch_bandits.models import BanditGPRecipe, condition
 from botorch_bandits.models.censoring import least_lower_bounds
-from botorch_bandits.models.reading import prior_means, variances_of_outputs
+from botorch_bandits.models.reading import moments_of_outputs, prior_means
 
 
 @dataclass(frozen=True)
@@ -266,12 +266,8 @@ class CensoredRound:
         ids = [i for i in summed if i in counted]
         if not ids:
             return torch.zeros(0, 1, int(self.model.num_outputs), dtype=DTYPE)
-        with torch.no_grad():
-            posterior = self.model.posterior(
-                self.rows.inputs(ids).unsqueeze(-2), observation_noise=self.feedback.predictive
-            )
-            variance = variances_of_outputs(posterior, self.model)
-        deviations = variance.clamp_min(0.0).sqrt()
+        points = self.rows.inputs(ids).unsqueeze(-2)
+        _, deviations = moments_of_outputs(self.model, points, self.feedback.predictive)
         if self.shares:
             shares = deviations.new_tensor([self.shares.get(i, 1.0) for i in ids])
             # separate constraints have their own pseudo-values and bounds
@@ -444,12 +440,9 @@ class BuildsCensored(ABC):
 
 def _moments_of_reward(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and standard deviation at ``n x d`` inputs; of the mixture for an ensemble."""
-    with torch.no_grad():
-        posterior = model.posterior(X)
-        mean = posterior.mean[..., 0].reshape(-1, len(X))
-        variance = variances_of_outputs(posterior, model)[..., 0].reshape(-1, len(X))
+    mean, deviation = (each[..., 0].reshape(-1, len(X)) for each in moments_of_outputs(model, X))
     center = mean.mean(0)
-    spread = variance.clamp_min(0.0) + (mean - center).square()
+    spread = deviation.square() + (mean - center).square()
     return center.to(X.device), spread.mean(0).sqrt().to(X.device)
 
 

@@ -167,12 +167,7 @@ def turned_check(check: ModelCheck) -> ModelCheck:
     Args:
         check: The check, which is not changed.
     """
-    return replace(
-        check,
-        outcomes=0.0 - check.outcomes,
-        one_step=0.0 - check.one_step,
-        left_out_means=0.0 - check.left_out_means,
-    )
+    return replace(check, one_step=0.0 - check.one_step, left_out=0.0 - check.left_out)
 
 
 _NUMBER = r"(-?\d[\d.]*(?:e[+-]?\d+)?)"

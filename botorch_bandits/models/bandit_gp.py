@@ -44,6 +44,7 @@ from botorch_bandits.checks import (
     check_batch_shape,
     check_double,
     check_finite,
+    check_instance,
     check_integer,
     check_number,
     store_checked,
@@ -272,6 +273,13 @@ class BanditGP(DataViews):
             >>> BanditGP.with_candidates(priors).names
             ('SE, lengthscale 0.1, scale 1, noise 0.01', 'SE, lengthscale 0.3, scale 1, noise 0.01')
         """
+        for index, entry in enumerate(candidates):
+            check_instance(
+                f"candidates[{index}]",
+                entry,
+                BanditGPRecipe,
+                "Pass recipes, as BanditGP.with_kernel(...) returns them.",
+            )
         return CandidatesRecipe(
             tuple(candidates),
             () if weights is None else tuple(weights),

@@ -26,35 +26,23 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 import torch
-from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
-from botorch.posteriors import GPyTorchPosterior
-from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
-from gpytorch.distributions import MultivariateNormal
-from gpytorch.kernels import (
-    AdditiveKernel,
-    Kernel,
-    MaternKernel,
-    ProductKernel,
-    RBFKernel,
-    ScaleKernel,
-)
-from linear_operator.operators import DenseLinearOperator
-from linear_operator.utils.cholesky import psd_safe_cholesky
+from gpytorch.kernels import Kernel, ScaleKernel
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import ModuleList
 
 from botorch_bandits.checks import (
+    DTYPE,
     check_double,
     check_finite,
     check_matrix,
@@ -64,11 +52,13 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence.candidates import (
     CandidateEvidence,
     check_num_skipped,
+    log_densities,
 )
 from botorch_bandits.confidence.prior_reading import (
     constant_prior_mean,
     learns_input_scale,
     read_prior,
+    refuse_several,
 )
 from botorch_bandits.core.box import BoxPosterior
 from botorch_bandits.core.kernels import (
@@ -78,86 +68,144 @@ from botorch_bandits.core.kernels import (
     fingerprint_kernel,
     kernel_function,
 )
-from botorch_bandits.models.candidate_groups import (
-    CandidateGroups,
-    bounds_of_groups,
-    mixture_of_groups,
-    split_scale,
+from botorch_bandits.models.reading import (
+    JointMoments,
+    MomentsModel,
+    observed_inputs,
+    transform_of,
 )
-from botorch_bandits.models.ensembles import LeanMixture
-from botorch_bandits.models.reading import condition, observed_inputs, observed_outcomes
 
 NUM_MEMBERS = 64
 """Members of the ensemble that BoTorch's own acquisition functions see."""
 
+LEAST_VARIANCE = 1e-30
+"""Smaller posterior variances count as this, so that bounds have gradients."""
 
-@dataclass(frozen=True, eq=False)
-class OwnModel:
-    """A user's model as an entry of a list.
+
+def split_scale(kernel: Kernel) -> tuple[Kernel, float]:
+    """Return a kernel without the output scale of a ``ScaleKernel`` around it, and that scale."""
+    if type(kernel) is ScaleKernel and not kernel.batch_shape and kernel.active_dims is None:
+        return kernel.base_kernel, float(kernel.outputscale.detach())
+    return kernel, 1.0
+
+
+class CandidateGroups:
+    """Groups of entries that share a factor: their kernels, noise ratios and prior means agree.
+
+    Args:
+        priors: The entries, with ``kernel``, ``noise`` and ``prior_mean``.
 
     Attributes:
-        model: An exact Gaussian process of one output; it is not changed.
-        kernel: Its kernel.
-        noise: Its noise variance.
-        prior_mean: Its prior mean.
-        input_transform: Its input transform.
-        learned: A description of what was, or could have been, learned from the same data.
+        kernels: The kernel of each group, without its output scale.
+        lam: Noise variance over output scale, one per group.
+        prior_means: One per group.
+        group_of: The group of each entry.
+        scales: The output scale of each entry.
     """
 
-    model: Model
-    kernel: Kernel
-    noise: float
-    prior_mean: float
-    input_transform: InputTransform | None
-    learned: tuple[str, ...]
+    def __init__(self, priors: Sequence[Any]) -> None:
+        """See the class."""
+        groups: dict[object, tuple[Kernel, float, float]] = {}
+        keys, scales = [], []
+        for prior in priors:
+            kernel, scale = split_scale(prior.kernel)
+            ratio, read = prior.noise / scale, StationaryKernel.read(kernel)
+            # a fingerprint takes long, so it is taken only of other kernels
+            told: object = (
+                fingerprint_kernel(kernel)
+                if read is None
+                else (read.smoothness, *read.lengthscale.tolist())
+            )
+            keys.append((told, f"{ratio:.11e}", prior.prior_mean))
+            groups.setdefault(keys[-1], (kernel, ratio, prior.prior_mean))
+            scales.append(scale)
+        kernels, lam, means = zip(*groups.values(), strict=True)
+        self.kernels = tuple(copy.deepcopy(each).requires_grad_(False) for each in kernels)
+        self.lam, self.prior_means = (torch.tensor(each, dtype=DTYPE) for each in (lam, means))
+        numbers = {key: number for number, key in enumerate(groups)}
+        self.group_of = np.array([numbers[key] for key in keys])
+        self.scales = np.array(scales)
 
-    @classmethod
-    def read(cls, index: int, model: Model) -> OwnModel:
-        """Read the prior of a model.
+    def __len__(self) -> int:
+        """Return the number of groups."""
+        return len(self.kernels)
+
+    def bounds(
+        self,
+        mean: Tensor,
+        variance: Tensor,
+        widths: float | NDArray[np.float64],
+        in_force: NDArray[np.bool_],
+    ) -> tuple[Tensor, Tensor]:
+        """Return the smallest lower and the largest upper bound of some entries, ``...`` each.
 
         Args:
-            index: Its position in the list, for error messages.
-            model: See the class.
-
-        Raises:
-            ValueError: If it has several outputs or batches, an outcome transform, or a prior that
-                cannot be read.
+            mean: ``G x ...``.
+            variance: ``G x ...``.
+            widths: The width of each entry's band, or one for all, in units of its own deviation.
+            in_force: The entries whose bands count, such as the survivors.
         """
-        name = f"models[{index}] ({type(model).__name__})"
-        if model.num_outputs != 1 or model.batch_shape:
-            raise ValueError(f"{name} has several outputs or batches; pass models of one output.")
-        if getattr(model, "outcome_transform", None) is not None:
-            raise ValueError(
-                f"{name} has an outcome transform, which learns from later outcomes what the "
-                "evidence of earlier ones would need. Pass outcome_transform=None, and a kernel "
-                "and a noise variance in the units of the outcomes."
-            )
-        (prior,) = read_prior(model)
-        mean = constant_prior_mean(cast(Any, model))
-        if mean is None or prior.row_noise is not None:
-            raise ValueError(
-                f"{name} has no constant mean, or noise that differs from row to row; pass a "
-                "model with a ConstantMean or ZeroMean and one noise variance."
-            )
-        learned = prior.learned if prior.is_given else (*prior.learned, "frozen parameters")
-        return cls(
-            model=model,
-            kernel=cast(Kernel, model.covar_module),
-            noise=float(prior.noise_variance),
-            prior_mean=mean,
-            input_transform=getattr(model, "input_transform", None),
-            learned=learned,
+        # the widest band of each group's entries, in units of the group's deviation
+        each = np.where(in_force, widths * np.sqrt(self.scales), -np.inf)
+        factors = np.full(len(self), -np.inf)
+        np.maximum.at(factors, self.group_of, each)
+        counts = np.isfinite(factors)
+        factor = torch.from_numpy(factors[counts]).to(variance)
+        deviation = variance[counts].clamp_min(LEAST_VARIANCE).sqrt()
+        half = torch.einsum("g,g...->g...", factor, deviation)
+        return (mean[counts] - half).amin(0), (mean[counts] + half).amax(0)
+
+    def mixture(
+        self, mean: Tensor, variance: Tensor, posterior_weights: NDArray[np.float64]
+    ) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of the mixture of all entries, ``...`` each.
+
+        Args:
+            mean: ``G x ...``.
+            variance: ``G x ...``; those of the reward, without noise.
+            posterior_weights: The probability of each entry.
+        """
+        # the probability of each group, and its sum of probability times output scale
+        weights = (posterior_weights, posterior_weights * self.scales)
+        shares, scales = (
+            torch.from_numpy(np.bincount(self.group_of, each)).to(mean) for each in weights
         )
+        center = torch.tensordot(shares, mean, dims=1)
+        between = torch.tensordot(shares, (mean - center).square(), dims=1)
+        return center, torch.tensordot(scales, variance, dims=1) + between
 
-    def __call__(self, X: Tensor, Y: Tensor) -> Model:
-        """Return the model with the rows that it does not have yet."""
-        num_rows = int(cast(Any, self.model).train_targets.shape[-1])
-        if len(X) == num_rows:
-            return self.model
-        return condition(self.model, X[num_rows:], Y[num_rows:])
+    def least_noise_ratio(self, variances: Tensor, in_force: NDArray[np.bool_]) -> float:
+        """Return the smallest ratio of noise to posterior variance of the entries that count.
+
+        Args:
+            variances: The posterior variance of each group at a point. An entry has the same ratio
+                of noise variance to posterior variance at its own scale.
+            in_force: The entries that count.
+
+        Returns:
+            The ratio; infinity if no variance is positive.
+        """
+        ratios = self.lam.to(variances) / variances.clamp_min(0.0)
+        return float(ratios[self.group_of[in_force]].min())
+
+    def log_densities(
+        self,
+        outcomes: float | NDArray[np.float64],
+        means: NDArray[np.float64],
+        variances: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Return the logarithms of the predictive densities of outcomes, one column per entry.
+
+        Args:
+            outcomes: ``n``, or a single one, in raw units.
+            means: ``G x n``, or ``G``; the predictive mean of each group.
+            variances: The same of its predictive variance, including noise.
+        """
+        mean, variance = means[self.group_of].T, variances[self.group_of].T
+        return log_densities(np.expand_dims(outcomes, -1), mean, self.scales * variance)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, repr=False)
 class CandidatesRecipe:
     """A list of priors and their weights; calling it with data builds the model.
 
@@ -169,9 +217,10 @@ class CandidatesRecipe:
         names: The names of the priors in tables.
         num_skipped: How many of the first outcomes the evidence leaves out because the list or its
             weights were chosen based on them. They remain in every posterior.
+        learned: For each of a user's own models, a description of what was, or could have been,
+            learned from the same data.
 
     Raises:
-        TypeError: If an entry is not a recipe.
         ValueError: If the list is empty, an entry refits, input transforms differ or learn from
             data, or weights or names do not match the entries.
     """
@@ -180,6 +229,7 @@ class CandidatesRecipe:
     weights: tuple[float, ...] = ()
     names: tuple[str, ...] = ()
     num_skipped: int = 0
+    learned: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
         """Check the list and complete weights and names."""
@@ -207,11 +257,11 @@ class CandidatesRecipe:
 
     def __repr__(self) -> str:
         """Show the number of priors and the names of the first and the last."""
-        shown = ", ".join(map(repr, self.names[:2]))
-        if len(self.names) > 2:
-            shown += f"{', ...' if len(self.names) > 3 else ''}, {self.names[-1]!r}"
+        shown = list(map(repr, self.names))
+        if len(shown) > 3:
+            shown[2:-1] = ["..."]
         skipped = f", num_skipped={self.num_skipped}" if self.num_skipped else ""
-        return f"{type(self).__name__}({len(self.names)} priors: {shown}{skipped})"
+        return f"{type(self).__name__}({len(self.names)} priors: {', '.join(shown)}{skipped})"
 
     @cached_property
     def groups(self) -> CandidateGroups:
@@ -252,33 +302,13 @@ class CandidatesRecipe:
 
     def fingerprint(self) -> str:
         """Return a digest that is equal for recipes that build equal models."""
-        parts = [_fingerprint(entry) for entry in self.candidates]
-        names = self.names
-        if names == _distinct([_describe(entry) for entry in self.candidates]):
-            # journals have fingerprints of default names that did not describe the parts
-            names = _distinct([_describe(entry, parts=False) for entry in self.candidates])
-        parts += [repr(self.weights), repr(names), repr(self.num_skipped)]
+        parts = [entry.fingerprint() for entry in self.candidates]
+        parts += [repr(self.weights), repr(self.names), repr(self.num_skipped)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-    def __eq__(self, other: object) -> bool:
-        """Compare by fingerprint."""
-        if not isinstance(other, CandidatesRecipe):
-            return NotImplemented
-        return self.fingerprint() == other.fingerprint()
-
-    def __hash__(self) -> int:
-        """Hash the weights."""
-        return hash((self.weights, self.num_skipped))
 
 
 def _check_entry(index: int, entry: Any, first: Any) -> None:
-    needed = ("kernel", "noise", "prior_mean", "input_transform")
-    if isinstance(entry, Kernel) or not all(hasattr(entry, name) for name in needed):
-        raise TypeError(
-            f"candidates[{index}] is {entry!r}; pass recipes, as BanditGP.with_kernel(...) "
-            "returns them."
-        )
-    if getattr(entry, "refit_every", None) is not None:
+    if entry.refit_every is not None:
         raise ValueError(
             f"candidates[{index}] has refit_every={entry.refit_every}; a prior on a list is fixed. "
             "Leave out refit_every=."
@@ -304,48 +334,20 @@ def _describe_transform(entry: Any) -> str:
     return "" if entry.input_transform is None else describe_module(entry.input_transform)
 
 
-def _fingerprint(entry: Any) -> str:
-    if hasattr(entry, "fingerprint"):
-        return str(entry.fingerprint())
-    parts = (fingerprint_kernel(entry.kernel), entry.noise, entry.prior_mean)
-    return "\n".join([*map(repr, parts), _describe_transform(entry)])
-
-
-def _describe(entry: Any, parts: bool = True) -> str:
-    """Return the default name of a prior.
-
-    Args:
-        entry: Its recipe.
-        parts: Whether kernels that are neither Matern nor SE are described part by part; otherwise
-            only by the name of their class.
-    """
+def _describe(entry: Any) -> str:
+    """Return the default name of a prior: its kernel with all its numbers, scale, noise, mean."""
     kernel, scale = split_scale(entry.kernel)
-    told = _describe_kernel(kernel, parts)
-    told += f", scale {scale:.3g}, noise {entry.noise:.3g}"
-    return told + (f", mean {entry.prior_mean:.3g}" if entry.prior_mean else "")
-
-
-def _describe_kernel(kernel: Kernel, parts: bool) -> str:
     read = StationaryKernel.read(kernel)
-    if read is not None:
+    if read is None:
+        parts = [type(kernel).__name__]
+        for name, raw, constraint in kernel.named_parameters_and_constraints():
+            value = raw if constraint is None else constraint.transform(raw)
+            parts.append(f"{name.replace('raw_', '')} {_listed(value)}")
+    else:
         kind = "SE" if read.smoothness == math.inf else f"Matern {read.smoothness:g}"
-        return f"{kind}, lengthscale {_listed(read.lengthscale)}"
-    told = type(kernel).__name__
-    if not parts:
-        return told
-    if type(kernel) in (ProductKernel, AdditiveKernel):
-        sign = " x " if type(kernel) is ProductKernel else " + "
-        return sign.join(f"({_describe_kernel(part, parts)})" for part in kernel.kernels)
-    if type(kernel) is ScaleKernel:
-        inner = _describe_kernel(kernel.base_kernel, parts)
-        return f"{_listed(kernel.outputscale)} x ({inner})"
-    if type(kernel) in (RBFKernel, MaternKernel):  # on some of the columns
-        told = "SE" if type(kernel) is RBFKernel else f"Matern {kernel.nu:g}"
-    if hasattr(kernel, "period_length"):
-        told += f", period {_listed(kernel.period_length)}"
-    if kernel.has_lengthscale:
-        told += f", lengthscale {_listed(kernel.lengthscale)}"
-    return told
+        parts = [kind, f"lengthscale {_listed(read.lengthscale)}"]
+    parts += [f"scale {scale:.3g}", f"noise {entry.noise:.3g}"]
+    return ", ".join([*parts, f"mean {entry.prior_mean:.3g}"] if entry.prior_mean else parts)
 
 
 def _listed(values: Tensor) -> str:
@@ -358,7 +360,7 @@ def _distinct(names: list[str]) -> tuple[str, ...]:
     return tuple(f"{i}: {name}" for i, name in enumerate(names))
 
 
-class CandidatesModel(Model):
+class CandidatesModel(MomentsModel):
     """The posteriors of a list of priors, as a BoTorch ensemble.
 
     BoTorch's own acquisition functions see :data:`NUM_MEMBERS` members of equal weight: BoTorch
@@ -405,17 +407,19 @@ class CandidatesModel(Model):
         self.kernels = ModuleList([copy.deepcopy(each).to(X) for each in recipe.groups.kernels])
         transform = copy.deepcopy(recipe.input_transform)
         # not under BoTorch's name, under which BoTorch would replace the raw inputs with others
-        self._encoder = None if transform is None else transform.to(X)
+        self._encoder: Any = None if transform is None else transform.to(X)
         self.evidence = recipe.new_evidence()
-        self.num_hallucinated = 0
         self.eval()
         with torch.no_grad():
             groups, points = recipe.groups, self._transformed(X)
-            lam, means = (torch.from_numpy(each).to(X) for each in (groups.lam, groups.prior_means))
+            lam, means = groups.lam.to(X), groups.prior_means.to(X)
             kernels = [cast(Kernel, each) for each in self.kernels]
             functions = KernelList([kernel_function(each, points.shape[-1]) for each in kernels])
             outcomes = self.train_targets.expand(len(lam), -1)
-            self._rows = BoxPosterior.of(functions, points, outcomes, lam, means)  # *g is G
+            # *g is G
+            self._rows = BoxPosterior.of(
+                functions, points, outcomes, lam, means, transform=self._encoder
+            )
             self._count(first=0)
 
     @property
@@ -441,32 +445,18 @@ class CandidatesModel(Model):
     @cached_property
     def members(self) -> tuple[int, ...]:
         """The entry of each member of the ensemble, :data:`NUM_MEMBERS` of them."""
-        shares = self.evidence.numpy_posterior_weights() * NUM_MEMBERS
-        counts = np.floor(shares).astype(int)
-        missing = NUM_MEMBERS - int(counts.sum())
-        # the largest remainders, and the first of equal ones
-        order = np.argsort(-(shares - counts), kind="stable")
-        counts[order[:missing]] += 1
-        return tuple(np.repeat(np.arange(len(counts)), counts).tolist())
+        # in the middle of each of so many equal shares of the probability
+        shares = (np.arange(NUM_MEMBERS) + 0.5) / NUM_MEMBERS
+        weights = self.evidence.numpy_posterior_weights()
+        return tuple(np.searchsorted(weights.cumsum(), shares).tolist())
 
     @cached_property
-    def _rows_of_members(self) -> BoxPosterior:
-        """The posteriors of the groups that have members, in order."""
-        groups = np.unique(self.recipe.groups.group_of[list(self.members)]).tolist()
-        is_all = len(groups) == len(self.recipe.groups)
-        return self._rows if is_all else self._rows.select(groups)
-
-    def has_rows(self, X: Tensor, Y: Tensor) -> bool:
-        """Return whether the given rows begin with the rows of this model.
-
-        Args:
-            X: ``n x d`` inputs, at least as many as this model has.
-            Y: ``n x 1`` outcomes.
-        """
-        n = self.num_rows
-        return torch.equal(self.train_inputs[0], X[:n]) and torch.equal(
-            self.train_targets, Y[:n].squeeze(-1)
-        )
+    def _groups_of_members(self) -> tuple[BoxPosterior, Tensor, Tensor]:
+        """The posteriors of groups with members, and the group and the scale of each member."""
+        entries, groups = list(self.members), self.recipe.groups
+        some, index = np.unique(groups.group_of[entries], return_inverse=True)
+        rows, scales = self._rows.select(some.tolist()), groups.scales[entries]
+        return rows, torch.from_numpy(index).to(rows.X.device), torch.from_numpy(scales).to(rows.X)
 
     def group_moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the posterior moments of each group of entries at single points.
@@ -475,12 +465,11 @@ class CandidatesModel(Model):
             X: ``... x d`` raw points.
 
         Returns:
-            Means and variances at output scale 1, ``... x G`` each.
+            Means and variances at output scale 1, ``G x ...`` each.
         """
-        points = self._transformed(X.reshape(-1, X.shape[-1]))
-        mean, variance = self._rows.moments(points)
-        shape = (*X.shape[:-1], len(self.recipe.groups))
-        return mean.mT.reshape(shape), variance.clamp_min(0.0).mT.reshape(shape)
+        mean, variance = self._rows.moments(X.reshape(-1, X.shape[-1]))
+        shape = (len(mean), *X.shape[:-1])
+        return mean.reshape(shape), variance.clamp_min(0.0).reshape(shape)
 
     def least_noise_ratio(self, x: Tensor, in_force: NDArray[np.bool_]) -> float:
         """Return the smallest ratio of noise variance to posterior variance at a point.
@@ -491,7 +480,7 @@ class CandidatesModel(Model):
         """
         with torch.no_grad():
             _, variances = self.group_moments(x)
-        return self.recipe.groups.least_noise_ratio(variances.cpu().numpy(), in_force)
+        return self.recipe.groups.least_noise_ratio(variances, in_force)
 
     def group_moments_one_by_one(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the moments of each group at each point given the points before it.
@@ -502,46 +491,13 @@ class CandidatesModel(Model):
             X: ``... x q x d`` raw points.
 
         Returns:
-            Means and variances at output scale 1, ``... x q x G`` each.
+            Means and variances at output scale 1, ``G x ... x q`` each.
         """
-        mean, covariance = self._rows.mean_and_covariance(self._transformed(X))
-        noisy = covariance + torch.diag_embed(self._rows.noise.unsqueeze(-1).expand_as(mean))
-        earlier = psd_safe_cholesky(noisy).tril(-1)
-        variance = covariance.diagonal(dim1=-2, dim2=-1) - earlier.square().sum(-1)
-        return mean.mT, variance.clamp_min(0.0).mT
-
-    def bounds(
-        self, X: Tensor, widths: float | NDArray[np.float64], in_force: NDArray[np.bool_]
-    ) -> tuple[Tensor, Tensor]:
-        """Return the smallest lower and the largest upper bound of some entries.
-
-        Args:
-            X: ``... x d`` raw points.
-            widths: The width of each entry's band, or one for all.
-            in_force: The entries whose bands count, such as the survivors.
-
-        Returns:
-            ``...`` each.
-        """
-        return self.bounds_from(*self.group_moments(X), widths, in_force)
-
-    def bounds_from(
-        self,
-        mean: Tensor,
-        variance: Tensor,
-        widths: float | NDArray[np.float64],
-        in_force: NDArray[np.bool_],
-    ) -> tuple[Tensor, Tensor]:
-        """Return the bounds that follow from the moments of the groups; see :meth:`bounds`.
-
-        Args:
-            mean: ``... x G``.
-            variance: ``... x G``, at output scale 1.
-            widths: The width of each entry's band, or one for all.
-            in_force: The entries whose bands count.
-        """
-        deviation = variance.clamp_min(1e-30).sqrt()
-        return bounds_of_groups(mean, deviation, self.recipe.groups.factors(widths, in_force))
+        mean, covariance = self._rows.mean_and_covariance(X)
+        moments = JointMoments(mean.unsqueeze(-1), covariance[..., :, None, :, None])
+        noise = self._rows.noise[:, None, None].expand(moments.mean.shape)
+        variance = moments.one_by_one(noise).variance.reshape(mean.shape)  # ... x G x q
+        return mean.movedim(-2, 0), variance.clamp_min(0.0).movedim(-2, 0)
 
     def mixture(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance of the mixture of all entries by their posterior weights.
@@ -552,71 +508,20 @@ class CandidatesModel(Model):
         Returns:
             ``...`` each; the variance of the reward, without noise.
         """
-        return self.mixture_from(*self.group_moments(X))
+        weights = self.evidence.numpy_posterior_weights()
+        return self.recipe.groups.mixture(*self.group_moments(X), weights)
 
-    def mixture_from(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mixture that follows from the moments of the groups; see :meth:`mixture`.
-
-        Args:
-            mean: ``... x G``.
-            variance: ``... x G``, at output scale 1.
-        """
-        posterior = self.evidence.numpy_posterior_weights()
-        return mixture_of_groups(mean, variance, *self.recipe.groups.mixture_weights(posterior))
-
-    def posterior(
-        self,
-        X: Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
-    ) -> GaussianMixturePosterior:
-        """Return the posterior of the ensemble; see BoTorch.
-
-        Args:
-            X: ``batch_shape x q x d``, raw. Each ``q x d`` is one joint distribution.
-            output_indices: The single output, or None.
-            observation_noise: Whether to add the noise variance, or a tensor of variances.
-            posterior_transform: Applied to the posterior.
-
-        Returns:
-            A mixture with the members in dimension -3 of its mean.
-        """
-        rows, points = self._rows_of_members, self._transformed(X)
-        entries = np.array(self.members)
-        scales = torch.from_numpy(self.recipe.groups.scales[entries]).to(X)
-        index = torch.from_numpy(
-            np.unique(self.recipe.groups.group_of[entries], return_inverse=True)[1]
-        )
-        index = index.to(X.device)
-        mode = torch.enable_grad if torch.is_grad_enabled() else torch.no_grad
-        flat = points.reshape(-1, points.shape[-1])
-
-        def of_members(values: Tensor) -> Tensor:  # groups x points to ... x members x q
-            return values.unflatten(-1, points.shape[:-1]).movedim(0, -2)[..., index, :]
-
-        def variance() -> Tensor:
-            with mode():
-                found = of_members(rows.moments(flat)[1]) * scales[:, None]
-                found = found.clamp_min(1e-10 * scales[:, None])
-                if observation_noise is True:
-                    return found + (scales * rows.noise[index])[:, None]
-                if isinstance(observation_noise, Tensor):
-                    return found + observation_noise.squeeze(-1).unsqueeze(-2)
-                return found
-
-        def covariance() -> Tensor:
-            with mode():
-                _, of_groups = rows.mean_and_covariance(points)
-                own = of_groups[..., index, :, :] * scales[:, None, None]
-                return own.diagonal_scatter(variance(), dim1=-2, dim2=-1)
-
-        mean = of_members(rows.mean(flat))
-        if posterior_transform is not None:
-            distribution = MultivariateNormal(mean, DenseLinearOperator(covariance()))
-            joint = cast(GPyTorchPosterior, posterior_transform(GPyTorchPosterior(distribution), X))
-            return GaussianMixturePosterior(distribution=joint.distribution)
-        return LeanMixture(mean, variance, covariance)
+    def _moments(self, X: Tensor, observation_noise: bool | Tensor) -> JointMoments:
+        """Return the joint moments of the members, ``... x members`` times those of each."""
+        rows, index, scales = self._groups_of_members
+        mean, covariance = rows.mean_and_covariance(X)  # ... x groups x q, ... x groups x q x q
+        covariance = covariance[..., index, :, None, :, None] * scales[:, None, None, None, None]
+        moments = JointMoments(mean[..., index, :].unsqueeze(-1), covariance, is_mixture=True)
+        if observation_noise is False:
+            return moments
+        if observation_noise is True:
+            return moments.with_noise((scales * rows.noise[index])[:, None, None])
+        return moments.with_noise(torch.as_tensor(observation_noise).unsqueeze(-3))
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> CandidatesModel:
         """Return a new model with additional outcomes, which also count in the evidence.
@@ -631,20 +536,19 @@ class CandidatesModel(Model):
             TypeError: If a tensor is not float64.
             ValueError: If shapes do not match or an entry is not finite.
         """
-        if self.num_hallucinated or kwargs:
+        if self._rows.num_rows > self.num_rows or kwargs:
             raise UnsupportedError(
                 "outcomes are added to a model without hallucinated rows, and without options "
-                f"(this one has {self.num_hallucinated} such rows; options: {sorted(kwargs)})."
+                f"(this one has {self._rows.num_rows - self.num_rows} such rows; options: "
+                f"{sorted(kwargs)})."
             )
         X, Y = _check_rows(X, Y, self.train_inputs[0].shape[-1])
-        new = self._copied()
+        y = Y.squeeze(-1)
+        new = self._with_rows(X, y.expand(len(self.kernels), -1))
         new.evidence = self.evidence.copied()
-        with torch.no_grad():
-            y = Y.squeeze(-1)
-            new._rows = new._rows.with_rows(self._transformed(X), y.expand(len(self.kernels), -1))
-            new.train_inputs = (torch.cat([self.train_inputs[0], X]),)
-            new.train_targets = torch.cat([self.train_targets, y])
-            new._count(first=self.num_rows)
+        new.train_inputs = (torch.cat([self.train_inputs[0], X]),)
+        new.train_targets = torch.cat([self.train_targets, y])
+        new._count(first=self.num_rows)
         return new
 
     def hallucinated(self, X: Tensor) -> CandidatesModel:
@@ -656,11 +560,15 @@ class CandidatesModel(Model):
         Args:
             X: ``n' x d`` pending points.
         """
-        X = check_matrix("X", check_double("X", X), num_columns=self.train_inputs[0].shape[-1])
-        new = self._copied()
-        new.num_hallucinated = self.num_hallucinated + len(X)
+        columns = self.train_inputs[0].shape[-1]
+        return self._with_rows(check_matrix("X", check_double("X", X), num_columns=columns), None)
+
+    def _with_rows(self, X: Tensor, y: Tensor | None) -> CandidatesModel:
+        new = copy.copy(self)
+        for name in ("members", "_groups_of_members"):
+            new.__dict__.pop(name, None)
         with torch.no_grad():
-            new._rows = new._rows.with_rows(self._transformed(X), None)
+            new._rows = self._rows.with_rows(self._transformed(X), y)
         return new
 
     def member(self, index: int) -> Any:
@@ -695,46 +603,52 @@ class CandidatesModel(Model):
         Raises:
             ValueError: If there is no model, rows differ, or a prior cannot be read.
         """
-        given = list(models)
-        if not given:
+        from botorch_bandits.models.bandit_gp import BanditGP  # it imports this module
+
+        if not models:
             raise ValueError("models is empty; give at least one model.")
-        entries = [OwnModel.read(index, model) for index, model in enumerate(given)]
-        first = None
-        for index, model in enumerate(given):
-            inputs, outcomes = observed_inputs(model), observed_outcomes(model)
-            if inputs is None or outcomes is None:
-                raise ValueError(f"models[{index}] does not show its rows.")
-            rows = torch.cat([inputs, outcomes[0].unsqueeze(-1)], dim=-1)
-            first = rows if first is None else first
-            if rows.shape != first.shape or not torch.equal(rows, first):
+        entries, learned, rows = [], [], []
+        for index, model in enumerate(models):
+            refuse_several("list", model)
+            (prior,), own = read_prior(model), cast(Any, model)
+            mean = constant_prior_mean(own)
+            if transform_of(model) is not None or mean is None or prior.row_noise is not None:
+                raise ValueError(
+                    f"models[{index}] ({type(model).__name__}) has an outcome transform, which "
+                    "learns from later outcomes what the evidence of earlier ones would need, no "
+                    "constant mean, or noise that differs from row to row. Pass a model with "
+                    "outcome_transform=None, a ConstantMean or ZeroMean, and one noise variance."
+                )
+            entries.append(
+                BanditGP.with_kernel(
+                    own.covar_module,
+                    noise=float(prior.noise_variance),
+                    prior_mean=mean,
+                    input_transform=getattr(model, "input_transform", None),
+                )
+            )
+            frozen = () if prior.is_given else ("frozen parameters",)
+            learned.append((*prior.learned, *frozen))
+            X = cast(Tensor, observed_inputs(model))
+            rows.append(torch.cat([X, own.train_targets.unsqueeze(-1)], dim=-1))
+            if not torch.equal(rows[index], rows[0]):
                 raise ValueError(
                     f"the rows of models[{index}] and models[0] differ; give all the same rows in "
                     "the same order."
                 )
-        assert first is not None
-        recipe = CandidatesRecipe(
-            tuple(entries), tuple(weights or ()), tuple(names or ()), num_skipped
-        )
-        return cls(recipe, first[:, :-1].contiguous(), first[:, -1:].contiguous())
+        given = (tuple(weights or ()), tuple(names or ()), num_skipped, tuple(learned))
+        recipe = CandidatesRecipe(tuple(entries), *given)
+        return cls(recipe, rows[0][:, :-1].contiguous(), rows[0][:, -1:].contiguous())
 
     def _transformed(self, X: Tensor) -> Tensor:
-        transform = self._encoder
-        if transform is None:
-            return X
-        transformed: Tensor = cast(Callable[[Tensor], Tensor], transform)(X)
-        return transformed
-
-    def _copied(self) -> CandidatesModel:
-        new = copy.copy(self)
-        for name in ("members", "_rows_of_members"):
-            new.__dict__.pop(name, None)
-        return new
+        found: Tensor = X if self._encoder is None else self._encoder(X)
+        return found
 
     def _count(self, first: int) -> None:
         """Add the outcomes from a row on to the evidence, except for those that are left out."""
         start = max(first, self.recipe.num_skipped)
-        outcomes = self.train_targets[start:].unsqueeze(-1).cpu().numpy()
-        moments = (each.mT[start:].cpu().numpy() for each in self._rows.predictions())
+        outcomes = self.train_targets[start:].cpu().numpy()
+        moments = (each[:, start:].cpu().numpy() for each in self._rows.predictions())
         self.evidence.update_all(self.recipe.groups.log_densities(outcomes, *moments))
 
 
@@ -757,14 +671,16 @@ class CandidatesBuilder:
             X: ``n x d`` inputs in the order in which their outcomes arrived.
             Y: ``n x 1`` outcomes.
         """
-        last = self._last
-        if last is None or last.num_rows > len(X) or not last.has_rows(X, Y):
-            self._last = self._recipe(X, Y)
-        elif last.num_rows < len(X):
-            new = slice(last.num_rows, None)
-            self._last = last.condition_on_observations(X[new], Y[new])
-        assert self._last is not None
-        return self._last
+        last, n = self._last, 0 if self._last is None else self._last.num_rows
+        is_first = last is not None and (
+            torch.equal(last.train_inputs[0], X[:n])
+            and torch.equal(last.train_targets, Y[:n].squeeze(-1))
+        )
+        if last is None or not is_first:
+            self._last = last = self._recipe(X, Y)
+        elif n < len(X):
+            self._last = last = last.condition_on_observations(X[n:], Y[n:])
+        return last
 
 
 def _check_rows(X: Tensor, Y: Tensor, num_columns: int | None = None) -> tuple[Tensor, Tensor]:

@@ -25,13 +25,12 @@ from botorch.acquisition.objective import (
     PosteriorTransform,
     ScalarizedPosteriorTransform,
 )
-from botorch.models import ModelListGP
 from botorch.models.model import Model
-from botorch.utils.transforms import is_ensemble
 from gpytorch import settings
 from torch import Tensor
 
 from botorch_bandits.checks import (
+    DTYPE,
     BelowMinimumWarning,
     MinimumLoweredWarning,
     check_double,
@@ -44,16 +43,16 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence.censored import Censoring
 from botorch_bandits.confidence.fills import share_of_bound
-from botorch_bandits.confidence.prior_reading import UnreadablePriorError, read_prior
 from botorch_bandits.confidence.width_rules import pick_bound
 from botorch_bandits.models.reading import (
-    check_transformable,
     condition,
-    has_moments,
+    moments_of_outputs,
     observed_inputs,
     observed_outcomes,
+    prior_variances_of_outputs,
+    provides,
     shape_of_batch,
-    variances_of_outputs,
+    submodels,
 )
 
 STEPS = (0.0625, 0.125, 0.25, 0.5)
@@ -156,17 +155,16 @@ def posterior_rise(
     """
     sign = 1.0 if maximize else -1.0
     tops = []
-    # A joint covariance of all probes would cost more than the means. An ensemble computes
-    # covariances anyway, so each of its probes is a batch of its own: ``num_probes x 1 x d``.
-    alone = is_ensemble(base_model)
-    skips = not alone and not isinstance(posterior_transform, ExpectationPosteriorTransform)
-    if alone:
-        probes = probes.unsqueeze(-2)
-    with torch.no_grad(), settings.skip_posterior_variances(skips):
+    # a joint covariance of all probes would cost more than the means
+    with (
+        torch.no_grad(),
+        settings.skip_posterior_variances(True),
+        settings.min_variance(double_value=0.0),
+    ):
         for each in (base_model, model):
             posterior = each.posterior(probes, posterior_transform=posterior_transform)
-            means = sign * posterior.mean.squeeze(-1)  # an ensemble: ``num_probes x members x 1``
-            tops.append(means.amax(0 if alone else -1).reshape(-1))
+            means = sign * posterior.mean.squeeze(-1)  # batch_shape x num_probes
+            tops.append(means.amax(-1).reshape(-1))
     before, after = torch.broadcast_tensors(*tops)
     worst = int((after - before).argmax())
     return PosteriorRise(float(before[worst]), float(after[worst]), sign * minimum)
@@ -174,7 +172,7 @@ def posterior_rise(
 
 RELATIVE_TOLERANCE = 1e-9
 """Outcome transforms round, so an outcome that is below the minimum by less counts as the minimum;
-relative to the prior standard deviation and the minimum."""
+relative to the largest outcome and the minimum."""
 
 
 @dataclass(frozen=True)
@@ -236,9 +234,9 @@ class DropInCensoring(Censoring):
             then used.
 
         Raises:
-            ValueError: If an observed outcome is worse than the minimum, their numbers differ, or
-                the model's outcome transform maps the minimum to no finite number.
+            ValueError: If an observed outcome is worse than the minimum, or their numbers differ.
         """
+        num_outputs = len(signs)
         if self.minimum is None:
             X = observed_inputs(model) if X_observed is None else X_observed
             if X is None:
@@ -246,54 +244,23 @@ class DropInCensoring(Censoring):
                     "minimum_proxy= needs the observed inputs, which the model does not show: pass "
                     "X_observed=."
                 )
-            return self.proxy(model, signs, X) if len(X) else None
-        stated = self.minimum if isinstance(self.minimum, tuple) else (self.minimum,) * len(signs)
-        if len(stated) != len(signs):
-            raise ValueError(
-                f"minimum has {len(stated)} entries for {len(signs)} outputs; give one number, or "
-                "one per output."
-            )
-        check_transformable("minimum", model, tuple(map(float, stated)))
-        outcomes = _columns(model, Y_observed)
-        if outcomes is None:
-            return tuple(map(float, stated))
-        units = _prior_deviations(model) or (1.0,) * len(outcomes)
-        return tuple(
-            self._respect(float(value), sign, column, unit, j, len(stated))
-            for j, (value, sign, column, unit) in enumerate(
-                zip(stated, signs, outcomes, units, strict=True)
-            )
-        )
-
-    def below(
-        self, values: Sequence[float], signs: Sequence[float], outcomes: Sequence[Tensor]
-    ) -> tuple[int, float]:
-        """Return how many outcomes are worse than the minimum, and the largest shortfall.
-
-        Args:
-            values: The minimum in use, one per output.
-            signs: See :meth:`pseudo_values`.
-            outcomes: The observed outcomes, one tensor per output.
-        """
-        each = [
-            sign * (value - column.reshape(-1))
-            for value, sign, column in zip(values, signs, outcomes, strict=True)
-            if sign != 0.0 and column.numel()
+            return least_lower_bounds(model, self.minimum_proxy, signs, X) if len(X) else None
+        stated = [
+            float(pick_bound("minimum", self.minimum, j, num_outputs)) for j in range(num_outputs)
         ]
-        worse = [float(lack) for lacks in each for lack in lacks[lacks > 0.0].tolist()]
-        return len(worse), max(worse, default=0.0)
-
-    def proxy(self, model: Model, signs: Sequence[float], X: Tensor) -> tuple[float, ...]:
-        """Return the proxy for an unknown minimum; see :func:`least_lower_bounds`.
-
-        Args:
-            model: The user's model.
-            signs: See :meth:`pseudo_values`.
-            X: ``n x d`` points.
-        """
-        assert self.minimum_proxy is not None
-        here = next(model.parameters(), X).device
-        return least_lower_bounds(model, self.minimum_proxy, signs, X.to(here))
+        outcomes = observed_outcomes(model)
+        if Y_observed is not None:
+            check_finite("Y_observed", check_double("Y_observed", Y_observed))
+            if Y_observed.dim() != 2 or Y_observed.shape[-1] != num_outputs:
+                raise ValueError(
+                    f"Y_observed has shape {tuple(Y_observed.shape)}; it must be n x "
+                    f"{num_outputs}. A vector y becomes a column with y.unsqueeze(-1)."
+                )
+            outcomes = Y_observed.unbind(-1)
+        if outcomes is None:
+            return tuple(stated)
+        each = enumerate(zip(stated, signs, outcomes, strict=True))
+        return tuple(self._respect(*own, j, num_outputs) for j, own in each)
 
     def fill_in(
         self, model: Model, X_pending: Tensor, minima: Sequence[float], signs: Sequence[float]
@@ -312,26 +279,18 @@ class DropInCensoring(Censoring):
         Returns:
             ``batch_shape x p x m`` values in raw units, and :math:`b_s / B_y` of the same shape.
         """
-        num_pending, num_outputs = len(X_pending), len(minima)
-        with torch.no_grad():
-            posterior = model.posterior(X_pending)
-            mean, variance = posterior.mean, variances_of_outputs(posterior, model)
-        side = mean.new_tensor([-1.0 if sign < 0.0 else 1.0 for sign in signs])
-        least = mean.new_tensor(minima)
+        mean, deviation = moments_of_outputs(model, X_pending)
         assert self.outcome_bound is not None
-        bounds = [
-            pick_bound("outcome_bound", self.outcome_bound, j, num_outputs)
-            for j in range(num_outputs)
-        ]
-        bound = torch.stack([torch.as_tensor(b).to(mean) for b in bounds], dim=-1)
-        ages = [float(num_pending - i) for i in range(num_pending)]
-        limit = self.max_delay
+        m, limit, count = len(minima), self.max_delay, len(X_pending)
+        bound = mean.new_tensor(
+            [pick_bound("outcome_bound", self.outcome_bound, j, m) for j in range(m)]
+        )
+        side = mean.new_tensor([-1.0 if sign < 0.0 else 1.0 for sign in signs])
+        least, ages = mean.new_tensor(minima), range(count, 0, -1)
         still_waits = mean.new_tensor([limit is None or age < limit for age in ages]).unsqueeze(-1)
-        shares = torch.ones_like(still_waits)
+        shares = still_waits
         if self.fill == "soft":
-            to_come = self.shares_at_ages(ages, {}, 0, limit)
-            shares = mean.new_tensor(to_come).unsqueeze(-1)
-        deviation = variance.clamp_min(0.0).sqrt()
+            shares = mean.new_tensor(self.shares_at_ages(ages, {}, 0, limit)).unsqueeze(-1)
         heights = self.heights(bound, side * (mean - least), deviation, shares) * still_waits
         return least + side * heights, share_of_bound(heights, bound)
 
@@ -357,8 +316,11 @@ class DropInCensoring(Censoring):
         batch_shape = shape_of_batch(model)
         row = torch.as_tensor(values, dtype=X_pending.dtype, device=X_pending.device)
         Y = row.expand(*batch_shape, len(X_pending), row.shape[-1])
-        extra = self.pseudo_noise if with_noise else 0.0
-        return condition(model, X_pending, Y, extra_noise=extra, noise_unit=self.units)
+        extra: float | Tensor = self.pseudo_noise if with_noise else 0.0
+        if self.units == "prior" and extra:
+            units = prior_variances_of_outputs(model)
+            extra = extra if units is None else extra * units
+        return condition(model, X_pending, Y, extra)
 
     def deviation_sums(
         self,
@@ -380,32 +342,41 @@ class DropInCensoring(Censoring):
 
         Returns:
             One tensor per output, of the model's batch shape, in raw outcome units.
+
+        Raises:
+            ValueError: If the width sums over all queries and the model does not show them.
         """
-        if isinstance(base_model, ModelListGP):
-            sizes = [int(sub.num_outputs) for sub in base_model.models]
-            of_each = [None] * len(sizes) if shares is None else shares.split(sizes, dim=-1)
-            parts = [
-                self.deviation_sums(sub, censored, X_pending, own)
-                for sub, censored, own in zip(base_model.models, model.models, of_each, strict=True)
-            ]
-            return tuple(total for part in parts for total in part)
-        X, num_pending = X_pending, 0 if X_pending is None else len(X_pending)
-        num_rows = 0
+        parts = [] if X_pending is None else [X_pending]
         if self.window == "all" and self.outcome_bound is not None:
-            rows = observed_inputs(base_model)
-            if rows is None or len(rows) != base_model.train_targets.shape[-1]:
-                raise ValueError(
-                    'window="all" needs one set of inputs, which the model does not show: leave it '
-                    "out."
-                )
-            num_rows = len(rows)
-            X = rows if X_pending is None else torch.cat([rows, X_pending])
-        num_queries = num_rows + num_pending
+            parts = [self.queries(base_model), *parts]
+        num_queries = sum(map(len, parts))
+        num_rows = num_queries - (0 if X_pending is None else len(X_pending))
         which = self.summed(range(num_rows, num_queries), num_queries)
+        if not which:
+            return (torch.zeros((), dtype=DTYPE),) * int(model.num_outputs)
+        _, deviations = moments_of_outputs(model, torch.cat(parts)[which], self.predictive)
         if shares is not None:
             of_rows = shares.new_ones(*shares.shape[:-2], num_rows, shares.shape[-1])
-            shares = torch.cat([of_rows, shares], dim=-2)[..., which, :]
-        return _sums(model, None if X is None else X[which], self.predictive, shares)
+            deviations = deviations * torch.cat([of_rows, shares], dim=-2)[..., which, :]
+        return deviations.sum(dim=-2).unbind(-1)  # batch_shape each
+
+    def queries(self, model: Model) -> Tensor:
+        """Return the inputs of a model's rows, ``n x d``, if they are the same for all outputs.
+
+        Args:
+            model: The user's model.
+
+        Raises:
+            ValueError: If the model shows none, or several sets of them.
+        """
+        parts = submodels(model)
+        sets = [X for X in map(observed_inputs, parts) if X is not None]
+        is_one = len(sets) == len(parts) and all(torch.equal(X, sets[0]) for X in sets)
+        if not is_one or len(sets[0]) != parts[0].train_targets.shape[-1]:
+            raise ValueError(
+                'window="all" needs one set of inputs, which the model does not show: leave it out.'
+            )
+        return sets[0]
 
     def warn_of_ringing(
         self,
@@ -418,15 +389,16 @@ class DropInCensoring(Censoring):
         X_observed: Tensor | None,
     ) -> None:
         """Warn if the pseudo-values have raised the largest posterior mean noticeably."""
-        if self.ringing_tolerance is None or not has_moments(base_model):
+        if self.ringing_tolerance is None or not provides(base_model, "moments"):
             return
+        if isinstance(posterior_transform, ExpectationPosteriorTransform):
+            return  # it has no means without covariances
         X = observed_inputs(base_model) if X_observed is None else X_observed
         if X is None or len(X) == 0:
             return
-        row = torch.tensor([values], dtype=X_pending.dtype, device=X_pending.device)
-        lowest = row  # also the expectation of it
-        if not isinstance(posterior_transform, ExpectationPosteriorTransform | None):
-            lowest = posterior_transform.evaluate(row)
+        lowest = X_pending.new_tensor([values])
+        if posterior_transform is not None:
+            lowest = posterior_transform.evaluate(lowest)
         rise = posterior_rise(
             base_model,
             model,
@@ -449,61 +421,63 @@ class DropInCensoring(Censoring):
                 stacklevel=4,
             )
 
-    def _tolerated(
-        self, stated: float, outcomes: Tensor, sign: float, output: int, num_outputs: int
-    ) -> float:
-        """Return by how much noise can take an outcome below the minimum."""
-        noise_bound, outcome_bound = (
-            None if bound is None else float(pick_bound(name, bound, output, num_outputs))
-            for name, bound in (
-                ("noise_bound", self.noise_bound),
-                ("outcome_bound", self.outcome_bound if self.units == "outcome" else None),
-            )
-        )
-        heights = sorted((sign * (outcomes.reshape(-1) - stated)).tolist())
-        return self.tolerated(noise_bound, outcome_bound, heights[1:])  # besides the one at issue
+    def below(
+        self, values: Sequence[float], signs: Sequence[float], outcomes: Sequence[Tensor]
+    ) -> tuple[int, float]:
+        """Return how many outcomes are worse than the minimum, and the largest shortfall.
+
+        Args:
+            values: The minimum in use, one per output.
+            signs: See :meth:`pseudo_values`.
+            outcomes: The observed outcomes, one tensor per output.
+        """
+        lacks = [torch.zeros(1, dtype=DTYPE)]
+        for value, sign, column in zip(values, signs, outcomes, strict=True):
+            lacks.append((sign * (value - column)).reshape(-1).cpu())  # 0 without weight
+        each = torch.cat(lacks)
+        return int((each > 0.0).sum()), float(each.max())
 
     def _respect(
-        self,
-        stated: float,
-        sign: float,
-        outcomes: Tensor,
-        unit: float,
-        output: int,
-        num_outputs: int,
+        self, stated: float, sign: float, outcomes: Tensor, output: int, num_outputs: int
     ) -> float:
         """Return the minimum, lowered to the worst outcome if that was requested."""
-        if sign == 0.0 or outcomes.numel() == 0:
+        heights = (sign * (outcomes.reshape(-1) - stated)).sort().values.tolist()  # 0 if no weight
+        size = abs(stated) + float(outcomes.abs().max()) if heights else 0.0
+        if not heights or heights[0] >= -RELATIVE_TOLERANCE * size:
             return stated
         worst = float(outcomes.min() if sign > 0.0 else outcomes.max())
-        if sign * (worst - stated) >= -RELATIVE_TOLERANCE * (unit + abs(stated)):
-            return stated
         side, kind = ("below", "minimum") if sign > 0.0 else ("above", "maximum")
         text = f"an observed outcome, {worst:.6g}, is {side} the known {kind}, {stated:.6g}"
-        if self.on_lower == "error":
-            tolerated = self._tolerated(stated, outcomes, sign, output, num_outputs)
-            if sign * (stated - worst) > tolerated:
-                raise ValueError(
-                    f"{text}, by more than the {tolerated:.4g} that noise explains. State "
-                    f"minimum={worst:.6g} or beyond, or pass tolerance= or on_lower='lower'."
-                )
-            warnings.warn(  # the same text in each round, so that Python shows it once
-                f"outcomes are {side} the known {kind}, {stated:.6g}, by no more than noise "
-                "explains. They are used unchanged; pending queries stay at it.",
-                BelowMinimumWarning,
-                stacklevel=level_of_users_line(),
+        if self.on_lower == "lower":
+            warnings.warn(
+                f"{text}; pending queries are filled in at {worst:.6g}. No theorem covers this.",
+                MinimumLoweredWarning,
+                stacklevel=6,
             )
-            return stated
-        warnings.warn(
-            f"{text}; pending queries are filled in at {worst:.6g}. No theorem covers this.",
-            MinimumLoweredWarning,
-            stacklevel=6,
+            return worst
+        of_outcomes = self.outcome_bound if self.units == "outcome" else None
+        noise_bound, outcome_bound = (
+            None if bound is None else float(pick_bound(name, bound, output, num_outputs))
+            for name, bound in (("noise_bound", self.noise_bound), ("outcome_bound", of_outcomes))
         )
-        return worst
+        # besides the one at issue
+        tolerated = self.tolerated(noise_bound, outcome_bound, heights[1:])
+        if -heights[0] > tolerated:
+            raise ValueError(
+                f"{text}, by more than the {tolerated:.4g} that noise explains. State "
+                f"minimum={worst:.6g} or beyond, or pass tolerance= or on_lower='lower'."
+            )
+        warnings.warn(  # the same text in each round, so that Python shows it once
+            f"outcomes are {side} the known {kind}, {stated:.6g}, by no more than noise "
+            "explains. They are used unchanged; pending queries stay at it.",
+            BelowMinimumWarning,
+            stacklevel=level_of_users_line(),
+        )
+        return stated
 
 
 def least_lower_bounds(
-    model: Model, factor: float, signs: Sequence[float], X: Tensor
+    model: Model, factor: float | None, signs: Sequence[float], X: Tensor
 ) -> tuple[float, ...]:
     """Return the smallest ``mean - factor * standard_deviation`` of each output over some points.
 
@@ -513,20 +487,13 @@ def least_lower_bounds(
         signs: For each output 1, or -1 if smaller is better, in which case the result is the
             largest upper bound.
         X: ``n x d`` points.
-
-    Raises:
-        ValueError: If the model's outcome transform does not map the result to a finite number.
     """
-    with torch.no_grad():
-        posterior = model.posterior(X)
-        spread = factor * variances_of_outputs(posterior, model).clamp_min(0.0).sqrt()
-        lower, upper = posterior.mean - spread, posterior.mean + spread
-    values = tuple(
-        float(upper[..., j].max() if sign < 0.0 else lower[..., j].min())
-        for j, sign in enumerate(signs)
-    )
-    check_transformable(f"the pseudo-value of minimum_proxy={factor:g}", model, values)
-    return values
+    assert factor is not None
+    here = next(model.parameters(), X).device
+    mean, deviation = moments_of_outputs(model, X.to(here))
+    side = mean.new_tensor([-1.0 if sign < 0.0 else 1.0 for sign in signs])
+    lowest = (side * mean - factor * deviation).reshape(-1, len(signs)).amin(0)
+    return tuple((side * lowest).tolist())
 
 
 def output_signs(
@@ -543,43 +510,3 @@ def output_signs(
             f"({type(model).__name__}) has {model.num_outputs} outputs; give one weight per output."
         )
     return tuple(sign * weight for weight in weights)
-
-
-def _sums(
-    model: Model, X: Tensor | None, predictive: bool, shares: Tensor | None = None
-) -> tuple[Tensor, ...]:
-    if X is None or len(X) == 0:
-        zero = torch.zeros((), dtype=torch.float64)
-        return (zero,) * int(model.num_outputs)
-    with torch.no_grad():
-        posterior = model.posterior(X, observation_noise=predictive)
-        variance = variances_of_outputs(posterior, model)
-    deviations = variance.clamp_min(0.0).sqrt()
-    if shares is not None:
-        deviations = shares * deviations
-    total: Tensor = deviations.sum(dim=-2)  # ``batch_shape x m``
-    return total.unbind(-1)
-
-
-def _columns(model: Model, Y_observed: Tensor | None) -> tuple[Tensor, ...] | None:
-    if Y_observed is None:
-        return observed_outcomes(model)
-    check_finite("Y_observed", check_double("Y_observed", Y_observed))
-    if Y_observed.dim() != 2 or Y_observed.shape[-1] != model.num_outputs:
-        raise ValueError(
-            f"Y_observed has shape {tuple(Y_observed.shape)}; it must be n x {model.num_outputs}. "
-            "A vector y becomes a column with y.unsqueeze(-1)."
-        )
-    return Y_observed.unbind(-1)
-
-
-def _prior_deviations(model: Model) -> tuple[float, ...] | None:
-    """Return the prior standard deviation of each output, the largest one in a batch of models.
-
-    None if the prior cannot be read.
-    """
-    try:
-        priors = read_prior(model)
-    except UnreadablePriorError:
-        return None
-    return tuple(float(prior.standard_deviation.max()) for prior in priors)

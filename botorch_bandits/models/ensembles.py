@@ -1,18 +1,17 @@
-"""Posteriors in the form that BoTorch's acquisition functions expect, from known marginals.
+"""A posterior in the form that BoTorch's acquisition functions expect, from known marginals.
 
-Most callers need only means and variances. The covariances among many points, for ensembles a
-matrix for each member, are computed on request.
+Most callers need only means and variances. The covariances among many points are computed on
+request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import torch
 from botorch.posteriors import GPyTorchPosterior
-from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
 from gpytorch.distributions import MultivariateNormal
 from linear_operator.operators import DenseLinearOperator
 from torch import Tensor
@@ -74,64 +73,3 @@ class LeanPosterior(GPyTorchPosterior):
         if self._covariance is not None:
             _ = self.distribution
         return self.__dict__ | {"_covariance": None}
-
-
-class LeanMixture(GaussianMixturePosterior):
-    """BoTorch's posterior of an ensemble, from marginals that are already known.
-
-    If many points are evaluated together, as BoTorch does with all rows to find the best, the
-    covariance of each member would be by far the largest part of the work, and it is rarely needed.
-
-    Args:
-        mean: ``... x members x q``.
-        variance: Computes the ``... x members x q`` variances, with the observation noise if that
-            was requested.
-        covariance: Computes the ``... x members x q x q`` covariances.
-    """
-
-    def __init__(
-        self, mean: Tensor, variance: Callable[[], Tensor], covariance: Callable[[], Tensor]
-    ) -> None:
-        """See the class."""
-        self._marginal_mean, self._compute_covariance = mean, covariance
-        self._mean, self._compute_variance = mean.unsqueeze(-1), variance
-        self._mixture_mean = self._mixture_variance = self._mixture_covariance_matrix = None
-        self._is_mt = False
-        self._device, self._dtype = mean.device, mean.dtype
-
-    @cached_property
-    def distribution(self) -> MultivariateNormal:
-        """The joint distribution, built on first use."""
-        covariance = DenseLinearOperator(self._compute_covariance())
-        return MultivariateNormal(self._marginal_mean, covariance)
-
-    @property
-    def _covariance_matrix(self) -> Any:
-        return self.distribution.lazy_covariance_matrix
-
-    @cached_property
-    def _variance(self) -> Tensor:
-        return self._compute_variance().unsqueeze(-1)
-
-    @property
-    def mean(self) -> Tensor:
-        """The posterior mean of each member, ``... x members x q x 1``."""
-        return self._mean
-
-    @property
-    def variance(self) -> Tensor:
-        """The posterior variance of each member, ``... x members x q x 1``."""
-        return self._variance
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The joint distribution goes along, the model that would compute it does not."""
-        kept = {
-            "_variance": self._variance,
-            "_compute_variance": partial(_same, self._variance.squeeze(-1)),
-            "_compute_covariance": partial(_same, self.distribution.covariance_matrix),
-        }
-        return self.__dict__ | kept
-
-
-def _same(value: Tensor) -> Tensor:
-    return value

@@ -5,7 +5,8 @@ outcome what the model predicts from the rows before it, and divide by the predi
 deviation (noise included): the results are independent draws from N(0, 1). These one-step-ahead
 residuals are ``L^{-1} (y - m)`` with ``A = L L^T``, even if the points were chosen based on the
 outcomes before them. The prediction of row ``i`` from all other rows (leave one out) has mean ``y_i
-- (A^{-1}(y - m))_i / (A^{-1})_{ii}`` and variance ``1 / (A^{-1})_{ii}``. The squares of the
+- (A^{-1}(y - m))_i / (A^{-1})_{ii}`` and variance ``1 / (A^{-1})_{ii}``, so that its residual is
+``(A^{-1}(y - m))_i / sqrt((A^{-1})_{ii})`` standard deviations. The squares of the
 one-step-ahead residuals sum to ``(y - m)^T A^{-1} (y - m)``; leaving out row ``i`` lowers this by
 the square of its residual from that prediction.
 
@@ -24,14 +25,14 @@ blocks is our own.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_bandits.checks import check_matrix, check_probability, counted
+from botorch_bandits.checks import DTYPE, check_matrix, check_probability, counted
 from botorch_bandits.confidence.prior_reading import (
     UnreadablePriorError,
     inputs_of_kernel,
@@ -41,6 +42,7 @@ from botorch_bandits.confidence.prior_reading import (
     read_prior,
     refuse_several,
 )
+from botorch_bandits.core.kernels import TimeDecayKernel
 from botorch_bandits.markup import display
 from botorch_bandits.models.candidates import CandidatesModel
 from botorch_bandits.models.likelihoods import check_weights
@@ -63,18 +65,17 @@ class ModelCheck:
     """The predictions of a model for its outcomes, one per outcome; see :func:`check_model`.
 
     Attributes:
-        outcomes: The outcomes of the model, in raw outcome units.
         one_step: One-step-ahead residuals in predicted standard deviations, in the order of the
             rows.
-        left_out_means: The predictions from all other rows, in raw outcome units.
-        left_out_deviations: The standard deviations of these predictions, noise included.
+        left_out: The residuals of the predictions from all other rows, in their predicted standard
+            deviations.
         learned: A description of what may have been learned from the same outcomes; this makes the
             residuals smaller than those in the rounds themselves.
         cautions: A description of other aspects of the model that the check ignores.
-        nearest_correlation: The absolute prior correlation between an input and the one to which it
-            is correlated most, in the median over all different inputs; None if there is only one.
-            If it is nearly 0, outcomes say nothing about other points, as happens if lengthscales
-            are in other units than the inputs.
+        nearest_correlation: The absolute prior correlation between an input and the other one to
+            which it is correlated most, in the median over all inputs; None if all are equal. If it
+            is nearly 0, outcomes say nothing about other points, as happens if lengthscales are in
+            other units than the inputs.
         one_step_deviations: The standard deviations of the one-step-ahead predictions, noise
             included, in raw outcome units; empty if they are not known.
         rounds: The rounds of the outcomes, in a loop; None otherwise.
@@ -82,10 +83,8 @@ class ModelCheck:
             possible cause.
     """
 
-    outcomes: Tensor
     one_step: Tensor
-    left_out_means: Tensor
-    left_out_deviations: Tensor
+    left_out: Tensor
     learned: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
     nearest_correlation: float | None = None
@@ -132,7 +131,7 @@ class ModelCheck:
             One share per outcome; the last one is that of all outcomes.
         """
         level = check_probability("level", level)
-        width = math.sqrt(2.0) * float(torch.erfinv(torch.tensor(level, dtype=torch.float64)))
+        width = float(torch.special.ndtri(torch.tensor((1.0 + level) / 2.0, dtype=DTYPE)))
         inside = (self.one_step.abs() <= width).to(self.one_step)
         return inside.cumsum(0) / torch.arange(1, len(inside) + 1).to(inside)
 
@@ -159,7 +158,7 @@ class ModelCheck:
         nearest = self.nearest_correlation
         return len(self.one_step) >= FEWEST and nearest is not None and nearest < LEAST_CORRELATION
 
-    @property
+    @cached_property
     def _judged(self) -> tuple[str, str]:
         """Return the finding, and the sentence that explains it."""
         n, z = len(self.one_step), self.one_step
@@ -167,10 +166,8 @@ class ModelCheck:
             few = counted(n, "outcome is", "outcomes are")
             return "too few", f"{few} too few to say anything about the model."
         square = float(z @ z)
-        share, ratio = _share_below(square, n), math.sqrt(square / n)
-        left_out = (self.outcomes - self.left_out_means) / self.left_out_deviations
-        k = int(left_out.abs().argmax())
-        far = abs(float(left_out[k]))
+        share, times = _share_below(square, n), f"{math.sqrt(square / n):.3g} times as much as it"
+        k, far = int(self.left_out.abs().argmax()), float(self.left_out.abs().max())
         is_alone = _share_below(max(square - far**2, 0.0), n - 1) <= 1.0 - LEVEL / 2.0
         if n * math.erfc(far / math.sqrt(2.0)) < LEVEL and is_alone:
             return (
@@ -180,59 +177,49 @@ class ModelCheck:
             )
         grew = ""
         if self.growth is not None:
-            told = self._told_of_growth(*self.growth)
-            if told is not None:
-                return "changed", told
-            at = self._at(self.growth[0])
+            first, end = self.growth
+            earlier, grown = z[:first], float(z[first:end].square().mean().sqrt())
+            known = float(earlier @ earlier)
+            # the model is wrong without that if residuals were too large before, or never are
+            if grown > 1.0 and _share_below(known, first) <= 1.0 - LEVEL / 2.0:
+                return (
+                    "changed",
+                    f"The reward may have changed about {self._at(first)}: the {end - first} "
+                    f"outcomes from there on vary {grown:.3g} times as much as the model predicts, "
+                    f"and those before {math.sqrt(known / first):.3g} times. After a change, the "
+                    "model needs to restart or to forget faster, and more noise only hides the "
+                    "change. If there was none, the noise grew, or the lengthscale is too large.",
+                )
+            at = self._at(first)
             grew = f" They vary more from {at} on, as they do after a change of the reward."
+        rate = "or its drift rate" if self.has_rate else ""
         if share > 1.0 - LEVEL / 2.0:
-            rate = ", or its drift rate too small" if self.has_rate else ""
             return (
                 "overconfident",
-                f"The model is overconfident: outcomes vary {ratio:.3g} times as much as it "
-                "predicts. Its noise or its prior variance is too small, or its lengthscale too "
-                f"large{rate}.{grew}",
+                f"The model is overconfident: outcomes vary {times} predicts. Its noise or its "
+                "prior variance is too small, or its lengthscale too large"
+                f"{rate and f', {rate} too small'}.{grew}",
             )
         if share < LEVEL / 2.0:
-            rate = ", or its drift rate" if self.has_rate else ""
             return (
                 "too cautious",
-                f"The model is too cautious: outcomes vary {ratio:.3g} times as much as it "
-                f"predicts. Its noise or its prior variance{rate} is too large.{grew}",
+                f"The model is too cautious: outcomes vary {times} predicts. Its noise or its "
+                f"prior variance{rate and f', {rate}'} is too large.{grew}",
             )
-        mean = float(z.mean()) * math.sqrt(n)
-        if math.erfc(abs(mean) / math.sqrt(2.0)) < LEVEL:
+        mean = float(z.mean())
+        if math.erfc(abs(mean) * math.sqrt(n / 2.0)) < LEVEL:
             side = "above" if mean > 0.0 else "below"
-            rate = ", or its drift rate too large" if self.has_rate else ""
+            length = ", or its lengthscale too short" if self.is_uncorrelated else ""
             return (
                 "mean off",
-                f"Outcomes lie {side} what the model predicts, by {abs(float(z.mean())):.3g} "
-                f"predicted standard deviations on average: its prior mean is off{rate}"
-                + (", or its lengthscale too short." if self.is_uncorrelated else "."),
+                f"Outcomes lie {side} what the model predicts, by {abs(mean):.3g} predicted "
+                "standard deviations on average: its prior mean is off"
+                f"{rate and f', {rate} too large'}{length}.",
             )
-        covered = float(self.coverage()[-1])
         return (
             "agrees",
-            f"Nothing speaks against the model: {covered:.0%} of outcomes were in their 95% "
-            "intervals.",
-        )
-
-    def _told_of_growth(self, first: int, end: int) -> str | None:
-        """Return what to say of residuals that grew; None if the model is wrong without that.
-
-        That is the case if they were already too large before, or if they are never too large.
-        """
-        before = self.one_step[:first]
-        square = float(before @ before)
-        grown = float((self.one_step[first:end] ** 2).mean().sqrt())
-        if grown <= 1.0 or _share_below(square, first) > 1.0 - LEVEL / 2.0:
-            return None
-        return (
-            f"The reward may have changed about {self._at(first)}: the {end - first} outcomes from "
-            f"there on vary {grown:.3g} times as much as the model predicts, and those before "
-            f"{math.sqrt(square / first):.3g} times. After a change, the model needs to restart or "
-            "to forget faster, and more noise only hides the change. If there was none, the noise "
-            "grew, or the lengthscale is too large."
+            f"Nothing speaks against the model: {float(self.coverage()[-1]):.0%} of outcomes were "
+            "in their 95% intervals.",
         )
 
     def _at(self, index: int) -> str:
@@ -268,45 +255,43 @@ class ModelCheck:
 
 def _growth(residuals: Tensor) -> tuple[int, int] | None:
     """Return the block whose residuals are larger; None if they do not grow."""
-    n = len(residuals)
+    n, squares = len(residuals), residuals.detach().double().cpu() ** 2
     if n < 2 * FEWEST:
         return None
-    squares = residuals.detach().double().cpu() ** 2
-    largest, first, end = _largest_block(squares)
-    generator = torch.Generator().manual_seed(0)
+    tails = torch.arange(FEWEST, n - FEWEST + 1)
+    begins, ends, length = [tails], [torch.full_like(tails, n)], FEWEST
+    while FEWEST + length < n:
+        begins.append(torch.arange(FEWEST, n - length))
+        ends.append(begins[-1] + length)
+        length *= 2
+    blocks = torch.cat(begins), torch.cat(ends)
+    ratios = _likelihood_ratios(squares, *blocks)
+    largest, generator = float(ratios.max()), torch.Generator().manual_seed(0)
     num_larger = 0
     for _ in range(PERMUTATIONS):
-        num_larger += _largest_block(squares[torch.randperm(n, generator=generator)])[0] >= largest
+        shuffled = squares[torch.randperm(n, generator=generator)]
+        num_larger += float(_likelihood_ratios(shuffled, *blocks).max()) >= largest
         if 1 + num_larger > LEVEL * (1 + PERMUTATIONS):
             return None
-    return first, end
-
-
-def _largest_block(squares: Tensor) -> tuple[float, int, int]:
-    """Return the largest log likelihood ratio of a block, its first index and its end."""
-    n, least = len(squares), torch.finfo(squares.dtype).tiny
-    sums = torch.cat([squares.new_zeros(1), squares.cumsum(0)])
-    tails = torch.arange(FEWEST, n - FEWEST + 1)
-    blocks = [(tails, torch.full_like(tails, n))]
-    length = FEWEST
-    while FEWEST + length < n:
-        begins = torch.arange(FEWEST, n - length)
-        blocks.append((begins, begins + length))
-        length *= 2
-    begins, ends = (torch.cat(each) for each in zip(*blocks, strict=True))
-    lengths, inside = (ends - begins).double(), sums[ends] - sums[begins]
-    inner = (inside / lengths).clamp_min(least)
-    outer = ((sums[-1] - inside) / (n - lengths)).clamp_min(least)
-    one = (sums[-1] / n).clamp_min(least)
-    ratios = n * one.log() - lengths * inner.log() - (n - lengths) * outer.log()
-    ratios = torch.where(inner > outer, ratios, 0.0)
     best = int(ratios.argmax())
-    return float(ratios[best]), int(begins[best]), int(ends[best])
+    return int(blocks[0][best]), int(blocks[1][best])
+
+
+def _likelihood_ratios(squares: Tensor, begins: Tensor, ends: Tensor) -> Tensor:
+    """Return twice the log likelihood ratio of two variances to one, where a block's is larger."""
+    n, sums = len(squares), torch.nn.functional.pad(squares.cumsum(0), (1, 0))
+    lengths, inside = ends - begins, sums[ends] - sums[begins]
+    inner, outer, one = (
+        each.clamp_min(torch.finfo(DTYPE).tiny)
+        for each in (inside / lengths, (sums[-1] - inside) / (n - lengths), sums[-1] / n)
+    )
+    ratios = n * one.log() - lengths * inner.log() - (n - lengths) * outer.log()
+    return torch.where(inner > outer, ratios, 0.0)
 
 
 def _share_below(square: float, count: int) -> float:
     """Return the probability of a smaller sum of squares of standard normal draws."""
-    half, value = (torch.tensor(each, dtype=torch.float64) for each in (count / 2.0, square / 2.0))
+    half, value = (torch.tensor(each, dtype=DTYPE) / 2.0 for each in (count, square))
     return float(torch.special.gammainc(half, value))
 
 
@@ -351,32 +336,28 @@ def check_model(
         name, count = model.evidence.names[likeliest], model.evidence.num_candidates
         check = check_model(model.member(likeliest), X, Y, weights)
         which = f"that prior {name!r}, which is checked, is the likeliest of {count}"
-        skipped = model.recipe.num_skipped if X is None else 0  # they chose the list
-        return ModelCheck(
-            outcomes=check.outcomes[skipped:],
-            one_step=check.one_step[skipped:],
-            left_out_means=check.left_out_means[skipped:],
-            left_out_deviations=check.left_out_deviations[skipped:],
+        later = slice(model.recipe.num_skipped if X is None else 0, None)  # others chose the list
+        return replace(
+            check,
+            one_step=check.one_step[later],
+            left_out=check.left_out[later],
+            one_step_deviations=check.one_step_deviations[later],
             learned=(*check.learned, which),
-            cautions=check.cautions,
-            nearest_correlation=check.nearest_correlation,
-            one_step_deviations=check.one_step_deviations[skipped:],
-            has_rate=check.has_rate,
         )
     refuse_several("check", model)
     (prior,) = read_prior(model)
     if (X is None) != (Y is None):
         raise ValueError("X and Y go together: pass both, or neither.")
+    scale, shift = outcome_units(model)
+    noise = prior.noise_variance if prior.row_noise is None else prior.row_noise
     with torch.no_grad():
         if X is None or Y is None:
-            if getattr(model, "repeats", None) is not None and weights is None:
+            if weights is None and getattr(model, "repeats", None) is not None:
                 raise ValueError(
                     "model has rows that are means of several outcomes, whose order is lost. Pass "
                     "single outcomes as X and Y, or weights=model.repeats to count each row as one."
                 )
             Z, own = kernel_inputs(model), model.train_targets
-            noise = prior.noise_variance if prior.row_noise is None else prior.row_noise
-            scale, shift = outcome_units(model)
         else:
             if prior.row_noise is not None:
                 raise UnreadablePriorError(
@@ -384,44 +365,31 @@ def check_model(
                     "is not known. Leave X and Y out."
                 )
             Z = inputs_of_kernel(model, check_matrix("X", X))
-            scale, shift = outcome_units(model)
             own = (check_matrix("Y", Y.reshape(-1, 1)).squeeze(-1) - shift) / scale
-            noise = prior.noise_variance
         if weights is not None:
             noise = noise / check_weights("weights", weights, own.unsqueeze(-1))
-        n = own.shape[-1]
-        if n == 0:
-            empty = own.new_empty(0)
-            return ModelCheck(empty, empty, empty, empty, prior.learned)
-        residuals = own - prior_mean_at(model, Z)
-        kernel = model.covar_module
-        K = kernel(Z).to_dense()
-        A = K + torch.diag(noise.expand(n))
-        L = torch.linalg.cholesky(A)
-        one_step = torch.linalg.solve_triangular(L, residuals.unsqueeze(-1), upper=False)
+        residuals = (own - prior_mean_at(model, Z)).unsqueeze(-1)
+        K = model.covar_module(Z).to_dense()
+        # A = K + N = L L'
+        L = torch.linalg.cholesky(K + torch.diag(noise.expand(len(Z))))
         inverse = torch.cholesky_inverse(L)
-        precision = inverse.diagonal()
-        left_out = own - (inverse @ residuals) / precision
         return ModelCheck(
-            outcomes=shift + scale * own,
-            one_step=one_step.squeeze(-1),
-            left_out_means=shift + scale * left_out,
-            left_out_deviations=scale * precision.rsqrt(),
+            one_step=torch.linalg.solve_triangular(L, residuals, upper=False).squeeze(-1),
+            left_out=(inverse @ residuals).squeeze(-1) * inverse.diagonal().rsqrt(),
             learned=tuple(prior.learned),
             nearest_correlation=_nearest_correlation(Z, K),
             one_step_deviations=scale * L.diagonal(),
-            has_rate=any(getattr(part, "decay_length", None) for part in kernel.modules()),
+            has_rate=any(
+                isinstance(part, TimeDecayKernel) for part in model.covar_module.modules()
+            ),
         )
 
 
 def _nearest_correlation(Z: Tensor, K: Tensor) -> float | None:
-    """Return the median over different rows of ``Z`` of the largest correlation with another."""
-    rows, place = torch.unique(Z, dim=0, return_inverse=True)
-    if len(rows) < 2:
+    """Return the median over the rows of ``Z`` of the largest correlation with another point."""
+    is_same = (Z.unsqueeze(-2) == Z).all(-1)
+    if bool(is_same.all()):
         return None
-    one_each = torch.zeros(len(rows), dtype=torch.long, device=Z.device)
-    one_each.scatter_(0, place, torch.arange(len(Z), device=Z.device))
-    unlike = K[one_each][:, one_each].abs()
-    deviations = unlike.diagonal().clamp_min(torch.finfo(K.dtype).tiny).sqrt()
-    unlike = (unlike / (deviations.unsqueeze(-1) * deviations)).fill_diagonal_(0.0)
-    return float(unlike.amax(-1).median())
+    deviations = K.diagonal().clamp_min(torch.finfo(DTYPE).tiny).sqrt()
+    correlations = K.abs() / (deviations.unsqueeze(-1) * deviations)
+    return float(correlations.masked_fill(is_same, 0.0).amax(-1).median())

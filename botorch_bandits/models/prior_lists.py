@@ -6,6 +6,7 @@ arguments; quasi-random draws have a fixed seed.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,6 @@ import torch
 from botorch.models.transforms.input import InputTransform, Normalize
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
-from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
@@ -83,10 +83,7 @@ def draw_lengthscales(dim: int, num_draws: int, seed: int = 0) -> tuple[tuple[fl
     engine = SobolEngine(dim, scramble=True, seed=check_integer("seed", seed, minimum=0))
     unit = engine.draw(count, dtype=DTYPE).clamp(1e-9, 1.0 - 1e-9)
     kernel = get_covar_module_with_dim_scaled_prior(dim)
-    prior = kernel.lengthscale_prior
-    assert isinstance(prior, LogNormalPrior)
-    normal = torch.special.ndtri(unit)
-    draws = torch.exp(float(prior.loc) + float(prior.scale) * normal)
+    draws = kernel.lengthscale_prior.icdf(unit)
     smallest = float(kernel.raw_lengthscale_constraint.lower_bound)
     return tuple(map(tuple, draws.clamp_min(smallest).tolist()))
 
@@ -98,6 +95,7 @@ def candidate_grid(
     *,
     smoothness: Sequence[float] = (2.5,),
     prior_means: Sequence[float] = (0.0,),
+    input_transform: InputTransform | None = None,
 ) -> list[BanditGPRecipe]:
     """Return every combination of lengthscale, noise ratio, scale, smoothness and prior mean.
 
@@ -111,6 +109,7 @@ def candidate_grid(
         smoothness: ``nu`` of a Matern kernel (0.5, 1.5 or 2.5), or infinity for the squared
             exponential kernel.
         prior_means: Constants, in outcome units.
+        input_transform: Applied to inputs before each kernel; lengthscales are in its units.
 
     Raises:
         TypeError: If a numeric argument is not a number.
@@ -123,54 +122,34 @@ def candidate_grid(
         >>> round(priors[-1].noise, 9)
         1.0
     """
-    return _grid(lengthscales, noise_ratios, scales, smoothness, prior_means, None)
-
-
-def _grid(
-    lengthscales: Sequence[float | Sequence[float]],
-    noise_ratios: Sequence[float],
-    scales: Sequence[float],
-    smoothness: Sequence[float],
-    prior_means: Sequence[float],
-    input_transform: InputTransform | None,
-) -> list[BanditGPRecipe]:
-    """Return every combination, all with the same input transform."""
-    recipes = []
-    for nu in smoothness:
-        check_one_of("smoothness", nu, SMOOTHNESS)
-        for lengthscale in lengthscales:
-            for ratio in noise_ratios:
-                for mean in prior_means:
-                    for scale in scales:
-                        variance = check_positive("scales", scale)
-                        recipes.append(
-                            BanditGP.with_kernel(
-                                _kernel(nu, lengthscale, variance),
-                                noise=check_positive("noise_ratios", ratio) * variance,
-                                prior_mean=check_number("prior_means", mean),
-                                input_transform=input_transform,
-                            )
-                        )
-    return recipes
+    return [
+        BanditGP.with_kernel(
+            _kernel(nu, lengthscale, check_positive("scales", scale)),
+            noise=check_positive("noise_ratios", ratio) * scale,
+            prior_mean=check_number("prior_means", mean),
+            input_transform=input_transform,
+        )
+        for nu, lengthscale, ratio, mean, scale in itertools.product(
+            smoothness, lengthscales, noise_ratios, prior_means, scales
+        )
+    ]
 
 
 def _kernel(smoothness: float, lengthscale: float | Sequence[float], scale: float) -> Kernel:
-    values = [lengthscale] if isinstance(lengthscale, int | float) else list(lengthscale)
-    lengths = [check_positive("lengthscales", value) for value in values]
-    num_dims = len(lengths) if len(lengths) > 1 else None
+    values = torch.as_tensor(lengthscale, dtype=DTYPE).reshape(-1)
+    for value in values.tolist():
+        check_positive("lengthscales", value)
+    num_dims = len(values) if len(values) > 1 else None
+    nu = check_one_of("smoothness", smoothness, SMOOTHNESS)
     kernel: Kernel = (
         RBFKernel(ard_num_dims=num_dims)
-        if smoothness == math.inf
-        else MaternKernel(nu=smoothness, ard_num_dims=num_dims)
+        if nu == math.inf
+        else MaternKernel(nu=nu, ard_num_dims=num_dims)
     )
     scaled = ScaleKernel(kernel).to(DTYPE)
-    kernel.lengthscale = _double(lengths)
-    scaled.outputscale = _double([scale]).squeeze(0)
+    kernel.lengthscale = values
+    scaled.outputscale = torch.tensor(scale, dtype=DTYPE)
     return scaled
-
-
-def _double(values: list[float]) -> Tensor:
-    return torch.tensor(values, dtype=DTYPE)
 
 
 FIRST_OUTCOMES = 8
@@ -263,13 +242,13 @@ class DefaultCandidates:
         lengthscales: list[float | Sequence[float]] = [*lengthscale_ladder(dim)]
         if self.num_draws:
             lengthscales += draw_lengthscales(dim, self.num_draws, self.seed)
-        entries = _grid(
+        entries = candidate_grid(
             lengthscales,
             self.noise_ratios,
             scales,
-            (self.smoothness,),
-            (self.prior_mean,),
-            Normalize(dim, bounds=bounds),
+            smoothness=(self.smoothness,),
+            prior_means=(self.prior_mean,),
+            input_transform=Normalize(dim, bounds=bounds),
         )
         return BanditGP.with_candidates(entries, num_skipped=self.num_first)
 

@@ -36,6 +36,7 @@ from botorch_bandits.confidence import ConstantWidth
 from botorch_bandits.confidence.prior_reading import read_prior
 from botorch_bandits.models import condition
 from botorch_bandits.models.censoring import probe_points
+from botorch_bandits.models.reading import prior_variances_of_outputs
 
 from .cases import (
     MODELS,
@@ -47,7 +48,6 @@ from .cases import (
     rows,
     uniform,
 )
-from .dense import Reference
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning"),
@@ -137,24 +137,19 @@ def test_the_window_has_the_queries_that_count() -> None:
 
 
 def test_the_window_of_a_list_of_models() -> None:
-    case = named(MODELS, "ModelListGP, scalarized")
-    model = case.build()  # the second output has fewer rows
-    acqf = censored(
-        model,
-        minimum=minima(case),
-        posterior_transform=case.posterior_transform,
-        X_pending=PENDING,
-        window="all",
-        max_delay=6,
-    )
-    reference = case.reference(model).censor(PENDING.numpy(), minima(case))
+    model = ModelListGP(bandit_gp(), bandit_gp().with_outcomes(rows()[1][:, :1]))
+    weights = ScalarizedPosteriorTransform(double([1.0, 1.0]))
+    options = {"minimum": -3.0, "posterior_transform": weights, "X_pending": PENDING}
+    acqf = censored(model, window="all", max_delay=6, **options)
     squares = []
-    for j, num_rows in enumerate((7, 5)):
-        window = np.vstack([rows()[0].numpy()[num_rows - 2 : num_rows], PENDING.numpy()])
-        alone = Reference(((reference.members[0][j],),))
-        # half of delta for each output
-        squares.append(alone.censored_width(window, 2.0, 0.1, 7.0, 0.05)[0] ** 2)
+    for alone in model.models:  # half of delta for each output
+        own = {"minimum": -3.0, "X_pending": PENDING, "delta": 0.05}
+        squares.append(float(censored(alone, window="all", max_delay=6, **own).width) ** 2)
     assert close(acqf.width, np.sqrt(sum(squares)))
+    fewer = named(MODELS, "ModelListGP, scalarized")  # the second output has fewer rows
+    options |= {"minimum": minima(fewer), "posterior_transform": fewer.posterior_transform}
+    with pytest.raises(ValueError, match=r"window=.all. needs one set of inputs.*leave it out"):
+        censored(fewer.build(), window="all", max_delay=6, **options)
 
 
 def test_units_with_standardized_outcomes_and_an_outputscale() -> None:
@@ -241,7 +236,8 @@ def test_pseudo_rows_with_more_noise(case: Any, units: str) -> None:
     model = case.build()
     X_pending, x = case.points(3, seed=4), case.points(5, seed=3)
     Y = torch.tensor(minima(case), dtype=torch.float64).expand(*model.batch_shape, 3, -1)
-    conditioned = condition(model, X_pending, Y, extra_noise=0.8, noise_unit=units)
+    scales = prior_variances_of_outputs(model) if units == "prior" else 1.0
+    conditioned = condition(model, X_pending, Y, extra_noise=0.8 * scales)
     members = []
     for outputs in case.reference(model).members:
         members.append(
@@ -532,7 +528,7 @@ def test_a_model_that_cannot_be_conditioned_says_so(cls: type) -> None:
 def test_extra_noise_needs_affine_outcomes() -> None:
     X, Y = rows()
     model = SingleTaskGP(X, Y[:, :1], outcome_transform=Log()).eval()
-    with pytest.raises(UnsupportedError, match="unit of extra noise"):
+    with pytest.raises(UnsupportedError, match="unit of its noise"):
         condition(model, PENDING, Y[:4, :1], extra_noise=0.1)
 
 
@@ -664,28 +660,26 @@ def logarithmic(name: str) -> SingleTaskGP:
 
 
 @pytest.mark.parametrize("cls", [CensoredUpperConfidenceBound, CensoredThompsonSampling])
-@pytest.mark.parametrize("pending", [None, AWAY], ids=["none", "pending"])
 @pytest.mark.parametrize("transform", LOGARITHMIC)
-def test_a_minimum_without_a_logarithm_is_refused(cls: Any, pending: Any, transform: str) -> None:
+def test_a_minimum_without_a_logarithm_is_refused(cls: Any, transform: str) -> None:
     model = logarithmic(transform)
     model.posterior(AWAY)
     before = model.train_targets.clone()
-    if transform == "Power, Log" and cls is CensoredUpperConfidenceBound:
-        with pytest.raises(UnsupportedError, match="needs mean and variance"):
-            cls(model, minimum=0.0, width=1.0, X_pending=pending)
+    if transform == "Power, Log":
+        with pytest.raises(UnsupportedError, match=r"needs .* of outcomes.*Use Standardize"):
+            cls(model, minimum=0.0, width=1.0, X_pending=AWAY)
         return
-    with pytest.raises(ValueError, match="minimum is 0, which") as e:
-        cls(model, minimum=0.0, width=1.0, X_pending=pending)
-    assert "Pass a value that" in str(e.value)
+    with pytest.raises(ValueError, match=r"filled in at 0, which.*State a minimum that"):
+        cls(model, minimum=0.0, width=1.0, X_pending=AWAY)
     assert not model.outcome_transform.training
     assert torch.equal(model.train_targets, before)
-    if transform != "Power, Log":  # the square of -1 has one
-        with pytest.raises(ValueError, match="minimum is -1"):
-            cls(model, minimum=-1.0, width=1.0, X_pending=pending)
+    acqf = cls(model, minimum=-1.0, width=1.0)
+    with pytest.raises(ValueError, match="filled in at -1"):
+        acqf.set_X_pending(AWAY)
     two = ModelListGP(SingleTaskGP(POSITIVE, POSITIVE.cos()), model)
     weights = ScalarizedPosteriorTransform(torch.ones(2, dtype=torch.float64))
-    with pytest.raises(ValueError, match="minimum is 0, which"):
-        cls(two, minimum=(-1.0, 0.0), width=1.0, posterior_transform=weights, X_pending=pending)
+    with pytest.raises(ValueError, match="filled in at 0, which"):
+        cls(two, minimum=(-1.0, 0.0), width=1.0, posterior_transform=weights, X_pending=AWAY)
 
 
 @pytest.mark.parametrize("transform", ["Log", "Log, Standardize"])
@@ -718,14 +712,14 @@ def test_a_minimum_with_a_logarithm_is_that_of_the_transformed_model(transform: 
 
 
 def test_a_proxy_without_a_logarithm_is_refused() -> None:
-    with pytest.raises(ValueError, match="the pseudo-value of minimum_proxy=100"):
+    with pytest.raises(ValueError, match="a query is filled in at -"):
         CensoredUpperConfidenceBound(
             logarithmic("Log"), minimum_proxy=100.0, width=1.0, X_pending=AWAY
         )
 
 
 def test_no_model_is_conditioned_on_an_outcome_without_a_logarithm() -> None:
-    with pytest.raises(ValueError, match="outcome is -1, which"):
+    with pytest.raises(ValueError, match="filled in at -1, which"):
         condition(logarithmic("Log"), AWAY, AWAY - AWAY - 1.0)
 
 
@@ -744,7 +738,7 @@ def test_a_loop_with_a_users_model_refuses_a_minimum_without_a_logarithm() -> No
     for _ in range(2):
         loop.tell(loop.ask().id, 1.0)
     loop.ask()
-    with pytest.raises(ValueError, match="outcome is 0, which"):
+    with pytest.raises(ValueError, match="filled in at 0, which"):
         loop.ask()
 
 

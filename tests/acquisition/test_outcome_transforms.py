@@ -32,12 +32,7 @@ from torch import Tensor
 
 from botorch_bandits import acquisition
 from botorch_bandits.acquisition import BanditAcquisition
-from botorch_bandits.models.reading import (
-    check_model,
-    has_increasing_inverse,
-    has_moments,
-    is_gaussian,
-)
+from botorch_bandits.models.reading import check_model, provides
 
 from .dense import DenseGP, squared_exponential
 
@@ -197,10 +192,10 @@ def test_moments_are_those_of_the_raw_outcomes(transform: str, X_pending: Tensor
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_moments_that_count_as_known_agree_with_samples(transform: str) -> None:
     model = model_of(transform)
-    assert is_gaussian(model) == (transform in GAUSSIAN)
-    assert has_moments(model) == (transform in GAUSSIAN | LOG_NORMAL)
-    assert has_increasing_inverse(model) == (transform in DRAWN)
-    if not has_moments(model):
+    assert provides(model, "gaussian") == (transform in GAUSSIAN)
+    assert provides(model, "moments") == (transform in GAUSSIAN | LOG_NORMAL)
+    assert provides(model, "draws") == (transform in DRAWN)
+    if not provides(model, "moments"):
         return
     with torch.no_grad():
         torch.manual_seed(1)

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from botorch_bandits import GPThompsonSampling, GPUpperConfidenceBound
 from botorch_bandits.acquisition.draws import draw_path
-from botorch_bandits.models import condition, hallucinate
+from botorch_bandits.models import hallucinate
 from botorch_bandits.models.reading import OneByOneModel, PendingModel, read_noise
 from botorch_bandits.random_streams import seeded_globally
 
@@ -107,7 +107,23 @@ def own() -> Model:
     return OwnGP().eval()
 
 
-CONDITIONED = (standardized, two_outputs, with_variances, mixed, model_list, ensemble, batched, own)
+def one_task(train_Yvar: bool = False) -> Model:
+    tasks = torch.cat([torch.zeros(8, 1), torch.ones(8, 1)]).double()
+    inputs, variances = torch.cat([torch.cat([X, X]), tasks], dim=-1), 0.1 + torch.cat([X, X])
+    options = {"train_Yvar": variances[:, :1]} if train_Yvar else {}
+    outcomes = torch.cat([Y[:, :1], Y[:, 1:]])
+    model = MultiTaskGP(inputs, outcomes, task_feature=-1, output_tasks=[0], **options)
+    return fixed_hyperparameters(model)
+
+
+def one_task_with_variances() -> Model:
+    return one_task(True)
+
+
+CONDITIONED = (
+    *(standardized, two_outputs, with_variances, mixed, model_list, ensemble, batched, own),
+    *(one_task, one_task_with_variances),
+)
 """Models that take rows, so that both ways exist."""
 
 
@@ -274,67 +290,6 @@ def test_noise_is_that_of_a_new_outcome() -> None:
     assert read_noise(Waves(), P).max() == 0.0
 
 
-def dense_given_pending(
-    model: SingleTaskGP, targets: np.ndarray, rows: np.ndarray, pending: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance at NEW given rows, and outcomes at P that equal the mean, by hand.
-
-    All in the model's own units, one output.
-    """
-    kernel = model.covar_module
-    with torch.no_grad():
-        K = kernel(torch.cat([X, P, NEW])).to_dense().numpy()
-        K = K if K.ndim == 2 else K[0]
-        constant = float(model.mean_module.constant.reshape(-1)[0])
-    n, k = len(X), len(P)
-    own = K[:n, :n] + np.diag(rows)
-    mean = constant + K[n:, :n] @ np.linalg.solve(own, targets - constant)
-    observed = np.concatenate([targets, mean[:k]])
-    both = K[: n + k, : n + k] + np.diag(np.concatenate([rows, pending]))
-    cross = K[n + k :, : n + k]
-    expected = constant + cross @ np.linalg.solve(both, observed - constant)
-    covariance = K[n + k :, n + k :] - cross @ np.linalg.solve(both, cross.T)
-    return expected, covariance
-
-
-@pytest.mark.parametrize("outputs", [1, 2])
-@pytest.mark.parametrize("extra", [0.0, 0.7])
-def test_given_variances_of_rows_give_pending_ones_their_mean(outputs: int, extra: float) -> None:
-    # the rule of docs/drop-in.md; extra noise is what condition() adds to it
-    variances = torch.cat([0.01 + 0.1 * X[:, :1] ** 2, 0.3 + X[:, 1:]], dim=-1)[:, :outputs]
-    model = fixed_hyperparameters(
-        SingleTaskGP(X, Y[:, :outputs], variances, outcome_transform=Standardize(outputs))
-    )
-    if extra:
-        ways = [condition(model, P, model.posterior(P).mean.detach(), extra_noise=extra)]
-    else:
-        ways = [hallucinate(model, P), PendingModel(model, P)]
-    for j in range(outputs):
-        shift = model.outcome_transform.means[..., j].item()
-        scale = model.outcome_transform.stdvs[..., j].item()
-        rows = variances[:, j].numpy() / scale**2
-        mean, covariance = dense_given_pending(
-            model,
-            (Y[:, j].numpy() - shift) / scale,
-            rows,
-            np.full(len(P), rows.mean() + extra / scale**2),
-        )
-        weights = torch.zeros(outputs, dtype=torch.float64)
-        weights[j] = 1.0
-        output = ScalarizedPosteriorTransform(weights)
-        for way in ways:
-            posterior = way.posterior(NEW, posterior_transform=output)
-            assert np.allclose(
-                posterior.mean.detach().squeeze(-1).numpy(), shift + scale * mean, 0.0, 1e-10
-            )
-            found = posterior.distribution.covariance_matrix.detach().numpy()
-            assert np.allclose(found, scale**2 * covariance, 0.0, 1e-10)
-        if not extra:  # what acquisition functions make of it
-            acqf = GPUpperConfidenceBound(model, 4.0, posterior_transform=output, X_pending=P)
-            expected = shift + scale * (mean + 2.0 * np.sqrt(np.diag(covariance)))
-            assert np.allclose(acqf(NEW.unsqueeze(-2)).detach().numpy(), expected, 0.0, 1e-10)
-
-
 class WithoutNoise(OwnGP):
     """A model that does not say how noisy outcomes are."""
 
@@ -344,27 +299,37 @@ class WithoutNoise(OwnGP):
         return super().posterior(X, **options)
 
 
-def test_refusals_name_the_remedy() -> None:
-    for transform in (Log(), Bilog()):
-        model = SingleTaskVariationalGP(
-            X, Y[:, :1].exp(), inducing_points=5, outcome_transform=transform
-        )
-        with pytest.raises(UnsupportedError, match=r"not affine .*Standardize.*SingleTaskGP"):
-            hallucinate(model.double().eval(), P)
-    # an exact Gaussian process takes the median as a row, in the space of its transform
+def variational(transform: type) -> Model:
+    outcomes = Y[:, :1].exp()
+    model = SingleTaskVariationalGP(X, outcomes, inducing_points=5, outcome_transform=transform())
+    return model.double().eval()
+
+
+def perturbed() -> Model:
+    both = InputPerturbation(torch.zeros(2, 2).double())
+    return SingleTaskGP(X, Y[:, :1], input_transform=both).eval()
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: variational(Log), r"not affine .*Standardize.*SingleTaskGP"),
+        (lambda: variational(Bilog), r"not affine .*Standardize.*SingleTaskGP"),
+        (lambda: KroneckerMultiTaskGP(X, Y).eval(), r"GP gives a Multit.*MultiTaskGP"),
+        (perturbed, r"rows for 3 points.*InputPerturbation"),
+        (lambda: WithoutNoise().eval(), r"observation_noise=True .*likelihood"),
+    ],
+)
+def test_refusals_name_the_remedy(build: Callable[[], Model], message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        PendingModel(build(), P)
+
+
+def test_an_exact_gaussian_process_takes_the_median_as_a_row() -> None:
     exact = SingleTaskGP(X, Y[:, :1].exp(), outcome_transform=Log()).eval()
     assert not isinstance(hallucinate(exact, P), PendingModel)
     with pytest.raises(UnsupportedError, match=r"not affine .*sequential=True"):
         GPUpperConfidenceBound(exact)(NEW)
-    with pytest.raises(UnsupportedError, match=r"KroneckerMultiTaskGP gives a Multit.*MultiTaskGP"):
-        hallucinate(KroneckerMultiTaskGP(X, Y).eval(), P)
-    perturbed = SingleTaskGP(
-        X, Y[:, :1], input_transform=InputPerturbation(torch.zeros(2, 2).double())
-    )
-    with pytest.raises(UnsupportedError, match=r"rows for 3 points.*InputPerturbation"):
-        PendingModel(perturbed.eval(), P)
-    with pytest.raises(UnsupportedError, match=r"observation_noise=True .*likelihood"):
-        PendingModel(WithoutNoise().eval(), P)
 
 
 def test_pending_points_that_require_a_gradient_warn_as_in_botorch() -> None:

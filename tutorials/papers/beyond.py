@@ -45,6 +45,7 @@ from botorch_bandits.change_points import (
     Restart,
 )
 from botorch_bandits.confidence import PUBLISHED_WIDTH_CONSTANT
+from botorch_bandits.confidence.prior_reading import read_prior
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
 from botorch_bandits.core.priors import Table
 from botorch_bandits.domains import Arms, first_of_the_largest
@@ -681,7 +682,9 @@ def _given(lam: float, prior_mean: float = 0.0) -> Build:
 
 def _filled(noise: float, model: Model, X: Tensor) -> Model:
     """Fill in 0, with this many prior variances of extra noise on the pseudo-rows."""
-    return condition(model, X, torch.zeros_like(X[:, :1]), extra_noise=noise, noise_unit="prior")
+    (prior,) = read_prior(model)
+    extra = noise * prior.standard_deviation.square()
+    return condition(model, X, torch.zeros_like(X[:, :1]), extra_noise=extra)
 
 
 def _cases() -> list[tuple[str, str, Build, Fill]]:
