@@ -31,7 +31,7 @@ from torch import Tensor
 
 import botorch_bandits.acquisition
 from botorch_bandits import BanditGP, GPThompsonSampling, GPUpperConfidenceBound
-from botorch_bandits.acquisition import BanditAcquisition, base
+from botorch_bandits.acquisition import BanditAcquisition
 from botorch_bandits.confidence import ConstantWidth
 from botorch_bandits.loop.settings import OF_LISTS
 from botorch_bandits.models.reading import count_columns
@@ -98,17 +98,6 @@ def test_errors_of_draws_from_lists_name_the_class_that_was_built() -> None:
         with pytest.raises(ValueError, match="X") as error:
             evaluate(X[0, 0] if evaluate == acqf else X[0, :1])
         assert "GPThompsonSampling" not in str(error.value)
-
-
-def test_the_model_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    monkeypatch.setattr(base, "count_columns", lambda model: asked.append(model) or 2)
-    for cls in CLASSES:
-        acqf = make(cls)
-        del asked[:]
-        for _ in range(3):
-            acqf(X.unsqueeze(-2))
-        assert len(asked) <= 2, cls  # a draw from a list asks for list and member
 
 
 class Columns(gpytorch.models.ExactGP, GPyTorchModel):

@@ -14,8 +14,7 @@ from botorch.acquisition.input_constructors import (
 )
 from botorch.acquisition.objective import LinearMCObjective, ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import ModelListGP, SingleTaskGP
-from botorch.optim import optimize_acqf
+from botorch.models import SingleTaskGP
 from botorch.utils.datasets import SupervisedDataset
 
 import botorch_bandits
@@ -185,20 +184,6 @@ def test_lists_of_priors_are_built_from_a_model_that_is_one():
         build(CandidatesUpperConfidenceBound, single_model(), num_arms=9)
 
 
-@pytest.mark.parametrize(
-    "cls", [ImprovedUpperConfidenceBound, CensoredUpperConfidenceBound, MeanOnly], ids=names
-)
-def test_minimizing_prefers_small_outcomes(cls):
-    # a width of 0 where there is one: what remains is minus the posterior mean
-    options = {ImprovedUpperConfidenceBound: {"width": 0.0}, MeanOnly: {}}.get(
-        cls, {"width": 0.0, "minimum": 6.0}
-    )
-    model = single_model()
-    x = uniform(9, 2, seed=3)
-    built = build(cls, model, posterior_transform=MINIMIZED, **options)
-    torch.testing.assert_close(built(x.unsqueeze(-2)), -model.posterior(x).mean.squeeze(-1))
-
-
 # --- reward and constraints -----------------------------------------------------------------
 
 CASES = [
@@ -305,29 +290,6 @@ def test_a_penalized_reward_can_be_minimized():
     x = uniform(9, 2, seed=3).unsqueeze(-2)
     built = build(LagrangianUpperConfidenceBound, model, **given)
     assert torch.equal(built(x), LagrangianUpperConfidenceBound(model, **given)(x))
-
-
-def test_lagrangian_with_metrics_in_botorchs_optimizer():
-    model = CASES[1].build()
-    acqf = build(
-        LagrangianUpperConfidenceBound,
-        model,
-        posterior_transform=OBJECTIVE,
-        constraints_tuple=CONSTRAINTS,
-        multipliers=[KAPPA],
-        width=1.0,
-    )
-    bounds = double(BOX).T
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)
-        candidates, _ = optimize_acqf(
-            acqf, bounds, q=2, sequential=True, num_restarts=4, raw_samples=64
-        )
-    assert candidates.shape == (2, 2)
-    grid = uniform(500, 2, seed=8).unsqueeze(-2)
-    with torch.no_grad():
-        assert acqf(candidates[:1]) > acqf(grid).max() - 1e-3
-    assert acqf.X_pending is None
 
 
 # --- options --------------------------------------------------------------------------------
@@ -448,12 +410,3 @@ def test_a_subclass_needs_to_be_registered():
         assert type(build(Mine, single_model(), width=1.0)) is Mine
     finally:
         del ACQF_INPUT_CONSTRUCTOR_REGISTRY[Mine]
-
-
-def test_a_list_of_models_keeps_its_order():
-    model = CASES[1].build()
-    assert isinstance(model, ModelListGP)
-    transform = ScalarizedPosteriorTransform(double([0.0, 1.0]))
-    built = build(MeanOnly, model, posterior_transform=transform, training_data=datasets())
-    x = uniform(9, 2, seed=3)
-    torch.testing.assert_close(built(x.unsqueeze(-2)), model.posterior(x).mean[:, 1])

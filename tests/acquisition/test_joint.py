@@ -6,17 +6,14 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.optim import optimize_acqf
 from pairwise import pairwise
 
 from botorch_bandits import (
     BanditGP,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
-    CensoredThompsonSampling,
     CensoredUpperConfidenceBound,
     GPThompsonSampling,
-    GPUpperConfidenceBound,
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
 )
@@ -27,9 +24,7 @@ from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 from .cases import (
     ACQUISITIONS,
-    EFFORT,
     MODELS,
-    OPTIONS,
     AcquisitionCase,
     ModelCase,
     minima,
@@ -112,37 +107,6 @@ def test_several_points_have_a_draw_each(
     last = acqf(X).detach()
     acqf.set_X_pending(pending)
     assert not torch.allclose(acqf(X), last, atol=1e-3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["hallucinate", "censored"])
-def test_draws_that_depend_on_the_points_before_have_their_moments(name: str) -> None:
-    # the second draw, less the first: its moments are those of the model with the first point
-    case = named(MODELS, "BanditGP")
-    model = case.build()
-    x = torch.tensor([[0.9, 0.1], [0.95, 0.1], [0.0, 0.0]], dtype=torch.float64)
-    options, x = {"choices": x}, x[:2]
-    if name == "censored":
-        acqf = CensoredThompsonSampling(model, minimum=-2.0, width=1.5, seed=1, **options)
-        given = case.reference(model).censor(x[:1].numpy(), (-2.0,))
-        scale = 1.5
-    else:
-        acqf = GPThompsonSampling(model, width=2.0, pending="hallucinate", seed=1, **options)
-        given = case.reference(model).hallucinate(x[:1].numpy())
-        scale = 2.0
-    draws = []
-    count = 300
-    for _ in range(count):
-        with torch.no_grad():
-            draws.append(float(acqf(x) - acqf(x[:1])))
-        acqf.set_X_pending(None)
-    mean, sd = given.mean_and_sd(x[1:].numpy())
-    found = torch.tensor(draws)
-    deviation = scale * float(sd[0, 0])
-    assert abs(float(found.mean()) - float(mean[0, 0])) < 4.5 * deviation / count**0.5
-    assert abs(float(found.std()) / deviation - 1.0) < 4.5 / (2.0 * count) ** 0.5
-    alone = float(case.reference(model).mean_and_sd(x[1:].numpy())[1][0, 0]) * scale
-    assert deviation < 0.7 * alone  # otherwise the test would show nothing
 
 
 def test_a_draw_conditioned_on_the_points_before_follows_matherons_rule() -> None:
@@ -265,23 +229,3 @@ def test_penalized_rewards() -> None:
         total = total + draw(points[i : i + 1])
         draw.set_X_pending(points[: i + 1])
     assert torch.allclose(together, total, rtol=1e-12)
-
-
-def test_the_order_of_the_points_matters() -> None:
-    case = named(MODELS, "BanditGP")
-    acqf = GPUpperConfidenceBound(case.build(), width=2.0)
-    X = case.points(3, seed=3)
-    assert abs(float(acqf(X) - acqf(X.flip(0)))) > 1e-3
-
-
-@pytest.mark.parametrize("name", ["GP-UCB", "EI", "GP-TS", "censored UCB"])
-def test_several_points_chosen_together_differ_from_one_another(name: str) -> None:
-    case = named(MODELS, "SingleTaskGP, Standardize")
-    acqf = named(ACQUISITIONS, name).make(case)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        candidates, value = optimize_acqf(acqf, case.bounds, q=4, options=OPTIONS, **EFFORT)
-    assert candidates.shape == (4, 2)
-    assert value.shape == ()
-    assert torch.allclose(acqf(candidates), value, rtol=1e-10)
-    assert torch.pdist(candidates).min() > 1e-4

@@ -150,16 +150,6 @@ def test_a_gain_bound_stands_for_the_realized_gain() -> None:
     assert "growth rate, not a bound" in str(guarantee)
 
 
-def test_a_gain_bound_of_another_kernel_is_found_out() -> None:
-    model = scaled_model(1.0, 1.5)
-    K = model.covar_module(X).to_dense().detach()
-    rule = KernelizedWidth(2.0, 0.3, 0.1, explicit_gain=WaterFillingGain(1e-6 * K, 1e3))
-    guarantee = rule.guarantee(PriorSummary(model), 1)
-    assert not guarantee.holds
-    assert "is it of this kernel, this lam and all points" in str(guarantee)
-    assert WaterFillingGain(0.0 * K, 1.0)(5) == 0.0
-
-
 def test_guarantees_name_their_theorem() -> None:
     model = scaled_model(1.0, 0.1)
     summary = PriorSummary(model)
