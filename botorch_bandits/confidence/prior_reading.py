@@ -9,7 +9,6 @@ holds its transformed inputs.
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -254,6 +253,13 @@ def _constant_of(mean: Any) -> float | None:
     return max(values, key=abs)
 
 
+def _some_of(inputs: Tensor, count: int) -> Tensor:
+    """Return the first inputs, ``batch_shape x n x d``; one at the origin if there are none."""
+    if inputs.shape[-2]:
+        return inputs[..., :count, :]
+    return inputs.new_zeros(*inputs.shape[:-2], 1, inputs.shape[-1])
+
+
 def learns_input_scale(transform: InputTransform | None) -> bool:
     """Return whether an input transform takes its scale from the data (``Normalize(d)`` does)."""
     parts = [] if transform is None else transform.modules()
@@ -365,11 +371,7 @@ def prior_variance_of(kernel: Kernel, inputs: Tensor) -> Tensor:
         inputs: ``batch_shape x n x d``, inputs of the model; ``n`` may be 0.
     """
     if kernel.is_stationary:
-        if inputs.shape[-2] > 0:
-            points = inputs[..., :1, :]
-        else:
-            points = inputs.new_zeros(*inputs.shape[:-2], 1, inputs.shape[-1])
-        return kernel(points, diag=True).squeeze(-1)
+        return kernel(_some_of(inputs, 1), diag=True).squeeze(-1)
     if isinstance(kernel, ScaleKernel):
         return kernel.outputscale.detach()
     return inputs.new_ones(())
@@ -435,21 +437,17 @@ def check_forward(model: ExactGP, inputs: Tensor) -> None:
     Raises:
         UnreadablePriorError: If its ``forward`` computes a different prior.
     """
-    points = inputs[..., :10, :]
-    if points.shape[-2] == 0:
-        points = inputs.new_zeros(*inputs.shape[:-2], 1, inputs.shape[-1])
+    points = _some_of(inputs, 10)
     was_training, model.training = model.training, False  # the inputs are transformed already
     try:
         with torch.no_grad():
             prior = model.forward(points)
-            covariance, expected = prior.covariance_matrix, model.covar_module(points).to_dense()
-            mean, expected_mean = prior.mean, model.mean_module(points)
+            kernel, mean = model.covar_module(points).to_dense(), model.mean_module(points)
     finally:
         model.training = was_training
-    scale = float(expected.abs().max())
-    close = torch.allclose(covariance, expected, rtol=1e-9, atol=1e-9 * scale) and torch.allclose(
-        mean, expected_mean, rtol=1e-9, atol=1e-9 * math.sqrt(scale)
-    )
+    scale = kernel.abs().max()
+    close = (prior.covariance_matrix - kernel).abs().max() <= 1e-9 * scale
+    close &= ((prior.mean - mean).abs() <= 1e-9 * (mean.abs() + scale.sqrt())).all()
     if not close:
         raise UnreadablePriorError(
             f"{type(model).__name__}.forward computes a different prior than its mean_module and "
