@@ -41,9 +41,12 @@ from botorch_bandits import (
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
     WidthUpperConfidenceBound,
+    register_with_ax,
 )
 from botorch_bandits.confidence import ConstantWidth
 from botorch_bandits.penalties import Polynomial
+
+register_with_ax()
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
