@@ -116,7 +116,7 @@ RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
     (ImprovedUpperConfidenceBound, {**BOUNDS, "information_gain": 3.0}),
     (ImprovedUpperConfidenceBound, {"width": 2.0}),
     (AMMUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "scale": 0.7}),
-    (DMMUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "num_ridges": 7}),
+    (DMMUpperConfidenceBound, {**BOUNDS, "delta": 0.2}),
     (GPUpperConfidenceBound, {"num_arms": 5, "delta": 0.2, "scale": 0.7}),
     (
         GPUpperConfidenceBound,

@@ -65,7 +65,7 @@ METHODS: dict[str, tuple[type, dict[str, Any]]] = {
     "igp": (ImprovedUpperConfidenceBound, {**BOUNDS, "any_lambda": True}),
     "ucb": (GPUpperConfidenceBound, {"width": 1.5}),
     "amm": (AMMUpperConfidenceBound, BOUNDS),
-    "dmm": (DMMUpperConfidenceBound, {**BOUNDS, "num_ridges": 9}),
+    "dmm": (DMMUpperConfidenceBound, BOUNDS),
     "ts": (GPThompsonSampling, {"width": 1.5}),
     "ei": (LogExpectedImprovement, {}),
     "lists": (LISTS, {}),

@@ -3,7 +3,6 @@
 Each file contains one family: its classes for BoTorch tensors and its rules on arms.
 """
 
-from botorch_bandits.acquisition.affine_outcomes import AffineOutcomes
 from botorch_bandits.acquisition.base import AcquisitionRecipe, BanditAcquisition
 from botorch_bandits.acquisition.baselines import (
     LogExpectedImprovement,
@@ -27,6 +26,7 @@ from botorch_bandits.acquisition.engines import (
 )
 from botorch_bandits.acquisition.input_constructors import register_input_constructor
 from botorch_bandits.acquisition.lagrangian import (
+    AffineOutcomes,
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
 )

@@ -31,12 +31,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
+from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import (
@@ -47,27 +50,33 @@ from botorch_bandits.acquisition.base import (
     copy_pending,
     of_acquisition,
 )
-from botorch_bandits.acquisition.candidates_widths import (
-    FORMS,
-    INGREDIENTS,
-    make_widths,
-    reasons_learned,
-    with_pending,
-)
+from botorch_bandits.acquisition.draws import SeededDraw
 from botorch_bandits.acquisition.scores import Bounds, moments_at
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
 from botorch_bandits.checks import (
     check_double,
     check_integer,
+    check_nonnegative,
     check_one_of,
+    check_positive,
+    check_probability,
     counted,
 )
+from botorch_bandits.confidence.gp_ucb import gp_ucb_compact_width, gp_ucb_finite_width
 from botorch_bandits.confidence.guarantee import (
+    DRAWN_FROM_LIST,
+    FIXED_AFTER_FIRST,
+    FIXED_LIST,
+    GAUSSIAN_NOISE_ON_LIST,
     Guarantee,
+    RegretStatement,
+    Statement,
+    at_posterior_mean,
 )
 from botorch_bandits.confidence.width_rules import check_assume
-from botorch_bandits.domains import Arms, Domain
+from botorch_bandits.domains import Domain
 from botorch_bandits.models.candidates import CandidatesModel
+from botorch_bandits.models.model_check import check_model as check_predictions
 from botorch_bandits.random_streams import derive_seed
 
 
@@ -84,6 +93,245 @@ def check_list_model(model: Model) -> CandidatesModel:
         )
     check_model(model)
     return model
+
+
+FORMS = ("survivors", "mixture")
+"""The forms: the largest bound of the survivors, or the bound of the mixture."""
+
+OF_BOX = ("smoothness_a", "smoothness_b", "dim", "side_length")
+"""The ingredients of the width of Theorem 2."""
+
+MIXTURE_WIDTH = 2.0
+"""The constant width if no ingredient of a width is given."""
+
+MOST_ROWS_CHECKED = 2000
+"""With more outcomes, a guarantee does not compare them with what the priors predicted."""
+
+
+CONSTANT_WIDTH = (
+    "the width is a constant (given as width=, or 2 because nothing else is given), which no "
+    "theorem covers; on a box pass smoothness_a= and smoothness_b= (Theorem 2), on arms num_arms= "
+    "(Theorem 1), which a loop on Arms fills in unless width= is given"
+)
+"""Why a constant width has no guarantee, whether it was given or is the default on a box."""
+
+
+REMEDY = "; regret_bound(x, choices) bounds the regret of this round for any choice"
+"""What bounds the regret on arms while points are pending."""
+
+
+class CandidateWidths:
+    """The widths of the confidence bands of a list of priors, in each round.
+
+    Args:
+        form: One of :data:`FORMS`.
+        options: The arguments of :class:`CandidatesUpperConfidenceBound` by name, None for those
+            that were left out; the survivors and the bands each get half of ``delta``.
+
+    Raises:
+        ValueError: If ingredients do not match the form, belong to more than one width, or some of
+            those of Theorem 2 are missing.
+    """
+
+    def __init__(self, form: str, options: Mapping[str, Any]) -> None:
+        """See the class."""
+        self.delta = check_probability("delta", options["delta"])
+        num_arms, width = options["num_arms"], options["width"]
+        of_box = {name: options[name] for name in OF_BOX if options[name] is not None}
+        if form == "mixture" and (of_box or num_arms is not None):
+            raise ValueError(
+                "form='mixture' has a constant width; leave num_arms=, smoothness_a=, "
+                "smoothness_b=, dim= and side_length= out."
+            )
+        if num_arms is None and not of_box and width is None:
+            width = MIXTURE_WIDTH
+        kinds = (num_arms is not None) + bool(of_box) + (width is not None)
+        if kinds != 1 or (of_box and len(of_box) < len(OF_BOX)):
+            raise ValueError(
+                "give the ingredients of exactly one width: num_arms= (finitely many arms); "
+                "smoothness_a=, smoothness_b=, dim= and side_length= (a box); or width= (a "
+                f"constant, without a theorem). Got num_arms={num_arms}, width={width}, "
+                + ", ".join(f"{name}={options[name]}" for name in OF_BOX)
+                + "."
+            )
+        self.num_arms = None if num_arms is None else check_integer("num_arms", num_arms, minimum=1)
+        self.width = None if width is None else check_nonnegative("width", width)
+        self.on_box, self._of_box = bool(of_box), of_box
+
+    @property
+    def level(self) -> float:
+        """The level of the survivors, half of ``delta``; the bands have the other half."""
+        return 0.5 * self.delta
+
+    def in_round(self, round_number: int, scales: NDArray[np.float64]) -> float | NDArray[Any]:
+        """Return the width of each prior's band, or one for all.
+
+        Args:
+            round_number: ``t``, from 1.
+            scales: The output scale of each prior.
+        """
+        if self.width is not None:
+            return self.width
+        if self.num_arms is not None:
+            return float(gp_ucb_finite_width(self.num_arms, round_number, self.level))
+        a, b = (one_each(name, self._of_box[name], len(scales)) for name in OF_BOX[:2])
+        dim, side_length = self._of_box["dim"], self._of_box["side_length"]
+        # many priors have the same width
+        pairs, which = np.unique(np.stack([a, b / np.sqrt(scales)]), axis=1, return_inverse=True)
+        each = [
+            float(gp_ucb_compact_width(dim, round_number, self.level, side_length, *pair))
+            for pair in pairs.T.tolist()
+        ]
+        return np.array(each)[which]
+
+    def guarantee(self, model: CandidatesModel, round_number: int) -> Guarantee:
+        """Return what is proved about the bands of the survivors.
+
+        Args:
+            model: The list and the outcomes that have arrived.
+            round_number: ``t``.
+        """
+        count = model.recipe.num_candidates
+        if self.width is not None:
+            return Guarantee(
+                method="upper confidence bound of a list of priors",
+                gaps=(CONSTANT_WIDTH,),
+            )
+        where = (
+            "at the point of the round and on a discretization that grows with it; not at all "
+            "points at once"
+            if self.on_box
+            else "on all arms (with contexts: at the context of each round)"
+        )
+        in_force = model.evidence.numpy_in_force(self.level)
+        tail = float(np.sqrt(model.recipe.groups.scales[in_force]).max()) if self.on_box else 0.0
+        added = ", plus the prior standard deviation times 1 / t^2" if self.on_box else ""
+        constants = {
+            "delta": self.delta,
+            "delta_of_survivors": self.level,
+            "delta_of_bands": self.level,
+            "num_candidates": float(count),
+            "num_survivors": float(model.evidence.numpy_survivors(self.level).sum()),
+        }
+        if self.num_arms is not None:
+            constants["num_arms"] = float(self.num_arms)
+        skipped = model.recipe.num_skipped
+        fixed: tuple[str, ...] = (FIXED_LIST,)
+        if skipped:
+            fixed = (
+                f"everything is conditional on the first {skipped} outcomes, which chose the list; "
+                "the rounds until then are not covered",
+                FIXED_AFTER_FIRST,
+            )
+        assumptions: list[str] = [DRAWN_FROM_LIST, *fixed, GAUSSIAN_NOISE_ON_LIST]
+        if self.on_box:
+            assumptions += [
+                "for each dimension j the largest |df/dx_j| over the box (and over all contexts, "
+                "if there are any) exceeds L with probability at most a exp(-(L/b)^2), for every "
+                "L, with the smoothness_a and smoothness_b of the true prior for a and b",
+                "the acquisition is maximized over a box of at most dim dimensions, with sides of "
+                "at most side_length, fixed before the data",
+            ]
+        else:
+            assumptions.append(
+                "the acquisition is maximized over at most num_arms arms, fixed before the data"
+            )
+        theorem = "Theorem 2" if self.on_box else "Theorem 1"
+        guarantee = Guarantee(
+            method="upper confidence bound of the survivors of a list of priors",
+            theorem=f"Ville's inequality and Srinivas et al. 2010, {theorem}, each at delta / 2",
+            bands=Statement(
+                "with {probability} the reward lies between the least lower and the largest upper "
+                f"bound of the priors that survive, in all rounds, {where}",
+                delta=self.delta,
+                reach=None if self.on_box else "arms",
+            ),
+            regret=RegretStatement(
+                "with {probability}, on the same event, the regret of every round t that "
+                "maximizes the upper confidence bound is at most the distance of the bounds at the "
+                "point that it chose, which is twice the effective width times standard deviation"
+                + added,
+                delta=self.delta,
+                factor=2.0,
+                tail=tail,
+            ),
+            assumptions=tuple(assumptions),
+            constants=constants,
+        )
+        after = model.evidence.refuted_after(self.level)
+        if after is not None:
+            guarantee = guarantee.with_gaps(
+                f"after {after} outcomes all {count} priors on the list were refuted at level "
+                f"{self.level:g}"
+            )
+        return replace(guarantee, notes=notes_on_list(model))
+
+
+def one_each(name: str, value: float | Sequence[float], count: int) -> NDArray[np.float64]:
+    """Return one positive number for each prior on a list.
+
+    Args:
+        name: The name of the argument, for error messages.
+        value: One number for all, or one per prior.
+        count: The number of priors.
+
+    Raises:
+        ValueError: If the number of entries differs, or one is not positive.
+    """
+    values = np.asarray(value)
+    if values.ndim and len(values) != count:
+        raise ValueError(
+            f"{name} has {len(values)} entries, but {count} priors are on the list; give one "
+            "number for all, or one per prior."
+        )
+    return np.array([check_positive(name, each) for each in np.broadcast_to(values, count)])
+
+
+def notes_on_list(model: CandidatesModel) -> tuple[str, ...]:
+    """Return what the outcomes say against the likeliest prior on a list, if anything.
+
+    Evidence compares priors with the list as a whole, so that it does not tell whether all of them
+    are wrong; how well the likeliest predicted the outcomes does.
+
+    Args:
+        model: The list and the outcomes that have arrived.
+    """
+    if model.num_rows > MOST_ROWS_CHECKED:
+        return ()
+    try:
+        check = check_predictions(model)
+    except (TypeError, ValueError, RuntimeError):
+        return ()  # the likeliest is a model of the user's own, whose prior cannot be read
+    z, notes = check.one_step, []
+    name = model.evidence.names[int(model.evidence.posterior_weights.argmax())]
+    if check.is_uncorrelated:
+        notes.append(
+            f"under {name!r}, the likeliest prior on the list, half of the points have a "
+            f"correlation of at most {check.nearest_correlation:.2g} with every other, so that "
+            "outcomes say nothing about other points; lengthscales must be in the units of the "
+            "inputs, and candidate_grid takes one for each input"
+        )
+    if check.finding == "overconfident":
+        told = f"outcomes vary {float(z.square().mean().sqrt()):.3g} times as much as it predicts"
+    elif check.finding == "changed" and check.growth is not None:
+        grown = float(z[slice(*check.growth)].square().mean().sqrt())
+        told = (
+            f"from outcome {check.growth[0] + 1} on, outcomes vary {grown:.3g} times as much as it "
+            "predicts, as they do after a change of the reward"
+        )
+    elif check.finding == "mean off":
+        told = (
+            f"outcomes lie {abs(float(z.mean())):.3g} predicted standard deviations from its mean "
+            "on average, all to one side"
+        )
+    else:
+        return tuple(notes)
+    return (
+        f"the data speak against the list as a whole: of its priors {name!r} is the likeliest, and "
+        f"{told} (models.check_model has the details); if none of the priors is the true one, "
+        "nothing above is guaranteed",
+        *notes,
+    )
 
 
 class CandidatesUpperConfidenceBound(BanditAcquisition):
@@ -162,13 +410,13 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
+        given = dict(locals())
         super().__init__(check_list_model(model))
         self.base_model = check_list_model(model)
         self.form = check_one_of("form", form, FORMS)
         self.maximize = check_one_of("maximize", maximize, (True, False))
         self.assume = check_assume(assume)
-        ingredients = (num_arms, smoothness_a, smoothness_b, dim, side_length)
-        self.widths = make_widths(form, ingredients, width, delta)
+        self.widths = CandidateWidths(form, given)
         num_pending = 0 if X_pending is None else len(X_pending)
         self._first_round = None
         if round_number is not None:
@@ -192,8 +440,7 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         check_assume(complete["assume"])
         if domain is None:
             complete.update(cls.options_from_domain(complete, None))
-        ingredients = tuple(complete[name] for name in INGREDIENTS)
-        make_widths(form, ingredients, complete["width"], complete["delta"])
+        CandidateWidths(form, complete)
 
     @property
     def is_optimistic(self) -> bool:
@@ -390,10 +637,28 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
             )
         else:
             guarantee = self.widths.guarantee(self.base_model, self.round_number)
-            for learned in self.base_model.recipe.learned:
-                guarantee = guarantee.with_gaps(*reasons_learned(learned, self.assume))
-        remedy = "; regret_bound(x, choices) bounds the regret of this round for any choice"
-        guarantee = with_pending(guarantee, self.X_pending, "" if self.widths.on_box else remedy)
+            reasons = [
+                f"hyperparameters may have been learned from the same outcomes: {each}"
+                for learned in self.base_model.recipe.learned
+                for each in learned
+                if not (each == "frozen parameters" and "fixed prior" in self.assume)
+            ]
+            guarantee = guarantee.with_gaps(*reasons)
+        if self.X_pending is not None:
+            gap = at_posterior_mean(len(self.X_pending))
+            if guarantee.theorem is None:
+                guarantee = guarantee.with_gaps(gap)
+            else:  # pending points choose the next one, but bounds(X) are those of what arrived
+                guarantee = guarantee.with_wording(
+                    "bands",
+                    "in all rounds",
+                    "computed from the outcomes that have arrived (as bounds(X) does), in all "
+                    "rounds",
+                ).with_gaps(
+                    f"{gap}, so the point that is chosen need not have the largest upper bound"
+                    f"{'' if self.widths.on_box else REMEDY}",
+                    of="regret",
+                )
         guarantee = guarantee if self.maximize else guarantee.for_minimizing()
         return of_acquisition(self, guarantee)
 
@@ -423,7 +688,7 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         }
 
 
-class CandidatesThompsonSampling(BanditAcquisition):
+class CandidatesThompsonSampling(SeededDraw):
     """Thompson sampling on a list of priors: it draws a prior by posterior weight, then a function.
 
     The same draw is used in every evaluation until pending points are set, which triggers a new
@@ -470,16 +735,8 @@ class CandidatesThompsonSampling(BanditAcquisition):
         """See the class."""
         super().__init__(check_list_model(model))
         self.base_model = check_list_model(model)
-        self.seed = (
-            int(torch.randint(2**62, ()))
-            if seed is None
-            else check_integer("seed", seed, minimum=0)
-        )
-        self.choices = None if choices is None else Arms(choices).choices
-        if self.choices is not None:
-            check_columns("choices", self.choices, model)
         self.maximize = check_one_of("maximize", maximize, (True, False))
-        self._num_draws = -1
+        self._prepare_draws(choices, seed)
         self.set_X_pending(X_pending)
 
     @classmethod
@@ -497,8 +754,7 @@ class CandidatesThompsonSampling(BanditAcquisition):
             ValueError: If they are not an ``n x d`` matrix of finite numbers.
         """
         AcquisitionFunction.set_X_pending(self, copy_pending(X_pending, self.base_model))
-        self._num_draws += 1
-        self._later: dict[int, tuple[int, GPThompsonSampling]] = {}
+        self._begin_draw()
         self.entry, self.draw = self._drawn(0)
 
     def _drawn(self, num_redraws: int) -> tuple[int, GPThompsonSampling]:
@@ -516,7 +772,8 @@ class CandidatesThompsonSampling(BanditAcquisition):
                 seed=draw,
             )
             self._later[num_redraws] = entry, drawn
-        return self._later[num_redraws]
+        found: tuple[int, GPThompsonSampling] = self._later[num_redraws]
+        return found
 
     def forward(self, X: Tensor) -> Tensor:
         """Evaluate the draw.

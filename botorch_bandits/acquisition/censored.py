@@ -15,10 +15,10 @@ Theorems 1 and 2 for GP-UCB-SDF, Theorem 3 for GP-TS-SDF.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from functools import partial
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, ClassVar
 
 import torch
@@ -54,7 +54,7 @@ from botorch_bandits.confidence.censored import (
 )
 from botorch_bandits.confidence.censored_bounds import complete_censored_bounds
 from botorch_bandits.confidence.fills import DelayDistribution
-from botorch_bandits.confidence.prior_reading import OutputPrior, read_prior
+from botorch_bandits.confidence.prior_reading import read_prior
 from botorch_bandits.confidence.width_rules import PLAIN_WIDTH, check_scale
 from botorch_bandits.domains import Arms
 from botorch_bandits.models.censoring import (
@@ -98,18 +98,14 @@ def censored_width_rule(
         )
         if default_width is not None and {"rkhs_bound", "noise_bound"} <= set(not_given):
             rkhs_bound, constant = None, default_width
+    names = ("noise_bound", "outcome_bound", "any_lambda", "bounded_outcomes", "units", "fill")
     return CensoredWidth(
         rkhs_bound=rkhs_bound,
-        noise_bound=options["noise_bound"],
-        outcome_bound=options["outcome_bound"],
         delta=delta,
-        any_lambda=options["any_lambda"],
-        bounded_outcomes=options["bounded_outcomes"],
-        units=options["units"],
         constant=constant,
         not_given=not_given,
-        fill=options["fill"],
         sum_form=options["sum_form"],
+        **{name: options[name] for name in names},
     )
 
 
@@ -139,6 +135,21 @@ class CensorsPending(BanditAcquisition):
     _signs: tuple[float, ...] = ()
     _X_observed: Tensor | None = None
     _Y_observed: Tensor | None = None
+
+    @classmethod
+    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
+        """Check the options; there is no rule on arms."""
+        cls.width_rule(options)
+        drop_in_censoring(options)
+        check_scale(options["scale"])
+        if options.get("choices") is not None:
+            Arms(options["choices"])
+        return None
+
+    @classmethod
+    def width_rule(cls, options: Mapping[str, Any]) -> CensoredWidth:
+        """Return the rule of the width; see :meth:`WidthUpperConfidenceBound.width_rule`."""
+        raise NotImplementedError
 
     @property
     def is_optimistic(self) -> bool:
@@ -286,12 +297,17 @@ class CensorsPending(BanditAcquisition):
         sums = self._sums_ahead(ahead).movedim(-2, -2 - depth)
         gains = self._gains_ahead(ahead).movedim(-2, -2 - depth)
         summary = self._censored_summary()
-        priors = {
-            j: replace(prior, gain=partial(_added, prior, gains[..., j]))
+        ahead_of = {
+            j: prior.information_gain + gains[..., j]
             for j, prior in zip(summary.active_outputs, summary.active_priors, strict=True)
         }
-        known = _SummaryAhead(
-            summary.num_outputs, summary.active_outputs, tuple(priors[j] for j in priors)
+        known: Any = SimpleNamespace(
+            num_outputs=summary.num_outputs,
+            active_outputs=summary.active_outputs,
+            active_priors=tuple(
+                replace(prior, gain=partial(ahead_of.__getitem__, j))
+                for j, prior in zip(summary.active_outputs, summary.active_priors, strict=True)
+            ),
         )
         width: Tensor = self.rule.censored_width(known, sums.unbind(-1))
         return check_scale(self.scale) * width
@@ -347,58 +363,33 @@ class CensorsPending(BanditAcquisition):
     def _censored_guarantee(self) -> Guarantee:
         """Return the guarantee of the width, if the user does what a loop would do."""
         guarantee: Guarantee = self.rule.guarantee(self._censored_summary(), 1)
-        if guarantee.theorem is None:
-            return guarantee
-        num_below, farthest = self._below
-        if num_below and self._censoring is not None and self.rule.bounded_outcomes:
-            guarantee = guarantee.with_gaps(
-                f"{num_below} outcomes lie below the minimum, but bounded_outcomes=True requires "
-                "that none does"
-            )
-        elif num_below and not (self._censoring and self._censoring.fills_in):
-            guarantee = guarantee.with_assumptions(below_the_minimum(num_below, farthest))
-        return guarantee.with_assumptions(ALL_QUERIES_ENTER)
-
-    @property
-    def _below(self) -> tuple[int, float]:
-        """Return how many outcomes lie below the minimum, and by how much at most."""
-        outcomes = self._outcomes
-        if outcomes is None or self._censoring is None or self._censoring.minimum is None:
-            return 0, 0.0
-        return self._censoring.below(self._pseudo_values or (), self._signs, outcomes)
-
-    @property
-    def _outcomes(self) -> tuple[Tensor, ...] | None:
-        """Return the observed outcomes, one tensor per output; None if they are unknown."""
-        if self._Y_observed is not None:
-            return self._Y_observed.unbind(-1)
-        return observed_outcomes(self.base_model)
-
-    def _censoring_gaps(self) -> Iterator[str]:
-        """Yield why the theorem does not cover this use, besides what the width rule says."""
         censoring, values = self._censoring, self._pseudo_values or ()
         assert censoring is not None
+        outcomes = observed_outcomes(self.base_model)
+        if self._Y_observed is not None:
+            outcomes = self._Y_observed.unbind(-1)
+        if guarantee.theorem is not None:
+            num_below, farthest = 0, 0.0
+            if outcomes is not None and censoring.minimum is not None:
+                num_below, farthest = censoring.below(values, self._signs, outcomes)
+            if num_below and self.rule.bounded_outcomes:
+                guarantee = guarantee.with_gaps(
+                    f"{num_below} outcomes lie below the minimum, but bounded_outcomes=True "
+                    "requires that none does"
+                )
+            elif num_below and not censoring.fills_in:
+                guarantee = guarantee.with_assumptions(below_the_minimum(num_below, farthest))
+            guarantee = guarantee.with_assumptions(ALL_QUERIES_ENTER)
         if self.scale != 1.0:
-            yield f"the width is scaled by {self.scale:g}"
+            guarantee = guarantee.with_gaps(f"the width is scaled by {self.scale:g}")
         if is_ensemble(self.base_model):
-            yield "the bound is averaged over the members of an ensemble"
+            guarantee = guarantee.with_gaps("the bound is averaged over the members of an ensemble")
         if censoring.pseudo_noise > 0.0 and self.X_pending is not None:
-            yield "pending rows have more noise than the others"
+            guarantee = guarantee.with_gaps("pending rows have more noise than the others")
         means = prior_means(self.base_model)
-        yield from censoring.gaps(values, means, self._outcomes, censoring.units, self._signs)
-
-
-@dataclass(frozen=True, eq=False)
-class _SummaryAhead:
-    """The part of a prior summary that the width of censored feedback uses."""
-
-    num_outputs: int
-    active_outputs: tuple[int, ...]
-    active_priors: tuple[OutputPrior, ...]
-
-
-def _added(prior: OutputPrior, gain: Tensor) -> Tensor:
-    return prior.information_gain + gain
+        return guarantee.with_gaps(
+            *censoring.gaps(values, means, outcomes, censoring.units, self._signs)
+        )
 
 
 class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
@@ -561,14 +552,6 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
     def width_rule(cls, options: Mapping[str, Any]) -> CensoredWidth:
         return censored_width_rule(options, check_probability("delta", options["delta"]))
 
-    @classmethod
-    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        """Check the options; there is no rule on arms."""
-        cls.width_rule(options)
-        drop_in_censoring(options)
-        check_scale(options["scale"])
-        return None
-
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Censor these points, starting again from the user's model.
 
@@ -594,8 +577,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
-        guarantee = self._censored_guarantee().with_gaps(*self._censoring_gaps())
-        guarantee = of_acquisition(self, guarantee)
+        guarantee = of_acquisition(self, self._censored_guarantee())
         return guarantee if self.maximize else guarantee.for_minimizing()
 
 
@@ -750,16 +732,6 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         value = self.rule.constant
         return self.rule.outcome_bound is None and value is not None and value * self.scale == 1.0
 
-    @classmethod
-    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        """Check the options; there is no rule on arms."""
-        cls.width_rule(options)
-        drop_in_censoring(options)
-        check_scale(options["scale"])
-        if options["choices"] is not None:
-            Arms(options["choices"])
-        return None
-
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Censor these points, starting again from the user's model, and draw again.
 
@@ -801,7 +773,6 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         guarantee = self._censored_guarantee()
         method, delta = "Thompson sampling, censored feedback", 2.0 * self.rule.delta
         guarantee = guarantee.for_draws(method, delta, **drawn_on(self))
-        guarantee = guarantee.with_gaps(*self._censoring_gaps())
         if self.arms is None:
             guarantee = guarantee.with_gaps(
                 "Theorem 3 draws on a finite set; a pathwise draw approximates a draw on the box",

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -37,12 +37,10 @@ from botorch_bandits.acquisition.base import (
 from botorch_bandits.acquisition.rules import ArmsRule, Seen
 from botorch_bandits.acquisition.scores import (
     Bounds,
-    prior_variance_of_scalar,
     scale_in_outcomes,
 )
 from botorch_bandits.acquisition.wide_confidence import WarnsOfWideness
 from botorch_bandits.checks import (
-    check_integer,
     check_nonnegative,
     check_one_of,
     check_positive,
@@ -57,6 +55,7 @@ from botorch_bandits.confidence import (
 )
 from botorch_bandits.confidence.dmm import (
     OutputData,
+    PendingRows,
     RidgeTerms,
     RowsOfOutput,
     narrow,
@@ -82,114 +81,83 @@ from botorch_bandits.confidence.prior_assumptions import (
     norm_assumption,
     prior_gaps,
 )
-from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, check_assume, check_bounds
-from botorch_bandits.core.ridges import largest_first
+from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, check_assume, check_bound
 from botorch_bandits.domains import ValueScale
-from botorch_bandits.models.reading import OneByOneModel, hallucinate, on_device_of, variance_of
+from botorch_bandits.models.reading import hallucinate, on_device_of
 
 SMALLEST_RADICAND = 0.05
 """Below this share of the squared norm the set is nearly empty: ends may cross, and a bound at one
 ridge need not be above the bound."""
 
+FIRST = 32
+"""Arms whose bounds are computed first, where the largest is sought."""
+
 MARGIN = 1e-6
 """Arms this close to the largest bound are evaluated, in prior standard deviations."""
 
 
-class _ArmsRows(NamedTuple):
-    """What a round knows, in outcome units less the prior mean; ``A`` arms.
-
-    Attributes:
-        rows: The rows; their places are the numbers of arms, then their fronts.
-        columns: Maps places and ``k`` arms to their ``batch_shape x n x k`` covariances.
-        prior_variance: ``A``.
-    """
-
-    rows: RowsOfOutput
-    columns: Callable[[Tensor, Tensor], Tensor]
-    prior_variance: Tensor
-
-
-def _rows_of(seen: Seen) -> _ArmsRows:
-    """Return the rows of a round: the only place that knows where they are kept."""
-    posterior, prior = seen.posterior, seen.posterior.prior
-    if seen.batch_shape:
-        return _rows_of_replicates(seen)
-    rows = posterior.collapsed
-    index = rows.index.unsqueeze(-1).to(rows.Y)
-
-    def parts(places: Tensor) -> tuple[Tensor, Tensor | None]:
-        return places[:, 0].long(), None if rows.front is None else places[:, 1:]
-
-    return _ArmsRows(
-        RowsOfOutput(
-            seen.summary.active_priors[0],
-            index if rows.front is None else torch.cat([index, rows.front], dim=-1),
-            rows.noise.reciprocal(),
-            rows.Y[:, 0] - seen.prior_mean,
-            lambda places, others: prior.block(*parts(places), *parts(others))[0],
-            seen.player.memo,
-        ),
-        lambda places, at: prior.columns(*parts(places), seen.now)[0][:, at],
-        prior.variances(seen.now)[0],
-    )
-
-
-def _rows_of_replicates(seen: Seen) -> _ArmsRows:
-    prior, rows = seen.posterior.prior, seen.player.rows_of_draw(seen.posterior)
-    counts = rows.noise.reciprocal()  # num_replicates x number of arms
-    order = (counts > 0.0).to(torch.int8).sort(dim=-1, descending=True, stable=True).indices
-    order = order[:, : int((counts > 0.0).sum(-1).max())]
-    counts = counts.gather(-1, order)  # 0 where a replicate played fewer arms
-    means = rows.Y[..., 0].gather(-1, order)
-
-    def columns(places: Tensor, at: Tensor) -> Tensor:
-        return prior.columns(places.squeeze(-1).long())[..., at]
+def _rows_of(seen: Seen) -> RowsOfOutput:
+    """Return the rows of a round in outcome units; their places are numbers of arms and fronts."""
+    rows, prior = seen.player.rows_of_draw(seen.posterior), seen.posterior.prior
+    index, counts, outcomes = rows.index, rows.noise.reciprocal(), rows.Y[..., 0]
+    if seen.batch_shape:  # the count is 0 where a replicate played fewer arms than others
+        played = (counts > 0.0).to(torch.int8).sort(dim=-1, descending=True, stable=True).indices
+        played = played[:, : int((counts > 0.0).sum(-1).max())]
+        index, counts, outcomes = (
+            each.expand(played.shape[0], -1).gather(-1, played)
+            for each in (index, counts, outcomes)
+        )
 
     def covariance(places: Tensor, others: Tensor) -> Tensor:
-        whole = prior.columns(places.squeeze(-1).long())
-        at = others.squeeze(-1).long().unsqueeze(-2)
-        return whole.gather(-1, at.expand(*whole.shape[:-1], at.shape[-1]))
+        first, second = (
+            (each[..., 0].long(), each[..., 1:] if prior.num_front else None)
+            for each in (places, others)
+        )
+        return prior.block(*first, *second)[0]  # there is one prior, also of replicates
 
-    return _ArmsRows(
-        RowsOfOutput(
-            seen.summary.active_priors[0],
-            rows.index[order].unsqueeze(-1).to(means),
-            counts,
-            means - seen.prior_mean,
-            covariance,
-            None,
-        ),
-        columns,
-        prior.variances()[0],
+    return RowsOfOutput(
+        seen.summary.active_priors[0],
+        _places(index, rows.front),
+        counts,
+        outcomes - seen.prior_mean,
+        covariance,
+        None if seen.batch_shape else seen.player.memo,
     )
+
+
+def _places(index: Tensor, front: Tensor | None) -> Tensor:
+    """Return ``... x k x (1 + c)`` numbers of arms and their fronts."""
+    numbers = index.unsqueeze(-1).double()
+    return numbers if front is None else torch.cat([numbers, front], dim=-1)
 
 
 @dataclass(frozen=True, eq=False)
 class _DMMRound:
-    """The confidence set of a round, and the arms.
+    """The confidence set of a round.
 
     Attributes:
-        found: The set.
-        arms: Its rows and the arms.
-        prior_mean: What was subtracted from the outcomes.
+        rows: The rows.
+        found: Their set.
     """
 
+    rows: RowsOfOutput
     found: RidgeConfidenceSet
-    arms: _ArmsRows
-    prior_mean: float
 
-    def ends(self, index: Tensor) -> tuple[Tensor, Tensor]:
+    def ends(self, seen: Seen, index: Tensor) -> tuple[Tensor, Tensor]:
         """Return the lower and upper bound of ``k`` arms, ``batch_shape x k`` each."""
-        cross = self.arms.columns(self.found.ridges.places, index).mT
-        prior = self.arms.prior_variance[index].expand(*cross.shape[:-1])
+        arms = index.expand(*seen.batch_shape, -1)
+        front = None if seen.now is None else seen.now.expand(len(index), -1)
+        cross = self.rows.covariance(_places(arms, front), self.found.ridges.places)
+        prior = seen.posterior.prior.variances(seen.now)[0][arms]
         lower, upper = self.found.bounds(cross, prior)
-        return lower + self.prior_mean, upper + self.prior_mean
-
-    @cached_property
-    def of_all(self) -> tuple[Tensor, Tensor]:
-        """The bounds of all arms, ``batch_shape x A`` each."""
-        prior = self.arms.prior_variance
-        return self.ends(torch.arange(len(prior), device=prior.device))
+        if seen.pending is not None:
+            unit = seen.prior_share(1.0)
+            before, after = (
+                seen.player.outside(each.variance_at(index)) / unit
+                for each in (seen.posterior, seen.view)
+            )
+            lower, upper = narrow(lower, upper, before, after)
+        return lower + seen.prior_mean, upper + seen.prior_mean
 
     @property
     def is_nearly_empty(self) -> bool:
@@ -212,51 +180,42 @@ class DMMArmsRule(ArmsRule):
 
     def prepare(self, seen: Seen) -> _DMMRound:
         """Return the set of the observed data; whether these refute the assumptions is reported."""
-        arms = _rows_of(seen)
-        found, _ = self.terms.confidence_set(arms.rows)
+        rows = _rows_of(seen)
+        found, _ = self.terms.confidence_set(rows)
         if not self.terms.doubles and bool(found.is_refuted.any()):
             smallest = float(found.smallest_rkhs_bound.max())
             self.terms.report_refutation(smallest * seen.prior_deviation, smallest)
-        return _DMMRound(found, arms, seen.prior_mean)
+        return _DMMRound(rows, found)
 
     def scores(self, seen: Seen) -> Tensor:
         known = seen.prepared
-        if seen.batch_shape or seen.pending is not None or known.is_nearly_empty:
-            lower, upper = self.bounds(seen)
-            return upper if self.maximize else -lower
-        # the bound at the ridge of the model, whose posterior is at hand, is above the bound
-        sign = 1.0 if self.maximize else -1.0
-        furthest = known.found.rkhs_bound * known.arms.prior_variance.sqrt()
-        half = (seen.variance * known.found.radicands[-1]).sqrt()
-        centered = sign * (seen.mean - seen.prior_mean)
-        scores = torch.minimum(centered + half, furthest) + sign * seen.prior_mean
-        among = torch.arange(len(scores)) if seen.among is None else seen.among
 
         def exact(some: Tensor) -> Tensor:
-            lower, upper = known.ends(among[some])
+            lower, upper = known.ends(seen, some)
             return upper if self.maximize else -lower
 
-        scores[among] = largest_first(scores[among], exact, MARGIN * seen.prior_deviation)
+        every = torch.arange(seen.posterior.prior.num_points, device=seen.posterior.lam.device)
+        if seen.batch_shape or known.is_nearly_empty:
+            return exact(every)
+        # the bound at the ridge of the model, whose posterior is at hand, is above the bound
+        width, sign = float(known.found.radicands[-1].sqrt()), 1.0 if self.maximize else -1.0
+        observed = replace(seen, pending=None)
+        scores = sign * seen.mean + width * observed.deviation_for(width, self.maximize)
+        among = every if seen.among is None else seen.among
+        scores[among] = largest_first(
+            scores[among], lambda some: exact(among[some]), MARGIN * seen.prior_deviation
+        )
         return scores
 
     def bounds(self, seen: Seen) -> tuple[Tensor, Tensor]:
-        lower, upper = seen.prepared.of_all
-        if seen.pending is not None:
-            observed = seen.player.outside(seen.posterior.variance).clamp_min(0.0)
-            unit = seen.prior_deviation**2
-            lower, upper = narrow(lower, upper, observed / unit, seen.variance / unit)
-        return lower, upper
+        every = torch.arange(seen.posterior.prior.num_points, device=seen.posterior.lam.device)
+        return seen.prepared.ends(seen, every)
 
     def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor | float]:
-        index = arm.unsqueeze(-1)
-        if seen.pending is not None:
-            ends = [each.gather(-1, index) for each in self.bounds(seen)]
-        else:
-            ends = list(seen.prepared.ends(index))
-        lower, upper = (each.squeeze(-1) for each in ends)
+        found = seen.prepared.found
+        lower, upper = (each.squeeze(-1) for each in seen.prepared.ends(seen, arm.reshape(1)))
         smallest = seen.prior_share(MINIMUM_VARIANCE)
         deviation = max(seen.variance_at(int(arm)), smallest) ** 0.5
-        found = seen.prepared.found
         return {
             "is_refuted": found.is_refuted.to(upper),
             "width": 0.5 * (upper - lower) / deviation,
@@ -264,12 +223,40 @@ class DMMArmsRule(ArmsRule):
         }
 
 
-class _Known(NamedTuple):
-    """What is read from a model: the data, sets and norm bounds of its outputs."""
+def largest_first(scores: Tensor, exact: Callable[[Tensor], Tensor], margin: float) -> Tensor:
+    """Replace upper bounds on scores by scores, as long as one of the others may be the largest.
 
-    data: tuple[OutputData, ...]
-    sets: dict[int, RidgeConfidenceSet]
-    rkhs_bounds: dict[int, float]
+    Args:
+        scores: ``A`` upper bounds on scores.
+        exact: Maps the numbers of some of them to their scores.
+        margin: Bounds this close to the largest score are replaced, too.
+
+    Returns:
+        ``A`` numbers: one that is not a score is below the largest score by more than the margin.
+    """
+    scores, is_left = scores.clone(), torch.ones_like(scores, dtype=torch.bool)
+    first = scores.topk(min(FIRST, len(scores))).indices
+    scores[first], is_left[first] = exact(first), False
+    others = (is_left & (scores >= scores[first].max() - margin)).nonzero().squeeze(-1)
+    if len(others):
+        scores[others] = exact(others)
+    return scores
+
+
+class _Output(NamedTuple):
+    """What is read from a model about one of its outputs.
+
+    Attributes:
+        data: Its rows.
+        found: Its confidence set.
+        rkhs_bound: The norm bound in raw outcome units, after doubling.
+        weight: The output's weight in the posterior transform.
+    """
+
+    data: OutputData
+    found: RidgeConfidenceSet
+    rkhs_bound: float
+    weight: float
 
 
 class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
@@ -294,7 +281,6 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
             :class:`~botorch_bandits.ImprovedUpperConfidenceBound`. With a number, ``a_0`` is the
             ``lam`` of the first row if the rows differ.
         delta: The bound fails with at most this probability.
-        num_ridges: Size of the grid of ridges.
         units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
             model's prior standard deviation.
         double_rkhs_bound: If the data refute ``rkhs_bound``, use the first of ``2 B, 4 B, ...``
@@ -305,9 +291,9 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         assume: Assumptions that you vouch for because they cannot be read from the model:
             ``"fixed prior"``, ``"centered bound"`` or both; see
             :class:`~botorch_bandits.WidthUpperConfidenceBound`.
-        X_pending: ``n x d`` points whose outcomes have not arrived. They shrink the deviations,
-            while mean and radius remain those of the observed data. No theorem covers the bound in
-            that case.
+        X_pending: ``n x d`` points whose outcomes have not arrived. They shrink the deviations of
+            each output, while mean and radius remain those of the observed data. No theorem covers
+            the bound in that case.
 
     Raises:
         TypeError: If the model or ``X_pending`` is not float64.
@@ -328,8 +314,6 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
 
     has_kinks: ClassVar[bool] = True
     """The tightest ridge changes from place to place."""
-    _is_narrowed: bool = False
-    """Whether some points come after others, which reduces their deviations."""
 
     def __init__(  # noqa: PLR0913 - a public constructor
         self,
@@ -348,20 +332,12 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
+        given = dict(locals())
         super().__init__(check_model(model))
-        self.terms = _terms_of(
-            type(self).__name__,
-            rkhs_bound,
-            noise_bound,
-            delta=delta,
-            units=units,
-            num_ridges=num_ridges,
-            double_rkhs_bound=double_rkhs_bound,
-            on_refuted=on_refuted,
-        )
+        self.terms = self.terms_of(given)
         # tensors with one number per replicate are for replicates on arms
         check_positive("rkhs_bound", self.terms.rkhs_bound)
-        if not isinstance(self.terms.noise_bound, str):
+        if not self.terms.is_by_noise:
             check_nonnegative("noise_bound", self.terms.noise_bound)
         self.base_model = model
         self.posterior_transform = on_device_of(model, posterior_transform)
@@ -369,51 +345,77 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         self.assume = check_assume(assume)
         self._summary = PriorSummary(model, self.posterior_transform, self.assume)
         if self.is_refuted:
-            smallest = max(float(s.smallest_rkhs_bound.max()) for s in self._known.sets.values())
+            smallest = max(float(o.found.smallest_rkhs_bound.max()) for o in self._outputs.values())
             self.terms.report_refutation(self.smallest_rkhs_bound, smallest)
         self.set_X_pending(X_pending)
         self.warn_if_wide()
 
     @classmethod
-    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        names = (
-            "rkhs_bound",
-            "noise_bound",
-            "delta",
-            "units",
-            "num_ridges",
-            "double_rkhs_bound",
-            "on_refuted",
+    def terms_of(cls, options: Mapping[str, Any]) -> RidgeTerms:
+        """Return what is known of the function and the noise.
+
+        Args:
+            options: The constructor's options by name.
+
+        Raises:
+            ValueError: If an ingredient is infeasible.
+        """
+        units = check_one_of("units", options["units"], ("outcome", "prior"))
+        rkhs_bound: Any
+        noise_bound: Any
+        rkhs_bound, noise_bound, not_given = complete_bounds(
+            cls.__name__, options["rkhs_bound"], options["noise_bound"], units
         )
-        terms = _terms_of(cls.__name__, **{name: options[name] for name in names})
-        return DMMArmsRule(terms, options["maximize"])
+        check_noise_bound(noise_bound)
+        rkhs_bound = check_bound("rkhs_bound", rkhs_bound)
+        if not isinstance(rkhs_bound, Tensor):  # one per replicate, on arms
+            check_positive("rkhs_bound", rkhs_bound)
+        return RidgeTerms(
+            rkhs_bound,
+            noise_bound,
+            check_probability("delta", options["delta"]),
+            options["double_rkhs_bound"] or "rkhs_bound" in not_given,
+            units,
+            not_given,
+            check_one_of("on_refuted", options["on_refuted"], ("warn", "raise")),
+        )
+
+    @classmethod
+    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
+        return DMMArmsRule(cls.terms_of(options), options["maximize"])
 
     @cached_property
-    def _known(self) -> _Known:
-        """What is read from the model."""
-        model = self.base_model
+    def _outputs(self) -> dict[int, _Output]:
+        """What is read from the model, by the number of the output."""
+        model, transform = self.base_model, self.posterior_transform
         try:
             active = self._summary.active_outputs
-            if self.posterior_transform is None and model.num_outputs != 1:
+            if transform is None and model.num_outputs != 1:
                 raise UnreadablePriorError(
                     f"it has {model.num_outputs} outputs and no posterior_transform"
                 )
-            data = read_data(model)
+            read = read_data(model)
         except UnreadablePriorError as error:
             raise error.in_method(
                 "DMM works with the kernel and data of the model",
                 "Use BanditGP or SingleTaskGP, or ImprovedUpperConfidenceBound with an explicit "
                 "width=",
             ) from error
-        found = {j: self.terms.confidence_set(data[j], len(active)) for j in active}
-        return _Known(
-            data,
-            {j: confidence_set for j, (confidence_set, _) in found.items()},
-            {
-                j: float((confidence_set.doubling * self.terms.rkhs_bound * unit).max())
-                for j, (confidence_set, unit) in found.items()
-            },
-        )
+        weights: Any = torch.ones(1) if transform is None else transform.weights
+        outputs = {}
+        for j in active:
+            found, unit = self.terms.confidence_set(read[j], len(active))
+            bound = float((found.doubling * self.terms.rkhs_bound * unit).max())
+            outputs[j] = _Output(read[j], found, bound, float(weights[j]))
+        return outputs
+
+    @cached_property
+    def _with_pending(self) -> dict[int, PendingRows]:
+        """The outputs with the pending points as further rows."""
+        return {
+            j: PendingRows(output.data, output.found, self.X_pending, self.terms.is_by_noise)
+            for j, output in self._outputs.items()
+        }
 
     @property
     def delta(self) -> float:
@@ -423,7 +425,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
     @property
     def rkhs_bounds(self) -> dict[int, float]:
         """The norm bound of each output in raw outcome units, after doubling."""
-        return self._known.rkhs_bounds
+        return {j: output.rkhs_bound for j, output in self._outputs.items()}
 
     @property
     def is_optimistic(self) -> bool:
@@ -436,14 +438,14 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
     @property
     def is_refuted(self) -> bool:
         """Whether the data refute kernel, norm bound and noise bound at level ``delta``."""
-        return any(bool(each.is_refuted.any()) for each in self._known.sets.values())
+        return any(bool(output.found.is_refuted.any()) for output in self._outputs.values())
 
     @property
     def smallest_rkhs_bound(self) -> float:
         """The smallest norm bound that the data do not refute, in raw outcome units."""
         return max(
-            float((s.smallest_rkhs_bound * self._known.data[j].prior.standard_deviation).max())
-            for j, s in self._known.sets.items()
+            float((found.smallest_rkhs_bound * data.prior.standard_deviation).max())
+            for data, found, *_ in self._outputs.values()
         )
 
     def forward(self, X: Tensor) -> Tensor:
@@ -460,19 +462,13 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         Raises:
             TypeError: If ``X`` is not float64.
         """
-        was_training = self.base_model.training
-        values = self._value(X)
-        if was_training:  # joint posteriors put it into evaluation mode
-            self.base_model.train()
-        return values
+        check_points(self, X)
+        return self._evaluate(X)
 
-    def _look_ahead(self, view: Any, ahead: OneByOneModel) -> None:
-        view._is_narrowed = True
-
-    @t_batch_mode_transform(expected_q=1)
+    @t_batch_mode_transform()
     def _evaluate(self, X: Tensor) -> Tensor:
-        lower, upper = self.bounds(X.reshape(-1, X.shape[-1]))
-        return (upper if self.maximize else -lower).reshape(X.shape[:-2])
+        lower, upper = self._ends(X)
+        return (upper if self.maximize else -lower).sum(-1)
 
     def bounds(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the lower and upper confidence bound at some points.
@@ -485,36 +481,27 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
             members' bounds.
         """
         check_points(self, X)
+        lower, upper = self._ends(X.unsqueeze(-2))
+        return lower.squeeze(-1), upper.squeeze(-1)
+
+    def _ends(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return bounds at each of several points, those before it pending, ``batch_shape x q``."""
+        flat = X.reshape(-1, X.shape[-1])  # b q x d
+        offset = getattr(self.posterior_transform, "offset", 0.0)
         # without data a stationary prior does not depend on X; its zero gradient must exist
-        transform: Any = self.posterior_transform
-        offset = 0.0 if transform is None else float(transform.offset)
-        total_lower = total_upper = offset + 0.0 * X.sum(-1)
-        for j, confidence_set in self._known.sets.items():
-            data = self._known.data[j]
-            weight = 1.0 if transform is None else float(transform.weights[j])
-            points, prior_variance = data.points(X)
-            cross = data.covariance(points, confidence_set.ridges.places)
-            ends = confidence_set.bounds(cross, prior_variance)
-            lower, upper = (data.to_raw(end, points) for end in ends)
-            low, high = (lower, upper) if weight > 0 else (upper, lower)
-            total_lower = total_lower + weight * low
-            total_upper = total_upper + weight * high
-        if self._is_narrowed or self.X_pending is not None:
-            unit = prior_variance_of_scalar(self._summary) or 1.0
-            posteriors = (
-                model.posterior(X.unsqueeze(-2), posterior_transform=self.posterior_transform)
-                for model in (*self._observed, self.model)
-            )
-            before, after = (
-                variance_of(each, unit).reshape(len(X), *self.base_model.batch_shape) / unit
-                for each in posteriors
-            )
-            total_lower, total_upper = narrow(
-                total_lower, total_upper, before.movedim(0, -1), after.movedim(0, -1)
-            )
+        lower = upper = offset + 0.0 * flat.sum(-1)
+        for j, (data, found, _, weight) in self._outputs.items():
+            points, prior = data.points(flat)
+            if X.shape[-2] > 1 or self.X_pending is not None:
+                ends = self._with_pending[j].bounds(points, prior, X.shape[-2])
+            else:
+                ends = found.bounds(data.covariance(points, found.ridges.places), prior)
+            first, second = (weight * data.to_raw(end, points) for end in ends)
+            lower = lower + torch.minimum(first, second)
+            upper = upper + torch.maximum(first, second)
         if is_ensemble(self.base_model):
-            return total_lower.mean(0), total_upper.mean(0)
-        return total_lower, total_upper
+            lower, upper = lower.mean(0), upper.mean(0)
+        return lower.reshape(X.shape[:-1]), upper.reshape(X.shape[:-1])
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Set the pending points, starting again from the user's model.
@@ -532,8 +519,8 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         if pending is not None and base.training:
             base = copy.deepcopy(base)  # BoTorch would put the user's into evaluation mode
         self.model = base if pending is None else hallucinate(base, pending)
-        self._observed = (base,)  # not part of the state
         AcquisitionFunction.set_X_pending(self, pending)
+        self.__dict__.pop("_with_pending", None)
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
@@ -616,30 +603,28 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is read from the model, which cannot be pickled, and is read again."""
-        return {name: value for name, value in self.__dict__.items() if name != "_known"}
+        read = ("_outputs", "_with_pending")
+        return {name: value for name, value in self.__dict__.items() if name not in read}
+
+    def _read_again(self) -> None:
+        self._summary.forget()
+        self.__dict__.pop("_outputs", None)
+        self.__dict__.pop("_with_pending", None)
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
-        self.__dict__.pop("_known", None)
+        self._read_again()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)
-        # both are read again on the device where the model now is
-        self._summary.forget()
-        self.__dict__.pop("_known", None)
-        if self.X_pending is not None and self._observed[0] is not self.base_model:
-            self.set_X_pending(self.X_pending)
+        self._read_again()  # on the device where the model now is
         return self
 
     def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
         # without data, the bounds follow from the bound on the norm
         return [
-            (
-                " of the norm bound",
-                bound / self._known.data[j].prior.standard_deviation,
-                self._summary,
-            )
-            for j, bound in self.rkhs_bounds.items()
+            (" of the norm bound", bound / data.prior.standard_deviation, self._summary)
+            for data, _, bound, _ in self._outputs.values()
         ]
 
     def _values_and_optimism(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -651,35 +636,5 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
 
     @property
     def _information_gain(self) -> float:
-        return sum(float(s.ridges.information_gain.mean()) for s in self._known.sets.values())
-
-
-def _terms_of(
-    name: str,
-    rkhs_bound: Any,
-    noise_bound: Any,
-    *,
-    delta: float,
-    units: str,
-    num_ridges: int,
-    double_rkhs_bound: bool,
-    on_refuted: str,
-) -> RidgeTerms:
-    """Return the checked options of a class; see :class:`DMMUpperConfidenceBound`."""
-    check_one_of("units", units, ("outcome", "prior"))
-    rkhs_bound, noise_bound, not_given = complete_bounds(name, rkhs_bound, noise_bound, units)
-    rkhs_bound = check_bounds(rkhs_bound=rkhs_bound)["rkhs_bound"]
-    check_noise_bound(noise_bound)
-    if not isinstance(rkhs_bound, Tensor):  # one per replicate, on arms
-        check_positive("rkhs_bound", rkhs_bound)
-    check_one_of("on_refuted", on_refuted, ("warn", "raise"))
-    return RidgeTerms(
-        rkhs_bound,
-        noise_bound,
-        check_probability("delta", delta),
-        check_integer("num_ridges", num_ridges, minimum=1),
-        double_rkhs_bound or "rkhs_bound" in not_given,
-        units,
-        not_given,
-        on_refuted,
-    )
+        each = (output.found.ridges.information_gain for output in self._outputs.values())
+        return sum(float(gain.mean()) for gain in each)

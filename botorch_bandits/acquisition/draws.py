@@ -27,7 +27,6 @@ from gpytorch.distributions import MultitaskMultivariateNormal
 from gpytorch.models import ExactGP
 from torch import Tensor
 
-from botorch_bandits.acquisition.affine_outcomes import select_output
 from botorch_bandits.acquisition.base import BanditAcquisition, check_columns, view_of
 from botorch_bandits.acquisition.pathwise import (
     WavesAndRows,
@@ -35,6 +34,7 @@ from botorch_bandits.acquisition.pathwise import (
     draw_prior_paths,
     update_paths,
 )
+from botorch_bandits.acquisition.scores import select_output
 from botorch_bandits.checks import DTYPE, check_integer
 from botorch_bandits.core.priors import root_of
 from botorch_bandits.domains import Arms

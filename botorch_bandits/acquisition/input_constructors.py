@@ -21,13 +21,13 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_bandits.acquisition.affine_outcomes import AffineOutcomes
 from botorch_bandits.acquisition.base import (
     GIVEN_BY_THE_LOOP,
     BanditAcquisition,
     check_required,
     constructor_parameters,
 )
+from botorch_bandits.acquisition.lagrangian import AffineOutcomes
 from botorch_bandits.checks import DTYPE, check_integer, check_one_of
 from botorch_bandits.confidence import PriorSummary
 from botorch_bandits.domains import Box

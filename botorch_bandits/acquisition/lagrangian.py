@@ -14,6 +14,7 @@ that paper).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -32,7 +33,6 @@ from botorch.utils.transforms import (
 )
 from torch import Tensor
 
-from botorch_bandits.acquisition.affine_outcomes import AffineOutcomes
 from botorch_bandits.acquisition.base import (
     BanditAcquisition,
     HallucinatesPending,
@@ -40,36 +40,49 @@ from botorch_bandits.acquisition.base import (
     check_points,
     check_single_point,
     copy_pending,
+    kernelized_rule,
     of_acquisition,
 )
 from botorch_bandits.acquisition.draws import SeededDraw
-from botorch_bandits.acquisition.output_widths import (
-    OutputWidths,
-    check_lagrangian_options,
-    check_num_outputs,
-    check_outputs,
-    of_minus_the_reward,
-)
-from botorch_bandits.acquisition.rules import ArmsRule
+from botorch_bandits.acquisition.rules import ArmsRule, LagrangianArmsRule
 from botorch_bandits.acquisition.scores import (
     Bounds,
     half_width,
     prior_variances,
     scale_in_outcomes,
     score,
+    select_output,
 )
 from botorch_bandits.acquisition.wide_confidence import WarnsOfWideness
-from botorch_bandits.checks import check_one_of, check_positive, check_probability
+from botorch_bandits.checks import (
+    DTYPE,
+    check_double,
+    check_finite,
+    check_one_of,
+    check_positive,
+    check_probability,
+    counted,
+)
 from botorch_bandits.confidence import (
     GainBound,
     Guarantee,
     PriorSummary,
+    RegretStatement,
+    Statement,
     WidthRule,
 )
 from botorch_bandits.confidence.guarantee import at_posterior_mean, outcomes_pending
-from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, PLAIN_WIDTH
+from botorch_bandits.confidence.width_rules import (
+    MINIMUM_VARIANCE,
+    PLAIN_WIDTH,
+    WIDTH,
+    check_assume,
+    check_scale,
+    fit_to_batch,
+    pick_bound,
+)
 from botorch_bandits.domains import Arms, ValueScale
-from botorch_bandits.models.reading import check_outcomes, variance_of
+from botorch_bandits.models.reading import JointMoments, check_outcomes, variance_of
 from botorch_bandits.penalties import (
     Linear,
     Penalty,
@@ -80,34 +93,259 @@ from botorch_bandits.penalties import (
 from botorch_bandits.random_streams import derive_seed
 
 
+class AffineOutcomes(PosteriorTransform):
+    r"""Turns ``m`` outputs into ``W y + c``; each row of ``W`` gives one new output.
+
+    The Lagrangian acquisition functions expect the reward first, followed by constraints
+    ``g_j <= 0``. To convert a model of raw metrics, put the objective's weights in the first row
+    and ``A y - b`` in the others. The prior of each row can still be read, so widths from theorems
+    still work.
+
+    Args:
+        weights: ``num_rows x m``, float64; no row may contain only zeros.
+        offsets: ``num_rows``, float64; zeros if omitted.
+
+    Raises:
+        TypeError: If a tensor is not float64.
+        ValueError: If a shape is wrong, a number is not finite or a row has only zeros.
+
+    Example:
+        >>> from botorch.models import ModelListGP
+        >>> from botorch_bandits import FittedSingleTaskGP
+        >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
+        >>> build = FittedSingleTaskGP([[0.0], [1.0]])
+        >>> model = ModelListGP(build(X, X.sin()), build(X, X.cos()))
+        >>> weights = torch.tensor([[-1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+        >>> model.posterior(X, posterior_transform=AffineOutcomes(weights)).mean.shape
+        torch.Size([3, 2])
+    """
+
+    scalarize: bool = False
+    weights: Tensor
+    offsets: Tensor
+
+    def __init__(self, weights: Tensor, offsets: Tensor | None = None) -> None:
+        """See the class."""
+        super().__init__()
+        check_finite("weights", check_double("weights", weights))
+        if weights.dim() != 2 or weights.numel() == 0:
+            raise ValueError(
+                f"weights must be num_rows x m, got shape {tuple(weights.shape)}. Turn a "
+                "single row into a matrix with weights.unsqueeze(0)."
+            )
+        empty = [j for j, row in enumerate(weights.tolist()) if not any(row)]
+        if empty:
+            raise ValueError(f"weights has only zeros in row {empty[0]}; leave the row out.")
+        offsets = torch.zeros(len(weights), dtype=DTYPE) if offsets is None else offsets
+        check_finite("offsets", check_double("offsets", offsets))
+        if offsets.shape != weights.shape[:1]:
+            raise ValueError(
+                f"offsets has shape {tuple(offsets.shape)}; it must have one number for each of "
+                f"the {len(weights)} rows of weights."
+            )
+        self.register_buffer("weights", weights.detach().clone())
+        self.register_buffer("offsets", offsets.detach().clone())
+
+    def row(self, index: int) -> ScalarizedPosteriorTransform:
+        """Return the transform that keeps only one of the new outputs.
+
+        Args:
+            index: The number of the row.
+        """
+        return ScalarizedPosteriorTransform(self.weights[index], float(self.offsets[index]))
+
+    def evaluate(self, Y: Tensor, X: Tensor | None = None) -> Tensor:
+        """Transform outcomes.
+
+        Args:
+            Y: ``... x m`` outcomes.
+            X: Not used.
+
+        Returns:
+            ``... x num_rows``.
+        """
+        return Y @ self.weights.to(Y).mT + self.offsets.to(Y)
+
+    def forward(self, posterior: Posterior, X: Tensor | None = None) -> GPyTorchPosterior:
+        """Return the joint posterior of the new outputs.
+
+        Args:
+            posterior: Gaussian, at ``batch_shape x q`` points, with ``m`` outputs.
+            X: Not used.
+
+        Raises:
+            UnsupportedError: If the posterior is not jointly Gaussian.
+            ValueError: If it does not have ``m`` outputs.
+        """
+        joint = _joint(
+            posterior,
+            "weighted sums of outputs",
+            "Leave out outcome transforms that are not affine, such as Log, or use a ModelListGP.",
+        )
+        moments = JointMoments.of(joint, "the model")
+        m, W = moments.mean.shape[-1], self.weights.to(moments.mean)
+        if m != W.shape[-1]:
+            raise ValueError(f"weights is for {W.shape[-1]} outputs, but the model has {m}.")
+        # ``... x q x m x q x m`` to ``... x q x rows x q x rows``
+        covariance = torch.einsum("ji,...piqk,lk->...pjql", W, moments.covariance, W)
+        mean = self.evaluate(moments.mean)
+        return JointMoments(mean, covariance, moments.is_mixture).posterior()
+
+
+def _joint(posterior: Posterior, what: str, remedy: str) -> GPyTorchPosterior:
+    """Return a posterior that holds the covariances of its outputs.
+
+    Raises:
+        UnsupportedError: If it does not.
+    """
+    # a Kronecker model's posterior holds only variances, from which those of sums would be wrong
+    if isinstance(posterior, MultitaskGPPosterior) or not isinstance(posterior, GPyTorchPosterior):
+        raise UnsupportedError(
+            f"{what} need their joint Gaussian posterior, got {type(posterior).__name__}. {remedy}"
+        )
+    return posterior
+
+
+PER_OUTPUT = ("rkhs_bound", "noise_bound", "width")
+"""Options that may be tuples with one entry per output."""
+
+
+def output_rules(name: str, num_outputs: int, options: Mapping[str, Any]) -> tuple[WidthRule, ...]:
+    """Return a width rule for each output, with an equal share of ``delta`` each.
+
+    Each output always gets ``delta / num_outputs``, even if its multiplier is 0: the bounds then
+    hold for all multipliers, and in all rounds, at once.
+
+    Args:
+        name: The name of the acquisition class, for error messages.
+        num_outputs: The number of outputs, the reward and the constraints.
+        options: Constructor arguments, at least those of :func:`kernelized_rule`.
+    """
+    delta = check_probability("delta", options["delta"]) / num_outputs
+    return tuple(
+        kernelized_rule(
+            name,
+            {
+                **options,
+                "delta": delta,
+                **{key: pick_bound(key, options[key], j, num_outputs) for key in PER_OUTPUT},
+            },
+        )
+        for j in range(num_outputs)
+    )
+
+
+def of_minus_the_reward(guarantee: Guarantee) -> Guarantee:
+    """Return the guarantee for a penalized reward if the reward is minimized.
+
+    Args:
+        guarantee: The guarantee for maximization.
+    """
+    every, less = "the regret of every round", "less the lower confidence bound of the reward"
+    plus = "plus the upper confidence bound of the reward"
+    minimized = guarantee.with_wording(
+        "regret", every, "the regret, of minus the reward, in every round"
+    )
+    return minimized.with_wording("regret", less, plus)
+
+
 class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
     """Base class with multipliers, a penalty and a width for each output of the model."""
 
+    draws: ClassVar[bool] = False
+    """Whether it is a draw, not a bound."""
     multipliers: Tensor
     widths: Tensor
     penalty: Penalty
     delta: float
     maximize: bool
-    reward_bound: float | None = None
-    constraint_bound: float | None = None
     posterior_transform: PosteriorTransform | None
-    _output_widths: OutputWidths
+    _settings: LagrangianArmsRule
+    _affine: AffineOutcomes | None
+    rules: tuple[WidthRule, ...]
+    scale: float
+    _summaries: tuple[PriorSummary, ...]
 
-    def _prepare_outputs(
-        self, model: Model, given: Mapping[str, Any], of_widths: Mapping[str, Any]
-    ) -> None:
-        """Store the arguments of the constructor and the options of the widths."""
+    def _prepare_outputs(self, model: Model, given: Mapping[str, Any]) -> None:
+        """Store the arguments of the constructor, and compute the width of each output."""
         name, transform = type(self).__name__, given["posterior_transform"]
-        self.penalty = Linear() if given["penalty"] is None else check_penalty(given["penalty"])
-        self.posterior_transform = transform
+        self._settings = settings = self._settings_of(given, given["multipliers"])
+        self.maximize, self.penalty = settings.maximize, settings.penalty
+        self.rules, self.scale = settings.rules, settings.scale
+        self.delta, self.posterior_transform = given["delta"], transform
         here = next(model.parameters(), torch.empty(0)).device
-        self.register_buffer("multipliers", check_multipliers(given["multipliers"]).to(here))
-        num_outputs = 1 + len(self.multipliers)
-        check_outputs(name, model, num_outputs, transform)
-        self._output_widths = OutputWidths(
-            name, model, num_outputs, transform, given["scale"], of_widths
+        self.register_buffer("multipliers", settings.multipliers.to(here))
+        num_outputs, found = settings.num_outputs, model.num_outputs
+        if transform is not None:
+            if getattr(transform, "scalarize", False):
+                raise UnsupportedError(
+                    f"{name} weights the outputs by its multipliers itself; "
+                    f"{type(transform).__name__} leaves only one. Leave it out, or pass one with "
+                    "scalarize = False."
+                )
+            # the first evaluation shows how many outputs another transform returns
+            found = len(getattr(transform, "weights", range(num_outputs)))
+        self._check_num_outputs(found)
+        affine = self._affine = transform if isinstance(transform, AffineOutcomes) else None
+        self._summaries = tuple(
+            PriorSummary(
+                model,
+                affine.row(j) if affine else transform or select_output(j, num_outputs),
+                check_assume(given["assume"]),
+            )
+            for j in range(num_outputs)
         )
-        self.register_buffer("widths", self._output_widths.compute().to(here))
+        self.register_buffer("widths", self._widths().to(here))
+
+    @staticmethod
+    def options_of_widths(options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the options for the widths.
+
+        Args:
+            options: The options of the constructor.
+        """
+        return options
+
+    @classmethod
+    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
+        """Return the rule on arms; without multipliers, only check the options.
+
+        In a loop, multipliers come from the multiplier rule in use.
+        """
+        if check_one_of("maximize", options["maximize"], (True, False)) is False:
+            raise ValueError(
+                f"{cls.__name__} has maximize=False, but a loop maximizes the reward under "
+                "constraints. Pass maximize=False to the loop instead."
+            )
+        if options["multipliers"] is not None:
+            return cls._settings_of(options, options["multipliers"])
+        lengths = [len(options[key]) for key in PER_OUTPUT if isinstance(options[key], tuple)]
+        cls._settings_of(options, [0.0] * (lengths[0] - 1 if lengths else 1))
+        return None
+
+    @classmethod
+    def _settings_of(
+        cls, options: Mapping[str, Any], multipliers: Tensor | Sequence[float]
+    ) -> LagrangianArmsRule:
+        """Return the checked options."""
+        kappa, penalty, width = check_multipliers(multipliers), options["penalty"], options["width"]
+        clips: dict[str, Any] = {
+            clip: check_positive(clip, options[clip])
+            for clip in ("reward_bound", "constraint_bound")
+            if options.get(clip) is not None
+        }
+        separate = options.get("separate_bounds", False)
+        return LagrangianArmsRule(
+            output_rules(cls.__name__, 1 + len(kappa), cls.options_of_widths(options)),
+            kappa,
+            Linear() if penalty is None else check_penalty(penalty),
+            cls.draws,
+            check_scale(options["scale"]),
+            check_one_of("maximize", options["maximize"], (True, False)),
+            has_one_width=width is not None and torch.as_tensor(width).dim() == 0,
+            separate_bounds=check_one_of("separate_bounds", separate, (True, False)),
+            **clips,
+        )
 
     @property
     def num_constraints(self) -> int:
@@ -116,27 +354,31 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
 
     @property
     def width_rules(self) -> tuple[WidthRule, ...]:
-        return self._output_widths.rules
+        return self.rules
 
     @property
     def value_scale(self) -> ValueScale | None:
         """The scale of the reward, the first output: its prior deviations from its prior mean."""
-        return scale_in_outcomes(self._output_widths.summaries[0], self._sign)
+        return scale_in_outcomes(self._summaries[0], self._sign)
 
     @property
     def _sign(self) -> float:
         return 1.0 if self.maximize else -1.0
 
+    @property
+    def _clips(self) -> tuple[float | None, float | None]:
+        return self._settings.reward_bound, self._settings.constraint_bound
+
     def _prior_variances(self) -> Tensor:
-        return self.widths.new_tensor(prior_variances(self._output_widths.summaries))
+        return self.widths.new_tensor(prior_variances(self._summaries))
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
-        for summary in self._output_widths.summaries:
+        for summary in self._summaries:
             summary.forget()
 
     def _widths_of_outputs(self) -> Iterator[tuple[str, Tensor, PriorSummary]]:
-        for j, summary in enumerate(self._output_widths.summaries):
+        for j, summary in enumerate(self._summaries):
             if j == 0 or float(self.multipliers[j - 1]) > 0.0:
                 name = f" of constraint {j}" if j else " of the reward"
                 yield name, self.widths[..., j], summary
@@ -152,31 +394,89 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
         mean, deviation = self._moments(X.unsqueeze(-2))
         return Bounds.of_outputs(mean, deviation, half_width(deviation, self.widths))
 
+    def _widths(self) -> Tensor:
+        """Return ``batch_shape x num_outputs`` widths, where ``batch_shape`` is the model's."""
+        widths = [
+            fit_to_batch(WIDTH, self.scale * rule.width(summary, 1), self.model.batch_shape)
+            for rule, summary in zip(self.rules, self._summaries, strict=True)
+        ]
+        return torch.stack(torch.broadcast_tensors(*widths), dim=-1)
+
     def _compute_widths(self) -> None:
-        self.widths = self._output_widths.compute().to(self.widths.device)
+        self.widths = self._widths().to(self.widths.device)
 
     def set_rules(self, rules: Sequence[WidthRule]) -> None:
-        """Set another width rule for each output; a draw keeps its random numbers.
+        """Set another width rule for each output.
 
         Args:
             rules: The ``1 + num_constraints`` rules that compute the widths from now on.
         """
-        self._output_widths.rules = tuple(rules)
+        self.rules = tuple(rules)
         self._compute_widths()
-        if isinstance(self, SeededDraw):
-            check_outcomes(type(self).__name__, self.model, "gaussian")
-            self._forget_draw()
         self.warn_if_wide()
 
     def _base_guarantee(self, method: str) -> Guarantee:
         """Return what the widths of all outputs guarantee together."""
-        guarantee = self._output_widths.guarantee(method, self.delta)
+        each = [
+            rule.guarantee(summary, 1)
+            for rule, summary in zip(self.rules, self._summaries, strict=True)
+        ]
+        names = ["reward", *(f"constraint {j}" for j in range(1, len(each)))]
+        gaps: dict[str, list[str]] = {}
+        for name, guarantee in zip(names, each, strict=True):
+            for gap in guarantee.gaps:
+                gaps.setdefault(gap, []).append(name)
+        told = tuple(
+            gap if len(who) == len(each) else f"{', '.join(who)}: {gap}"
+            for gap, who in gaps.items()
+        )
+        constants = {"delta": self.delta}
+        for j, guarantee in enumerate(each):
+            constants.update({f"{key}_{j}": value for key, value in guarantee.constants.items()})
+        combined = Guarantee(method=method, constants=constants, gaps=told)
+        if all(guarantee.theorem is not None for guarantee in each):
+            combined = replace(
+                combined,
+                theorem=f"{each[0].theorem}, for reward and constraints at delta / {len(each)} "
+                "each (union bound)",
+                bands=Statement(
+                    "with {probability} the reward and each constraint lie within their widths of "
+                    "their posterior means, at all points and in all rounds, for all multipliers "
+                    "at once",
+                    delta=self.delta,
+                    reach="everywhere",
+                ),
+                regret=RegretStatement(
+                    "with {probability}, on the same event, the regret of every round "
+                    "that maximizes the bound of the penalized reward, against the best point that "
+                    "meets the constraints, is at most the value of that bound less the lower "
+                    "confidence bound of the reward, at the point that it chose",
+                    delta=self.delta,
+                ),
+                violation=Statement(
+                    "with {probability}, on the same event, each constraint is at most its upper "
+                    "confidence bound at the points that were chosen, so that the norm of the "
+                    "positive part of summed constraint values is at most that of summed bounds",
+                    delta=self.delta,
+                ),
+                assumptions=tuple(
+                    dict.fromkeys(
+                        assumption
+                        for guarantee in each
+                        for assumption in guarantee.about("each function").assumptions
+                    )
+                ),
+            )
+        if self.scale != 1.0:
+            combined = combined.with_gaps(f"the width is scaled by {self.scale:g}")
+        if is_ensemble(self.model):
+            combined = combined.with_gaps("the bound is averaged over the members of an ensemble")
         if not self.maximize:
-            guarantee = of_minus_the_reward(guarantee)
-        guarantee = of_acquisition(self, guarantee)
-        if isinstance(self.posterior_transform, AffineOutcomes | None):
-            return guarantee
-        return guarantee.with_gaps("posterior_transform changes what is modeled")
+            combined = of_minus_the_reward(combined)
+        combined = of_acquisition(self, combined)
+        if self.posterior_transform is self._affine:
+            return combined
+        return combined.with_gaps("posterior_transform changes what is modeled")
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return the moments of the reward and the lower bounds of the constraints at one point.
@@ -201,8 +501,17 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
 
     def _posterior(self, X: Tensor) -> Posterior:
         posterior = self.model.posterior(X, posterior_transform=self.posterior_transform)
-        check_num_outputs(type(self).__name__, posterior.mean.shape[-1], 1 + self.num_constraints)
+        self._check_num_outputs(posterior.mean.shape[-1])
         return posterior
+
+    def _check_num_outputs(self, found: int) -> None:
+        wanted = 1 + self.num_constraints
+        if found != wanted:
+            raise ValueError(
+                f"{type(self).__name__} has {counted(wanted - 1, 'multiplier', 'multipliers')}, so "
+                f"it needs a model with {wanted} outputs (the reward first, then each constraint), "
+                f"but the model has {found}. ModelListGP combines several models."
+            )
 
     @property
     def _has_independent_outputs(self) -> bool:
@@ -239,10 +548,11 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
         half = half_width(sigma, self.widths)
         upper = score(mean[..., 0], half[..., 0], self._sign)
         lower = -score(mean[..., 1:], half[..., 1:], -1.0)
-        if self.reward_bound is not None:
-            upper = upper.clamp(-self.reward_bound, self.reward_bound)
-        if self.constraint_bound is not None:
-            lower = lower.clamp(-self.constraint_bound, self.constraint_bound)
+        reward_bound, constraint_bound = self._clips
+        if reward_bound is not None:
+            upper = upper.clamp(-reward_bound, reward_bound)
+        if constraint_bound is not None:
+            lower = lower.clamp(-constraint_bound, constraint_bound)
         return upper, lower
 
     def _penalized(self, reward: Tensor, constraints: Tensor) -> Tensor:
@@ -252,33 +562,7 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
             reward: ``batch_shape`` values ``f``.
             constraints: ``batch_shape x num_constraints`` values ``g``.
         """
-        return penalized(reward, constraints, self.multipliers, self.penalty)
-
-
-def penalized(reward: Tensor, constraints: Tensor, multipliers: Tensor, penalty: Penalty) -> Tensor:
-    """Return ``f - sum_j kappa_j (psi(g_j) - 1)``.
-
-    Args:
-        reward: ``batch_shape`` values ``f``.
-        constraints: ``batch_shape x num_constraints`` values ``g``.
-        multipliers: ``num_constraints``.
-        penalty: ``psi``.
-    """
-    return reward - (multipliers * penalty.excess(constraints)).sum(dim=-1)
-
-
-def combined_width(widths: Tensor, multipliers: Tensor, is_one_number: bool) -> Tensor:
-    """Return the factor on the standard deviation of a weighted sum of outputs.
-
-    Args:
-        widths: ``batch_shape x num_outputs``.
-        multipliers: ``num_constraints``; those that are 0 add nothing.
-        is_one_number: Whether the user gave one constant width, which is used unchanged.
-    """
-    if is_one_number:
-        return widths[..., 0]
-    active = torch.cat([multipliers.new_ones(1), (multipliers > 0.0).double()])
-    return (active * widths.square()).sum(dim=-1).sqrt()
+        return reward - (self.multipliers * self.penalty.excess(constraints)).sum(dim=-1)
 
 
 class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending):
@@ -379,34 +663,24 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         given = dict(locals())
         super().__init__(check_model(model))
         self.base_model = model
-        self.maximize = check_one_of("maximize", maximize, (True, False))
-        self.delta = check_probability("delta", delta)
-        self.separate_bounds = check_one_of("separate_bounds", separate_bounds, (True, False))
-        self.reward_bound = _check_clip("reward_bound", reward_bound)
-        self.constraint_bound = _check_clip("constraint_bound", constraint_bound)
-        self._prepare_outputs(model, given, given)
+        self._prepare_outputs(model, given)
         check_outcomes(type(self).__name__, model, "gaussian" if self.is_scalarized else "moments")
         self.set_X_pending(X_pending)
         self.warn_if_wide()
 
-    @classmethod
-    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        """Check the options; there is no rule on arms."""
-        check_lagrangian_options(cls.__name__, options)
-        for name in ("reward_bound", "constraint_bound"):
-            _check_clip(name, options[name])
-        return None
-
     @property
     def is_scalarized(self) -> bool:
         """Whether the value is the exact bound of one weighted sum of the outputs."""
-        clips = self.reward_bound is not None or self.constraint_bound is not None
-        return self.penalty.is_linear and not self.separate_bounds and not clips
+        return self._settings.is_scalarized
 
     @property
     def width(self) -> Tensor:
         """The factor on the standard deviation of the weighted sum, in the model's batch shape."""
-        return combined_width(self.widths, self.multipliers, self._output_widths.is_one_number)
+        if self._settings.has_one_width:
+            return self.widths[..., 0]
+        # multipliers that are 0 add nothing
+        active = torch.cat([self.multipliers.new_ones(1), (self.multipliers > 0.0).double()])
+        return (active * self.widths.square()).sum(dim=-1).sqrt()
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Set the pending points, starting again from the user's model.
@@ -462,7 +736,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         guarantee = self._base_guarantee(
             f"the upper confidence bound of the penalized reward ({form})"
         )
-        if self.reward_bound is not None or self.constraint_bound is not None:
+        if self._clips != (None, None):
             clipped = "reward and constraints lie within the limits at which bounds are clipped"
             guarantee = guarantee.with_assumptions(clipped)
         if self.X_pending is not None:
@@ -485,28 +759,16 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
             mean, variance = self._independent_moments(X, units)
             mean, variance = mean @ weights, variance @ weights.square()
         else:
-            scalar = ScalarizedPosteriorTransform(weights)(self._joint_posterior(X))
+            joint = _joint(
+                self._posterior(X),
+                "a weighted sum of outputs",
+                "Pass separate_bounds=True (for correlated outputs, MultiTaskGP provides it).",
+            )
+            scalar = ScalarizedPosteriorTransform(weights)(joint)
             mean = scalar.mean.squeeze(-1).squeeze(-1)
             variance = variance_of(scalar, unit).reshape(mean.shape)
         deviation = variance.clamp_min(MINIMUM_VARIANCE * unit).sqrt()
         return score(mean, half_width(deviation, self.width))
-
-    def _joint_posterior(self, X: Tensor) -> GPyTorchPosterior:
-        posterior = self._posterior(X)
-        # a Kronecker model's posterior holds only variances, from which the sum's would be wrong
-        if not isinstance(posterior, GPyTorchPosterior) or isinstance(
-            posterior, MultitaskGPPosterior
-        ):
-            raise UnsupportedError(
-                "a weighted sum of outputs needs their joint Gaussian posterior, got "
-                f"{type(posterior).__name__} of {type(self.model).__name__}. Pass "
-                "separate_bounds=True (for correlated outputs, MultiTaskGP provides it)."
-            )
-        return posterior
-
-
-def _check_clip(name: str, bound: float | None) -> float | None:
-    return None if bound is None else check_positive(name, bound)
 
 
 class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
@@ -560,6 +822,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
     """
 
     stream = "lagrangian thompson"
+    draws = True
 
     defines_rule: ClassVar[bool] = True
 
@@ -592,13 +855,11 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
                 f"{type(self).__name__} draws from one model, got {type(model).__name__} with "
                 f"batch shape {tuple(model.batch_shape)}. Use LagrangianUpperConfidenceBound."
             )
-        if not isinstance(posterior_transform, AffineOutcomes | None) and choices is None:
+        self._prepare_outputs(model, given)
+        if posterior_transform is not self._affine and choices is None:
             raise UnsupportedError("a pathwise draw takes no posterior_transform; pass choices=.")
-        self.maximize = check_one_of("maximize", maximize, (True, False))
-        self.delta = check_probability("delta", delta)
-        self._prepare_outputs(model, given, self.options_of_widths(given))
         self._prepare_draws(choices, seed)
-        is_plain = choices is None and self._output_widths.are_one
+        is_plain = choices is None and self._is_plain
         check_outcomes(type(self).__name__, model, "draws" if is_plain else "gaussian")
         self.set_X_pending(X_pending)
         self.warn_if_wide()
@@ -609,11 +870,9 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        """Check the options; there is no rule on arms."""
-        check_lagrangian_options(cls.__name__, options)
         if options["choices"] is not None:
             Arms(options["choices"])
-        return None
+        return super().arms_rule(options)
 
     @staticmethod
     def options_of_widths(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -623,6 +882,21 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             options: The options of the constructor.
         """
         return {**options, "delta": options["delta"] / 2, "default_width": PLAIN_WIDTH}
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether every width is 1, which leaves a draw unchanged."""
+        return bool((self.widths == 1.0).all())
+
+    def set_rules(self, rules: Sequence[WidthRule]) -> None:
+        """Set another width rule for each output; the draw keeps its random numbers.
+
+        Args:
+            rules: See the base class.
+        """
+        check_outcomes(type(self).__name__, self.model, "gaussian")
+        self._forget_draw()
+        super().set_rules(rules)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Set the pending points and draw again.
@@ -653,13 +927,12 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             OverflowError: If a penalty is too large for float64.
         """
         check_points(self, X)
-        total: Tensor | float = 0.0
+        each = []
         for i in range(max(X.shape[-2], 1)):
             drawn = self._after(i).draw(X[..., i : i + 1, :])
-            reward = self._sign * drawn[..., 0]
-            total = total + check_no_overflow(self._penalized(reward, drawn[..., 1:]))
-        assert isinstance(total, Tensor)
-        return total
+            value = self._penalized(self._sign * drawn[..., 0], drawn[..., 1:])
+            each.append(check_no_overflow(value))
+        return torch.stack(each).sum(0)
 
     def draw(self, X: Tensor) -> Tensor:
         """Evaluate the draw of every output.
@@ -686,9 +959,9 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         if scaled is not None:
             return scaled(X).squeeze(-2)
         values: Tensor = path(X).squeeze(-2)  # ``batch_shape x m``
-        if isinstance(self.posterior_transform, AffineOutcomes):
-            values = self.posterior_transform.evaluate(values)
-        if self._output_widths.are_one:
+        if self._affine is not None:
+            values = self._affine.evaluate(values)
+        if self._is_plain:
             return values
         posterior = self.model.posterior(X, posterior_transform=self.posterior_transform)
         mean = posterior.mean.squeeze(-2)
@@ -725,6 +998,6 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             groups = enumerate(self._posteriors_on_arms(self.posterior_transform))
             drawn = [joint.draw(derive_seed(seed, j, "output")) for j, joint in groups]
         mean = torch.cat([mean for mean, _ in drawn], dim=-1)
-        check_num_outputs(type(self).__name__, mean.shape[-1], 1 + self.num_constraints)
+        self._check_num_outputs(mean.shape[-1])
         deviation = torch.cat([deviation for _, deviation in drawn], dim=-1)
         return score(mean, half_width(deviation, self.widths))

@@ -21,13 +21,8 @@ from botorch_bandits.acquisition.baselines import RandomSearch
 from botorch_bandits.acquisition.candidates import (
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
+    CandidateWidths,
 )
-from botorch_bandits.acquisition.candidates_widths import INGREDIENTS, make_widths
-from botorch_bandits.acquisition.lagrangian import (
-    LagrangianThompsonSampling,
-    LagrangianUpperConfidenceBound,
-)
-from botorch_bandits.acquisition.output_widths import output_rules
 from botorch_bandits.acquisition.rules import ArmsRule, LagrangianArmsRule, ListArmsRule, Seen
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import WidthRule
@@ -42,7 +37,6 @@ from botorch_bandits.core.rows import Rows, changes_between
 from botorch_bandits.domains import Arms, first_of_the_largest
 from botorch_bandits.models import BanditGP, BanditGPRecipe
 from botorch_bandits.models.candidates import CandidatesRecipe
-from botorch_bandits.penalties import Linear
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator
 
 
@@ -500,7 +494,7 @@ def player_of(  # noqa: PLR0913 - each setting of a loop on arms
         return None
     there = domain.in_context(torch.zeros(num_front, dtype=DTYPE)) if num_front else domain
     if rule is None and isinstance(acquisition, AcquisitionRecipe):
-        rule = rule_of(acquisition, there)
+        rule = acquisition.arms_rule(there)
         if rule is None:
             return None
     kernels, group_of_output = _kernels_of_outputs(model, 1 if rule is None else rule.num_outputs)
@@ -521,38 +515,6 @@ def player_of(  # noqa: PLR0913 - each setting of a loop on arms
     player = kind(rule, priors, model.noise, units, seeds, mean, group_of_output, *kept)
     player.rule_domain, player.transform = there, transform
     return player
-
-
-def rule_of(acquisition: AcquisitionRecipe, domain: Arms) -> ArmsRule | None:
-    """Return the rule that plays an acquisition function on arms; None if there is none.
-
-    Args:
-        acquisition: Its recipe.
-        domain: The arms, behind their fronts if they have any.
-    """
-    cls = acquisition.acquisition_class
-    played = cls.played_as
-    if played not in (LagrangianUpperConfidenceBound, LagrangianThompsonSampling):
-        return acquisition.arms_rule(domain)
-    given = acquisition.options
-    if any(given.get(name) is not None for name in ("posterior_transform", "choices")):
-        return None
-    draws = played is LagrangianThompsonSampling
-    options = cls.complete_options(given, domain)
-    of_widths = LagrangianThompsonSampling.options_of_widths(options) if draws else options
-    count = 1 + len(options["multipliers"])
-    width = options["width"]
-    kept = ("separate_bounds", "reward_bound", "constraint_bound")
-    return LagrangianArmsRule(
-        output_rules(cls.__name__, count, of_widths),
-        torch.as_tensor(options["multipliers"], dtype=DTYPE),
-        Linear() if options.get("penalty") is None else options["penalty"],
-        draws,
-        options["scale"],
-        options["maximize"],
-        width is not None and not isinstance(width, tuple),
-        **{name: options[name] for name in kept if options.get(name) is not None},
-    )
 
 
 def keeps_arms(transform: InputTransform | None) -> bool:
@@ -611,8 +573,7 @@ def _player_of_list(
         return None
     groups, widths = recipe.groups, None
     if not draws:
-        ingredients: Any = tuple(options[name] for name in INGREDIENTS)
-        widths = make_widths(options["form"], ingredients, options["width"], options["delta"])
+        widths = CandidateWidths(options["form"], options)
     rule = ListArmsRule(groups, widths, options.get("form", "survivors"), options["maximize"])
     with torch.no_grad():
         points = _transformed(recipe.input_transform, domain.choices, 0)

@@ -42,7 +42,7 @@ from botorch_bandits.models.candidates import CandidateGroups
 from botorch_bandits.penalties import Linear, Penalty, check_no_overflow
 
 if TYPE_CHECKING:
-    from botorch_bandits.acquisition.candidates_widths import CandidateWidths
+    from botorch_bandits.acquisition.candidates import CandidateWidths
     from botorch_bandits.acquisition.player import Player
 
 DRAWS_AT_ONCE = 16
@@ -153,6 +153,18 @@ class Seen:
         """Return new deviations; variances are clamped at a share of the prior variance."""
         smallest = self.prior_share(smallest_share)
         return self.player.outside(self.variances).clamp_min(smallest).sqrt_()
+
+    def deviation_for(self, width: float | Tensor, maximize: bool) -> Tensor:
+        """Return new deviations, exact where a bound with this width may be the largest.
+
+        Args:
+            width: The factor of the deviation.
+            maximize: Whether the largest upper bound is sought, or the smallest lower one.
+        """
+        smallest, mean = self.prior_share(MINIMUM_VARIANCE), self.mean if maximize else -self.mean
+        given = (mean, width, smallest, self.value_scale.tolerance, self.among)
+        variance = self.player.outside(self.view.screened_variance(*given))
+        return variance.clamp_min(smallest).sqrt_()
 
     def prior_share(self, share: float) -> float:
         """Return a share of the prior variance."""
@@ -312,12 +324,8 @@ class WidthArmsRule(ArmsRule):
         if self.predictive:
             noisy = seen.variance + seen.lam
             deviation = noisy.clamp_min(seen.prior_share(MINIMUM_VARIANCE)).sqrt_()
-        else:  # exact where the bound may be the largest
-            smallest = seen.prior_share(MINIMUM_VARIANCE)
-            mean = seen.mean if self.maximize else -seen.mean
-            given = (mean, width, smallest, seen.value_scale.tolerance, seen.among)
-            variance = seen.player.outside(seen.view.screened_variance(*given))
-            deviation = variance.clamp_min(smallest).sqrt_()
+        else:
+            deviation = seen.deviation_for(width, self.maximize)
         factor = width if isinstance(width, float) else along_arms(width)
         return RoundWidth(width, deviation.mul_(factor))
 

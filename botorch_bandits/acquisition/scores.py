@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from botorch.acquisition.objective import PosteriorTransform
+from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.models.model import Model
 from botorch.posteriors.posterior import Posterior
 from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
+from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import PriorSummary, UnreadablePriorError
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models import CandidatesModel
@@ -119,6 +120,18 @@ def score(mean: Tensor, half: Tensor, sign: float = 1.0) -> Tensor:
         sign: 1 to maximize the reward, -1 to minimize it.
     """
     return torch.add(half, mean, alpha=sign)
+
+
+def select_output(index: int, num_outputs: int) -> ScalarizedPosteriorTransform:
+    """Return the transform that keeps one output unchanged and drops the others.
+
+    Args:
+        index: The output's number, from 0.
+        num_outputs: How many outputs the model has.
+    """
+    weights = torch.zeros(num_outputs, dtype=DTYPE)
+    weights[index] = 1.0
+    return ScalarizedPosteriorTransform(weights)
 
 
 def prior_variance_of_scalar(summary: PriorSummary) -> float | None:

@@ -51,10 +51,12 @@ from botorch_bandits.confidence.prior_reading import (
 )
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
+    MODEL_NOISE,
     check_all_nonnegative,
     fit_to_batch,
 )
 from botorch_bandits.core.kernels import kernel_function
+from botorch_bandits.core.priors import cholesky
 from botorch_bandits.core.ridges import Ridges
 
 
@@ -82,24 +84,25 @@ class RowsOfOutput:
     covariance: Callable[[Tensor, Tensor], Tensor]
     kept: dict[str, Any] | None
 
-    def ridges(self, num_ridges: int = 48, by_noise: bool = False) -> Ridges:
-        """Return the posteriors of these rows at a grid of ridges.
+    def noise(self, by_noise: bool) -> Tensor:
+        """Return the noise of single observations over the ridge, ``batch_shape x n`` or ``x 1``.
 
         Args:
-            num_ridges: The size of the grid.
             by_noise: Whether the noise of each row has a bound of its own, the root of its variance
                 in the model; outcomes are divided by it, and the base ridge is 1.
         """
-        prior, weight = self.prior, self.counts
-        base = prior.first_lam * prior.prior_variance
-        if by_noise:
-            one_level = prior.noise_variance.unsqueeze(-1)
-            weight = weight / (one_level if prior.row_noise is None else prior.row_noise)
-            base = torch.ones_like(base)
+        level = self.prior.noise_variance.unsqueeze(-1)
+        if not by_noise:
+            return torch.ones_like(level)
+        return level if self.prior.row_noise is None else self.prior.row_noise
+
+    def ridges(self, by_noise: bool = False) -> Ridges:
+        """Return the posteriors of these rows at a grid of ridges; see :meth:`noise`."""
+        base = self.prior.first_lam * self.prior.prior_variance
+        base = torch.ones_like(base) if by_noise else base
+        weight = self.counts / self.noise(by_noise)
         with torch.no_grad():
-            return Ridges(
-                self.places, weight, self.outcomes, self.covariance, base, num_ridges, self.kept
-            )
+            return Ridges(self.places, weight, self.outcomes, self.covariance, base, self.kept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,6 +247,11 @@ class RidgeConfidenceSet:
         return cls(ridges, (bound**2).unsqueeze(-1) - least, bound, doubling, smallest)
 
     @property
+    def num_rows(self) -> int:
+        """The number of rows whose covariances with points are needed."""
+        return self.ridges.places.shape[-2]
+
+    @property
     def is_refuted(self) -> Tensor:
         """Whether the data refute kernel, ``B`` and ``R`` at level ``delta``; ``batch_shape``."""
         return (self.radicands < 0.0).any(-1)
@@ -269,7 +277,6 @@ class RidgeTerms:
         rkhs_bound: ``B``; a number, or one per replicate.
         noise_bound: ``R``, likewise; ``"model"`` for the roots of the modeled noise variances.
         delta: See :meth:`RidgeConfidenceSet.of`.
-        num_ridges: The size of the grid of ridges.
         doubles: See :meth:`RidgeConfidenceSet.of`.
         units: The units of the bounds, ``"outcome"`` or ``"prior"``.
         not_given: The names of bounds that are defaults, in prior standard deviations.
@@ -279,11 +286,15 @@ class RidgeTerms:
     rkhs_bound: float | Tensor
     noise_bound: float | Tensor | str
     delta: float
-    num_ridges: int
     doubles: bool
     units: str
     not_given: tuple[str, ...]
     on_refuted: str
+
+    @property
+    def is_by_noise(self) -> bool:
+        """Whether the noise of each row has a bound of its own."""
+        return self.noise_bound == MODEL_NOISE
 
     @property
     def are_relative(self) -> bool:
@@ -300,14 +311,14 @@ class RidgeTerms:
             num_outputs: The number of outputs among which ``delta`` is split.
         """
         of_norm, of_noise = units_of_bounds(rows.prior, self.units, self.not_given)
-        by_noise, batch_shape = isinstance(self.noise_bound, str), rows.outcomes.shape[:-1]
+        batch_shape = rows.outcomes.shape[:-1]
         norm = _of_each("rkhs_bound", self.rkhs_bound, batch_shape).to(rows.outcomes) / of_norm
         noise = torch.ones_like(norm)
-        if not isinstance(self.noise_bound, str):
+        if not self.is_by_noise:
             noise = _of_each("noise_bound", self.noise_bound, batch_shape).to(rows.outcomes)
             noise = noise / of_noise * rows.prior.prior_variance.sqrt()
         found = RidgeConfidenceSet.of(
-            rows.ridges(self.num_ridges, by_noise),
+            rows.ridges(self.is_by_noise),
             norm,
             noise,
             self.delta / num_outputs,
@@ -328,10 +339,8 @@ class RidgeTerms:
         Warns:
             AssumptionRefutedWarning: Otherwise.
         """
-        norm, noise = (
-            each if isinstance(each, str) else _stated(torch.as_tensor(each))
-            for each in (self.rkhs_bound, self.noise_bound)
-        )
+        norm = _stated(self.rkhs_bound)
+        noise = self.noise_bound if self.is_by_noise else _stated(self.noise_bound)
         needed = f"{smallest:.4g}"
         if self.are_relative:
             needed = f"{smallest_relative:.4g} prior standard deviations"
@@ -345,12 +354,70 @@ class RidgeTerms:
         warnings.warn(message, AssumptionRefutedWarning, stacklevel=3)
 
 
-def _of_each(name: str, bound: float | Tensor, batch_shape: torch.Size) -> Tensor:
+def _of_each(name: str, bound: Any, batch_shape: torch.Size) -> Tensor:
     return fit_to_batch(name, torch.as_tensor(bound, dtype=torch.float64), batch_shape)
 
 
-def _stated(bound: Tensor) -> str:
-    return "that of its replicate" if bound.dim() else f"{float(bound):g}"
+def _stated(bound: Any) -> str:
+    return "that of its replicate" if torch.as_tensor(bound).dim() else f"{float(bound):g}"
+
+
+class PendingRows:
+    """Pending points as rows after the others, and points that come after each other in a batch.
+
+    They shrink deviations as if their outcomes were known, whatever these are; means and radius
+    remain those of the observed rows.
+
+    Args:
+        data: The data of the output.
+        found: Its confidence set.
+        pending: ``p x d`` raw points; None if there are none.
+        by_noise: See :meth:`RowsOfOutput.noise`.
+    """
+
+    def __init__(
+        self, data: OutputData, found: RidgeConfidenceSet, pending: Tensor | None, by_noise: bool
+    ) -> None:
+        """See the class."""
+        self._data, self._found, ridges = data, found, found.ridges
+        own = ridges.places[..., :0, :]
+        if pending is not None:
+            own, _ = data.points(pending.to(own))
+        self._places = torch.cat([ridges.places, own], dim=-2)  # ... x (N + p) x c
+        weight = 1.0 / data.noise(by_noise).mean(-1, keepdim=True)
+        self._noise = ridges.ridges[..., -1:] / weight  # ... x 1, of one more observation
+        weight = weight.expand(*ridges.weight.shape[:-1], own.shape[-2])
+        weight = torch.cat([ridges.weight, weight], dim=-1)
+        self._root = weight.sqrt()
+        # W^(1/2) K W^(1/2) + a = L L'
+        matrix = data.covariance(self._places, self._places)
+        matrix = matrix * self._root.unsqueeze(-1) * self._root.unsqueeze(-2)
+        matrix.diagonal(dim1=-2, dim2=-1).add_(ridges.ridges[..., -1:])
+        self._factor = cholesky(matrix.detach())
+
+    def bounds(self, points: Tensor, prior: Tensor, q: int) -> tuple[Tensor, Tensor]:
+        """Return bounds at ``b`` batches of ``q`` points, ``... x b q`` each.
+
+        Args:
+            points: ``... x b q x c`` places; those of a batch come one after the other.
+            prior: ``... x b q`` prior variances there.
+            q: The number of points in a batch.
+        """
+        cross, num_rows = self._data.covariance(points, self._places), self._found.num_rows
+        lower, upper = self._found.bounds(cross[..., :num_rows], prior)
+        # the rows explain |L^-1 W^(1/2) k|^2 of a variance, and the first ones are observed
+        half = torch.linalg.solve_triangular(
+            self._factor, (cross * self._root.unsqueeze(-2)).mT, upper=False
+        )  # ... x (N + p) x b q
+        before = prior - half[..., :num_rows, :].square().sum(-2)
+        # with C = k(x, x) - V'V and R R' = C + noise, R_jj^2 - noise is what those before j leave
+        places, V = (each.unflatten(-2, (-1, q)).movedim(-3, 0) for each in (points, half.mT))
+        joint = self._data.covariance(places, places) - V @ V.mT  # b x ... x q x q
+        noise = self._noise.unsqueeze(-1) * torch.eye(q).to(joint)
+        pivots = cholesky(joint + noise).diagonal(dim1=-2, dim2=-1).square()
+        after = (pivots - self._noise).movedim(0, -2).flatten(-2)
+        unit = self._data.prior.prior_variance.unsqueeze(-1)
+        return narrow(lower, upper, before / unit, after / unit)
 
 
 def narrow(

@@ -244,7 +244,7 @@ class Table(Prior):
     def block(
         self, index: Tensor, front: Tensor | None, others: Tensor, behind: Tensor | None
     ) -> Tensor:
-        return self.columns(index).index_select(1, others)
+        return self.columns(index).take_along_dim(others.unsqueeze(-2), -1)
 
     def variances(self, now: Tensor | None = None) -> Tensor:
         return self.diagonal

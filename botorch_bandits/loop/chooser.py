@@ -24,7 +24,7 @@ from botorch_bandits.acquisition import (
     LagrangianThompsonSampling,
     RandomSearch,
 )
-from botorch_bandits.acquisition.player import player_of, rule_of
+from botorch_bandits.acquisition.player import player_of
 from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee
@@ -413,7 +413,7 @@ class Chooser:
             self._played = self._acquisition_now()
             if self._stream is not None:
                 assert isinstance(self._played, AcquisitionRecipe)
-                self._stream.play(rule_of(self._played, self._stream.rule_domain))
+                self._stream.play(self._played.arms_rule(self._stream.rule_domain))
 
     def _acquisition_now(self) -> AcquisitionRecipe | RandomSearch | AcquisitionFactory:
         """Return what is played now, at its share of delta and with the multipliers in force."""

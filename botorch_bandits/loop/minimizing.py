@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from botorch_bandits.acquisition import AcquisitionRecipe
-from botorch_bandits.acquisition.output_widths import of_minus_the_reward
+from botorch_bandits.acquisition.lagrangian import of_minus_the_reward
 from botorch_bandits.change_points import ChangePointRestart, EvidenceRestart, Restart
 from botorch_bandits.checks import store_checked
 from botorch_bandits.confidence import Guarantee

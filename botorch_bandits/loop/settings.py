@@ -34,7 +34,7 @@ from botorch_bandits.acquisition import (
     RandomSearch,
 )
 from botorch_bandits.acquisition.base import ONE_A_PRIOR, constructor_parameters
-from botorch_bandits.acquisition.output_widths import output_rules
+from botorch_bandits.acquisition.lagrangian import output_rules
 from botorch_bandits.acquisition.rules import ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import (
     ChangePointDetector,

@@ -474,10 +474,7 @@ def _mixture_values(case, reference, pending, x):
 
 
 def _ridge_values(case, reference, pending, x):
-    lower, upper = reference.ridge_bounds(x, RKHS_BOUND, NOISE_BOUND, DELTA)
-    # pending points narrow the bounds as they narrow the model's own posterior
-    ratio = reference.hallucinate(pending).mean_and_sd(x)[1] / reference.mean_and_sd(x)[1]
-    return 0.5 * (lower + upper) + 0.5 * ratio * (upper - lower)
+    return reference.ridge_bounds(x, RKHS_BOUND, NOISE_BOUND, DELTA, pending)[1]
 
 
 def _randomized_values(case, reference, pending, x):

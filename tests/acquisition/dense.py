@@ -258,15 +258,21 @@ class Reference:
         return np.array(widths)
 
     def ridge_bounds(
-        self, x: Array, rkhs_bound: float, noise_bound: float, delta: float
+        self, x: Array, rkhs_bound: float, noise_bound: float, delta: float, pending: Array
     ) -> tuple[Array, Array]:
-        """DMM's bounds on the scalar, one ridge at a time: ``members x n`` each."""
+        """DMM's bounds on the scalar, one ridge at a time: ``members x n`` each.
+
+        Pending points narrow the bounds of each output as they shrink its deviation.
+        """
         active = [j for j, weight in enumerate(self.weights) if weight != 0.0]
         lower, upper = [], []
         for outputs in self.members:
             total = [np.full(len(x), self.offset), np.full(len(x), self.offset)]
             for j in active:
                 ends = outputs[j].ridge_bounds(x, rkhs_bound, noise_bound, delta / len(active))
+                ratio = outputs[j].hallucinate(pending).deviations(x) / outputs[j].deviations(x)
+                middle, half = 0.5 * (ends[0] + ends[1]), 0.5 * ratio * (ends[1] - ends[0])
+                ends = middle - half, middle + half
                 low, high = ends if self.weights[j] > 0.0 else ends[::-1]
                 total[0] = total[0] + self.weights[j] * low
                 total[1] = total[1] + self.weights[j] * high

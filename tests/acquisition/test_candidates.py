@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +27,6 @@ from botorch_bandits import (
     CandidatesUpperConfidenceBound,
     Categorical,
     Censored,
-    DifferentSettingsError,
     ExponentialWeights,
     FittedSingleTaskGP,
     Float,
@@ -41,10 +38,8 @@ from botorch_bandits import (
     run,
     simulate,
 )
-from botorch_bandits.acquisition.player import player_of
 from botorch_bandits.confidence import CandidateEvidence, RefutedListWarning
 from botorch_bandits.confidence.guarantee import FIXED_AFTER_FIRST, FIXED_LIST
-from botorch_bandits.core.rows import Rows
 from botorch_bandits.models import (
     CandidatesModel,
     DefaultCandidates,
@@ -264,49 +259,6 @@ def test_a_loop_without_outcomes_names_what_makes_its_model() -> None:
     )
     gap = "the model is made from outcomes (by DefaultCandidates), and none has arrived yet"
     assert str(loop.guarantee()) == f"a loop without outcomes: no guarantee\n  not covered: {gap}"
-
-
-def play(
-    seed: int, truth: tuple[float, float, float], num_rounds: int, delta: float
-) -> tuple[bool, bool, float, float]:
-    """Whether the bounds covered throughout, the truth survived, the regret and its bound."""
-    choices = torch.linspace(0.0, 1.0, 15, dtype=torch.float64).unsqueeze(-1)
-    generator = torch.Generator().manual_seed(seed)
-    length, scale, noise = truth
-    covariance = matern(2.5, length, scale)(choices, choices) + 1e-10 * torch.eye(15).double()
-    normal = torch.randn(15 + num_rounds, dtype=torch.float64, generator=generator)
-    reward = torch.linalg.cholesky(covariance) @ normal[:15]
-    acquisition = CandidatesUpperConfidenceBound.with_options(num_arms=15, delta=delta)
-    player = player_of(recipe(), acquisition, Arms(choices), seed)
-    assert player is not None
-    arms, outcomes = [], []
-    covered, regret, certified = True, 0.0, 0.0
-    for t in range(1, num_rounds + 1):
-        Y = torch.tensor(outcomes, dtype=torch.float64).reshape(-1, 1)
-        told = Rows(torch.tensor(arms, dtype=torch.long), Y, torch.ones(len(arms)).double())
-        lower, upper = player.look(t, told).prepared
-        covered &= bool(((lower <= reward) & (reward <= upper)).all())
-        arm = int(upper.argmax())
-        regret += float(reward.max() - reward[arm])
-        certified += float(upper.max() - lower[arm])
-        arms.append(arm)
-        outcomes.append(float(reward[arm] + math.sqrt(noise) * normal[14 + t]))
-    alive = bool(player.evidence.survivors(0.5 * delta)[PRIORS.index(truth)])
-    return covered, alive, regret, certified
-
-
-@pytest.mark.slow
-def test_coverage_and_certified_regret() -> None:
-    delta, num_runs = 0.5, 40
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RefutedListWarning)
-        runs = [play(seed, PRIORS[seed % len(PRIORS)], 15, delta) for seed in range(num_runs)]
-    allowed = delta + 4.0 * math.sqrt(delta * (1.0 - delta) / num_runs)
-    assert sum(not covered for covered, *_ in runs) / num_runs <= allowed
-    level = 0.5 * delta
-    allowed = level + 4.0 * math.sqrt(level * (1.0 - level) / num_runs)
-    assert sum(not alive for _, alive, *_ in runs) / num_runs <= allowed
-    assert all(regret <= certified for covered, _, regret, certified in runs if covered)
 
 
 def test_a_refuted_list_is_told_and_guarantees_nothing() -> None:
@@ -583,27 +535,6 @@ def test_loop_with_contexts_and_on_a_box() -> None:
     bound = math.fsum(each["upper_bound"] - each["lower_bound"] for each in seen)
     bound += tail * math.fsum(1.0 / t**2 for t in (1, 2, 3))
     assert guarantee.regret_bound == pytest.approx(bound, abs=1e-8)
-
-
-def test_a_journal_goes_on_with_its_list(tmp_path: Path) -> None:
-    choices = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
-    options: dict[str, Any] = {
-        "domain": Arms(choices),
-        "model": recipe(),
-        "acquisition": CandidatesUpperConfidenceBound.with_options(),
-        "journal": str(tmp_path / "run.journal"),
-    }
-    with BanditLoop(**options) as loop:
-        for _ in range(4):
-            query = loop.ask()
-            loop.tell(query.id, reward_of(query.x))
-        expected = [row.log_evidence_against for row in loop.evidence()]
-    with BanditLoop(**options) as again:
-        assert [row.log_evidence_against for row in again.evidence()] == expected
-        assert again.history.num_arrived == 4
-    other = BanditGP.with_candidates(candidate_grid((0.1, 0.3), RATIOS, SCALES))
-    with pytest.raises(DifferentSettingsError, match="model"):
-        BanditLoop(**{**options, "model": other})
 
 
 def test_a_restart_begins_with_the_whole_list() -> None:

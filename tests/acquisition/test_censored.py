@@ -152,23 +152,6 @@ def test_the_window_of_a_list_of_models() -> None:
         censored(fewer.build(), window="all", max_delay=6, **options)
 
 
-def test_units_with_standardized_outcomes_and_an_outputscale() -> None:
-    # the same problem in units a thousand times as small
-    X, Y = rows()
-    found = []
-    for scale in (1.0, 1000.0):
-        acqf = censored(
-            SingleTaskGP(X, scale * Y[:, :1]).eval(),
-            minimum=2.0 * scale,
-            **{name: scale * bound for name, bound in BOUNDS.items()},
-            X_pending=PENDING,
-            any_lambda=True,
-        )
-        found.append((acqf.width, acqf(X_TEST.unsqueeze(-2)) / scale))
-    assert close(found[0][0], found[1][0])
-    assert close(found[0][1], found[1][1])
-
-
 def test_the_published_code_and_the_theorem_can_be_compared() -> None:
     model = bandit_gp()
     options = {"minimum": -1.0, "max_delay": 6, "X_pending": PENDING}
@@ -497,18 +480,6 @@ def test_no_warning_where_nothing_rings(noise: float, options: dict[str, Any]) -
         CensoredUpperConfidenceBound(smooth_model(noise), **given)
 
 
-def test_probes_stay_in_the_range_of_known_points() -> None:
-    X = uniform(6, 30, seed=1)
-    pending = uniform(200, 30, seed=2)
-    probes = probe_points(pending, X)
-    both = torch.cat([X, pending])
-    assert bool((probes >= both.amin(0)).all())
-    assert bool((probes <= both.amax(0)).all())
-    assert len(probes) < 6000
-    assert torch.equal(probes[: len(both)], both)
-    assert bool((probe_points(pending[:1], None) == pending[0]).all())
-
-
 # --- what is refused, copies ----------------------------------------------------------------
 
 
@@ -551,6 +522,7 @@ def test_extra_noise_needs_affine_outcomes() -> None:
         ({"minimum": -1.0, "width": 1.0, "max_delay": 0}, "max_delay is 0"),
         ({"minimum": -1.0, "width": 1.0, "pseudo_noise": -1.0}, "pseudo_noise is -1"),
         ({"minimum": -1.0, "width": 1.0, "on_lower": "ignore"}, "on_lower is 'ignore'"),
+        ({"minimum_proxy": 2.0, "width": 1.0, "on_lower": "lower"}, "minimum is unknown"),
         ({"minimum": -1.0, "width": 1.0, "scale": 0.0}, "scale is 0"),
         ({"minimum": -1.0, "width": 1.0, "delta": 2.0}, "delta is 2"),
         ({"minimum": -1.0, "width": 1.0, "ringing_tolerance": -0.1}, "ringing_tolerance is -0.1"),
@@ -600,25 +572,6 @@ def test_outcomes_that_noise_takes_below_the_minimum_are_taken_as_they_are() -> 
         with pytest.raises(ValueError, match=r"0\.02 that noise explains.*tolerance="):
             cls(model, **options, tolerance=0.02)
     assert cls.with_options(minimum=0.0, width=1.0, tolerance=0.1)
-
-
-def test_a_drop_in_judges_an_outcome_below_the_minimum_by_the_other_ones() -> None:
-    def make(*outcomes: float) -> CensoredUpperConfidenceBound:
-        Y = double([[y] for y in outcomes])
-        X = uniform(len(outcomes), 2, seed=5)
-        model = BanditGP(X, Y, RBFKernel().double(), noise=1.1)
-        return CensoredUpperConfidenceBound(model, minimum=0.0, width=1.0)
-
-    for few in ([-0.01], [-0.01, 0.001], [-0.3, 0.1, -0.2]):
-        with pytest.warns(BelowMinimumWarning):
-            make(*few)
-    many = [4.0, *[1.0] * 9]
-    with pytest.warns(BelowMinimumWarning):
-        make(*many, -0.999)
-    with pytest.raises(ValueError, match="more than the 1"):
-        make(*many, -1.001)
-    with pytest.raises(ValueError, match="more than the 0"):
-        make(-7.0, -8.0, -9.0, -7.0)
 
 
 def test_recipes() -> None:
@@ -740,31 +693,6 @@ def test_a_loop_with_a_users_model_refuses_a_minimum_without_a_logarithm() -> No
     loop.ask()
     with pytest.raises(ValueError, match="filled in at 0, which"):
         loop.ask()
-
-
-def test_a_proxy_leaves_no_minimum_to_lower() -> None:
-    for cls in (CensoredUpperConfidenceBound, CensoredThompsonSampling):
-        with pytest.raises(ValueError, match=r"minimum is unknown.*Leave on_lower="):
-            cls.with_options(minimum_proxy=2.0, width=1.0, on_lower="lower")
-
-
-def test_a_subclass_can_have_another_width() -> None:
-    class Wider(CensoredUpperConfidenceBound):
-        defines_rule = True
-
-        @classmethod
-        def width_rule(cls, options: Any) -> Any:
-            return super().width_rule({**options, "delta": options["delta"] / 10.0})
-
-    options = {"minimum": -1.0, "X_pending": PENDING, **BOUNDS}
-    ours, theirs = (
-        Wider(bandit_gp(), **options),
-        censored(bandit_gp(), X_pending=PENDING, delta=0.01),
-    )
-    assert torch.equal(ours.width, theirs.width)
-    assert ours.guarantee().constants["delta"] == 0.01
-    with pytest.raises(ValueError, match="needs outcome_bound="):
-        Wider.with_options(minimum=-1.0, rkhs_bound=1.0, noise_bound=0.1)
 
 
 @pytest.mark.parametrize("cls", [CensoredUpperConfidenceBound, CensoredThompsonSampling])

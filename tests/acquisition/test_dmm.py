@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models import SingleTaskGP
 from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.transforms import Normalize
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
@@ -75,55 +74,6 @@ def test_value_is_the_upper_end_of_the_set(data: tuple[Tensor, Tensor]) -> None:
     assert torch.autograd.gradcheck(acqf, GRID[:3].unsqueeze(-2).clone().requires_grad_())
 
 
-def test_units_are_raw_outcome_units(data: tuple[Tensor, Tensor]) -> None:
-    """Standardize, an output scale, a constant mean and normalized inputs change nothing."""
-    X, Y = data
-    scale, shift, variance = 3.0, 7.0, 2.5
-    covar = ScaleKernel(RBFKernel()).double()
-    covar.outputscale = torch.tensor(variance, dtype=torch.float64)
-    covar.base_kernel.lengthscale = torch.tensor(LENGTHSCALE, dtype=torch.float64)
-    model = SingleTaskGP(
-        10 * X,
-        scale * Y + shift,
-        covar_module=covar,
-        input_transform=Normalize(1, bounds=10 * UNIT_BOUNDS),
-    )
-    model.likelihood.noise = torch.tensor([LAM * variance], dtype=torch.float64)
-    model.mean_module.constant.data.fill_(0.3)
-    acqf = DMMUpperConfidenceBound(model, rkhs_bound=6.0, noise_bound=0.3)
-    standardized = (Y - Y.mean()) / Y.std()
-    unit = math.sqrt(variance)  # prior standard deviations in standardized units
-    per_unit = unit * scale * float(Y.std())  # raw units in a prior standard deviation
-    lower, upper = reference(
-        X, (standardized.squeeze(-1) - 0.3) / unit, 6.0 / per_unit, 0.3 / per_unit, LAM
-    )
-    mean = float((0.3 * Y.std() + Y.mean()) * scale + shift)
-    found = acqf.bounds(10 * GRID)
-    assert torch.allclose(found[0], lower * per_unit + mean, atol=1e-8, rtol=0)
-    assert torch.allclose(found[1], upper * per_unit + mean, atol=1e-8, rtol=0)
-
-
-def test_scalarization_adds_the_outputs_bounds(data: tuple[Tensor, Tensor]) -> None:
-    X, Y = data
-    models = [fixed_model(X, Y), fixed_model(X, 0.5 * Y)]
-    transform = ScalarizedPosteriorTransform(torch.tensor([1.0, -2.0], dtype=torch.float64))
-    joint = DMMUpperConfidenceBound(
-        ModelListGP(*models),
-        rkhs_bound=2.0,
-        noise_bound=0.1,
-        delta=0.2,
-        posterior_transform=transform,
-    )
-    first, second = (DMMUpperConfidenceBound(m, rkhs_bound=2.0, noise_bound=0.1) for m in models)
-    expected = first.bounds(GRID)[1] - 2 * second.bounds(GRID)[0]
-    assert torch.allclose(joint(GRID.unsqueeze(-2)), expected, atol=1e-10, rtol=0)
-    stacked = BanditGP(X, torch.cat([Y, 0.5 * Y], -1), kernel=models[0].covar_module, noise=LAM)
-    batched = DMMUpperConfidenceBound(
-        stacked, rkhs_bound=2.0, noise_bound=0.1, delta=0.2, posterior_transform=transform
-    )
-    assert torch.allclose(batched(GRID.unsqueeze(-2)), expected, atol=1e-8, rtol=0)
-
-
 def test_a_refuted_assumption_is_reported_never_nan(data: tuple[Tensor, Tensor]) -> None:
     model = fixed_model(*data)
     with pytest.warns(AssumptionRefutedWarning, match=r"refute.*rkhs_bound and noise_bound"):
@@ -153,28 +103,6 @@ def test_guess_and_double_takes_the_first_power_that_is_not_refuted(
     assert "guessed and doubled" in str(acqf.guarantee())
 
 
-def test_pending_points_narrow_the_bounds_where_they_are(data: tuple[Tensor, Tensor]) -> None:
-    X, Y = data
-    model = fixed_model(X, Y)
-    pending = torch.tensor([[0.52]], dtype=torch.float64)
-    acqf = DMMUpperConfidenceBound(model, rkhs_bound=2.0, noise_bound=0.1)
-    lower, upper = acqf.bounds(GRID)
-    acqf.set_X_pending(pending)
-    narrow_lower, narrow_upper = acqf.bounds(GRID)
-    everything = torch.cat([X, pending])
-    ratios = []
-    for rows in (everything, X):
-        regularized = kernel(rows, rows) + LAM * torch.eye(len(rows), dtype=torch.float64)
-        k = kernel(GRID, rows)
-        ratios.append(1 - (k * torch.linalg.solve(regularized, k.T).T).sum(-1))
-    expected = (ratios[0] / ratios[1]).sqrt() * (upper - lower)
-    assert torch.allclose(narrow_upper - narrow_lower, expected, atol=1e-7, rtol=0)
-    assert torch.allclose(narrow_upper + narrow_lower, upper + lower, atol=1e-8, rtol=0)
-    assert not acqf.guarantee().holds
-    acqf.set_X_pending(None)
-    assert torch.equal(acqf.bounds(GRID)[1], upper)
-
-
 def test_optimizers_give_distinct_points(data: tuple[Tensor, Tensor]) -> None:
     model = fixed_model(*data)
     before = copy.deepcopy(model.state_dict())
@@ -184,6 +112,8 @@ def test_optimizers_give_distinct_points(data: tuple[Tensor, Tensor]) -> None:
     for points in (box, arms):
         assert len(torch.unique(points, dim=0)) == 3
     assert acqf.X_pending is None
+    acqf.set_X_pending(GRID[:1])
+    assert not acqf.guarantee().holds
     assert all(torch.equal(model.state_dict()[name], value) for name, value in before.items())
 
 

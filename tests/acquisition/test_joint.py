@@ -17,8 +17,8 @@ from botorch_bandits import (
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.affine_outcomes import select_output
 from botorch_bandits.acquisition.draws import draw_path
+from botorch_bandits.acquisition.scores import select_output
 from botorch_bandits.models import candidate_grid
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 

@@ -196,7 +196,7 @@ def test_each_batch_has_its_own_rows() -> None:
 # --- DMM -----------------------------------------------------------------------------------------
 
 
-def dense_dmm(R: Array, base: float, num_ridges: int) -> tuple[Array, Array]:
+def dense_dmm(R: Array, base: float) -> tuple[Array, Array]:
     """Bounds at the test points from ``||D (f(X) - y)||^2 <= r^2`` and the norm, ridge by ridge."""
     s = math.sqrt(OUTPUTSCALE)
     d = s / R  # outcomes in prior standard deviations
@@ -207,7 +207,7 @@ def dense_dmm(R: Array, base: float, num_ridges: int) -> tuple[Array, Array]:
     radius = base * y @ np.linalg.solve(K + base * identity, y)
     radius += np.linalg.slogdet(identity + K / base)[1] + 2.0 * math.log(1.0 / DELTA)
     low, high = 1e-2 * base, 1e2 * (base + np.trace(K))
-    ridges = [*np.geomspace(low, high, num_ridges - 1), base]
+    ridges = [*np.geomspace(low, high, 47), base]
     lower, upper = np.full(len(TEST), -B / s), np.full(len(TEST), B / s)
     for a in ridges:
         inverse = np.linalg.inv(K + a * identity)
@@ -226,14 +226,13 @@ def test_dmm_is_that_of_rows_divided_by_their_noise(noise: float | str) -> None:
         rkhs_bound=B,
         noise_bound=noise,
         delta=DELTA,
-        num_ridges=7,
         assume="fixed prior",
     )
     R = ROOTS.numpy().reshape(-1)
     base = 1.0
     if isinstance(noise, float):  # the first row's modeled variance is the base ridge
         base, R = float(R[0] ** 2 / noise**2), np.full(8, noise)
-    lower, upper = dense_dmm(R, base, 7)
+    lower, upper = dense_dmm(R, base)
     for found, expected in zip(acqf.bounds(TEST), (lower, upper), strict=True):
         assert torch.allclose(found, torch.from_numpy(expected), rtol=0.0, atol=1e-8)
     guarantee = acqf.guarantee()

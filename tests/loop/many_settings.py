@@ -106,7 +106,7 @@ def settings() -> dict[str, dict[str, Any]]:
         "ts": {"acquisition": ts(any_lambda=True)},
         "ts, redrawn": {"acquisition": ts(any_lambda=True, pending="redraw")},
         "amm": {"acquisition": bb.AMMUpperConfidenceBound.with_options(**bounds)},
-        "dmm": {"acquisition": bb.DMMUpperConfidenceBound.with_options(**bounds, num_ridges=12)},
+        "dmm": {"acquisition": bb.DMMUpperConfidenceBound.with_options(**bounds)},
         "width": {
             "acquisition": bb.WidthUpperConfidenceBound.with_options(
                 rule=confidence.ConstantWidth(1.5)

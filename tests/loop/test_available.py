@@ -108,7 +108,7 @@ def bound_of_dmm(X: Array, y: Array, at: Array) -> Array:
     n, B, R, delta = len(X), 6.0, 0.3, 0.1
     K = covariance(X, X)
     base = torch.tensor([NOISE], dtype=torch.float64)
-    grid = ridge_grid(base, torch.tensor([float(np.trace(K))], dtype=torch.float64), 48)
+    grid = ridge_grid(base, torch.tensor([float(np.trace(K))], dtype=torch.float64))
     k = covariance(X, at)
     gain = 0.5 * np.linalg.slogdet(np.eye(n) + K / NOISE)[1]
 
