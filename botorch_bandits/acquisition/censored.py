@@ -25,7 +25,6 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import ModelListGP
 from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
 from torch import Tensor
@@ -54,7 +53,6 @@ from botorch_bandits.confidence.censored import (
 )
 from botorch_bandits.confidence.censored_bounds import complete_censored_bounds
 from botorch_bandits.confidence.fills import DelayDistribution
-from botorch_bandits.confidence.prior_reading import read_prior
 from botorch_bandits.confidence.width_rules import PLAIN_WIDTH, check_scale
 from botorch_bandits.domains import Arms
 from botorch_bandits.models.censoring import (
@@ -66,7 +64,6 @@ from botorch_bandits.models.censoring import (
 from botorch_bandits.models.reading import (
     OneByOneModel,
     check_outcomes,
-    observed_inputs,
     observed_outcomes,
     prior_means,
     read_moments,
@@ -245,41 +242,31 @@ class CensorsPending(BanditAcquisition):
 
     def _one_by_one(self, X: Tensor) -> OneByOneModel:
         """Return the posteriors of several points, each with those before it at the minimum."""
-        return OneByOneModel(self.model, X, self._pseudo_noise_at(X), self._values_ahead(X))
+        noise = read_noise(self.base_model, X)
+        return OneByOneModel(self.model, X, noise, self._values_ahead(X))
 
     def _values_ahead(self, X: Tensor) -> Tensor:
-        assert self._censoring is not None
-        if self._censoring.fills_in:
-            raise UnsupportedError(
-                f"with fill={self._censoring.fill!r}, which depends on the points, q > 1 points "
-                "cannot be valued together. Ask for one point at a time (sequential=True in "
-                "optimize_acqf)."
-            )
-        if self._pseudo_values is None:
-            raise UnsupportedError(
-                "minimum_proxy= without observed points takes its minimum from the pending ones, "
-                "so q > 1 points cannot be valued together. Ask for one point at a time "
-                "(sequential=True in optimize_acqf)."
-            )
-        return X.new_tensor(self._pseudo_values)
+        """Return the value of each output at the points before others.
 
-    def _pseudo_noise_at(self, X: Tensor) -> Tensor:
-        """Return the variances of pseudo-outcomes at points, in squared raw outcome units."""
+        Raises:
+            UnsupportedError: If these points would not enter as ordinary rows at the minimum.
+        """
         censoring = self._censoring
         assert censoring is not None
-        noise = read_noise(self.base_model, X)
-        if censoring.pseudo_noise == 0.0:
-            return noise
-        if censoring.predictive:
+        reasons = {
+            f"fill={censoring.fill!r}": censoring.fills_in,
+            'window="all"': censoring.window == "all" and censoring.outcome_bound is not None,
+            "predictive=True": censoring.predictive,
+            "pseudo_noise=": censoring.pseudo_noise > 0.0,
+            "minimum_proxy= without observed points": self._pseudo_values is None,
+        }
+        found = [option for option, holds in reasons.items() if holds]
+        if found:
             raise UnsupportedError(
-                "with pseudo_noise= and predictive=True, q > 1 points cannot be valued together. "
-                "Ask for one point at a time (sequential=True in optimize_acqf)."
+                f"with {' and '.join(found)}, q > 1 points cannot be valued together. Ask for one "
+                "point at a time (sequential=True in optimize_acqf)."
             )
-        if censoring.units == "outcome":
-            return noise + censoring.pseudo_noise
-        scales = [prior.standard_deviation for prior in read_prior(self.base_model)]
-        squared = torch.stack(torch.broadcast_tensors(*scales), dim=-1).square().detach()
-        return noise + censoring.pseudo_noise * squared.unsqueeze(-2).to(noise)
+        return X.new_tensor(self._pseudo_values)
 
     def _widths_ahead(self, ahead: OneByOneModel) -> Tensor | None:
         """Return the width at each of several points, with the points before it pending as well.
@@ -295,7 +282,10 @@ class CensorsPending(BanditAcquisition):
             return None
         depth = len(shape_of_batch(ahead))
         sums = self._sums_ahead(ahead).movedim(-2, -2 - depth)
-        gains = self._gains_ahead(ahead).movedim(-2, -2 - depth)
+        # the points before each one add 1/2 ln(1 + their variance over their noise)
+        variance = ahead.moments.one_by_one(ahead.noise).variance.squeeze(-2)
+        each = 0.5 * torch.log1p(variance / ahead.noise)  # ``... x q x m``
+        gains = (each.cumsum(-2) - each).movedim(-2, -2 - depth)
         summary = self._censored_summary()
         ahead_of = {
             j: prior.information_gain + gains[..., j]
@@ -314,51 +304,21 @@ class CensorsPending(BanditAcquisition):
 
     def _sums_ahead(self, ahead: OneByOneModel) -> Tensor:
         """Return the sums of deviations of each output, ``batch_shape x q x m``."""
-        censoring, q = self._censoring, ahead.num_points
+        censoring, q, moments, X = self._censoring, ahead.num_points, ahead.moments, ahead.inputs
         assert censoring is not None
-        rows = None
-        if censoring.window == "all" and censoring.outcome_bound is not None:
-            rows = observed_inputs(self.base_model)
-            if rows is None or isinstance(self.base_model, ModelListGP):
-                raise UnsupportedError(
-                    'with window="all", q > 1 points are valued together only on a model that '
-                    "shows one set of rows. Ask for one point at a time (sequential=True in "
-                    "optimize_acqf)."
-                )
-        parts = [part for part in (rows, self.X_pending) if part is not None]
-        moments, X = ahead.moments, ahead.inputs
-        first = sum(len(part) for part in parts)
-        if first:
-            others = torch.cat(parts).to(X)
-            both = torch.cat([X, others.expand(*X.shape[:-2], *others.shape)], dim=-2)
-            moments = read_moments(self.model, both)
-        else:
-            both = X
-        added = read_noise(self.base_model, both) if censoring.predictive else 0.0
-        num_rows = 0 if rows is None else len(rows)
+        first = 0 if self.X_pending is None else len(self.X_pending)
+        if self.X_pending is not None:
+            pending = self.X_pending.to(X).expand(*X.shape[:-2], *self.X_pending.shape)
+            moments = read_moments(self.model, torch.cat([X, pending], dim=-2))
         sums = []
         for i in range(q):
-            summed = censoring.summed(range(num_rows, first + i), first + i)
+            summed = censoring.summed(range(first + i), first + i)
             which = [q + number if number < first else number - first for number in summed]
             given = moments.given(ahead.noise[..., :i, :]) if i else moments
-            variance = (given.variance + added)[..., which, :]
+            variance = given.variance[..., which, :]
             deviations = variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
             sums.append(deviations.sum(-2))
         return torch.stack(sums, dim=-2)
-
-    def _gains_ahead(self, ahead: OneByOneModel) -> Tensor:
-        """Return the gain of each output from the points before each point, ``... x q x m``."""
-        censoring, X = self._censoring, ahead.inputs
-        assert censoring is not None
-        noise = read_noise(self.base_model, X)
-        moments = ahead.moments
-        if censoring.pseudo_noise > 0.0 and self.X_pending is not None:
-            values = tuple(self._values_ahead(X).tolist())
-            model = censoring.censor(self.base_model, self.X_pending, values, with_noise=False)
-            moments = read_moments(model, X)
-        variance = moments.one_by_one(noise).variance.squeeze(-2)
-        each = 0.5 * torch.log1p(variance / noise)
-        return each.cumsum(-2) - each
 
     def _censored_guarantee(self) -> Guarantee:
         """Return the guarantee of the width, if the user does what a loop would do."""

@@ -159,12 +159,8 @@ CENSORED = {
     "printed": {},
     "any lambda": {"any_lambda": True},
     "bounded": {"bounded_outcomes": True, "noise_bound": None},
-    "all queries": {"window": "all", "max_delay": 4},
     "given up": {"max_delay": 3},
-    "predictive": {"predictive": True},
     "constant": {"rkhs_bound": None, "noise_bound": None, "width": 1.0},
-    "pseudo noise": {"pseudo_noise": 0.3},
-    "pseudo noise of the prior": {"pseudo_noise": 0.3, "units": "prior"},
 }
 
 
@@ -174,8 +170,6 @@ def test_censored_points_are_valued_as_if_they_were_pending_in_turn(
     options: dict[str, Any], model: str
 ) -> None:
     case = named(MODELS, model)
-    if options.get("window") == "all" and model.startswith("ModelListGP"):
-        pytest.skip("the rows of the models differ")
     base = {"outcome_bound": 7.0, "rkhs_bound": 2.0, "noise_bound": 0.1, "minimum": minima(case)}
     build = {**base, **options, "posterior_transform": case.posterior_transform}
     pending, points = case.points(2, seed=4), case.points(3, seed=3)
