@@ -409,13 +409,16 @@ class PendingRows:
         half = torch.linalg.solve_triangular(
             self._factor, (cross * self._root.unsqueeze(-2)).mT, upper=False
         )  # ... x (N + p) x b q
-        before = prior - half[..., :num_rows, :].square().sum(-2)
-        # with C = k(x, x) - V'V and R R' = C + noise, R_jj^2 - noise is what those before j leave
-        places, V = (each.unflatten(-2, (-1, q)).movedim(-3, 0) for each in (points, half.mT))
-        joint = self._data.covariance(places, places) - V @ V.mT  # b x ... x q x q
-        noise = self._noise.unsqueeze(-1) * torch.eye(q).to(joint)
-        pivots = cholesky(joint + noise).diagonal(dim1=-2, dim2=-1).square()
-        after = (pivots - self._noise).movedim(0, -2).flatten(-2)
+        squares = half.square()
+        before = prior - squares[..., :num_rows, :].sum(-2)
+        after = prior - squares.sum(-2)
+        if q > 1:
+            # C = k(x, x) - V'V, R R' = C + noise: those before j leave R_jj^2 - noise
+            places, V = (each.unflatten(-2, (-1, q)).movedim(-3, 0) for each in (points, half.mT))
+            joint = self._data.covariance(places, places) - V @ V.mT  # b x ... x q x q
+            noise = self._noise.unsqueeze(-1) * torch.eye(q).to(joint)
+            pivots = cholesky(joint + noise).diagonal(dim1=-2, dim2=-1).square()
+            after = (pivots - self._noise).movedim(0, -2).flatten(-2)
         unit = self._data.prior.prior_variance.unsqueeze(-1)
         return narrow(lower, upper, before / unit, after / unit)
 
