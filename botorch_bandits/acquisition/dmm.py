@@ -323,7 +323,6 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         noise_bound: float | str | None = None,
         delta: float = 0.1,
         units: str = "outcome",
-        num_ridges: int = 48,
         double_rkhs_bound: bool = False,
         on_refuted: str = "warn",
         posterior_transform: PosteriorTransform | None = None,

@@ -342,7 +342,7 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
             cls.draws,
             check_scale(options["scale"]),
             check_one_of("maximize", options["maximize"], (True, False)),
-            has_one_width=width is not None and torch.as_tensor(width).dim() == 0,
+            has_one_width=width is not None and not isinstance(width, tuple),
             separate_bounds=check_one_of("separate_bounds", separate, (True, False)),
             **clips,
         )
