@@ -426,7 +426,11 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
 
     @classmethod
     def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the number of arms, or the shape of the box, if the theorem in use needs it."""
+        """Return the number of arms, or the shape of the box, if the theorem in use needs it.
+
+        Args:
+            options: See the base class.
+        """
         if options["form"] == "mixture" or options["width"] is not None:
             return ()
         is_smooth = options["smoothness_a"] is not None or options["smoothness_b"] is not None

@@ -272,7 +272,8 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
         self._settings = settings = self._settings_of(given, given["multipliers"])
         self.maximize, self.penalty = settings.maximize, settings.penalty
         self.rules, self.scale = settings.rules, settings.scale
-        self.delta, self.posterior_transform = given["delta"], transform
+        self.delta = check_probability("delta", given["delta"])
+        self.posterior_transform = transform
         here = next(model.parameters(), torch.empty(0)).device
         self.register_buffer("multipliers", settings.multipliers.to(here))
         num_outputs, found = settings.num_outputs, model.num_outputs
