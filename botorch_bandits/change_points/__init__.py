@@ -14,7 +14,6 @@ from botorch_bandits.change_points.calibration import (
 from botorch_bandits.change_points.evidence import (
     EvidenceDetector,
     EvidenceEngine,
-    EvidenceModelStream,
     EvidenceStream,
     EvidenceTest,
 )
@@ -50,7 +49,6 @@ __all__ = [
     "DetectorStream",
     "EvidenceDetector",
     "EvidenceEngine",
-    "EvidenceModelStream",
     "EvidenceRestart",
     "EvidenceStream",
     "EvidenceTest",

@@ -1,37 +1,32 @@
-r"""The posteriors of all suffixes of one stream, each evaluated only at the newest input.
+r"""The posteriors of suffixes of one stream, each evaluated only at the newest input.
 
-A suffix has the rows since some start. All suffixes share one factor: with the rows in order,
-oldest first, and :math:`K + \Lambda = U U^\top` with an UPPER triangular :math:`U`, the rows since
-any row :math:`i` have the factor :math:`U_{i:, i:}`, and :math:`W = U^{-1}` is upper triangular as
-well. So, for the covariances :math:`k` of the newest input with all rows, and for all suffixes at
-once,
-
-.. math::
-   v = W k, \qquad z = W (y - m), \qquad
-   \mu_i = m + \sum_{j \ge i} v_j z_j, \qquad
-   \sigma_i^2 = k(x, x) - \sum_{j \ge i} v_j^2 .
-
-**One more row**, at position :math:`p` (late outcomes do not come last), changes the rows before
-it. With :math:`t_i = \sigma_i^2 + \lambda` and, over the rows as they were,
-:math:`B_i = \sum_{j \ge i} v_j W_j - e_p`,
+A suffix has the rows whose queries are not before its start. It is an ordinary posterior to which
+rows are appended in the order of their arrival, so late rows need no special treatment. With the
+rows' covariances :math:`K + \Lambda = L L^\top`, the inverse root :math:`W = L^{-1}`, the residuals
+:math:`r = y - m` and the covariances :math:`k` of the newest input with the rows,
 
 .. math::
-   W_{\text{new}} = - B_p / \sqrt{t_p}, \qquad
-   W_i \leftarrow \sqrt{t_{i+1} / t_i} \; W_i + \frac{v_i}{\sqrt{t_i t_{i+1}}} B_{i+1}
-   \quad (i < p),
+   v = W k, \qquad z = W r, \qquad
+   \mu = m + v^\top z, \qquad \sigma^2 = k(x, x) - v^\top v,
 
-and :math:`z` changes likewise, with the residual of the prediction, :math:`\mu_i - y`, for
-:math:`B_i`. This is the closed form of the rank-one downdate of :math:`U` whose vector is the
-column of the new row; it takes ``n^2`` operations for all suffixes together.
+and the newest row, whose noise variance is :math:`\lambda`, extends both by one row:
 
-**Points that repeat.** Rows of one point that no start separates count as one, with their mean
-outcome and ``1 / count`` of the noise. They are merged when enough have come.
+.. math::
+   p = \sqrt{\sigma^2 + \lambda}, \qquad
+   W \leftarrow \begin{pmatrix} W & 0 \\ -v^\top W / p & 1 / p \end{pmatrix}, \qquad
+   z \leftarrow \begin{pmatrix} z \\ (y - \mu) / p \end{pmatrix}.
+
+This takes ``2 n^2`` operations. Suffixes are few if only two starts are kept for every doubling of
+the age (:mod:`botorch_bandits.change_points.evidence`): their squares sum to less than ``2.4 n^2``.
+
+**Points that repeat.** Rows of one point count as one, with their mean outcome and ``1 / count`` of
+the noise. They are merged when enough have come.
 
 **Several priors** are a batch dimension. Those that differ only in their output scale, at the same
 ratio of noise variance to output scale, share ``W``, which is kept for output scale 1.
 
-**The best fit in a ball**, :class:`BallFit`, is the smallest sum of squares of a function of
-bounded norm, by Lagrange duality:
+**The best fit in a ball** is the smallest sum of squares of a function of bounded norm, by Lagrange
+duality:
 
 .. math:: \min_{\|f\|_k \le B} \|y - f(X)\|^2
    = \max_{a \ge 0} \; a \, y^\top (K + a I)^{-1} y - a B^2 .
@@ -40,9 +35,8 @@ With the counts :math:`C` and the means :math:`\bar y` of the distinct points, i
 squares within them, plus the same expression for :math:`C^{1/2} K C^{1/2}` and
 :math:`C^{1/2} \bar y`.
 
-Source: Rasmussen and Williams 2006, algorithm 2.1, in reverse order; Gill, Golub, Murray and
-Saunders 1974 for the rank-one change. The largest ``a`` is found like the multiplier of a trust
-region (More and Sorensen 1983).
+Source: Rasmussen and Williams 2006, algorithm 2.1, one row at a time. The largest ``a`` is found
+like the multiplier of a trust region (More and Sorensen 1983).
 """
 
 from __future__ import annotations
@@ -50,7 +44,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -63,14 +56,16 @@ from botorch_bandits.core.kernels import KernelList, describe_module, kernel_fun
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
-BLOCK = 48
-"""Rows that change together: their matrix product costs less than the memory that it reads."""
+WHOLE = 0
+"""The start of the whole stream; queries are numbered from 1."""
 
-NEWER = np.triu(np.ones((BLOCK, BLOCK)), 1)
-"""Which rows of a block are newer than which."""
+ROOM = 16
+"""Rows for which memory is allocated at once, besides an eighth of those that there are."""
 
-FIRST_ROOM = 16
-"""Rows for which memory is allocated at first."""
+REPEATS = 32
+"""Rows after which repeated points are merged, or half of the rows if these are more.
+
+A merge factorizes anew, so it has to be rare."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,111 +76,35 @@ class SuffixPrior:
         kernel: A float64 kernel without a batch shape.
         noise: The noise variance.
         prior_mean: The prior mean, the same at all points.
-        transform: Turns ``n x d`` raw inputs into those that the kernel sees, row by row. Priors
-            with the same transform should have the same object.
     """
 
     kernel: Kernel
     noise: float
     prior_mean: float = 0.0
-    transform: Callable[[Tensor], Tensor] | None = None
-
-
-class Places:
-    """The distinct points of a stream and their covariances.
-
-    Args:
-        priors: One for each of the ``c`` kernels.
-    """
-
-    def __init__(self, priors: Sequence[SuffixPrior]) -> None:
-        """See the class."""
-        self._members: dict[Callable[[Tensor], Tensor] | None, list[int]] = {}
-        for number, prior in enumerate(priors):
-            self._members.setdefault(prior.transform, []).append(number)
-        self._kernels = [prior.kernel for prior in priors]
-        self._lists: list[KernelList] = []  # one for each transform, once the dimension is known
-        self._points: list[Tensor] = []
-        self._slots: dict[tuple[float, ...], int] = {}
-        self._room = np.zeros((len(priors), FIRST_ROOM, FIRST_ROOM))
-
-    @property
-    def covariances(self) -> Array:
-        """``c x num_places x num_places``."""
-        size = len(self._slots)
-        return self._room[:, :size, :size]
-
-    def slot_of(self, x: Tensor) -> int:
-        """Return the number of a point (``d``), which may be new."""
-        key = tuple(x.tolist())
-        if key not in self._slots:
-            self._add(x)
-            self._slots[key] = len(self._slots)
-        return self._slots[key]
-
-    def keep(self, slots: Numbers) -> None:
-        """Forget all points but those with the given numbers, which are renumbered in order."""
-        keys = list(self._slots)
-        self._slots = {keys[slot]: new for new, slot in enumerate(slots.tolist())}
-        self._points = [points[torch.from_numpy(slots)] for points in self._points]
-        self._room = self._room[:, slots[:, None], slots]
-
-    def _add(self, x: Tensor) -> None:
-        n = len(self._slots)
-        if n == self._room.shape[-1]:
-            self._room = with_room(self._room, n)
-        inputs = [x[None] if change is None else change(x[None]) for change in self._members]
-        if not self._lists:
-            for members, own in zip(self._members.values(), inputs, strict=True):
-                dim = own.shape[-1]
-                functions = [kernel_function(self._kernels[i], dim) for i in members]
-                self._lists.append(KernelList(functions))
-            self._points = [own[:0] for own in inputs]
-        self._points = [torch.cat(pair) for pair in zip(self._points, inputs, strict=True)]
-        parts = zip(self._members.values(), self._lists, inputs, self._points, strict=True)
-        for members, kernels, own, points in parts:
-            # members x 1 x (n + 1)
-            values = kernels(own, points)[:, 0].cpu().numpy()
-            self._room[members, n, : n + 1] = self._room[members, : n + 1, n] = values
-            # by itself, as distances of equal points are not exactly 0
-            self._room[members, n, n] = kernels.diagonal(own)[:, 0].cpu().numpy()
-
-
-def with_room(matrices: Array, size: int) -> Array:
-    """Return ``... x size x size`` matrices with room for more rows and columns of zeros."""
-    room = size + size // 8 + FIRST_ROOM
-    larger = np.zeros((*matrices.shape[:-2], room, room))
-    larger[..., :size, :size] = matrices[..., :size, :size]
-    return larger
 
 
 class Suffixes:
-    """Posteriors of the suffixes of a stream under ``g`` priors; :meth:`observe` changes them.
+    """Posteriors of suffixes of a stream under ``g`` priors; :meth:`observe` adds a row to them.
 
     Args:
         priors: One for each column of outcomes.
+        dim: ``d``, the number of columns that the kernels see.
     """
 
-    def __init__(self, priors: Sequence[SuffixPrior]) -> None:
+    def __init__(self, priors: Sequence[SuffixPrior], dim: int) -> None:
         """See the class."""
-        units = [_unit_scale(prior) for prior in priors]  # key of the kernel, kernel, scale
-        kernels = {key: unit for key, unit, _ in units}
+        units = [_unit(prior) for prior in priors]
         # kinds share W: the same kernel, up to its scale, with the same ratio of noise to scale
-        kinds = {(key, f"{unit.noise:.11e}"): unit.noise for key, unit, _ in units}
-        number = {key: i for i, key in enumerate([*kernels, *kinds])}
-        self.kernel_of = np.array([number[key] for key, _, _ in units])  # of each prior
-        self.scales = np.array([scale for _, _, scale in units])
-        self.places = Places(list(kernels.values()))
-        self._prior_means = np.array([prior.prior_mean for prior in priors])[:, None]
-        self._kernel_of = np.array([number[key] for key, _ in kinds])
-        self._kind = np.array([number[key, f"{unit.noise:.11e}"] for key, unit, _ in units])
-        self._kind -= len(kernels)
-        self._noise = np.array(list(kinds.values()))[:, None]
-        self._W = np.zeros((len(kinds), FIRST_ROOM, FIRST_ROOM))
-        # of each row, oldest first: z, the mean residual; then the query, the place and the count
-        self._z = self._residuals = np.zeros((len(self.scales), 0))
-        self._rows = np.zeros((3, 0), dtype=np.int64)
-        self._merge_at = 4 * FIRST_ROOM
+        kinds = {key: (kernel, ratio) for key, kernel, ratio, _ in units}
+        number = {key: i for i, key in enumerate(kinds)}
+        self._kind = np.array([number[key] for key, *_ in units])  # g
+        self._scales = np.array([scale for *_, scale in units])  # g
+        self._prior_means = np.array([prior.prior_mean for prior in priors])  # g
+        self._noise = np.array([ratio for _, ratio in kinds.values()])  # kinds
+        self._kernels = KernelList([kernel_function(kernel, dim) for kernel, _ in kinds.values()])
+        self._points = torch.empty(0, dim, dtype=torch.float64)  # the distinct ones
+        self._places: dict[tuple[float, ...], int] = {}
+        self._suffixes: dict[int, _Suffix] = {}
 
     def observe(
         self, x: Tensor, outcomes: Array, query: int, starts: Sequence[int]
@@ -193,176 +112,164 @@ class Suffixes:
         """Let suffixes predict an outcome for each prior, and then add it.
 
         Args:
-            x: ``d``, the raw input.
+            x: ``d``, the input as the kernels see it.
             outcomes: ``g``, one for each prior.
-            query: The number of its query; rows are in the order of queries.
+            query: The number of its query, from 1.
             starts: The numbers of the first queries of all suffixes that are still needed,
-                ascending.
+                ascending; the others are forgotten.
 
         Returns:
             Means and variances of the function before the outcome was added, under the whole stream
             and the suffixes to which the row belongs, ``(1 + num_suffixes) x g`` each.
         """
-        if self._rows.shape[-1] >= self._merge_at:
-            self._merge(np.array(starts, dtype=np.int64))
-        queries, slots, _ = self._rows
-        slot = self.places.slot_of(x)
-        covariances = self.places.covariances[:, slot]  # kernels x places
-        size = len(queries)
-        k = covariances[:, slots][self._kernel_of]  # kinds x n
-        v = (self._W[:, :size, :size] @ k[..., None])[..., 0]
-        own = covariances[self._kernel_of, slot, None]
-        variances = np.maximum(own - _from_each(v * v), 0.0)  # kinds x (n + 1), of rows i to n
-        residuals = outcomes[:, None] - self._prior_means
-        misses = _from_each(v[self._kind] * self._z) - residuals  # g x (n + 1): mean less outcome
-        moved = [start for start in starts if start <= query]
-        at = [0, *np.searchsorted(queries, moved).tolist()]
-        means = outcomes[:, None] + misses[:, at]
-        scaled = variances[self._kind][:, at] * self.scales[:, None]
-        position = int(np.searchsorted(queries, query, side="right"))
-        self._insert(position, v, variances + self._noise, misses)
-        self._rows = _inserted(self._rows, position, np.array([query, slot, 1]))
-        self._residuals = _inserted(self._residuals, position, residuals[:, 0])
-        return means.T, scaled.T
+        place = self._places.setdefault(tuple(x.tolist()), len(self._places))
+        if place == len(self._points):
+            self._points = torch.cat([self._points, x[None]])
+        k = _numbers(self._kernels(x[None], self._points))[:, 0]
+        # by itself, as distances of equal points are not exactly 0; kinds x num_points
+        k[:, place] = _numbers(self._kernels.diagonal(x[None]))[:, 0]
+        residuals = outcomes - self._prior_means
+        shape = len(k), len(residuals)
+        known, needed = self._suffixes, (WHOLE, *starts)
+        self._suffixes = {start: known.get(start) or _Suffix(*shape) for start in needed}
+        moved = [suffix for start, suffix in self._suffixes.items() if start <= query]
+        for suffix in moved:
+            suffix.merge(self._matrix, self._kind, self._noise)
+        found = [suffix.add(k, place, residuals, self._kind, self._noise) for suffix in moved]
+        means, variances = (np.stack(column) for column in zip(*found, strict=True))
+        return self._prior_means + means, self._scales * variances[:, self._kind]
 
-    def keep_from(self, query: int) -> None:
-        """Make the suffix from a query on the whole stream."""
-        first = int(np.searchsorted(self._rows[0], query))
-        size = self._rows.shape[-1]
-        self._W = with_room(self._W[:, first:size, first:size], size - first)
-        self._z, self._residuals = self._z[:, first:].copy(), self._residuals[:, first:]
-        self._rows = self._rows[:, first:].copy()
-        kept, self._rows[1] = np.unique(self._rows[1], return_inverse=True)
-        self.places.keep(kept)
+    def covariances(self, points: Tensor) -> Array:
+        """Return the prior covariances of ``p x d`` points under each prior, ``g x p x p``."""
+        unit: Array = self._matrix(points)[self._kind]
+        return self._scales[:, None, None] * unit
 
-    def _insert(self, position: int, v: Array, t: Array, misses: Array) -> None:
-        """Add a row to ``W`` and ``z``, and change those before it; see the module.
+    def _matrix(self, points: Tensor | Numbers) -> Array:
+        """Return the covariances of points, or of those in some places, for output scale 1."""
+        X = points if torch.is_tensor(points) else self._points[points]
+        found = _numbers(self._kernels(X, X))  # kinds x p x p
+        found[:, range(len(X)), range(len(X))] = _numbers(self._kernels.diagonal(X))
+        return found
+
+
+class _Suffix:
+    """One suffix under ``c`` kinds of priors and ``g`` priors.
+
+    Attributes:
+        size: ``n``, the number of rows; arrays have room for more.
+        W: ``c x n x n``.
+        z, residuals: ``g x n``.
+        places, counts: ``n``; the point of each row, and how many outcomes it is the mean of.
+    """
+
+    def __init__(self, num_kinds: int, num_priors: int) -> None:
+        self.size, self.merge_at = 0, REPEATS
+        self.W = np.zeros((num_kinds, ROOM, ROOM))
+        self.z, self.residuals = np.zeros((2, num_priors, ROOM))
+        self.places, self.counts = np.zeros((2, ROOM), dtype=np.int64)
+
+    def add(
+        self, k: Array, place: int, residuals: Array, kind: Numbers, noise: Array
+    ) -> tuple[Array, Array]:
+        """Return the mean (``g``) and the variance (``c``) of a new row, and append it.
 
         Args:
-            position: ``p``.
-            v: kinds x n.
-            t: kinds x (n + 1).
-            misses: ``B`` of ``z``, ``g x (n + 1)``.
+            k: ``c x num_points``, the covariances of its input with all points.
+            place: Which point it is.
+            residuals: ``g``.
+            kind: ``g``, the kind of each prior.
+            noise: ``c``.
         """
-        size, p = v.shape[-1], position
-        if size == self._W.shape[-1]:
-            self._W = with_room(self._W, size)
-        W = self._W[:, : size + 1, : size + 1]
-        if p < size:  # a late row: a row and a column of zeros make room for it
-            W[...] = np.insert(np.insert(W[:, :-1, :-1], p, 0.0, axis=1), p, 0.0, axis=2)
-        pivot = np.sqrt(t[:, p])  # kinds
-        shrink = np.sqrt(t[:, 1 : p + 1] / t[:, :p])  # kinds x p
-        slope = v[:, :p] / np.sqrt(t[:, :p] * t[:, 1 : p + 1])
-        self._z[:, :p] *= shrink[self._kind]
-        self._z[:, :p] += slope[self._kind] * misses[:, 1 : p + 1]
-        self._z = _inserted(self._z, p, -misses[:, p] / pivot[self._kind])
-        B = v[:, None, p:] @ W[:, p + 1 :]  # kinds x 1 x (n + 1)
-        B[..., p] -= 1.0
-        W[:, p] = -B[:, 0] / pivot[:, None]
-        for last in range(p, 0, -BLOCK):  # newest rows first, as B is summed from there
-            first = max(last - BLOCK, 0)
-            own = slice(first, last)
-            rows = W[:, own, first:]
-            # row i: shrink_i W_i + slope_i (sum of v_j W_j over newer rows j, in this block and B)
-            mixing = slope[:, own, None] * v[:, None, own] * NEWER[: last - first, : last - first]
-            mixing[:, range(last - first), range(last - first)] = shrink[:, own]
-            changed = mixing @ rows + slope[:, own, None] * B[..., first:]
-            B[..., first:] += v[:, None, own] @ rows
-            W[:, own, first:] = changed
+        n = self.size
+        if n == len(self.places):
+            more = [(0, n // 8 + ROOM)]
+            self.W = np.pad(self.W, [(0, 0), *more, *more])
+            self.z, self.residuals = (np.pad(a, [(0, 0), *more]) for a in (self.z, self.residuals))
+            self.places, self.counts = (np.pad(a, more) for a in (self.places, self.counts))
+        W = self.W[:, :n, :n]
+        v = (W @ k[:, self.places[:n], None])[..., 0]  # c x n
+        mean = np.einsum("gn,gn->g", v[kind], self.z[:, :n])
+        # rounding must not make it negative
+        variance = np.maximum(k[:, place] - np.einsum("cn,cn->c", v, v), 0.0)
+        pivot = np.sqrt(variance + noise)  # c
+        self.W[:, n, :n] = (v[:, None] @ W)[:, 0] / -pivot[:, None]
+        self.W[:, n, n] = 1.0 / pivot
+        self.z[:, n] = (residuals - mean) / pivot[kind]
+        self.residuals[:, n] = residuals
+        self.places[n], self.counts[n] = place, 1
+        self.size = n + 1
+        return mean, variance
 
-    def _merge(self, starts: Numbers) -> None:
-        """Make rows of one point that no start separates one row, if there are any."""
-        queries, slots, counts = self._rows
-        keys, row_of = np.unique(
-            [np.searchsorted(starts, queries, side="right"), slots], axis=1, return_inverse=True
-        )
-        size = keys.shape[-1]
-        self._merge_at = len(queries) + 2 * FIRST_ROOM
-        if size == len(queries):
+    def merge(self, matrix: Callable[[Numbers], Array], kind: Numbers, noise: Array) -> None:
+        """Make rows of one point one row, if enough rows have come since the last time.
+
+        Args:
+            matrix: Returns the covariances of the points in ``p`` places, ``c x p x p``.
+            kind: See :meth:`add`.
+            noise: See :meth:`add`.
+        """
+        n = self.size
+        if n < self.merge_at:
             return
-        member = np.eye(size)[row_of]  # old rows x new rows
-        totals = counts @ member
-        noisy = self.places.covariances[:, keys[1][:, None], keys[1]][self._kernel_of]
-        noisy[:, range(size), range(size)] += self._noise / totals
-        # in reverse order, K = U U' is a Cholesky factorization; kinds x n x n
-        lower, info = torch.linalg.cholesky_ex(torch.from_numpy(noisy).flip(-2, -1))
+        places, row_of = np.unique(self.places[:n], return_inverse=True)
+        self.merge_at = len(places) + max(REPEATS, len(places) // 2)
+        if len(places) == n:
+            return
+        counts = self.counts[:n]
+        totals = np.bincount(row_of, counts)
+        member = np.eye(len(places))[row_of]  # n x p
+        noisy = matrix(places)
+        noisy[:, range(len(places)), range(len(places))] += noise[:, None] / totals
+        root, info = torch.linalg.cholesky_ex(torch.from_numpy(noisy))
         if bool(info.any()):  # rounding; the rows remain as they are
             return
-        eye = torch.eye(size, dtype=lower.dtype).expand_as(lower)
-        factors = torch.linalg.solve_triangular(lower, eye, upper=False).flip(-2, -1).numpy()
-        self._merge_at = size + max(2 * FIRST_ROOM, size // 2)
-        # a late row between two starts may come anywhere among its like
-        first_queries = np.append(0, starts)[keys[0]]
-        self._rows = np.stack([first_queries, keys[1], totals.astype(np.int64)])
-        self._residuals = (self._residuals * counts) @ member / totals
-        self._W = with_room(factors, size)
-        self._z = (factors[self._kind] @ self._residuals[..., None])[..., 0]
+        identity = torch.eye(len(places), dtype=root.dtype).expand_as(root)
+        p = self.size = len(places)
+        self.W[:, :p, :p] = torch.linalg.solve_triangular(root, identity, upper=False).numpy()
+        self.residuals[:, :p] = (self.residuals[:, :n] * counts) @ member / totals
+        self.z[:, :p] = np.einsum("gij,gj->gi", self.W[kind, :p, :p], self.residuals[:, :p])
+        self.places[:p], self.counts[:p] = places, totals
 
 
-def _from_each(values: Array) -> Array:
-    """Return the sums from each entry to the last, and 0 at the end: ``... x (n + 1)``."""
-    sums = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
-    np.cumsum(values[..., ::-1], axis=-1, out=sums[..., -2::-1])
-    return sums
+def _numbers(values: Tensor) -> Array:
+    found: Array = values.cpu().numpy()
+    return found
 
 
-def _inserted(columns: NDArray[Any], position: int, new: NDArray[Any]) -> NDArray[Any]:
-    """Return columns with one more at a position."""
-    parts = [columns[:, :position], new[:, None], columns[:, position:]]
-    return np.concatenate(parts, axis=1)
+def _unit(prior: SuffixPrior) -> tuple[object, Kernel, float, float]:
+    """Return the key of a kind, its kernel, the ratio of noise to output scale, and the scale.
 
-
-def _unit_scale(prior: SuffixPrior) -> tuple[object, SuffixPrior, float]:
-    """Return a key of the kernel up to its scale, the prior divided by the scale, and the scale.
-
-    Kernels without a known closed form may hide settings: their key is their identity.
+    Kernels without a known closed form may hide settings: their key has their identity.
     """
     kernel, scale = prior.kernel, 1.0
     if type(kernel) is ScaleKernel and kernel.active_dims is None:
         kernel, scale = kernel.base_kernel, float(kernel.outputscale.detach())
-    is_known = smoothness_of(kernel) is not None
-    key = describe_module(kernel) if is_known else id(kernel)
-    unit = SuffixPrior(kernel, prior.noise / scale, transform=prior.transform)
-    return (key, id(prior.transform)), unit, scale
+    ratio = prior.noise / scale
+    described = describe_module(kernel) if smoothness_of(kernel) is not None else id(kernel)
+    return (described, f"{ratio:.11e}"), kernel, ratio, scale
 
 
-class BallFit:
-    """How well a function of bounded norm fits the rows of a stream that are added to it.
+def log_likelihood_in_ball(
+    covariances: Array, places: Numbers, residuals: Array, noise: float, rkhs_bound: float
+) -> float:
+    """Return the largest log density that a function of bounded norm gives to outcomes.
 
     Args:
+        covariances: ``p x p``, of the distinct points.
+        places: ``n`` numbers of points, each of which occurs.
+        residuals: ``n`` outcomes, less the prior mean.
         noise: The noise variance ``R^2``.
         rkhs_bound: ``B``, positive: the largest norm.
     """
-
-    def __init__(self, noise: float, rkhs_bound: float) -> None:
-        """See the class."""
-        self.noise, self.rkhs_bound = noise, rkhs_bound
-        self._outcomes: dict[int, tuple[int, float]] = {}  # count and mean of each place
-        self._within = 0.0
-
-    def add(self, slot: int, residual: float) -> None:
-        """Add an outcome, less the prior mean, at a place with a number."""
-        count, mean = self._outcomes.get(slot, (0, 0.0))
-        moved = mean + (residual - mean) / (count + 1)
-        self._within += (residual - mean) * (residual - moved)
-        self._outcomes[slot] = (count + 1, moved)
-
-    def log_likelihood(self, covariances: Array) -> float:
-        """Return the largest log density that a function in the ball gives to the outcomes.
-
-        Args:
-            covariances: Of all places, ``num_places x num_places``.
-        """
-        slots = np.array(list(self._outcomes))
-        counts, means = np.array(list(self._outcomes.values())).T
-        roots = np.sqrt(counts)
-        values, vectors = np.linalg.eigh(
-            roots[:, None] * covariances[slots[:, None], slots] * roots
-        )
-        squared = np.square(vectors.T @ (roots * means))
-        smallest = self._within + _smallest_squares(values, squared, self.rkhs_bound)
-        constant = counts.sum() * math.log(2.0 * math.pi * self.noise)
-        return float(-0.5 * (constant + smallest / self.noise))
+    counts = np.bincount(places)  # p
+    means = np.bincount(places, residuals) / counts
+    within = float(np.square(residuals - means[places]).sum())
+    roots = np.sqrt(counts)
+    # C^(1/2) K C^(1/2) = Q diag(values) Q', and the squares of Q' C^(1/2) means
+    values, vectors = np.linalg.eigh(roots[:, None] * covariances * roots)
+    squared = np.square(vectors.T @ (roots * means))
+    smallest = within + _smallest_squares(values, squared, rkhs_bound)
+    return -0.5 * (len(places) * math.log(2.0 * math.pi * noise) + smallest / noise)
 
 
 def _smallest_squares(values: Array, squared: Array, bound: float) -> float:
@@ -382,12 +289,12 @@ def _smallest_squares(values: Array, squared: Array, bound: float) -> float:
     values = np.maximum(values, len(values) * np.finfo(np.float64).eps * values[-1])
     a = 0.0
     for _ in range(100):
-        terms = values * squared / np.square(values + a)
+        terms = values * squared / np.square(values + a)  # of the squared norm
         norm = math.sqrt(terms.sum())
         if norm <= bound:
             break
         step = (norm / bound - 1.0) * norm**2 / float((terms / (values + a)).sum())
         a += step
-        if step <= 1e-15 * a:
+        if step <= 1e-15 * a:  # what rounding leaves
             break
     return max(float((a * squared / (values + a)).sum()) - a * bound**2, 0.0)

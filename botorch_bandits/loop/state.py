@@ -34,8 +34,8 @@ from botorch_bandits.change_points import (
     ChangePointRestart,
     DetectorEngine,
     EvidenceEngine,
-    EvidenceModelStream,
     EvidenceRestart,
+    EvidenceStream,
     Reset,
     Restart,
 )
@@ -48,7 +48,6 @@ from botorch_bandits.constraints import (
     PrimalDual,
 )
 from botorch_bandits.constraints.rules import WAY_ON
-from botorch_bandits.core.suffixes import Suffixes
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated
 from botorch_bandits.history import Event, Failure, History, Outcome, Query
@@ -440,7 +439,7 @@ class Segments:
                 self._engines[f"constraint {j + 1}"] = detector.on(domain)
         for quantity, engine in self._engines.items():
             _check_engine(quantity, engine, domain, context_dim)
-        self._evidence: EvidenceModelStream | None = None
+        self._evidence: EvidenceStream | None = None
         self._constraint_offset = 0.0  # not 0 if the prior mean is for the reward only
         is_apart = is_separate and isinstance(feedback, Censored)
         if is_apart and getattr(restart, "candidates", None) is None:
@@ -643,7 +642,7 @@ class Segments:
                 )
         return None
 
-    def _weigh(self, stream: EvidenceModelStream, outcome: Outcome) -> Reset | None:
+    def _weigh(self, stream: EvidenceStream, outcome: Outcome) -> Reset | None:
         """Add an outcome of the whole history to the evidence."""
         assert isinstance(self._restart, EvidenceRestart)
         values: list[float] = []
@@ -771,10 +770,11 @@ def _check_evidence(engine: EvidenceEngine) -> None:
     """Raise an error if the models cannot predict on the domain, before anything is recorded."""
     X = engine.domain.sample(2, generator(0, 0, "detector check"))
     context = torch.zeros(engine.context_dim, dtype=DTYPE) if engine.context_dim else None
-    suffixes = Suffixes(engine.priors)
     try:
+        suffixes = engine.suffixes(engine.priors)
         for x in X:
-            suffixes.observe(engine.locate(x, context, 1), np.zeros(len(engine.priors)), 1, ())
+            located = engine.locate(x, context, 1)
+            suffixes.observe(located, np.zeros(engine.priors.noise.size), 1, ())
     except (RuntimeError, ValueError) as error:
         raise ValueError(
             f"restart= has models that cannot predict at points with {engine.context_dim} context "
