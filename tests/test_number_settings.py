@@ -249,7 +249,7 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
         },
     ),
     (ChangePointDetector, {"kernel": KERNEL, "smoothness": math.inf}),
-    (EvidenceDetector, {"alpha": 0.25, "change_scale": 50.0, "num_skipped": 3}),
+    (EvidenceDetector, {"alpha": 0.25, "change_scale": 50.0}),
     (EvidenceDetector, {"drift_rate": 0.25}),
     (EvidenceDetector, {"robust": False, "rkhs_bound": 2.0, "noise_bound": 0.25}),
     (PowerThreshold, {"scale": 2.0, "exponent": -0.3}),

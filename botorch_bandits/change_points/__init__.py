@@ -21,7 +21,6 @@ from botorch_bandits.change_points.half_samples import (
     ChangePointDetector,
     ChangePointTest,
     DetectorEngine,
-    DetectorStream,
 )
 from botorch_bandits.change_points.restart import (
     PUBLISHED_EXPLORATION,
@@ -46,7 +45,6 @@ __all__ = [
     "ChangePointRestart",
     "ChangePointTest",
     "DetectorEngine",
-    "DetectorStream",
     "EvidenceDetector",
     "EvidenceEngine",
     "EvidenceRestart",

@@ -574,13 +574,13 @@ class EvidenceStream:
         scale, (log_masses, log_evidences) = self._detector.change_scale, self._won
         rest = math.log(scale / (max(self.num_issued - self._offset, 1) - 1.0 + scale))
         statistic = float(log_sum(np.append(log_masses, rest)))
-        statistic += float((self._log_null() - self._log_best()).sum())
+        statistic += float((self._log_nulls - self._log_best()).sum())
         threshold = -math.log(self._detector.level(self._segment))
         change = None
         if self.starts:
             near = np.flatnonzero(log_evidences >= log_evidences.max() - NEAR_THE_BEST)
             change = self.starts[int(near[-1])]
-        weights = log_sum(self._log_members()[0])  # c
+        weights = log_sum(self._weights[0] + self._fits[0])  # c
         return EvidenceTest(
             num_outcomes=len(self._rows) - self._num_kept,
             statistic=statistic,
@@ -614,6 +614,7 @@ class EvidenceStream:
         spread = log_weights - log_sum(log_weights)[:, None] - math.log(num_members)
         self._weights = np.broadcast_to(spread[..., None], (*shape, num_members))
         self._fits = np.zeros(self._weights.shape)  # ln L_h of each member, m x c x h
+        self._log_nulls = np.zeros(shape[0])  # of the mixtures, m
         self._own = np.zeros((len(self.starts), *shape))
         self._rows: list[Row] = []
         self._suffixes = self._engine.suffixes(self._priors)
@@ -650,17 +651,10 @@ class EvidenceStream:
         own = self._priors.log_weights + self._own[:num_moved]
         alternatives = log_sum(own + each) - log_sum(own)  # s x m
         self._own[:num_moved] += each
-        before = self._log_null()
+        before = self._log_nulls
         self._fits += found
-        self._won[:, :num_moved] += alternatives.sum(-1) - (self._log_null() - before).sum()
-
-    def _log_members(self) -> Array:
-        """Return the logarithms of weight times likelihood, ``m x c x h``."""
-        return self._weights + self._fits
-
-    def _log_null(self) -> Array:
-        """Return the logarithm of the likelihood of the null's mixture, ``m``."""
-        return log_sum(self._log_members().reshape(len(self._fits), -1))
+        self._log_nulls = log_sum(log_sum(self._weights + self._fits))
+        self._won[:, :num_moved] += alternatives.sum(-1) - (self._log_nulls - before).sum()
 
     def _log_best(self) -> Array:
         """Return the logarithm of the largest likelihood in the null, ``m``."""
@@ -682,13 +676,13 @@ class EvidenceStream:
     def _prune(self) -> None:
         """Give the masses of starts that are not needed to the next later start that is kept."""
         n = self.num_issued - self._offset
-        kept = np.array([is_kept(start - self._offset, n) for start in self.starts], dtype=bool)
-        if kept.all():
+        kept = [is_kept(start - self._offset, n) for start in self.starts]
+        if all(kept):
             return
         # groups of starts that end with one that is kept; the newest one always is
         first = np.append(0, np.flatnonzero(kept)[:-1] + 1)
         log_masses = np.logaddexp.reduceat(self._won[0], first)
-        self._won = np.stack([log_masses, self._won[1, kept]])
+        self._won = np.stack([log_masses, self._won[1][kept]])
         self._own = self._own[kept]
         self.starts = tuple(itertools.compress(self.starts, kept))
 
