@@ -261,8 +261,6 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
             "norm_bound": 1.3,
             "noise_bound": 0.3,
             "horizon": 40,
-            "smoothness": 2.5,
-            "dim": 1,
         },
     ),
     (AdditiveEpochs, {"num_constraints": 1, "epoch_length": 3, "step_size": 0.3}),

@@ -317,7 +317,7 @@ class Multipliers:
             largest = float(rule.penalized(rewards, values, in_force).abs())
             if rule.observes == "outcomes":
                 heard = rule.observe(self._state, values[0])
-                last = torch.full_like(heard.rounds, rule.rounds_per_update - 1)
+                last = torch.full_like(heard.rounds, rule.epoch_length - 1)
                 next_ones = rule.multipliers(rule.advance(replace(heard, rounds=last)))
                 grown = next_ones[next_ones > in_force].tolist()
                 target = rule.penalized(rewards, values, next_ones)
@@ -425,7 +425,7 @@ class Segments:
         keeps = restart is not None and restart.keep_multipliers
         pairs = getattr(feedback, "constraint_bounds", None)
         worst = None
-        is_separate = rule is not None and rule.surrogate_in_use == "separate"
+        is_separate = rule is not None and rule.surrogate == "separate"
         is_censored = isinstance(feedback, Censored) and feedback.minimum is not None
         if is_censored and pairs and not is_separate:
             assert isinstance(feedback, Censored)
@@ -512,7 +512,7 @@ class Segments:
     def _is_fresh(self) -> bool:
         """Whether the model starts over with each epoch."""
         rule = None if self.multipliers is None else self.multipliers.rule
-        return rule is not None and rule.surrogate_in_use == "fresh"
+        return rule is not None and rule.surrogate == "fresh"
 
     def add_query(self, query: Query, has_sound_bounds: bool = True) -> None:
         """Process a query of the whole history.
@@ -745,7 +745,7 @@ class Segments:
         dim, context_dim, multipliers = self._domain.dim, self._context_dim, self.multipliers
         if multipliers is None:
             return History(dim, context_dim)
-        if multipliers.rule.surrogate_in_use == "separate":
+        if multipliers.rule.surrogate == "separate":
             return StackedHistory(dim, context_dim, multipliers.rule.num_constraints)
         return PenalizedHistory(dim, context_dim, multipliers, num_kept)
 
@@ -828,12 +828,12 @@ def at_multipliers(
     rule, values = multipliers.rule, multipliers.values
     num_epochs = None
     if horizon is not None:
-        num_epochs = max(math.ceil(horizon / rule.rounds_per_update), multipliers.epoch)
-    if rule.surrogate_in_use == "separate":
+        num_epochs = max(math.ceil(horizon / rule.epoch_length), multipliers.epoch)
+    if rule.surrogate == "separate":
         options = {
             **recipe.options,
             "multipliers": tuple(values.tolist()),
-            "penalty": rule.penalty_in_use,
+            "penalty": rule.penalty,
         }
         is_bound = recipe.acquisition_class.played_as is LagrangianUpperConfidenceBound
         if isinstance(rule, PrimalDual) and is_bound:
