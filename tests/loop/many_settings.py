@@ -358,7 +358,6 @@ def _calibrated() -> bb.change_points.CalibratedThreshold:
         confidence=0.95,
         num_simulations=100,
         num_alarms=4,
-        rate_bounds=(0.01, 0.1),
         seed=0,
         source="numbers of a test",
     )
