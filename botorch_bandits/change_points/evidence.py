@@ -339,6 +339,10 @@ class EvidenceEngine:
         models: See :meth:`EvidenceDetector.on`, also for the errors.
         num_outputs: ``m``, the number of outcomes of each query.
         context_dim: The dimension of the contexts.
+
+    Attributes:
+        priors: What predicts before the first outcomes.
+        dim: The number of columns that the kernels see.
     """
 
     def __init__(
@@ -361,6 +365,8 @@ class EvidenceEngine:
                 "outputs='reward' to test the reward alone."
             )
         self.priors = self.priors_given(())
+        point = domain.sample(1, torch.Generator().manual_seed(0))[0]
+        self.dim = len(self.locate(point, [0.0] * context_dim or None, 1))
 
     def priors_given(self, outcomes: Sequence[float]) -> Priors:
         """Return the priors.
@@ -379,12 +385,6 @@ class EvidenceEngine:
             0 if listed is None else listed.num_skipped,
             models[0].input_transform,  # the same one for all entries of a list
         )
-
-    def suffixes(self, priors: Priors) -> Suffixes:
-        """Return posteriors without rows."""
-        context = [0.0] * self.context_dim or None
-        point = self.domain.sample(1, torch.Generator().manual_seed(0))[0]
-        return Suffixes(priors.each, len(self.locate(point, context, 1)))
 
     def stream(self) -> EvidenceStream:
         """Return an empty stream, to which queries and outcomes are added one by one."""
@@ -617,7 +617,7 @@ class EvidenceStream:
         self._log_nulls = np.zeros(shape[0])  # of the mixtures, m
         self._own = np.zeros((len(self.starts), *shape))
         self._rows: list[Row] = []
-        self._suffixes = self._engine.suffixes(self._priors)
+        self._suffixes = Suffixes(self._priors.each, self._engine.dim)
         for row in rows:
             self._predict(row)
         self._num_kept = len(rows)

@@ -219,17 +219,18 @@ def averaging_rule(domain: Domain, seed: int) -> tuple[Tensor, Tensor]:
             "a whole box. Use EvidenceRestart(...), or Arms of feasible points."
         )
     low, high = domain.bounds
-    whole = list(domain.integer_dims)
-    nodes = PRODUCT_NODES.get(domain.dim - len(whole), LARGEST_PRODUCT + 1)
-    counts = torch.where(_is_whole(domain), high - low + 1.0, float(nodes))
+    is_whole = torch.zeros_like(low, dtype=torch.bool)
+    is_whole[list(domain.integer_dims)] = True
+    nodes = PRODUCT_NODES.get(int((~is_whole).sum()), LARGEST_PRODUCT + 1)
+    counts = torch.where(is_whole, high - low + 1.0, float(nodes))
     if float(counts.prod()) <= LARGEST_PRODUCT:
         abscissae, gauss = (torch.from_numpy(a) for a in np.polynomial.legendre.leggauss(nodes))
         lines, weights = [], []
-        for i, (first, last) in enumerate(domain.bounds.T.tolist()):
+        for whole, first, last in zip(*map(Tensor.tolist, (is_whole, low, high)), strict=True):
             inner = first + 0.5 * (last - first) * (abscissae + 1.0)
-            line = torch.arange(first, last + 1.0, dtype=DTYPE) if i in whole else inner
+            line = torch.arange(first, last + 1.0, dtype=DTYPE) if whole else inner
             lines.append(line)
-            weights.append(torch.full_like(line, 1.0 / len(line)) if i in whole else 0.5 * gauss)
+            weights.append(torch.full_like(line, 1.0 / len(line)) if whole else 0.5 * gauss)
         points = torch.cartesian_prod(*lines).reshape(-1, domain.dim)
         products = torch.cartesian_prod(*weights).reshape(-1, domain.dim).prod(-1)
         return points.to(low), products.to(low)
@@ -238,12 +239,8 @@ def averaging_rule(domain: Domain, seed: int) -> tuple[Tensor, Tensor]:
     unit = draw_sobol_samples(cube, n=SOBOL_POINTS, q=1, seed=seed).squeeze(-2).to(low)
     # every integer gets an equal share of [0, 1)
     integers = low + torch.floor(unit * (high - low + 1.0))
-    points = torch.where(_is_whole(domain), integers, low + (high - low) * unit)
+    points = torch.where(is_whole, integers, low + (high - low) * unit)
     return torch.minimum(points, high), torch.full_like(unit[:, 0], 1.0 / SOBOL_POINTS)
-
-
-def _is_whole(box: Box) -> Tensor:
-    return torch.tensor([i in box.integer_dims for i in range(box.dim)]).to(box.bounds.device)
 
 
 LARGEST_TABLE = 2048

@@ -48,6 +48,7 @@ from botorch_bandits.constraints import (
     PrimalDual,
 )
 from botorch_bandits.constraints.rules import WAY_ON
+from botorch_bandits.core.suffixes import Suffixes
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated
 from botorch_bandits.history import Event, Failure, History, Outcome, Query
@@ -771,7 +772,7 @@ def _check_evidence(engine: EvidenceEngine) -> None:
     X = engine.domain.sample(2, generator(0, 0, "detector check"))
     context = torch.zeros(engine.context_dim, dtype=DTYPE) if engine.context_dim else None
     try:
-        suffixes = engine.suffixes(engine.priors)
+        suffixes = Suffixes(engine.priors.each, engine.dim)
         for x in X:
             located = engine.locate(x, context, 1)
             suffixes.observe(located, np.zeros(engine.priors.noise.size), 1, ())

@@ -144,26 +144,6 @@ def test_alarms_of_the_estimate_are_those_of_a_stream(volume):
     assert found.num_alarms == alarms
 
 
-@pytest.mark.slow
-def test_calibrated_detector_has_power():
-    """A jump by one prior standard deviation in 10 of 30 samples, noise a tenth of it."""
-    threshold = calibrate_threshold(
-        DETECTOR, LINE, horizon=30, false_alarm_rate=0.1, noise_std=0.1, num_simulations=300,
-        progress=False,
-    )  # fmt: skip
-    engine = dataclasses.replace(DETECTOR, threshold=threshold).on(LINE)
-    detected = 0
-    for seed in range(40):
-        random = torch.Generator().manual_seed(seed)
-        arms = torch.randint(50, (30,), generator=random)
-        y = torch.sin(LINE.choices[arms, 0] + 6.0 * torch.rand(1, generator=random).double())
-        y[:15] *= -1.0
-        y += 0.1 * torch.randn(30, dtype=torch.float64, generator=random)
-        detected += engine.test(arms, y).detected
-    # far more than the 10 % that a stream without a change would raise
-    assert detected >= 30
-
-
 def test_level_is_in_prior_units():
     """Everything scaled by 3: the same levels, thresholds 9 times as large."""
     scaled = ScaleKernel(MaternKernel(nu=2.5)).double()

@@ -107,15 +107,6 @@ def test_late_outcomes_count_once_in_the_epoch_of_their_arrival(name):
     assert torch.equal(state.sums, torch.zeros(2, dtype=torch.float64))
 
 
-def test_signs_cancel_before_psi():
-    # the mean first, then psi: psi of each value would give a larger multiplier
-    rule = MultiplicativeEpochs(1, 2, penalty=Exponential(1.0))
-    state = rule.init()
-    for g in (3.0, -2.0):
-        state = rule.step(state, torch.tensor([g], dtype=torch.float64))
-    assert math.isclose(rule.multipliers(state).item(), math.exp(0.5), rel_tol=1e-14)
-
-
 @RULE
 def test_reset_cuts_the_epoch(name):
     rule, g = RULES[name], random_values(8, 2, 2, seed=5)
@@ -170,27 +161,6 @@ def censored_loop(rule):
         feedback=Censored(minimum=-1.0, outcome_bound=1.0),
         constraints=rule,
     )
-
-
-def test_norm_of_the_penalized_function():
-    """The norm that the loop's rkhs_bound must bound is at most ``B_f + sum_j kappa_j B_j``."""
-    rng = np.random.default_rng(3)
-    points = torch.from_numpy(rng.random((6, 1)))
-    gram = RBFKernel()(points).to_dense().detach()
-    weights = torch.from_numpy(rng.normal(size=(3, 6)))  # of f, g_1 and g_2
-    values, bounds = weights @ gram, (weights @ gram * weights).sum(-1).sqrt()
-    kappa = torch.tensor([2.0, 0.5], dtype=torch.float64)
-    penalized = RULES["additive"].penalized(values[0], values[1:].T, kappa)
-    norm = (penalized @ torch.linalg.solve(gram, penalized)).sqrt()
-    assert 0.0 < float(norm) <= float(bounds[0] + (kappa * bounds[1:]).sum()) + 1e-6
-    loop = BanditLoop(
-        Box([[0.0], [1.0]]),
-        BanditGP.with_kernel(RBFKernel(), noise=0.1),
-        ImprovedUpperConfidenceBound.with_options(rkhs_bound=1.0, noise_bound=0.1),
-        constraints=RULES["additive"],
-    )
-    (assumed,) = [line for line in loop.guarantee().assumptions if "rkhs_bound" in line]
-    assert "the penalized function of each epoch" in assumed
 
 
 def test_noise_delta_and_norm():

@@ -60,14 +60,6 @@ def test_best_point(batch_shape):
             assert int(index[b]) == distance.argmin()
 
 
-def test_best_point_without_a_feasible_one():
-    g = torch.tensor([[2.0, -1.0], [0.5, 0.5], [0.1, 3.0]], dtype=torch.float64)
-    ledger = Ledger(g, torch.tensor([1, 1, 1]), torch.ones(1, 2, dtype=torch.float64))
-    rewards = torch.tensor([9.0, 0.0, 5.0], dtype=torch.float64)
-    index, feasible = ledger.best_point(rewards)
-    assert (int(index), bool(feasible)) == (1, False)
-
-
 def test_nothing_yet():
     empty = torch.zeros(0, 1, dtype=torch.float64)
     ledger = Ledger(empty, torch.zeros(0, dtype=torch.int64), torch.ones(1, 1, dtype=torch.float64))

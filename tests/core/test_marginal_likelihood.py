@@ -15,7 +15,7 @@ import pytest
 import torch
 from botorch.exceptions.errors import ModelFittingError
 from botorch.fit import fit_gpytorch_mll
-from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize, Warp
 from gpytorch.constraints import GreaterThan, Interval
 from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
@@ -24,7 +24,6 @@ from gpytorch.means import ConstantMean, LinearMean
 from gpytorch.mlls import (
     ExactMarginalLogLikelihood,
     LeaveOneOutPseudoLikelihood,
-    SumMarginalLogLikelihood,
 )
 from gpytorch.priors import GammaPrior, LogNormalPrior, NormalPrior
 from linear_operator.utils.errors import NanError, NotPSDError
@@ -207,24 +206,6 @@ def test_inputs_are_transformed_as_in_training() -> None:
         assert_equal(mll)
 
 
-def test_jitter_is_added_as_gpytorch_adds_it() -> None:
-    # 60 points in a smooth kernel with hardly any noise: singular in float64
-    kernel = ScaleKernel(RBFKernel()).double()
-    kernel.base_kernel.lengthscale = double(3.0)
-    kernel.outputscale = double(1e6)
-    mll = build(kernel, num_rows=60, dim=1, noise=1e-3)
-    mll.likelihood.noise = 2e-10  # a recipe with so little is refused
-    objective = MarginalLikelihoodObjective(mll)
-    with pytest.warns(NumericalWarning, match="added jitter") as found:
-        value, gradient = objective(objective.start)
-    with pytest.warns(NumericalWarning, match="added jitter") as expected:
-        theirs, their_gradient = ordinary(mll)
-    assert [str(w.message) for w in found] == [str(w.message) for w in expected]
-    # the matrix is so ill conditioned that two roundings of it differ by more
-    assert value == pytest.approx(theirs, rel=0.1)
-    assert np.linalg.norm(gradient - their_gradient) < 0.1 * np.linalg.norm(their_gradient)
-
-
 def test_jitter_enters_the_gradient() -> None:
     # two equal rows without noise but for the jitter
     likelihood = MarginalLikelihood(double([[0.0], [0.0]]), double([1.0, 1.0]), math.inf)
@@ -366,34 +347,6 @@ def test_parameters_may_end_far_from_where_they_start(scale: float, loss: float)
     assert fits[0] >= fits[1] - loss
 
 
-@pytest.mark.parametrize(("num_outcomes", "largest"), [(25, 5e-4), (60, 1e-5)])
-def test_noise_vanishes_as_smooth_outcomes_come_in(num_outcomes: int, largest: float) -> None:
-    X = uniform(num_outcomes, 3, seed=5)
-    parts = {"likelihood": default_likelihood(), "covar_module": default_kernel(3)}
-    model = LearnedGP(X, X.sum(-1, keepdim=True).sin(), outcome_transform=Standardize(1), **parts)
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    assert 1e-6 * (1.0 - 1e-7) <= model.likelihood.noise.item() < largest
-
-
-def test_predictions_are_made_with_what_was_learned() -> None:
-    mll = build(ScaleKernel(RBFKernel()), input_transform=Normalize(3))
-    points = uniform(4, 3, seed=9)
-    model = mll.eval().model
-    before = model.posterior(points).mean
-    fit_gpytorch_mll(mll)
-    found = model.posterior(points)
-    twin = BanditGP(
-        model._original_train_inputs,
-        model.train_targets.unsqueeze(-1),
-        model.covar_module,
-        model.likelihood.noise.detach().squeeze(-1),
-        input_transform=model.input_transform,
-    ).posterior(points)
-    assert torch.allclose(found.mean, twin.mean, rtol=0, atol=1e-9)
-    assert torch.allclose(found.variance, twin.variance, rtol=0, atol=1e-9)
-    assert not torch.allclose(found.mean, before, atol=1e-3)
-
-
 @pytest.mark.parametrize("frozen", ["lengthscale", "outputscale", "noise", "constant"])
 def test_frozen_parameters_stay(frozen: str) -> None:
     for mll in (learned(), build(ScaleKernel(MaternKernel(nu=1.5)))):
@@ -444,14 +397,6 @@ def test_a_warm_start_takes_fewer_evaluations(monkeypatch: pytest.MonkeyPatch) -
         assert minimize_objective(MarginalLikelihoodObjective(mll))
         counts.append(len(calls))
     assert counts[1] - counts[0] < 0.5 * counts[0]
-
-
-def test_lists_of_models_are_fitted_one_by_one() -> None:
-    alone, *both = [build(ScaleKernel(RBFKernel())) for _ in range(3)]
-    together = ModelListGP(*(mll.model for mll in both))
-    fit_gpytorch_mll(SumMarginalLogLikelihood(together.likelihood, together))
-    fit_gpytorch_mll(alone)
-    assert all(is_same(mll.model, alone.model) for mll in both)
 
 
 @pytest.mark.parametrize("settings", [{"options": {"maxiter": 1}}, {"timeout_sec": 0.0}])
