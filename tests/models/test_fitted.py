@@ -90,7 +90,7 @@ def test_bounds_may_be_pairs() -> None:
     [
         (BOUNDS.float(), TypeError, "bounds has dtype torch.float32"),
         ([[0.0], [float("nan")]], ValueError, "is nan"),
-        ([0.0, 1.0], ValueError, "has no dimensions"),
+        ([0.0, 1.0], ValueError, "bounds must be a matrix"),
         ([[1.0], [0.0]], ValueError, "the lower bound must be below"),
     ],
 )
