@@ -524,6 +524,7 @@ class ChangePointDetector:
 
     Example:
         >>> import torch
+        >>> from gpytorch.kernels import MaternKernel
         >>> from botorch_bandits import Arms
         >>> arms = Arms(torch.linspace(0, 5, 50, dtype=torch.float64).unsqueeze(-1))
         >>> X = arms.sample(40, torch.Generator().manual_seed(0))

@@ -243,8 +243,9 @@ class EvidenceRestart(Restart, EvidenceDetector):
         ValueError: If a number is out of range or missing, or two forms are requested at once.
 
     Example:
+        >>> import torch
         >>> from gpytorch.kernels import MaternKernel
-        >>> from botorch_bandits import Arms, BanditLoop, GPUpperConfidenceBound
+        >>> from botorch_bandits import Arms, BanditGP, BanditLoop, GPUpperConfidenceBound
         >>> loop = BanditLoop(
         ...     Arms(torch.linspace(0, 5, 100, dtype=torch.float64).unsqueeze(-1)),
         ...     BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.0025, lengthscale=1.0),
