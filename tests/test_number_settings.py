@@ -60,9 +60,6 @@ from botorch_bandits import (
     TimeVaryingKernel,
     TopTwoThompsonSampling,
 )
-from botorch_bandits.acquisition import (
-    GrowingDiscretization,
-)
 from botorch_bandits.acquisition.base import GIVEN_BY_THE_LOOP
 from botorch_bandits.change_points import PowerThreshold, Restart, TheoreticalThreshold
 from botorch_bandits.confidence import (
@@ -296,7 +293,6 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
     (Polynomial, {"c": 0.3, "n": 2.0}),
     (Exponential, {"c": 0.3}),
     (CustomPenalty, {"function": Exponential().value, "largest": 3.0, "num_points": 20}),
-    (GrowingDiscretization, {"lipschitz": 2.0, "max_points": 50}),
     (
         Policy,
         {

@@ -77,7 +77,6 @@ from botorch_bandits.penalties import (
     check_no_overflow,
     check_penalty,
 )
-from botorch_bandits.random_streams import derive_seed
 
 
 class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
@@ -123,10 +122,6 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
         """The scale of the reward, the first output: its prior deviations from its prior mean."""
         return scale_in_outcomes(self._output_widths.summaries[0], self._sign)
 
-    @property
-    def _sign(self) -> float:
-        return 1.0 if self.maximize else -1.0
-
     def _prior_variances(self) -> Tensor:
         return self.widths.new_tensor(prior_variances(self._output_widths.summaries))
 
@@ -163,9 +158,6 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
         """
         self._output_widths.rules = tuple(rules)
         self._compute_widths()
-        if isinstance(self, SeededDraw):
-            check_outcomes(type(self).__name__, self.model, "gaussian")
-            self._forget_draw()
         self.warn_if_wide()
 
     def _base_guarantee(self, method: str) -> Guarantee:
@@ -624,6 +616,11 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         """
         return {**options, "delta": options["delta"] / 2, "default_width": PLAIN_WIDTH}
 
+    def set_rules(self, rules: Sequence[WidthRule]) -> None:
+        """See the base class."""
+        check_outcomes(type(self).__name__, self.model, "gaussian")
+        super().set_rules(rules)
+
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Set the pending points and draw again.
 
@@ -653,19 +650,19 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             OverflowError: If a penalty is too large for float64.
         """
         check_points(self, X)
-        total: Tensor | float = 0.0
-        for i in range(max(X.shape[-2], 1)):
-            drawn = self._after(i).draw(X[..., i : i + 1, :])
-            reward = self._sign * drawn[..., 0]
-            total = total + check_no_overflow(self._penalized(reward, drawn[..., 1:]))
-        assert isinstance(total, Tensor)
-        return total
+        parts = X.split(1, dim=-2) if X.shape[-2] else (X,)
+        return torch.stack([self._score(part, ahead) for ahead, part in enumerate(parts)]).sum(0)
 
-    def draw(self, X: Tensor) -> Tensor:
+    def _score(self, X: Tensor, ahead: int) -> Tensor:
+        drawn = self.draw(X, ahead)
+        return check_no_overflow(self._penalized(self._sign * drawn[..., 0], drawn[..., 1:]))
+
+    def draw(self, X: Tensor, ahead: int = 0) -> Tensor:
         """Evaluate the draw of every output.
 
         Args:
             X: ``batch_shape x 1 x d`` points, float64.
+            ahead: The number of further draws after the present one.
 
         Returns:
             ``batch_shape x (1 + num_constraints)`` values, the reward's first.
@@ -675,24 +672,9 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             UnsupportedError: If points are to be evaluated jointly (``q > 1``).
         """
         check_single_point(self, X)
-        X = X if X.dim() > 2 else X.unsqueeze(0)
-        if self.arms is not None:
-            if self._values is None:
-                self._values = self._draw_on_arms()
-            index = self.arms.index_of(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-2])
-            return self._values[index]
-        path = self._current_path()
-        scaled = None if self.posterior_transform else path.about_mean(self.widths)
-        if scaled is not None:
-            return scaled(X).squeeze(-2)
-        values: Tensor = path(X).squeeze(-2)  # ``batch_shape x m``
-        if isinstance(self.posterior_transform, AffineOutcomes):
-            values = self.posterior_transform.evaluate(values)
-        if self._output_widths.are_one:
-            return values
-        posterior = self.model.posterior(X, posterior_transform=self.posterior_transform)
-        mean = posterior.mean.squeeze(-2)
-        return score(mean, half_width(values - mean, self.widths))
+        drawn = self._scaled(X if X.dim() > 2 else X.unsqueeze(0), self.widths, ahead).squeeze(-2)
+        check_num_outputs(type(self).__name__, drawn.shape[-1], 1 + self.num_constraints)
+        return drawn
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this draw, or why none does."""
@@ -717,14 +699,3 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             drawn = self.draw(x.unsqueeze(0)).reshape(-1).tolist()
         draws = {f"constraint_draw_{j}": drawn[j] for j in range(1, len(drawn))}
         return {**known, **draws}
-
-    def _draw_on_arms(self) -> Tensor:
-        """Return the scaled draw of every output, ``num_points x (1 + num_constraints)``."""
-        seed = self._seed_of("arms")
-        with torch.no_grad():
-            groups = enumerate(self._posteriors_on_arms(self.posterior_transform))
-            drawn = [joint.draw(derive_seed(seed, j, "output")) for j, joint in groups]
-        mean = torch.cat([mean for mean, _ in drawn], dim=-1)
-        check_num_outputs(type(self).__name__, mean.shape[-1], 1 + self.num_constraints)
-        deviation = torch.cat([deviation for _, deviation in drawn], dim=-1)
-        return score(mean, half_width(deviation, self.widths))

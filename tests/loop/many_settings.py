@@ -14,7 +14,6 @@ from torch import Tensor
 
 import botorch_bandits as bb
 from botorch_bandits import confidence
-from botorch_bandits.acquisition import GrowingDiscretization
 
 SEED = 5
 
@@ -313,10 +312,6 @@ def settings() -> dict[str, dict[str, Any]]:
     }
     on_box: dict[str, dict[str, Any]] = {
         "gp, theorem 2": {"acquisition": gp(smoothness_a=1.0, smoothness_b=1.0)},
-        "ts, discretized": {
-            "acquisition": ts(any_lambda=True, discretization=GrowingDiscretization(16, 64)),
-            "length": 10,
-        },
         "fitted": {
             "acquisition": igp(units="prior"),
             "model": bb.FittedSingleTaskGP([[0.0], [1.0]]),
