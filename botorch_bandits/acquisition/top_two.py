@@ -40,7 +40,6 @@ from botorch_bandits.acquisition.draws import Draw
 from botorch_bandits.acquisition.rules import (
     Seen,
     ThompsonArmsRule,
-    along_arms,
 )
 from botorch_bandits.acquisition.thompson_sampling import PENDING, GPThompsonSampling
 from botorch_bandits.checks import check_integer, check_one_of, check_probability
@@ -148,7 +147,7 @@ class TopTwoArmsRule(ThompsonArmsRule):
     leader_probability: float = 0.5
     max_draws: int = 64
 
-    def prepare(self, seen: Seen) -> Tensor:
+    def is_challenger(self, seen: Seen) -> Tensor:
         """Return whether to play the challenger, ``batch_shape``."""
         uniform = seen.draw("leader or challenger", (), "uniform", None)
         return uniform >= self.leader_probability
@@ -163,23 +162,18 @@ class TopTwoArmsRule(ThompsonArmsRule):
 
         return top_two(
             lambda number: replace(seen.redrawn(number), rule=plain).scores,
-            seen.prepared,
+            self.is_challenger(seen),
             self.max_draws,
             differences,
             self.value_scale(seen),
             seen.among,
         )
 
-    def bounds(self, seen: Seen) -> tuple[Tensor, Tensor]:
-        half = seen.standard_deviation(0.0) * along_arms(super().prepare(seen))
-        return seen.mean - half, seen.mean + half
-
     def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor | float]:
-        known = {"is_challenger": seen.prepared}
-        gain = self.rule.information_gain(seen.summary)
-        if gain is None:
+        known = {"is_challenger": self.is_challenger(seen)}
+        if self.rule.information_gain(seen.summary) is None:
             return known  # the width is a constant that nothing follows from
-        return {**known, "width": super().prepare(seen), "information_gain": gain}
+        return {**known, **super().describe(seen, arm)}
 
 
 class TopTwoThompsonSampling(GPThompsonSampling):
