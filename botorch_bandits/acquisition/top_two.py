@@ -40,6 +40,7 @@ from botorch_bandits.acquisition.draws import Draw
 from botorch_bandits.acquisition.rules import (
     Seen,
     ThompsonArmsRule,
+    along_arms,
 )
 from botorch_bandits.acquisition.thompson_sampling import PENDING, GPThompsonSampling
 from botorch_bandits.checks import check_integer, check_one_of, check_probability
@@ -169,8 +170,12 @@ class TopTwoArmsRule(ThompsonArmsRule):
             seen.among,
         )
 
+    def bounds(self, seen: Seen) -> tuple[Tensor, Tensor]:
+        half = seen.standard_deviation(0.0) * along_arms(seen.prepared)
+        return seen.mean - half, seen.mean + half
+
     def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor | float]:
-        known = {"is_challenger": self.is_challenger(seen)}
+        known: dict[str, Tensor | float] = {"is_challenger": self.is_challenger(seen)}
         if self.rule.information_gain(seen.summary) is None:
             return known  # the width is a constant that nothing follows from
         return {**known, **super().describe(seen, arm)}
