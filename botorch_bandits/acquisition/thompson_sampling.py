@@ -67,8 +67,8 @@ from botorch_bandits.domains import Arms
 from botorch_bandits.models.reading import (
     check_outcomes,
     hallucinate,
-    provides,
     on_device_of,
+    provides,
 )
 
 PENDING = ("redraw", "hallucinate")
