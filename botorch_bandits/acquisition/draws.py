@@ -228,7 +228,7 @@ class JointPosterior:
         closed = closed_form_of(model) if transform is None else None
         if closed is not None:
             mean, covariance = closed.mean_and_covariance(choices)
-            self.moments = JointMoments(mean.unsqueeze(-1), covariance, False)
+            self.moments = JointMoments(mean.unsqueeze(-1), covariance[:, None, :, None])
         else:
             posterior = check_gaussian(model.posterior(choices, posterior_transform=transform))
             self.moments = JointMoments.of(posterior, type(model).__name__)
@@ -245,7 +245,7 @@ class JointPosterior:
         """
         moments = self.moments.selected(member)
         if member not in self._roots:
-            self._roots[member] = root_of(moments.covariance)
+            self._roots[member] = root_of(moments.matrix)
         root = self._roots[member]  # batch_shape x n m x rank
         normal = torch.randn(root.shape[:-1], dtype=root.dtype, generator=numbers)
         deviation = root @ normal[..., : root.shape[-1]].to(root.device).unsqueeze(-1)

@@ -381,7 +381,7 @@ class TopTwoThompsonSampling(GPThompsonSampling):
     def _differences(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """See :func:`top_two`; an ensemble has the moments of the mixture of its members."""
         (joint,) = self._posteriors_on_choices()
-        mean, covariance = self._sign * joint.moments.mean.squeeze(-1), joint.moments.covariance
+        mean, covariance = self._sign * joint.moments.mean.squeeze(-1), joint.moments.matrix
         index = index.expand(*mean.shape[:-1], 1)
         column = covariance.take_along_dim(index.unsqueeze(-1), dim=-1).squeeze(-1)
         variance = covariance.diagonal(dim1=-2, dim2=-1)
