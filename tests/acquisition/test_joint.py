@@ -13,7 +13,6 @@ from botorch_bandits import (
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
     CensoredUpperConfidenceBound,
-    GPUpperConfidenceBound,
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
 )
