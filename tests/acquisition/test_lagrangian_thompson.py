@@ -191,7 +191,7 @@ def test_recipe_and_refusals():
         make(batched)
     with pytest.raises(UnsupportedError, match=r"no pathwise draws .*choices="):
         make(multi_task())(grid)
-    with pytest.raises(UnsupportedError, match=r"no joint covariance.*Use a model with"):
+    with pytest.raises(UnsupportedError, match=r"no joint Gaussian moments.*a model with"):
         make(KroneckerMultiTaskGP(X, Y).eval(), choices=case.choices)(grid)
     with pytest.raises(UnsupportedError, match=r"q = 25.*X\.unsqueeze\(-2\)"):
         on_arms.draw(case.choices)
