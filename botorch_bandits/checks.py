@@ -772,6 +772,20 @@ def store_checked(settings: Any, **values: Any) -> None:
         object.__setattr__(settings, name, value)
 
 
+def store_bounds(settings: Any, **bounds: float | None) -> None:
+    """Store positive numbers that may be left out in a frozen dataclass.
+
+    Args:
+        settings: The object that holds the settings.
+        **bounds: The numbers, or None, by the names of their attributes.
+
+    Raises:
+        ValueError: If one is neither None nor positive.
+    """
+    known = {name: bound for name, bound in bounds.items() if bound is not None}
+    store_checked(settings, **{name: check_positive(name, bound) for name, bound in known.items()})
+
+
 def level_of_users_line() -> int:
     """Return the ``stacklevel`` with which the caller's warning names the user's line.
 

@@ -475,10 +475,6 @@ def test_what_knows_boxes_only_says_so() -> None:
     )
     with pytest.raises(ValueError, match=r"Use EvidenceRestart\(...\), or Arms"):
         bb.BanditLoop(box, MODEL, IGP, restart=bb.ChangePointRestart(detector=detector))
-    grid = bb.acquisition.GrowingDiscretization(lipschitz=2.0)
-    draws = bb.GPThompsonSampling.with_options(**BOUNDS, any_lambda=True, discretization=grid)
-    with pytest.raises(ValueError, match="the grid covers all"):
-        bb.BanditLoop(box, MODEL, draws)
     choices = torch.tensor([[0.9, 0.9], [0.1, 0.1]], dtype=DOUBLE)
     acquisition = Quadratic(choices[0], torch.ones(2, dtype=DOUBLE))
     acquisition.choices = choices

@@ -32,7 +32,6 @@ from botorch_bandits import (
     OracleRestart,
     SlidingWindow,
 )
-from botorch_bandits.acquisition import GrowingDiscretization
 from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.confidence import SpectralGain, WaterFillingGain
 from botorch_bandits.penalties import Polynomial
@@ -113,12 +112,6 @@ RECIPES: dict[str, Callable[[], Any]] = {
     ),
     "choices": lambda: GPThompsonSampling.with_options(width=1.0, choices=CHOICES.clone()),
     "other choices": lambda: GPThompsonSampling.with_options(width=1.0, choices=CHOICES[:5]),
-    "a grid": lambda: GPThompsonSampling.with_options(
-        **BOUNDS, discretization=GrowingDiscretization(lipschitz=2.0)
-    ),
-    "a grid on a box": lambda: GPThompsonSampling.with_options(
-        **BOUNDS, discretization=GrowingDiscretization(lipschitz=2.0, box=Box([[0.0], [1.0]]))
-    ),
     "a penalty": lambda: LagrangianUpperConfidenceBound.with_options(
         width=1.0, penalty=Polynomial(2.0, 2.0)
     ),

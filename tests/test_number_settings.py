@@ -60,9 +60,6 @@ from botorch_bandits import (
     TimeVaryingKernel,
     TopTwoThompsonSampling,
 )
-from botorch_bandits.acquisition import (
-    GrowingDiscretization,
-)
 from botorch_bandits.acquisition.base import GIVEN_BY_THE_LOOP
 from botorch_bandits.change_points import PowerThreshold, Restart, TheoreticalThreshold
 from botorch_bandits.confidence import (
@@ -249,7 +246,7 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
         },
     ),
     (ChangePointDetector, {"kernel": KERNEL, "smoothness": math.inf}),
-    (EvidenceDetector, {"alpha": 0.25, "change_scale": 50.0, "num_skipped": 3}),
+    (EvidenceDetector, {"alpha": 0.25, "change_scale": 50.0}),
     (EvidenceDetector, {"drift_rate": 0.25}),
     (EvidenceDetector, {"robust": False, "rkhs_bound": 2.0, "noise_bound": 0.25}),
     (PowerThreshold, {"scale": 2.0, "exponent": -0.3}),
@@ -261,8 +258,6 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
             "norm_bound": 1.3,
             "noise_bound": 0.3,
             "horizon": 40,
-            "smoothness": 2.5,
-            "dim": 1,
         },
     ),
     (AdditiveEpochs, {"num_constraints": 1, "epoch_length": 3, "step_size": 0.3}),
@@ -298,7 +293,6 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
     (Polynomial, {"c": 0.3, "n": 2.0}),
     (Exponential, {"c": 0.3}),
     (CustomPenalty, {"function": Exponential().value, "largest": 3.0, "num_points": 20}),
-    (GrowingDiscretization, {"lipschitz": 2.0, "max_points": 50}),
     (
         Policy,
         {

@@ -31,7 +31,7 @@ from botorch_bandits.acquisition.lagrangian import (
     LagrangianUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.player import Player, Replicates, player_of
-from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling, GrowingDiscretization
+from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
 from botorch_bandits.acquisition.top_two import TopTwoThompsonSampling
 from botorch_bandits.acquisition.upper_confidence_bound import (
     AMMUpperConfidenceBound,
@@ -63,7 +63,6 @@ __all__ = [
     "DMMUpperConfidenceBound",
     "GPThompsonSampling",
     "GPUpperConfidenceBound",
-    "GrowingDiscretization",
     "ImprovedUpperConfidenceBound",
     "LagrangianThompsonSampling",
     "LagrangianUpperConfidenceBound",

@@ -39,6 +39,7 @@ from botorch_bandits.acquisition.scores import (
     half_width,
     moments_at,
     prior_variance_of_scalar,
+    scale_in_outcomes,
 )
 from botorch_bandits.checks import (
     check_arguments,
@@ -230,6 +231,7 @@ class BanditAcquisition(AcquisitionFunction):
     """Smaller variances are replaced by this many prior variances."""
 
     _summary: PriorSummary | None = None
+    maximize: bool = True
     _num_columns: int | None = None
     """The number of columns of the last points; other numbers are checked against the model."""
 
@@ -250,7 +252,12 @@ class BanditAcquisition(AcquisitionFunction):
         It decides ties on arms. Values in outcome units are measured in prior standard deviations
         from the prior mean.
         """
-        return None
+        return None if self._summary is None else scale_in_outcomes(self._summary, self._sign)
+
+    @property
+    def _sign(self) -> float:
+        """-1 if the values are those of minus the reward."""
+        return 1.0 if self.maximize else -1.0
 
     @classmethod
     def with_options(cls, **options: Any) -> AcquisitionRecipe:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import torch
 from botorch.acquisition import analytic
-from botorch.acquisition.analytic import AnalyticAcquisitionFunction, _log_ei_helper
+from botorch.acquisition.analytic import AnalyticAcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from botorch.utils.transforms import (
@@ -32,13 +32,12 @@ from botorch_bandits.acquisition.rules import (
     ArmsRule,
     ImprovementArmsRule,
     OneMomentArmsRule,
-    log_noise_discount,
+    log_improvement,
     noise_that_counts,
 )
 from botorch_bandits.acquisition.scores import (
     prior_mean_of_scalar,
     prior_variance_of_scalar,
-    scale_in_outcomes,
 )
 from botorch_bandits.checks import (
     check_double,
@@ -64,38 +63,34 @@ class RandomSearch:
     """Choose every point uniformly at random, regardless of the outcomes."""
 
 
-class _OneMoment(HallucinatesPending, AnalyticAcquisitionFunction):
-    """The common part of the two rules."""
+class _Baseline(HallucinatesPending, AnalyticAcquisitionFunction):
+    """The common part: a score of mean and deviation, with pending points at their means."""
 
-    def __init__(
+    reason: ClassVar[str]
+    """Why there is no guarantee."""
+
+    def _start(
         self,
         model: Model,
-        posterior_transform: PosteriorTransform | None = None,
-        maximize: bool = True,
-        *,
-        X_pending: Tensor | None = None,
+        needs: str,
+        posterior_transform: PosteriorTransform | None,
+        maximize: bool,
     ) -> None:
-        """See the class."""
-        check_outcomes(type(self).__name__, check_model(model), "moments", posterior_transform)
-        super().__init__(model, posterior_transform=posterior_transform)
-        self.maximize = maximize
-        self.base_model = model
+        """Do what all constructors do, in place of BoTorch's; see :func:`check_outcomes`."""
+        check_outcomes(type(self).__name__, check_model(model), needs, posterior_transform)
+        AnalyticAcquisitionFunction.__init__(self, model, posterior_transform)
+        self.base_model, self.maximize = model, maximize
         self._summary = PriorSummary(model, posterior_transform)
-        self.set_X_pending(X_pending)
-
-    @property
-    def value_scale(self) -> ValueScale | None:
-        return scale_in_outcomes(self._summary, 1.0 if self.maximize else -1.0)
 
     def forward(self, X: Tensor) -> Tensor:
-        """Evaluate the rule.
+        """Evaluate the acquisition function.
 
         Args:
             X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
                 their values, each computed as if the points before it were pending.
 
         Returns:
-            ``batch_shape`` values.
+            ``batch_shape`` values; those of an improvement are logarithms.
 
         Raises:
             TypeError: If ``X`` is not float64.
@@ -106,18 +101,48 @@ class _OneMoment(HallucinatesPending, AnalyticAcquisitionFunction):
     @t_batch_mode_transform(expected_q=1)
     @average_over_ensemble_models
     def _evaluate(self, X: Tensor) -> Tensor:
-        mean, sigma = self._mean_and_sigma(X)
-        return self._choose(mean, sigma).squeeze(-1)
+        return self._score(*self._mean_and_sigma(X)).squeeze(-1)
 
     @abstractmethod
-    def _choose(self, mean: Tensor, sigma: Tensor) -> Tensor: ...
+    def _score(self, mean: Tensor, sigma: Tensor) -> Tensor:
+        """Return the values at single points from ``batch_shape x 1`` means and deviations."""
 
     def guarantee(self) -> Guarantee:
         """Report that there is no guarantee."""
-        return Guarantee(
-            method=type(self).__name__,
-            gaps=("it does not weigh exploration against exploitation",),
-        )
+        return Guarantee(method=type(self).__name__, gaps=(self.reason,))
+
+
+class _OneMoment(_Baseline):
+    """The common part of the two rules."""
+
+    uses_mean: ClassVar[bool]
+    reason: ClassVar[str] = "it does not weigh exploration against exploitation"
+
+    def __init__(
+        self,
+        model: Model,
+        posterior_transform: PosteriorTransform | None = None,
+        maximize: bool = True,
+        *,
+        X_pending: Tensor | None = None,
+    ) -> None:
+        """See the class."""
+        self._start(model, "moments", posterior_transform, maximize)
+        self.set_X_pending(X_pending)
+
+    @classmethod
+    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
+        return OneMomentArmsRule(cls.uses_mean, options["maximize"])
+
+    @property
+    def value_scale(self) -> ValueScale | None:
+        """See the base class; deviations do not shift with the prior mean."""
+        scale = super().value_scale
+        return scale if self.uses_mean or scale is None else ValueScale(unit=scale.unit)
+
+    def _score(self, mean: Tensor, sigma: Tensor) -> Tensor:
+        # without data sigma does not depend on X; its zero gradient must exist
+        return self._sign * (mean if self.uses_mean else sigma + 0.0 * mean)
 
 
 class MeanOnly(_OneMoment):
@@ -139,13 +164,7 @@ class MeanOnly(_OneMoment):
     """
 
     defines_rule: ClassVar[bool] = True
-
-    def _choose(self, mean: Tensor, sigma: Tensor) -> Tensor:
-        return mean if self.maximize else -mean
-
-    @classmethod
-    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        return OneMomentArmsRule(uses_mean=True, maximize=options["maximize"])
+    uses_mean: ClassVar[bool] = True
 
 
 class VarianceOnly(_OneMoment):
@@ -167,27 +186,18 @@ class VarianceOnly(_OneMoment):
     """
 
     defines_rule: ClassVar[bool] = True
-
-    @property
-    def value_scale(self) -> ValueScale | None:
-        """See the base class; deviations do not shift with the prior mean."""
-        scale = super().value_scale
-        return None if scale is None else ValueScale(unit=scale.unit)
-
-    def _choose(self, mean: Tensor, sigma: Tensor) -> Tensor:
-        # without data sigma does not depend on X; its zero gradient must exist
-        sigma = sigma + 0.0 * mean
-        return sigma if self.maximize else -sigma
-
-    @classmethod
-    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        return OneMomentArmsRule(uses_mean=False, maximize=options["maximize"])
+    uses_mean: ClassVar[bool] = False
 
 
 INCUMBENTS = ("posterior_mean", "observed")
 
+NO_THEOREM = (
+    "no theorem here covers {}; ImprovedUpperConfidenceBound and GPThompsonSampling have one, with "
+    "a prior that was fixed before the data (BanditGP.with_kernel)"
+)
 
-class _Improvement(HallucinatesPending):
+
+class _Improvement(_Baseline):
     """The common part of expected improvement and probability of improvement: the incumbent."""
 
     default_margin: ClassVar[float]
@@ -201,7 +211,7 @@ class _Improvement(HallucinatesPending):
     observed_best_f: Tensor
     best_f: Tensor
     noise_variance: Tensor | None
-    """The noise of an outcome; set if expected improvement is augmented."""
+    """The noise of an outcome; set if the improvement is augmented."""
 
     def __init__(  # noqa: PLR0913 - a public constructor
         self,
@@ -215,31 +225,21 @@ class _Improvement(HallucinatesPending):
         X_observed: Tensor | None = None,
         Y_observed: Tensor | None = None,
         X_pending: Tensor | None = None,
+        augmented: bool = False,
     ) -> None:
         """See the class."""
         check_one_of("incumbent", incumbent, INCUMBENTS)
-        check_outcomes(type(self).__name__, check_model(model), "gaussian", posterior_transform)
-        super().__init__(
-            model,
-            best_f=_best(
-                type(self).__name__,
-                model,
-                incumbent,
-                X_observed,
-                Y_observed,
-                posterior_transform,
-                maximize,
-            )
-            if best_f is None
-            else _given_best(best_f),
-            posterior_transform=posterior_transform,
-            maximize=maximize,
-        )
-        self.register_buffer("noise_variance", None)
+        self._start(model, "gaussian", posterior_transform, maximize)
         self.margin = self._margin(margin)
-        self.base_model = model
-        self._summary = PriorSummary(model, posterior_transform)
-        self.register_buffer("observed_best_f", self.best_f)
+        if best_f is None:
+            is_observed = incumbent == "observed"
+            best = self._best_observed(is_observed, Y_observed if is_observed else X_observed)
+        else:
+            best = _given_best(best_f)
+        noise = self._read_noise(X_observed) if augmented else None
+        self.register_buffer("noise_variance", noise)
+        self.register_buffer("observed_best_f", best)
+        self.register_buffer("best_f", best)
         self.set_X_pending(X_pending)
 
     @classmethod
@@ -251,7 +251,7 @@ class _Improvement(HallucinatesPending):
             cls._margin(options["margin"]),
             None if best_f is None else check_number("best_f", best_f),
             options["maximize"],
-            options.get("augmented", False),
+            options["augmented"],
         )
 
     @classmethod
@@ -272,73 +272,91 @@ class _Improvement(HallucinatesPending):
         super().set_X_pending(X_pending)
         best = self.observed_best_f
         if self.X_pending is not None:
-            among_pending = _best_mean(
-                self.base_model, self.X_pending, self.posterior_transform, self.maximize
-            )
-            best = (torch.maximum if self.maximize else torch.minimum)(best, among_pending)
-        self.best_f = best + (self.margin if self.maximize else -self.margin)
+            best = self._better(best, self._best_mean(self.X_pending))
+        self.best_f = best + self._sign * self.margin
 
     @property
     def value_scale(self) -> ValueScale | None:
         """See the base class; values are logarithms, whose unit is 1 at any scale."""
         if not self.is_expected:
             return ValueScale()
-        scale = scale_in_outcomes(self._summary)
+        scale = super().value_scale
         return None if scale is None else ValueScale(offset=math.log(scale.unit))
-
-    def guarantee(self) -> Guarantee:
-        """Report that there is no guarantee."""
-        what = "expected improvement" if self.is_expected else "the probability of improvement"
-        return Guarantee(
-            method=type(self).__name__,
-            gaps=(
-                f"no theorem here covers {what}; ImprovedUpperConfidenceBound and "
-                "GPThompsonSampling have one, with a prior that was fixed before the data "
-                "(BanditGP.with_kernel)",
-            ),
-        )
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Evaluate the logarithm of the acquisition value.
-
-        Args:
-            X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
-                their values, each computed as if the points before it were pending.
-
-        Returns:
-            ``batch_shape`` values.
-
-        Raises:
-            TypeError: If ``X`` is not float64.
-            UnsupportedError: If ``q > 1`` and the posterior has no joint Gaussian moments.
-        """
-        return self._value(X)
-
-    def _evaluate(self, X: Tensor) -> Tensor:
-        """Evaluate single points, ``batch_shape x 1 x d``."""
-        return super().forward(X) if self.noise_variance is None else self._augmented(X)
 
     def _look_ahead(self, view: Any, ahead: OneByOneModel) -> None:
         posterior = ahead.posterior(ahead.points, posterior_transform=self.posterior_transform)
-        means = posterior.mean.squeeze(-2)  # ``b x q x batch_shape x 1``
+        means = self._sign * posterior.mean.squeeze(-2)  # ``b x q x batch_shape x 1``
         dim = -2 - len(shape_of_batch(ahead))
-        margin = self.margin if self.maximize else -self.margin
         # the best mean before each point; there is none before the first
-        worst = torch.full_like(means.narrow(dim, 0, 1), -math.inf if self.maximize else math.inf)
-        running = torch.cummax if self.maximize else torch.cummin
-        before = running(means.narrow(dim, 0, means.shape[dim] - 1), dim=dim).values
-        best = torch.cat([worst, before + margin], dim=dim)
-        view.best_f = (torch.maximum if self.maximize else torch.minimum)(self.best_f, best)
+        last = means.narrow(dim, 0, means.shape[dim] - 1)
+        worst = torch.full_like(means.narrow(dim, 0, 1), -math.inf)
+        best = torch.cat([worst, last.cummax(dim=dim).values + self.margin], dim=dim)
+        view.best_f = self._better(self.best_f, self._sign * best)
 
-    @t_batch_mode_transform(expected_q=1)
-    @average_over_ensemble_models
-    def _augmented(self, X: Tensor) -> Tensor:
-        mean, sigma = self._mean_and_sigma(X)  # ``batch_shape x 1``
-        assert self.noise_variance is not None
-        scaled = (mean - self.best_f) / sigma * (1.0 if self.maximize else -1.0)
-        discount = log_noise_discount(sigma.square(), self.noise_variance)
-        value: Tensor = _log_ei_helper(scaled) + sigma.log() + discount
-        return value.squeeze(-1)
+    def _score(self, mean: Tensor, sigma: Tensor) -> Tensor:
+        scaled = self._sign * (mean - self.best_f) / sigma
+        return log_improvement(scaled, sigma, self.is_expected, self.noise_variance)
+
+    def _read_noise(self, X_observed: Tensor | None) -> Tensor:
+        """Return the mean noise variance of an outcome at observed points, in outcome units.
+
+        It is a scalar, or ``members x 1`` for an ensemble or a batched model; 0 without points.
+        """
+        X = _rows_of(self.model, False) if X_observed is None else X_observed
+        if X is None:
+            raise ValueError(
+                "augmented=True needs X_observed=, the points at which the noise is read: the "
+                "model is a batch, or does not show its own inputs."
+            )
+        check_finite("X_observed", check_double("X_observed", X))
+        noise = X.new_zeros(())
+        if X.shape[-2]:
+            with torch.no_grad():
+                noisy, free = (
+                    self.model.posterior(
+                        X, observation_noise=added, posterior_transform=self.posterior_transform
+                    ).variance.squeeze(-1)
+                    for added in (True, False)
+                )
+            difference = (noisy - free).clamp_min(0.0)
+            noise = difference.mean(-1, keepdim=difference.dim() > 1)
+        return noise_that_counts(noise, prior_variance_of_scalar(self._summary) or 1.0)
+
+    def _better(self, best: Tensor, other: Tensor) -> Tensor:
+        return (torch.maximum if self.maximize else torch.minimum)(best, other)
+
+    def _best_observed(self, is_observed: bool, rows: Tensor | None) -> Tensor:
+        """Return the incumbent among given outcomes, or inputs; among the model's own if None."""
+        name = "Y_observed" if is_observed else "X_observed"
+        rows = _rows_of(self.model, is_observed) if rows is None else rows
+        if rows is None:
+            raise ValueError(
+                f"{type(self).__name__} with incumbent={INCUMBENTS[is_observed]!r} needs {name}= "
+                "or best_f=: the model is a batch, or does not show its own."
+            )
+        check_finite(name, check_double(name, rows))
+        if rows.dim() < 2:
+            raise ValueError(
+                f"{name} has shape {tuple(rows.shape)}; it must be n x columns. Turn a vector into "
+                f"a column with {name}.unsqueeze(-1)."
+            )
+        if rows.shape[-2] == 0:
+            # without observations: improvement over the prior mean
+            return rows.new_tensor(prior_mean_of_scalar(self._summary))
+        if not is_observed:
+            return self._best_mean(rows)
+        transform = self.posterior_transform
+        return self._extreme(rows.squeeze(-1) if transform is None else transform.evaluate(rows))
+
+    def _best_mean(self, X: Tensor) -> Tensor:
+        with torch.no_grad():
+            posterior = self.base_model.posterior(X, posterior_transform=self.posterior_transform)
+        return self._extreme(posterior.mean.squeeze(-1))
+
+    def _extreme(self, values: Tensor) -> Tensor:
+        # ``members x 1``, one incumbent per member, for an ensemble or a batched model
+        extreme = torch.amax if self.maximize else torch.amin
+        return extreme(values, -1, keepdim=values.dim() > 1)
 
 
 class LogExpectedImprovement(_Improvement, analytic.LogExpectedImprovement):
@@ -377,43 +395,7 @@ class LogExpectedImprovement(_Improvement, analytic.LogExpectedImprovement):
     defines_rule: ClassVar[bool] = True
     default_margin: ClassVar[float] = 0.0
     is_expected: ClassVar[bool] = True
-
-    def __init__(  # noqa: PLR0913 - a public constructor
-        self,
-        model: Model,
-        best_f: float | Tensor | None = None,
-        posterior_transform: PosteriorTransform | None = None,
-        maximize: bool = True,
-        *,
-        incumbent: str = "posterior_mean",
-        margin: float | None = None,
-        X_observed: Tensor | None = None,
-        Y_observed: Tensor | None = None,
-        X_pending: Tensor | None = None,
-        augmented: bool = False,
-    ) -> None:
-        """See the class."""
-        super().__init__(
-            model,
-            best_f,
-            posterior_transform,
-            maximize,
-            incumbent=incumbent,
-            margin=margin,
-            X_observed=X_observed,
-            Y_observed=Y_observed,
-            X_pending=X_pending,
-        )
-        if augmented:
-            rows = _rows_of(model, "posterior_mean") if X_observed is None else X_observed
-            if rows is None:
-                raise ValueError(
-                    "augmented=True needs X_observed=, the points at which the noise is read: the "
-                    "model is a batch, or does not show its own inputs."
-                )
-            noise = _noise_variance(model, rows, posterior_transform)
-            prior_variance = prior_variance_of_scalar(self._summary) or 1.0
-            self.noise_variance = noise_that_counts(noise, prior_variance)
+    reason: ClassVar[str] = NO_THEOREM.format("expected improvement")
 
 
 class LogProbabilityOfImprovement(_Improvement, analytic.LogProbabilityOfImprovement):
@@ -434,6 +416,7 @@ class LogProbabilityOfImprovement(_Improvement, analytic.LogProbabilityOfImprove
         X_observed: See :class:`LogExpectedImprovement`.
         Y_observed: See :class:`LogExpectedImprovement`.
         X_pending: See :class:`LogExpectedImprovement`.
+        augmented: See :class:`LogExpectedImprovement`.
 
     Example:
         >>> from botorch_bandits import FittedSingleTaskGP
@@ -447,27 +430,7 @@ class LogProbabilityOfImprovement(_Improvement, analytic.LogProbabilityOfImprove
     defines_rule: ClassVar[bool] = True
     default_margin: ClassVar[float] = 0.01
     is_expected: ClassVar[bool] = False
-
-
-def _noise_variance(
-    model: Model, X: Tensor, posterior_transform: PosteriorTransform | None
-) -> Tensor:
-    """Return the mean noise variance of an outcome at some points, in outcome units.
-
-    It is a scalar, or ``members x 1`` for an ensemble or a batched model; 0 without points.
-    """
-    if X.shape[-2] == 0:
-        return X.new_zeros(())
-    check_finite("X_observed", check_double("X_observed", X))
-    with torch.no_grad():
-        variances = [
-            model.posterior(
-                X, observation_noise=noisy, posterior_transform=posterior_transform
-            ).variance.squeeze(-1)
-            for noisy in (True, False)
-        ]
-    difference = (variances[0] - variances[1]).clamp_min(0.0)
-    return difference.mean(-1, keepdim=difference.dim() > 1)
+    reason: ClassVar[str] = NO_THEOREM.format("the probability of improvement")
 
 
 def _given_best(best_f: float | Tensor) -> Tensor:
@@ -477,62 +440,13 @@ def _given_best(best_f: float | Tensor) -> Tensor:
     return torch.tensor(check_number("best_f", best_f), dtype=torch.float64)
 
 
-def _best(
-    method: str,
-    model: Model,
-    incumbent: str,
-    X_observed: Tensor | None,
-    Y_observed: Tensor | None,
-    posterior_transform: PosteriorTransform | None,
-    maximize: bool,
-) -> Tensor:
-    name, rows = (
-        ("Y_observed", Y_observed) if incumbent == "observed" else ("X_observed", X_observed)
-    )
-    rows = _rows_of(model, incumbent) if rows is None else rows
-    if rows is None:
-        raise ValueError(
-            f"{method} with incumbent={incumbent!r} needs {name}= or best_f=: the model is a "
-            "batch, or does not show its own."
-        )
-    check_finite(name, check_double(name, rows))
-    if rows.dim() < 2:
-        raise ValueError(
-            f"{name} has shape {tuple(rows.shape)}; it must be n x columns. Turn a vector into "
-            f"a column with {name}.unsqueeze(-1)."
-        )
-    if rows.shape[-2] == 0:
-        # without observations: improvement over the prior mean
-        return rows.new_tensor(prior_mean_of_scalar(PriorSummary(model, posterior_transform)))
-    if incumbent == "posterior_mean":
-        return _best_mean(model, rows, posterior_transform, maximize)
-    return _extreme(
-        rows.squeeze(-1) if posterior_transform is None else posterior_transform.evaluate(rows),
-        maximize,
-    )
-
-
-def _rows_of(model: Model, incumbent: str) -> Tensor | None:
-    """Return the inputs of a model, or its outcomes ``n x m``; None if it does not show them."""
+def _rows_of(model: Model, is_observed: bool) -> Tensor | None:
+    """Return the outcomes of a model, ``n x m``, or its inputs; None if it does not show them."""
     if len(model.batch_shape or ()) and not is_ensemble(model):
         return None  # each model of a batch has its own incumbent
-    if incumbent == "posterior_mean":
+    if not is_observed:
         return observed_inputs(model)
     outcomes = observed_outcomes(model)
     if outcomes is None or len({len(column) for column in outcomes}) != 1:
         return None
     return torch.stack(outcomes, dim=-1)
-
-
-def _best_mean(
-    model: Model, X: Tensor, posterior_transform: PosteriorTransform | None, maximize: bool
-) -> Tensor:
-    with torch.no_grad():
-        posterior = model.posterior(X, posterior_transform=posterior_transform)
-    return _extreme(posterior.mean.squeeze(-1), maximize)
-
-
-def _extreme(values: Tensor, maximize: bool) -> Tensor:
-    # ``members x 1``, one incumbent per member, for an ensemble or a batched model
-    keepdim = values.dim() > 1
-    return values.amax(-1, keepdim=keepdim) if maximize else values.amin(-1, keepdim=keepdim)

@@ -759,11 +759,11 @@ class CandidatesThompsonSampling(SeededDraw):
         """
         AcquisitionFunction.set_X_pending(self, copy_pending(X_pending, self.base_model))
         self._begin_draw()
-        self.entry, self.draw = self._drawn(0)
+        self.entry, self.draw = self._function(0)
 
-    def _drawn(self, num_redraws: int) -> tuple[int, GPThompsonSampling]:
+    def _function(self, num_redraws: int) -> tuple[int, GPThompsonSampling]:
         """Return the prior and the function after the given number of further draws."""
-        if num_redraws not in self._later:
+        if num_redraws not in self._drawn:
             draw = derive_seed(self.seed, self._num_draws + num_redraws, "candidate")
             generator = torch.Generator().manual_seed(draw)
             weights = self.base_model.evidence.posterior_weights
@@ -775,8 +775,8 @@ class CandidatesThompsonSampling(SeededDraw):
                 maximize=self.maximize,
                 seed=draw,
             )
-            self._later[num_redraws] = entry, drawn
-        found: tuple[int, GPThompsonSampling] = self._later[num_redraws]
+            self._drawn[num_redraws] = entry, drawn
+        found: tuple[int, GPThompsonSampling] = self._drawn[num_redraws]
         return found
 
     def forward(self, X: Tensor) -> Tensor:
@@ -794,7 +794,7 @@ class CandidatesThompsonSampling(SeededDraw):
                 the model.
         """
         check_points(self, X)
-        each = [self._drawn(i)[1](X[..., i : i + 1, :]) for i in range(X.shape[-2])]
+        each = [self._function(i)[1](X[..., i : i + 1, :]) for i in range(X.shape[-2])]
         return torch.stack(each).sum(0)
 
     def guarantee(self) -> Guarantee:

@@ -31,7 +31,6 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.base import (
     BanditAcquisition,
-    check_points,
     copy_pending,
     of_acquisition,
     passed_on,
@@ -703,30 +702,6 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         width = self._censor(self._censoring, X_pending, self.maximize)
         self.width = width.to(next(self.base_model.parameters(), width).device)
         self._begin_draw()
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Evaluate the draw.
-
-        Args:
-            X: ``batch_shape x q x d`` points, float64. The value of several points is a sum over
-                draws: each point has its own draw, from the posterior in which the points
-                before it are at the minimum.
-
-        Returns:
-            ``batch_shape`` values of the scaled posterior draw.
-
-        Raises:
-            TypeError: If ``X`` is not float64.
-            UnsupportedError: If ``q > 1`` and the points cannot be valued together.
-        """
-        check_points(self, X)
-        if X.shape[-2] <= 1:
-            return super().forward(X)
-        ahead = self._one_by_one(X if X.dim() > 2 else X.unsqueeze(0))
-        width = self._widths_ahead(ahead)
-        values = self._values_ahead(ahead.inputs)
-        width = self.width if width is None else width
-        return self._sum_conditioned(ahead.inputs, values, ahead.noise, width)
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this draw with this model, or why none does."""

@@ -1,54 +1,68 @@
-"""Draws from a posterior: on finite sets of points, along paths, and point by point.
+r"""One draw of a posterior, as a function of points that stays the same until it is drawn again.
 
-A draw on a finite set is exact, from one factorization of its covariance. On a box, BoTorch's paths
-combine random Fourier features with Matheron's rule, for kernels that have such features. For other
-kernels, values are drawn where they are requested, jointly with all earlier values.
+**On a finite set** of ``n`` points, a draw is :math:`\mu + R z` with standard normal ``z`` and a
+root :math:`R R^\top` of the posterior covariance. It is exact, and any number of draws share ``R``.
+
+**On a box**, a draw of a Gaussian process with known waves is a draw of the prior, corrected for
+the data by Matheron's rule:
+
+.. math::
+   f(x) = m + f_0(x) + \sum_j c_j k(x, x_j), \qquad
+   f_0(x) = \sum_i r_i \cos(\omega_i^\top x + \varphi_i), \qquad
+   c = (K + \Lambda)^{-1} (y - m - f_0 - \varepsilon)
+
+with :math:`\varepsilon` simulated noise. The frequencies :math:`\omega_i` come from the spectral
+density of the kernel: those of a product are the sums of its factors' frequencies, and a sum has
+the waves of all its terms. With ``n`` rows, ``p`` waves and ``b`` points, values and gradients cost
+``b (n + p)`` operations.
+
+BoTorch draws such paths for batches, ensembles and variational models. For all other kernels,
+values are drawn where they are requested, jointly with all earlier ones.
+
+Sources: Rahimi and Recht, *Random features for large-scale kernel machines*, NIPS 2007; Wilson et
+al., *Pathwise conditioning of Gaussian processes*, JMLR 2021.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import ModelListGP, SingleTaskGP
-from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel, GPyTorchModel
-from botorch.models.model import Model, ModelList
+from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
-from botorch.posteriors.multitask import MultitaskGPPosterior
 from botorch.posteriors.posterior import Posterior
-from botorch.sampling.pathwise import draw_matheron_paths
+from botorch.sampling.pathwise import draw_kernel_feature_paths, draw_matheron_paths
+from botorch.sampling.pathwise.features import KernelFeatureMap, gen_kernel_features
+from botorch.sampling.pathwise.utils import get_train_inputs
 from botorch.utils.transforms import is_ensemble
-from gpytorch.distributions import MultitaskMultivariateNormal
-from gpytorch.models import ExactGP
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_bandits.acquisition.base import BanditAcquisition, check_columns, view_of
-from botorch_bandits.acquisition.pathwise import (
-    WavesAndRows,
-    draw_joint_paths,
-    draw_prior_paths,
-    update_paths,
-)
-from botorch_bandits.acquisition.scores import select_output
+from botorch_bandits.acquisition.base import BanditAcquisition, check_columns
 from botorch_bandits.checks import DTYPE, check_integer
-from botorch_bandits.core.priors import root_of
+from botorch_bandits.core.box import BoxPosterior
+from botorch_bandits.core.priors import cholesky, root_of
 from botorch_bandits.domains import Arms
 from botorch_bandits.models import BanditGP
-from botorch_bandits.models.growing import Snapshot, box_posterior_of, has_closed_posterior
-from botorch_bandits.models.reading import PendingModel, read_moments
-from botorch_bandits.models.several_outputs import JointOutputs
-from botorch_bandits.random_streams import derive_seed, seeded_globally
+from botorch_bandits.models.growing import closed_form_of
+from botorch_bandits.models.reading import JointMoments, submodels
+from botorch_bandits.random_streams import generator, seeded_globally
+
+Draw = Callable[[Tensor, bool], tuple[Tensor, Tensor]]
+"""A draw and the posterior mean, computed on request, as a function of ``... x n x d`` points; both
+are ``... x n x m``."""
 
 
 class SeededDraw(BanditAcquisition):
     """One draw used in every evaluation, determined by the model, the seed and the draw count.
 
-    The draw need not be stored: it is omitted from pickles and drawn again when needed.
+    The draw is omitted from pickles and drawn again when needed. The posterior on ``choices`` is
+    factorized once for each model, when it is first needed.
     """
 
     stream: ClassVar[str]
@@ -57,23 +71,19 @@ class SeededDraw(BanditAcquisition):
     model: Model
     arms: Arms | None
     seed: int
-    _path: Path | None
-    _values: Tensor | None
-    _on_arms: tuple[ModelStamp, list[JointPosterior]] | None
-    _later: dict[int, Any]
+    posterior_transform: PosteriorTransform | None
+    _drawn: dict[int, Any]
+    _on_choices: dict[Model, list[JointPosterior]]
 
     def _prepare_draws(self, choices: Tensor | None, seed: int | None) -> None:
         """Store the points to draw on, if there are any, and the seed; nothing is drawn yet."""
         self.arms = None if choices is None else Arms(choices)
         if self.arms is not None:
             check_columns("choices", self.arms.choices, self.model)
-        self.seed = (
-            int(torch.randint(2**62, ()))
-            if seed is None
-            else check_integer("seed", seed, minimum=0)
-        )
+        random = int(torch.randint(2**62, ())) if seed is None else seed
+        self.seed = check_integer("seed", random, minimum=0)
         self._num_draws = -1
-        self._on_arms = None
+        self._drawn, self._on_choices = {}, {}
 
     @property
     def choices(self) -> Tensor | None:
@@ -82,201 +92,108 @@ class SeededDraw(BanditAcquisition):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the draw out."""
-        return {**self.__dict__, "_path": None, "_values": None, "_on_arms": None, "_later": {}}
+        return {**self.__dict__, "_drawn": {}, "_on_choices": {}}
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self._forget_draw()
-        self._on_arms = None
+        self._drawn, self._on_choices = {}, {}
         super()._load_from_state_dict(*args, **kwargs)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        self._forget_draw()  # it is still on the model's old device
-        self._on_arms = None
+        self._drawn, self._on_choices = {}, {}  # they are still on the model's old device
         return super()._apply(fn, recurse)
 
     def _begin_draw(self) -> None:
         self._num_draws += 1
-        self._forget_draw()
+        self._drawn = {}
 
-    def _forget_draw(self) -> None:
-        self._path = None
-        self._values = None
-        self._later = {}
+    def _generator(self, purpose: str, ahead: int) -> torch.Generator:
+        """Return the random numbers of one purpose, after some further draws."""
+        return generator(self.seed, self._num_draws + ahead, f"{self.stream} {purpose}")
 
-    def _after(self, num_redraws: int) -> Self:
-        """Return this function as it will be after some redraws, with the same pending points."""
-        if num_redraws == 0:
-            return self
-        if num_redraws not in self._later:
-            view = view_of(self)
-            view._forget_draw()
-            view._num_draws = self._num_draws + num_redraws
-            self._later[num_redraws] = view
-        later: Self = self._later[num_redraws]
-        later._on_arms = self._on_arms  # one factorization for all
-        return later
+    def _member(self, ahead: int = 0, again: str = "") -> int | None:
+        """Return the ensemble member that is drawn from; None if the model is no ensemble."""
+        if not is_ensemble(self.model):
+            return None
+        numbers = self._generator(f"member{again}", ahead)
+        return int(torch.randint(self.model.batch_shape[-1], (), generator=numbers))
 
-    def _posteriors_on_arms(
-        self, posterior_transform: PosteriorTransform | None, groups: bool = True
-    ) -> list[JointPosterior]:
-        """Return the posterior on the points that can be evaluated, factored once for all draws.
+    def _scaled(self, X: Tensor, width: Tensor, ahead: int = 0) -> Tensor:
+        """Evaluate the draw with its deviations from the posterior mean multiplied by a width.
 
         Args:
-            posterior_transform: A transform applied to the posterior, if given.
-            groups: Whether independent outputs are returned one by one.
+            X: ``... x n x d`` points.
+            width: Broadcasts against the values.
+            ahead: The number of further draws after the present one.
+
+        Returns:
+            ``... x n x m`` values of the outputs, or of the results of ``posterior_transform``.
         """
+        if ahead not in self._drawn:
+            draw = self._draw_on_box if self.arms is None else self._draw_on_choices
+            self._drawn[ahead] = draw(ahead)
+        is_scaled = bool((width != 1.0).any())
+        values, mean = self._drawn[ahead](X, is_scaled)
+        return mean + width * (values - mean) if is_scaled else values
+
+    def _draw_on_choices(self, ahead: int) -> Draw:
+        mean, values = self._values_on_choices(ahead)
+        return lambda X, with_mean: (self._look_up(values, X), self._look_up(mean, X))
+
+    def _look_up(self, values: Tensor, X: Tensor) -> Tensor:
+        """Return some of ``batch_shape x num_points x m`` values, at ``... x n x d`` points."""
         assert self.arms is not None
-        if self._on_arms is not None and self._on_arms[0].is_current_of(self.model):
-            return self._on_arms[1]
-        with torch.no_grad():
-            choices = self.arms.choices
-            if groups:
-                joint = joint_posteriors(self.model, choices, posterior_transform)
-            else:
-                joint = [joint_posterior(self.model, choices, posterior_transform)]
-        if isinstance(self.model, GPyTorchModel | ModelListGP):
-            self._on_arms = ModelStamp(self.model), joint
-        return joint
+        index = self.arms.index_of(X.flatten(0, -2)).reshape(X.shape[:-1])
+        # a batched model has values of its own in each batch
+        shape = torch.broadcast_shapes(index.shape[:-1], values.shape[:-2])
+        values = values.expand(*shape, *values.shape[-2:])
+        return values.take_along_dim(index.expand(*shape, -1).unsqueeze(-1), dim=-2)
 
-    def _current_path(self) -> Path:
-        """Return the pathwise draw."""
-        if self._path is None:
-            self._path = self._draw_path()
-        return self._path
+    def _values_on_choices(self, ahead: int, again: str = "") -> tuple[Tensor, Tensor]:
+        """Return the mean and a draw, ``batch_shape x num_points x m`` each.
 
-    def _draw_path(self) -> Path:
-        try:
-            with torch.no_grad(), seeded_globally(self._seed_of("path")):
-                return draw_path(self.model)
-        except NotImplementedError as error:
-            models = _independent_outputs(self.model)
-            if any(model.num_outputs > 1 or is_ensemble(model) for model in models):
-                raise UnsupportedError(
-                    "BoTorch has no pathwise draws for this model. Pass choices=, a finite set of "
-                    f"points, for exact draws, or Arms as the domain. (BoTorch: {error})"
-                ) from error
-        draws = [
-            PointwiseDraw(model, derive_seed(self._seed_of("points"), j, "output"))
-            for j, model in enumerate(models)
-        ]
-        return Path(lambda X: torch.cat([draw(X) for draw in draws], dim=-1))
+        Args:
+            ahead: The number of further draws after the present one.
+            again: Distinguishes draws of the same number.
+        """
+        member, numbers = self._member(ahead, again), self._generator(f"arms{again}", ahead)
+        each = [joint.draw(numbers, member) for joint in self._posteriors_on_choices()]
+        mean, values = (torch.cat(parts, dim=-1) for parts in zip(*each, strict=True))
+        return mean, values
 
-    def _seed_of(self, purpose: str) -> int:
-        return derive_seed(self.seed, self._num_draws, f"{self.stream} {purpose}")
+    def _posteriors_on_choices(self) -> list[JointPosterior]:
+        """Return the posteriors of outputs that do not depend on one another."""
+        model, transform, choices = self.model, self.posterior_transform, self.choices
+        if model not in self._on_choices:
+            parts = _independent_outputs(model) if transform is None else [model]
+            with torch.no_grad():
+                joint = [JointPosterior(part, choices, transform) for part in parts]
+            self._on_choices = {model: joint}
+        return self._on_choices[model]
+
+    def _draw_on_box(self, ahead: int) -> Draw:
+        numbers, member = self._generator("path", ahead), self._member(ahead)
+        outputs = [draw_on_box(part, numbers, member) for part in _independent_outputs(self.model)]
+        transform = self.posterior_transform
+
+        def joined(parts: tuple[Tensor, ...], X: Tensor) -> Tensor:
+            values = torch.cat(parts, dim=-1)
+            if transform is None:
+                return values
+            values = transform.evaluate(values, X)
+            return values.unsqueeze(-1) if transform.scalarize else values
+
+        def draw(X: Tensor, with_mean: bool) -> tuple[Tensor, Tensor]:
+            values, means = zip(*(output(X, with_mean) for output in outputs), strict=True)
+            return joined(values, X), joined(means, X)
+
+        return draw
 
 
 def _independent_outputs(model: Model) -> list[Model]:
     """Return the models that are drawn one by one: one per output, if outputs are independent."""
-    if isinstance(model, ModelListGP):
-        return list(model.models)
     if isinstance(model, BanditGP) and model.num_outputs > 1 and not model.batch_shape:
         return [model.subset_output([j]) for j in range(model.num_outputs)]
-    return [model]
-
-
-@dataclass(frozen=True, eq=False)
-class Path:
-    """A draw as a function of points, ``batch_shape x n x d`` to ``batch_shape x n x m``.
-
-    Attributes:
-        evaluate: The function.
-        outputs: The draw of each output, if it can be scaled about the posterior mean.
-    """
-
-    evaluate: Callable[[Tensor], Tensor]
-    outputs: tuple[WavesAndRows, ...] = ()
-
-    @classmethod
-    def of_outputs(cls, outputs: Iterable[Any]) -> Path:
-        """Return the draw of several outputs.
-
-        Args:
-            outputs: The draw of each.
-        """
-        each = tuple(outputs)
-        return cls(lambda X: torch.stack([one(X) for one in each], dim=-1), each)
-
-    def __call__(self, X: Tensor) -> Tensor:
-        """Evaluate the draw."""
-        return self.evaluate(X)
-
-    def about_mean(self, widths: Tensor) -> Path | None:
-        """Return the draw with its deviations from the posterior mean multiplied by widths.
-
-        Args:
-            widths: One for each output.
-
-        Returns:
-            None if the posterior mean must be computed by the model.
-        """
-        if len(self.outputs) != widths.numel():
-            return None
-        scales = widths.reshape(-1).tolist()
-        scaled = zip(self.outputs, scales, strict=True)
-        return Path.of_outputs(one if w == 1.0 else one.about_mean(w) for one, w in scaled)
-
-
-def draw_path(model: Model) -> Path:
-    """Draw a function from a model's posterior, by random Fourier features and Matheron's rule.
-
-    This is BoTorch's ``get_matheron_path_model`` with the same random numbers, except that the
-    features are for the columns that the kernel sees. BoTorch counts the columns before the input
-    transform, but an encoding of categories adds columns.
-
-    Args:
-        model: A BoTorch model; several outputs, batches and lists are supported.
-
-    Returns:
-        The draw.
-
-    Raises:
-        NotImplementedError: If BoTorch has no random features for the kernel.
-        UnsupportedError: If a model in a list has several outputs.
-    """
-    if isinstance(model, PendingModel):
-        return _draw_pending_path(model)
-    if isinstance(model, ModelList) and len(model.models) != model.num_outputs:
-        raise UnsupportedError(
-            f"a list of {len(model.models)} models has {model.num_outputs} outputs, and a pathwise "
-            "draw needs one per model. Pass choices=, or one model per output."
-        )
-    if isinstance(model, JointOutputs):
-        path: Any = draw_joint_paths(model)
-    else:
-        path = draw_matheron_paths(
-            model, torch.Size(), prior_sampler=draw_prior_paths, update_strategy=update_paths
-        )
-    is_list = isinstance(model, ModelList)
-    parts = zip(model.models, path.paths, strict=True) if is_list else [(model, path)]
-    each = [WavesAndRows.read(*part) for part in parts]
-    if all(one is not None for one in each):
-        return Path.of_outputs(each)
-
-    def evaluate(X: Tensor) -> Tensor:
-        if is_list:
-            return torch.stack(path(X), dim=-1)
-        values: Tensor = path(X) if model.num_outputs == 1 else path(X.unsqueeze(-3))
-        return values.unsqueeze(-1) if model.num_outputs == 1 else values.transpose(-1, -2)
-
-    return Path(evaluate)
-
-
-def _draw_pending_path(model: PendingModel) -> Path:
-    """Correct a draw of the model without pending points by Matheron's rule."""
-    if is_ensemble(model):
-        raise NotImplementedError("no draws of an ensemble whose joint posterior is conditioned")
-    path, pending, noise = draw_path(model.base), model.pending_points, model.pending_noise
-    simulated = noise.sqrt() * torch.randn(noise.shape, dtype=noise.dtype).to(noise)
-
-    def evaluate(X: Tensor) -> Tensor:
-        both = torch.cat([pending.expand(*X.shape[:-2], *pending.shape), X], dim=-2)
-        values = path(both)
-        moments, count = read_moments(model.base, both), len(pending)
-        away = moments.mean[..., :count, :] - values[..., :count, :] - simulated
-        conditioned = moments.given(noise, away)
-        return (values + conditioned.mean - moments.mean)[..., count:, :]
-
-    return Path(evaluate)
+    return list(submodels(model))
 
 
 def check_gaussian(posterior: Posterior) -> GPyTorchPosterior:
@@ -293,8 +210,185 @@ def check_gaussian(posterior: Posterior) -> GPyTorchPosterior:
     return posterior
 
 
+class JointPosterior:
+    """A Gaussian posterior on a finite set of points, factorized once for any number of draws.
+
+    Args:
+        model: Any model.
+        choices: ``n x d`` points.
+        transform: Applied to the posterior, if given.
+
+    Raises:
+        UnsupportedError: If the posterior is not Gaussian.
+    """
+
+    def __init__(self, model: Model, choices: Any, transform: PosteriorTransform | None) -> None:
+        """See the class."""
+        self._roots: dict[int | None, Tensor] = {}
+        closed = closed_form_of(model) if transform is None else None
+        if closed is not None:
+            mean, covariance = closed.mean_and_covariance(choices)
+            self.moments = JointMoments(mean.unsqueeze(-1), covariance[:, None, :, None])
+        else:
+            posterior = check_gaussian(model.posterior(choices, posterior_transform=transform))
+            self.moments = JointMoments.of(posterior, type(model).__name__)
+
+    def draw(self, numbers: torch.Generator, member: int | None = None) -> tuple[Tensor, Tensor]:
+        """Return the mean and a draw, ``batch_shape x n x m`` each.
+
+        The cost of the first draw is cubic in ``n m``; the cost of further draws is quadratic.
+
+        Args:
+            numbers: The random numbers, which are the same on every device.
+            member: Which member of an ensemble to draw from; the result then lacks the last batch
+                dimension.
+        """
+        moments = self.moments.selected(member)
+        if member not in self._roots:
+            self._roots[member] = root_of(moments.matrix)
+        root = self._roots[member]  # batch_shape x n m x rank
+        normal = torch.randn(root.shape[:-1], dtype=root.dtype, generator=numbers)
+        deviation = root @ normal[..., : root.shape[-1]].to(root.device).unsqueeze(-1)
+        return moments.mean, moments.mean + deviation.reshape(moments.mean.shape)
+
+
+# --- on boxes -------------------------------------------------------------------------------------
+
+
+def draw_on_box(model: Model, numbers: torch.Generator, member: int | None = None) -> Draw:
+    """Draw a function from a model's posterior.
+
+    Args:
+        model: A BoTorch model, which is not a list.
+        numbers: The random numbers, which are the same on every device.
+        member: Which member to draw from, if the model is an ensemble.
+
+    Raises:
+        UnsupportedError: If there is no draw of this model on a box.
+    """
+    closed = closed_form_of(model)
+    if closed is not None and closed.kernel.terms:
+        return WaveDraw(closed, numbers)
+    seed = int(torch.randint(2**62, (), generator=numbers))
+    member = member if is_ensemble(model) else None
+    try:
+        values = _path_of_botorch(model, seed, member)
+    except NotImplementedError as error:
+        if model.num_outputs > 1 or member is not None:
+            raise UnsupportedError(
+                "BoTorch has no pathwise draws for this model. Pass choices=, a finite set of "
+                f"points, for exact draws, or Arms as the domain. (BoTorch: {error})"
+            ) from error
+        values = PointwiseDraw(model, seed).values
+
+    def draw(X: Tensor, with_mean: bool) -> tuple[Tensor, Tensor]:
+        drawn = values(X)
+        if not with_mean:
+            return drawn, drawn
+        mean: Tensor = model.posterior(X).mean
+        return drawn, mean if member is None else mean.select(-3, member)
+
+    return draw
+
+
+def _path_of_botorch(model: Model, seed: int, member: int | None) -> Callable[[Tensor], Tensor]:
+    """Return BoTorch's pathwise draw, with features of the columns that the kernel sees.
+
+    BoTorch counts the columns before the input transform, but an encoding of categories adds some.
+
+    Raises:
+        NotImplementedError: If BoTorch has no random features for the kernel.
+    """
+
+    def features(kernel: Kernel, num_inputs: int, num_outputs: int) -> KernelFeatureMap:
+        (seen,) = get_train_inputs(model, transformed=True)
+        return gen_kernel_features(kernel, num_inputs=seen.shape[-1], num_outputs=num_outputs)
+
+    sampler = partial(draw_kernel_feature_paths, map_generator=features)
+    with torch.no_grad(), seeded_globally(seed):
+        path = draw_matheron_paths(model, torch.Size(), prior_sampler=sampler)
+
+    def values(X: Tensor) -> Tensor:
+        if member is None:
+            alone = model.num_outputs == 1
+            return path(X).unsqueeze(-1) if alone else path(X.unsqueeze(-3)).mT
+        # ... x members x n; if each has a copy of the training inputs, BoTorch draws one update for
+        # each copy, too: they differ only in the simulated noise, and one is enough
+        found: Tensor = path(X.unsqueeze(-3)).select(-2, member)
+        while found.dim() >= X.dim():
+            found = found.select(-2, 0)
+        return found.unsqueeze(-1)
+
+    return values
+
+
+NUM_WAVES = 512
+"""The number of waves of a draw, with BoTorch's number of sines and cosines."""
+
+FEWEST_WAVES = 128
+"""The least number of waves of each term of a sum of products."""
+
+
+class WaveDraw:
+    """A draw from a posterior in closed form, as waves and kernel values with the rows.
+
+    Args:
+        posterior: The posterior of one output; its kernel is a sum of products.
+        numbers: The random numbers.
+    """
+
+    def __init__(self, posterior: BoxPosterior, numbers: torch.Generator) -> None:
+        """See the class."""
+        normal = partial(torch.randn, dtype=DTYPE, generator=numbers)
+        terms = posterior.kernel.terms
+        count = max(FEWEST_WAVES, NUM_WAVES // len(terms))
+        dim, like = posterior.X.shape[-1], posterior.X
+        frequencies, amplitudes = [], []
+        for term in terms:
+            frequency, variance = torch.zeros(count, dim, dtype=DTYPE), 1.0 / count
+            for factor in term:
+                own, nu = normal(count, len(factor.columns)), factor.smoothness
+                if math.isfinite(nu):  # Student's t with 2 nu degrees of freedom
+                    own = own / normal(count, int(2.0 * nu)).square().mean(-1, True).sqrt()
+                own = own / factor.lengthscale.cpu()
+                frequency.index_add_(-1, torch.tensor(factor.columns), own)
+                variance *= float(factor.outputscale)
+            frequencies.append(frequency)
+            # a cos(u) + b sin(u) with normal a and b is a wave with any phase
+            amplitudes.append(variance**0.5 * normal(2, count).norm(dim=0))
+        turns = torch.rand(count * len(terms), dtype=DTYPE, generator=numbers)
+        self._frequencies = torch.cat(frequencies).to(like)  # p x d
+        self._phases = (2.0 * math.pi * turns).to(like)
+        self._amplitudes = torch.cat(amplitudes).to(like)
+        self._posterior, self._rows = posterior, posterior.kernel.prepared(posterior.X)
+        # Matheron's rule: c = (K + Lambda)^-1 (y - m - f_0 - noise)
+        noise = posterior.row_noise.sqrt() * normal(posterior.num_rows).to(like)
+        missed = posterior.residuals - self._waves(posterior.X) - noise
+        drawn = posterior.inverse_times(missed)
+        self._coefficients = torch.stack([drawn, posterior.coefficients], dim=-1)  # n x 2
+
+    def __call__(self, X: Tensor, with_mean: bool) -> tuple[Tensor, Tensor]:
+        """Return draw and posterior mean, ``... x n x 1`` each, differentiable once in ``X``."""
+        posterior, points = self._posterior, X.reshape(-1, X.shape[-1])
+        if posterior.transform is not None:
+            points = posterior.transform(points)
+        kernel_values = posterior.kernel(points, posterior.X, self._rows)  # b x n
+        both = kernel_values @ self._coefficients + posterior.prior_mean  # b x 2
+        values, mean = both.unbind(-1)
+        shape = (*X.shape[:-1], 1)
+        return (values + self._waves(points)).reshape(shape), mean.reshape(shape)
+
+    def _waves(self, points: Tensor) -> Tensor:
+        """Return the prior draw at ``b x d`` points as the kernel sees them, ``b``."""
+        angles = torch.addmm(self._phases, points, self._frequencies.mT)  # b x p
+        return angles.cos() @ self._amplitudes
+
+
 LARGEST_DRAW = 2000
 """The most points at which a :class:`PointwiseDraw` has values; each costs as many numbers."""
+
+JITTER = 1e-10
+"""Added to the covariance of drawn values, in the largest variance, as smooth ones are singular."""
 
 
 class PointwiseDraw:
@@ -309,9 +403,6 @@ class PointwiseDraw:
     Args:
         model: A model with one output and a Gaussian posterior that is not an ensemble.
         seed: The seed of the draw.
-
-    Raises:
-        UnsupportedError: During evaluation, if the posterior is not Gaussian.
     """
 
     def __init__(self, model: Model, seed: int) -> None:
@@ -319,290 +410,56 @@ class PointwiseDraw:
         self._model = model
         self._generator = torch.Generator().manual_seed(seed)
         self._places: dict[tuple[float, ...], int] = {}
-        self._points: Tensor | None = None
-        # the draw is the mean plus the root of the covariance times these numbers
-        self._root = torch.empty(0, 0, dtype=DTYPE)
-        self._normal = self._values = torch.empty(0, dtype=DTYPE)
+        self._points: list[Tensor] = []
+        self._values = self._weights = torch.empty(0, dtype=DTYPE)
 
-    def __call__(self, X: Tensor) -> Tensor:
+    def values(self, X: Tensor) -> Tensor:
         """Evaluate the draw.
 
         Args:
-            X: ``batch_shape x n x d`` points.
+            X: ``... x n x d`` points.
 
         Returns:
-            ``batch_shape x n x 1`` values.
+            ``... x n x 1`` values.
+
+        Raises:
+            UnsupportedError: If the posterior is not Gaussian.
         """
         rows = X.reshape(-1, X.shape[-1])
-        if torch.is_grad_enabled() and X.requires_grad:
-            if not self._places:
-                self(X.detach())  # an optimizer begins here: its starting points are drawn
-            return self._mean_given_values(rows).reshape(*X.shape[:-1], 1)
-        with torch.no_grad():
-            keys = [tuple(row) for row in rows.tolist()]
-            new = dict.fromkeys(key for key in keys if key not in self._places)
-            if len(self._places) + len(new) > LARGEST_DRAW:
-                return self._mean_given_values(rows).reshape(*X.shape[:-1], 1)
+        is_searched = torch.is_grad_enabled() and X.requires_grad
+        if is_searched and not self._points:
+            self.values(X.detach())  # an optimizer begins here: its starting points are drawn
+        keys = [tuple(row) for row in rows.tolist()]
+        new = [key for key in dict.fromkeys(keys) if key not in self._places]
+        if is_searched or len(self._places) + len(new) > LARGEST_DRAW:
+            mean, covariance = self._moments(rows)  # covariance: rows x (points + rows)
+            found = mean + covariance[:, : len(self._values)] @ self._weights
+        else:
             if new:
-                self._draw(rows.new_tensor(list(new)))
-                self._places.update(zip(new, range(len(self._places), LARGEST_DRAW), strict=False))
-            index = torch.tensor([self._places[key] for key in keys], device=X.device)
-            return self._values[index].reshape(*X.shape[:-1], 1)
+                self._draw(rows.new_tensor(new))
+                self._places |= {key: len(self._places) + i for i, key in enumerate(new)}
+            found = self._values[[self._places[key] for key in keys]]
+        return found.reshape(*X.shape[:-1], 1)
 
-    def _mean_given_values(self, rows: Tensor) -> Tensor:
-        mean, _, whitened = self._given_values(rows)
-        return mean + self._normal.to(mean.device) @ whitened
+    def _moments(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return means of some rows, and their covariances with the points and the rows."""
+        posterior = check_gaussian(self._model.posterior(torch.cat([*self._points, rows])))
+        covariance = posterior.distribution.lazy_covariance_matrix[-len(rows) :].to_dense()
+        return posterior.mean[-len(rows) :, 0], covariance
 
-    def _given_values(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return mean and covariance of new rows, and their whitened covariance with the others."""
-        count = len(rows)
-        joint = rows if self._points is None else torch.cat([rows, self._points])
-        posterior = check_gaussian(self._model.posterior(joint))
-        distribution = posterior.distribution
-        covariance = distribution.lazy_covariance_matrix[:count].to_dense()
-        own, cross = covariance[:, :count], covariance[:, count:]
-        root = self._root.to(own.device)
-        whitened = torch.linalg.solve_triangular(root, cross.mT, upper=False)
-        mean = posterior.mean.squeeze(-1)[:count]
-        return mean, own, whitened
-
+    @torch.no_grad()
     def _draw(self, rows: Tensor) -> None:
-        mean, covariance, whitened = self._given_values(rows)
-        conditional = covariance - whitened.mT @ whitened
-        root = _root_with_jitter(conditional, float(covariance.diagonal().max()))
-        normal = torch.randn(len(rows), dtype=DTYPE, generator=self._generator).to(rows.device)
-        known = self._normal.to(rows.device)
-        values = mean + known @ whitened + root @ normal
-        old, count = len(known), len(rows)
-        grown = root.new_zeros(old + count, old + count)
-        grown[:old, :old], grown[old:, :old], grown[old:, old:] = self._root, whitened.mT, root
-        self._root, self._normal = grown, torch.cat([known, normal])
-        self._values = torch.cat([self._values.to(rows.device), values])
-        self._points = rows if self._points is None else torch.cat([self._points, rows])
-
-
-def _root_with_jitter(covariance: Tensor, variance: float) -> Tensor:
-    """Return an invertible triangular root of a covariance that may be singular.
-
-    Where jitter is not enough (some fidelity kernels of BoTorch are indefinite by 1e-5), the
-    nearest covariance replaces it.
-    """
-    jitter = 1e-10 * variance * torch.eye(len(covariance)).to(covariance)
-    root, info = torch.linalg.cholesky_ex(covariance + jitter)
-    if not bool(info.any()):
-        return root
-    eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
-    nearest = (eigenvectors * eigenvalues.clamp_min(0.0)) @ eigenvectors.mT
-    return torch.linalg.cholesky(nearest + 100.0 * jitter)
-
-
-def draw_deviation(root: Tensor, seed: int) -> Tensor:
-    """Draw from the normal distribution with mean 0 whose covariance has a given root.
-
-    Args:
-        root: ``batch_shape x n x r``, from :func:`root_of`.
-        seed: The seed of the draw; the numbers are the same on every device.
-
-    Returns:
-        ``batch_shape x n``.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    normal = torch.randn(root.shape[:-1], dtype=root.dtype, generator=generator)
-    return (root @ normal[..., : root.shape[-1]].to(root.device).unsqueeze(-1)).squeeze(-1)
-
-
-class JointPosterior:
-    """A Gaussian posterior on a finite set of points, factorized once for any number of draws.
-
-    Args:
-        posterior: The posterior at ``n`` points, with ``m`` outputs.
-
-    Raises:
-        UnsupportedError: If it is not Gaussian.
-    """
-
-    def __init__(self, posterior: Posterior) -> None:
-        """See the class."""
-        self._posterior = check_gaussian(posterior)
-        self._roots: dict[int | None, Tensor] = {}
-
-    def draw(self, seed: int, member: int | None = None) -> tuple[Tensor, Tensor]:
-        """Return the mean and a draw's deviation from it.
-
-        The cost of the first draw is cubic in ``n m``; the cost of further draws is quadratic.
-
-        Args:
-            seed: The seed of the draw.
-            member: Which member of an ensemble to draw from; the result then lacks the last batch
-                dimension.
-
-        Returns:
-            Two tensors, ``batch_shape x n x m``.
-        """
-        mean, distribution = self._posterior.mean, self._posterior.distribution
-        if isinstance(self._posterior, MultitaskGPPosterior):
-            # a Kronecker model's distribution holds only variances, but its samples are joint
-            with seeded_globally(seed):
-                deviation = self._posterior.rsample(torch.Size([1])).squeeze(0) - mean
-            return mean, deviation
-        mean = mean if member is None else mean.select(-3, member)
-        deviation = draw_deviation(self.root(member), seed)
-        if isinstance(distribution, MultitaskMultivariateNormal) and not distribution._interleaved:
-            return mean, deviation.reshape(*mean.shape[:-2], *mean.shape[:-3:-1]).mT
-        return mean, deviation.reshape(mean.shape)
-
-    def root(self, member: int | None = None) -> Tensor:
-        """Return a root of the covariance, computed once.
-
-        Args:
-            member: See :meth:`draw`.
-        """
-        if member not in self._roots:
-            covariance = self._posterior.distribution.covariance_matrix
-            covariance = covariance if member is None else covariance.select(-3, member)
-            self._roots[member] = root_of(covariance)
-        return self._roots[member]
-
-    def above(self, index: Tensor, member: int | None = None) -> tuple[Tensor, Tensor]:
-        """Return the mean and variance of the difference between each point and one of them.
-
-        Args:
-            index: ``batch_shape`` numbers of points. There is one output.
-            member: See :meth:`draw`.
-
-        Returns:
-            Two tensors, ``batch_shape x n``.
-        """
-        mean = self._posterior.mean
-        mean = (mean if member is None else mean.select(-3, member)).squeeze(-1)
-        return _above(mean, self.root(member), index)
-
-
-class FactoredPosterior(JointPosterior):
-    """A Gaussian posterior of one output with the factor of its covariance.
-
-    Args:
-        mean: ``n``.
-        root: ``n x r``, from :func:`root_of`.
-    """
-
-    def __init__(self, mean: Tensor, root: Tensor) -> None:
-        """See the class."""
-        self._mean, self._root = mean, root
-
-    def draw(self, seed: int, member: int | None = None) -> tuple[Tensor, Tensor]:
-        """See the base class; there are no members."""
-        return self._mean.unsqueeze(-1), draw_deviation(self._root, seed).unsqueeze(-1)
-
-    def above(self, index: Tensor, member: int | None = None) -> tuple[Tensor, Tensor]:
-        """See the base class; there are no members."""
-        return _above(self._mean, self._root, index)
-
-
-def _above(mean: Tensor, root: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-    """See :meth:`JointPosterior.above`."""
-    at = index.unsqueeze(-1)
-    rows = root.gather(-2, at.unsqueeze(-1).expand(*at.shape, root.shape[-1]))
-    return mean - mean.gather(-1, at), (root - rows).square().sum(-1)
-
-
-def joint_posterior(
-    model: Model, choices: Tensor, posterior_transform: PosteriorTransform | None
-) -> JointPosterior:
-    """Return the posterior on a finite set of points, equal to the model's own up to rounding.
-
-    A plain ``SingleTaskGP`` with a stationary kernel has it in closed form, in half the time. All
-    other models, and a model with more rows than there are points, compute it themselves, because
-    GPyTorch keeps the factor of the rows.
-
-    Args:
-        model: Any model.
-        choices: ``num_points x d`` points.
-        posterior_transform: A transform applied to the posterior, if given.
-
-    Raises:
-        UnsupportedError: If the posterior is not Gaussian.
-    """
-    if (
-        posterior_transform is None
-        and isinstance(model, SingleTaskGP)
-        and type(model).posterior is SingleTaskGP.posterior
-        and type(model).transform_inputs is SingleTaskGP.transform_inputs
-        and len(model.train_targets) <= len(choices)
-        and choices.device == model.train_targets.device
-        and has_closed_posterior(model.eval())  # as its posterior leaves it
-    ):
-        box = box_posterior_of(model)
-        if box is not None:
-            points = model.transform_inputs(choices)
-            with torch.no_grad():
-                mean, covariance = box.mean_and_covariance(points)
-                root = factor_in_place(covariance)
-                if root is None:
-                    root = root_of(box.mean_and_covariance(points)[1])
-            return FactoredPosterior(mean, root)
-    return JointPosterior(model.posterior(choices, posterior_transform=posterior_transform))
-
-
-def factor_in_place(covariance: Tensor) -> Tensor | None:
-    """Return the Cholesky factor in the memory of a covariance; None if that fails.
-
-    Allocating new memory would take half as long as the factorization.
-
-    Args:
-        covariance: ``n x n``; its contents are overwritten in either case.
-    """
-    columns = covariance.mT  # the same numbers, in LAPACK's layout
-    info = torch.empty((), dtype=torch.int32, device=covariance.device)
-    torch.linalg.cholesky_ex(columns, out=(columns, info))
-    return None if bool(info) else columns
-
-
-def joint_posteriors(
-    model: Model, choices: Tensor, posterior_transform: PosteriorTransform | None
-) -> list[JointPosterior]:
-    """Return the posteriors of groups of outputs that do not depend on one another.
-
-    Args:
-        model: A model with a Gaussian posterior.
-        choices: ``num_points x d`` points.
-        posterior_transform: A transform applied to the posterior first, if given.
-
-    Raises:
-        UnsupportedError: If the posterior is not Gaussian.
-    """
-    if posterior_transform is None and isinstance(model, ModelListGP):
-        return [joint_posterior(submodel, choices, None) for submodel in model.models]
-    elif posterior_transform is None and isinstance(model, BatchedMultiOutputGPyTorchModel):
-        outputs = [select_output(j, model.num_outputs) for j in range(model.num_outputs)]
-        posteriors = [model.posterior(choices, posterior_transform=output) for output in outputs]
-        return [JointPosterior(posterior) for posterior in posteriors]
-    return [joint_posterior(model, choices, posterior_transform)]
-
-
-class ModelStamp:
-    """Detects whether a model has changed.
-
-    Args:
-        model: A GPyTorch model, identified by its modules, parameters and training data.
-    """
-
-    def __init__(self, model: Model) -> None:
-        """See the class."""
-        self._model = model
-        parts = [part for part in model.modules() if not isinstance(part, Model)]
-        self._tensors = self._data()
-        self._snapshot = Snapshot(parts, self._tensors)
-
-    def is_current_of(self, model: Model) -> bool:
-        """Return whether this is the same model and nothing in it has changed since."""
-        if model is not self._model or not self._snapshot.is_current():
-            return False
-        tensors = self._data()
-        return len(tensors) == len(self._tensors) and all(map(operator.is_, tensors, self._tensors))
-
-    def _data(self) -> list[Tensor]:
-        exact = [part for part in self._model.modules() if isinstance(part, ExactGP)]
-        return [
-            tensor for part in exact for tensor in (*(part.train_inputs or ()), part.train_targets)
-        ]
+        old, points = len(self._values), torch.cat([*self._points, rows])
+        self._points = []
+        mean, covariance = self._moments(points)
+        covariance.diagonal().add_(JITTER * covariance.diagonal().max())
+        root = cholesky(covariance)
+        # the root of the earlier points is a corner of this one
+        values = self._values.to(mean)
+        away = (values - mean[:old]).unsqueeze(-1)
+        known = torch.linalg.solve_triangular(root[:old, :old], away, upper=False).squeeze(-1)
+        normal = torch.randn(len(rows), dtype=DTYPE, generator=self._generator).to(mean)
+        drawn = mean + root @ torch.cat([known, normal])
+        self._points, self._values = [points], torch.cat([values, drawn[old:]])
+        away = (self._values - mean).unsqueeze(-1)
+        self._weights = torch.cholesky_solve(away, root).squeeze(-1)

@@ -90,7 +90,6 @@ from botorch_bandits.penalties import (
     check_no_overflow,
     check_penalty,
 )
-from botorch_bandits.random_streams import derive_seed
 
 
 class AffineOutcomes(PosteriorTransform):
@@ -361,10 +360,6 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
     def value_scale(self) -> ValueScale | None:
         """The scale of the reward, the first output: its prior deviations from its prior mean."""
         return scale_in_outcomes(self._summaries[0], self._sign)
-
-    @property
-    def _sign(self) -> float:
-        return 1.0 if self.maximize else -1.0
 
     @property
     def _clips(self) -> tuple[float | None, float | None]:
@@ -860,7 +855,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         if posterior_transform is not self._affine and choices is None:
             raise UnsupportedError("a pathwise draw takes no posterior_transform; pass choices=.")
         self._prepare_draws(choices, seed)
-        is_plain = choices is None and self._is_plain
+        is_plain = choices is None and bool((self.widths == 1.0).all())
         check_outcomes(type(self).__name__, model, "draws" if is_plain else "gaussian")
         self.set_X_pending(X_pending)
         self.warn_if_wide()
@@ -884,11 +879,6 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         """
         return {**options, "delta": options["delta"] / 2, "default_width": PLAIN_WIDTH}
 
-    @property
-    def _is_plain(self) -> bool:
-        """Whether every width is 1, which leaves a draw unchanged."""
-        return bool((self.widths == 1.0).all())
-
     def set_rules(self, rules: Sequence[WidthRule]) -> None:
         """Set another width rule for each output; the draw keeps its random numbers.
 
@@ -896,7 +886,6 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             rules: See the base class.
         """
         check_outcomes(type(self).__name__, self.model, "gaussian")
-        self._forget_draw()
         super().set_rules(rules)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
@@ -928,18 +917,19 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             OverflowError: If a penalty is too large for float64.
         """
         check_points(self, X)
-        each = []
-        for i in range(max(X.shape[-2], 1)):
-            drawn = self._after(i).draw(X[..., i : i + 1, :])
-            value = self._penalized(self._sign * drawn[..., 0], drawn[..., 1:])
-            each.append(check_no_overflow(value))
-        return torch.stack(each).sum(0)
+        parts = X.split(1, dim=-2) if X.shape[-2] else (X,)
+        return torch.stack([self._score(part, ahead) for ahead, part in enumerate(parts)]).sum(0)
 
-    def draw(self, X: Tensor) -> Tensor:
+    def _score(self, X: Tensor, ahead: int) -> Tensor:
+        drawn = self.draw(X, ahead)
+        return check_no_overflow(self._penalized(self._sign * drawn[..., 0], drawn[..., 1:]))
+
+    def draw(self, X: Tensor, ahead: int = 0) -> Tensor:
         """Evaluate the draw of every output.
 
         Args:
             X: ``batch_shape x 1 x d`` points, float64.
+            ahead: The number of further draws after the present one.
 
         Returns:
             ``batch_shape x (1 + num_constraints)`` values, the reward's first.
@@ -949,24 +939,9 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             UnsupportedError: If points are to be evaluated jointly (``q > 1``).
         """
         check_single_point(self, X)
-        X = X if X.dim() > 2 else X.unsqueeze(0)
-        if self.arms is not None:
-            if self._values is None:
-                self._values = self._draw_on_arms()
-            index = self.arms.index_of(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-2])
-            return self._values[index]
-        path = self._current_path()
-        scaled = None if self.posterior_transform else path.about_mean(self.widths)
-        if scaled is not None:
-            return scaled(X).squeeze(-2)
-        values: Tensor = path(X).squeeze(-2)  # ``batch_shape x m``
-        if self._affine is not None:
-            values = self._affine.evaluate(values)
-        if self._is_plain:
-            return values
-        posterior = self.model.posterior(X, posterior_transform=self.posterior_transform)
-        mean = posterior.mean.squeeze(-2)
-        return score(mean, half_width(values - mean, self.widths))
+        drawn = self._scaled(X if X.dim() > 2 else X.unsqueeze(0), self.widths, ahead).squeeze(-2)
+        self._check_num_outputs(drawn.shape[-1])
+        return drawn
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this draw, or why none does."""
@@ -991,14 +966,3 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             drawn = self.draw(x.unsqueeze(0)).reshape(-1).tolist()
         draws = {f"constraint_draw_{j}": drawn[j] for j in range(1, len(drawn))}
         return {**known, **draws}
-
-    def _draw_on_arms(self) -> Tensor:
-        """Return the scaled draw of every output, ``num_points x (1 + num_constraints)``."""
-        seed = self._seed_of("arms")
-        with torch.no_grad():
-            groups = enumerate(self._posteriors_on_arms(self.posterior_transform))
-            drawn = [joint.draw(derive_seed(seed, j, "output")) for j, joint in groups]
-        mean = torch.cat([mean for mean, _ in drawn], dim=-1)
-        self._check_num_outputs(mean.shape[-1])
-        deviation = torch.cat([deviation for _, deviation in drawn], dim=-1)
-        return score(mean, half_width(deviation, self.widths))

@@ -423,7 +423,7 @@ class ImprovementArmsRule(ArmsRule):
         margin: By how much at least.
         best_f: What is improved upon, if it was given.
         maximize: Whether the largest reward is sought.
-        augmented: Whether expected improvement is discounted by the noise.
+        augmented: Whether it is discounted by the noise.
     """
 
     is_expected: bool
@@ -437,15 +437,8 @@ class ImprovementArmsRule(ArmsRule):
         sign = 1.0 if self.maximize else -1.0
         deviation = seen.standard_deviation(MINIMUM_VARIANCE_OF_IMPROVEMENT)
         improvement = sign * (seen.mean - self._best(seen)) - self.margin
-        standardized = improvement.div_(deviation)
-        if not self.is_expected:
-            return log_Phi(standardized)
-        value = _log_ei_helper(standardized)
-        if self.augmented:
-            lam = seen.lam
-            noise = noise_that_counts(lam, seen.prior_deviation**2)
-            value = value + log_noise_discount(deviation.square(), noise)
-        return value + deviation.log_()
+        noise = noise_that_counts(seen.lam, seen.prior_deviation**2) if self.augmented else None
+        return log_improvement(improvement.div_(deviation), deviation, self.is_expected, noise)
 
     def value_scale(self, seen: Seen) -> ValueScale:
         """See the base class; scores are logarithms, whose unit is 1 at any scale."""
@@ -469,6 +462,23 @@ class ImprovementArmsRule(ArmsRule):
             means = seen.mean[..., seen.pending.index]
             best = extreme(torch.cat([best, means], dim=-1), -1, keepdim=True)
         return best
+
+
+def log_improvement(
+    scaled: Tensor, deviation: Tensor, is_expected: bool, noise_variance: Tensor | None
+) -> Tensor:
+    """Return the logarithm of the expectation, or of the probability, of an improvement.
+
+    Args:
+        scaled: The improvements of the means, in posterior standard deviations.
+        deviation: The posterior standard deviations.
+        is_expected: Whether it is the expectation.
+        noise_variance: The noise by which it is discounted; see :func:`log_noise_discount`.
+    """
+    value: Tensor = _log_ei_helper(scaled) + deviation.log() if is_expected else log_Phi(scaled)
+    if noise_variance is None:
+        return value
+    return value + log_noise_discount(deviation.square(), noise_variance)
 
 
 NEGLIGIBLE_NOISE = 1e-3

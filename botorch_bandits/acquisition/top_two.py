@@ -31,15 +31,13 @@ from typing import Any, ClassVar
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
-from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import kernelized_rule, passed_on
-from botorch_bandits.acquisition.draws import JointPosterior
+from botorch_bandits.acquisition.draws import Draw
 from botorch_bandits.acquisition.rules import (
-    ArmsRule,
     Seen,
     ThompsonArmsRule,
     along_arms,
@@ -57,11 +55,8 @@ from botorch_bandits.confidence.guarantee import RegretStatement
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     PLAIN_WIDTH,
-    WIDTH,
-    fit_to_batch,
 )
 from botorch_bandits.domains import Arms, Domain, ValueScale, first_of_the_largest
-from botorch_bandits.random_streams import derive_seed
 
 NO_REGRET_BOUND = (
     "top-two sampling seeks the best arm, and plays a challenger in a share of the rounds no "
@@ -83,7 +78,7 @@ def top_two(
     draw: Callable[[int], Tensor],
     is_challenger: Tensor,
     max_draws: int,
-    advantage: Callable[[Tensor], Tensor],
+    differences: Callable[[Tensor], tuple[Tensor, Tensor]],
     scale: ValueScale | None,
     among: Tensor | None = None,
 ) -> Tensor:
@@ -93,9 +88,9 @@ def top_two(
         draw: A function that maps the number of a draw, which is 0 for the leader's draw, to
             ``batch_shape x num_arms`` values.
         is_challenger: ``batch_shape``; whether to play the challenger.
-        max_draws: The number of further draws after which ``advantage`` determines the challenger.
-        advantage: A function that maps ``batch_shape`` leaders to ``batch_shape x num_arms``
-            standardized posterior means of the difference between each arm and the leader.
+        max_draws: The number of further draws after which ``differences`` determine the challenger.
+        differences: A function that maps ``batch_shape x 1`` leaders to ``batch_shape x num_arms``
+            posterior means and variances of the difference between each arm and the leader.
         scale: The scale that decides ties; None if it is unknown.
         among: The arms from which both are chosen, in order; all if omitted.
 
@@ -114,37 +109,46 @@ def top_two(
         left = left & ~found
     if not bool(left.any()):
         return values
-    above, index = advantage(leader), leader.unsqueeze(-1)
+    own = ValueScale() if scale is None else scale
+    index = leader.unsqueeze(-1)
+    mean, variance = differences(index)
+    above = mean / variance.clamp_min(MINIMUM_VARIANCE * own.unit * own.unit).sqrt()
     # the leader itself must not be chosen
     above = above.scatter(-1, index, above.amin(-1, keepdim=True) - 1.0)
-    if scale is not None:  # ties are decided in its unit
-        above = scale.offset + scale.unit * above
-    return above.where(left.unsqueeze(-1), values)
+    # ties are decided in the unit of the scale
+    return (own.offset + own.unit * above).where(left.unsqueeze(-1), values)
+
+
+def differences_to(
+    index: Tensor, mean: Tensor, variance: Tensor, column: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return means and variances of the differences between each arm and one of them.
+
+    Args:
+        index: ``batch_shape x 1``, the number of the one.
+        mean: ``batch_shape x num_arms``.
+        variance: ``batch_shape x num_arms``.
+        column: ``batch_shape x num_arms`` covariances with the one.
+    """
+    # var(f_j - f_I) = s_j^2 + s_I^2 - 2 c_jI
+    return mean - mean.gather(-1, index), variance + variance.gather(-1, index) - 2.0 * column
 
 
 @dataclass(frozen=True, eq=False)
-class TopTwoArmsRule(ArmsRule):
+class TopTwoArmsRule(ThompsonArmsRule):
     """Plays the maximizer of a draw, or a challenger that maximizes another draw.
 
+    The width is that of the confidence bounds; it does not change what is played.
+
     Attributes:
-        rule: Computes the width of the confidence bounds; it does not change what is played.
         leader_probability: See :class:`TopTwoThompsonSampling`.
         max_draws: See :class:`TopTwoThompsonSampling`.
-        maximize: If False, the smallest value of each draw counts.
-        hallucinates: Whether pending arms count as known to have the posterior mean.
     """
 
-    rule: WidthRule
     leader_probability: float = 0.5
     max_draws: int = 64
-    maximize: bool = True
-    hallucinates: bool = False
 
-    @property
-    def takes_pending(self) -> bool:  # type: ignore[override]
-        return self.hallucinates
-
-    def prepare(self, seen: Seen) -> Tensor:
+    def is_challenger(self, seen: Seen) -> Tensor:
         """Return whether to play the challenger, ``batch_shape``."""
         uniform = seen.draw("leader or challenger", (), "uniform", None)
         return uniform >= self.leader_probability
@@ -152,39 +156,29 @@ class TopTwoArmsRule(ArmsRule):
     def scores(self, seen: Seen) -> Tensor:
         width = ConstantWidth(PLAIN_WIDTH)
         plain = ThompsonArmsRule(width, 1.0, self.maximize, self.hallucinates)
+
+        def differences(index: Tensor) -> tuple[Tensor, Tensor]:
+            mean = seen.mean if self.maximize else -seen.mean
+            return differences_to(index, mean, seen.variance, seen.columns(index).squeeze(-2))
+
         return top_two(
             lambda number: replace(seen.redrawn(number), rule=plain).scores,
-            seen.prepared,
+            self.is_challenger(seen),
             self.max_draws,
-            lambda leader: self._advantage(seen, leader),
+            differences,
             self.value_scale(seen),
             seen.among,
         )
 
     def bounds(self, seen: Seen) -> tuple[Tensor, Tensor]:
-        half = seen.standard_deviation(0.0) * along_arms(self._width(seen))
+        half = seen.standard_deviation(0.0) * along_arms(seen.prepared)
         return seen.mean - half, seen.mean + half
 
     def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor | float]:
-        known = {"is_challenger": seen.prepared}
-        gain = self.rule.information_gain(seen.summary)
-        if gain is None:
+        known: dict[str, Tensor | float] = {"is_challenger": self.is_challenger(seen)}
+        if self.rule.information_gain(seen.summary) is None:
             return known  # the width is a constant that nothing follows from
-        return {**known, "width": self._width(seen), "information_gain": gain}
-
-    def _width(self, seen: Seen) -> Tensor:
-        width = self.rule.width(seen.summary, seen.round_number)
-        return fit_to_batch(WIDTH, width, seen.batch_shape).to(seen.mean.device)
-
-    def _advantage(self, seen: Seen, leader: Tensor) -> Tensor:
-        """See :func:`top_two`; pending rows count as known."""
-        index = leader.unsqueeze(-1)
-        column = seen.columns(index).squeeze(-2)
-        variance = seen.variance
-        difference = variance + variance.gather(-1, index) - 2.0 * column
-        difference = difference.clamp_min(seen.prior_share(MINIMUM_VARIANCE))
-        above = (seen.mean - seen.mean.gather(-1, index)) / difference.sqrt()
-        return above if self.maximize else -above
+        return {**known, **super().describe(seen, arm)}
 
 
 class TopTwoThompsonSampling(GPThompsonSampling):
@@ -275,10 +269,9 @@ class TopTwoThompsonSampling(GPThompsonSampling):
     ) -> None:
         """See the class."""
         given = dict(locals())
-        settings = _check_settings(leader_probability, max_draws)
-        _check_choices(choices)
+        rule = self.arms_rule(given)
         super().__init__(model, **passed_on(given, GPThompsonSampling))
-        self.leader_probability, self.max_draws = settings
+        self.leader_probability, self.max_draws = rule.leader_probability, rule.max_draws
 
     @classmethod
     def options_from_domain(
@@ -290,21 +283,10 @@ class TopTwoThompsonSampling(GPThompsonSampling):
             options: All constructor arguments.
             domain: The domain on which the acquisition will be maximized; None if it is not known
                 yet.
-
-        Raises:
-            ValueError: If the domain is not a finite set of few points, or has only one point.
         """
-        if domain is None:
-            return {}
-        arms = domain.few_points()
-        if arms is None:
-            raise ValueError(
-                f"the domain is a {type(domain).__name__}, but {cls.__name__} {ON_FINITE_SETS}. "
-                "List the points among which the best is sought as Arms, or use a Space without "
-                "continuous parameters that has few points (up to 1000)."
-            )
-        _check_choices(arms.choices)
-        return {"choices": arms.choices} if options["choices"] is None else {}
+        arms = Arms([[0.0], [1.0]]) if domain is None else domain.few_points()
+        given = options["choices"] is not None
+        return {} if given or arms is None else {"choices": arms.choices}
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
@@ -321,15 +303,27 @@ class TopTwoThompsonSampling(GPThompsonSampling):
         )
 
     @classmethod
-    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        pending = check_one_of("pending", options["pending"], PENDING)
-        if options["choices"] is not None:
-            _check_choices(options["choices"])
+    def arms_rule(cls, options: Mapping[str, Any]) -> TopTwoArmsRule:
+        choices = options["choices"]
+        if choices is None:
+            raise ValueError(
+                f"choices is None, but {cls.__name__} seeks the best of finitely many points: on a "
+                "box, two draws are never maximized at the same point, and it is not known which "
+                "points count as different. Pass choices=, or Arms or a Space without continuous "
+                "parameters that has few points (up to 1000) as the domain of a loop."
+            )
+        if len(Arms(choices).choices) < 2:
+            raise ValueError(
+                "choices has 1 point, which has no challenger; give at least 2, or play it without "
+                "an acquisition function."
+            )
         return TopTwoArmsRule(
             cls.width_rule(options),
-            *_check_settings(options["leader_probability"], options["max_draws"]),
+            1.0,
             check_one_of("maximize", options["maximize"], (True, False)),
-            pending == "hallucinate",
+            check_one_of("pending", options["pending"], PENDING) == "hallucinate",
+            check_probability("leader_probability", options["leader_probability"]),
+            check_integer("max_draws", options["max_draws"], minimum=0),
         )
 
     def guarantee(self) -> Guarantee:
@@ -362,84 +356,36 @@ class TopTwoThompsonSampling(GPThompsonSampling):
         known = super().describe(x)
         if self.rule.information_gain(self._summary) is None:
             del known["width"]  # there are no confidence bounds
-        return {**known, "is_challenger": float(self._is_challenger)}
+        return {**known, "is_challenger": float(self._plays_challenger())}
 
     def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
         return []  # the draws use no width, so there is none to warn about
 
-    def _sum_conditioned(
-        self, X: Tensor, outcomes: Tensor | None, noise: Tensor, width: Tensor
-    ) -> Tensor:
-        raise UnsupportedError(
-            f"{type(self).__name__} with pending='hallucinate' got q = {X.shape[-2]} points, but "
-            "a challenger has no joint value with others. Ask for one point at a time "
-            "(sequential=True in optimize_acqf), or use pending='redraw'."
-        )
-
-    @property
-    def _is_challenger(self) -> bool:
-        generator = torch.Generator().manual_seed(self._seed_of("leader or challenger"))
-        uniform = torch.rand((), dtype=torch.float64, generator=generator)
+    def _plays_challenger(self, ahead: int = 0) -> bool:
+        numbers = self._generator("leader or challenger", ahead)
+        uniform = torch.rand((), dtype=torch.float64, generator=numbers)
         return float(uniform) >= self.leader_probability
 
-    def _draw_on_arms(self) -> Tensor:
-        with torch.no_grad():
-            (joint,) = self._posteriors_on_arms(self.posterior_transform, groups=False)
-            return self._sign * top_two(
-                lambda number: self._drawn(joint, number),
-                torch.tensor(self._is_challenger, device=self.width.device),
-                self.max_draws,
-                lambda leader: self._advantage(joint, leader),
-                self.value_scale,
-            )
+    def _draw_on_choices(self, ahead: int) -> Draw:
+        """Return the draw that is played, or the values that choose the challenger."""
 
-    def _drawn(self, joint: JointPosterior, number: int) -> Tensor:
-        """Return one of the draws of this round; when minimizing, a draw of minus the reward."""
-        seed, member = self._seed_of("arms"), self._member
-        if number:
-            seed = derive_seed(seed, number, "redraw")
-            if member is not None:
-                generator = torch.Generator().manual_seed(derive_seed(seed, number, "member"))
-                member = int(torch.randint(self.model.batch_shape[-1], (), generator=generator))
-        mean, deviation = joint.draw(seed, member)
-        return self._sign * (mean + deviation).squeeze(-1)
+        def draw(number: int) -> Tensor:
+            again = f" redrawn {number}" if number else ""
+            return self._sign * self._values_on_choices(ahead, again)[1].squeeze(-1)
 
-    def _advantage(self, joint: JointPosterior, leader: Tensor) -> Tensor:
+        is_challenger = torch.tensor(self._plays_challenger(ahead), device=self.width.device)
+        played = (draw, is_challenger, self.max_draws, self._differences, self.value_scale)
+        values = self._sign * top_two(*played).unsqueeze(-1)
+        return lambda X, with_mean: (self._look_up(values, X),) * 2  # the width scales nothing
+
+    def _differences(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """See :func:`top_two`; an ensemble has the moments of the mixture of its members."""
-        members = range(self.model.batch_shape[-1]) if is_ensemble(self.model) else (None,)
-        each = [joint.above(leader, member) for member in members]
-        means = torch.stack([mean for mean, _ in each])
-        variance = torch.stack([v for _, v in each]).mean(0) + means.var(0, correction=0)
-        scale = self.value_scale
-        unit = 1.0 if scale is None else scale.unit
-        deviation = variance.clamp_min(MINIMUM_VARIANCE * unit * unit).sqrt()
-        return self._sign * means.mean(0) / deviation
-
-
-def _check_settings(leader_probability: Any, max_draws: Any) -> tuple[float, int]:
-    """Check the settings for choosing leader and challenger, and return them."""
-    return (
-        check_probability("leader_probability", leader_probability),
-        check_integer("max_draws", max_draws, minimum=0),
-    )
-
-
-ON_FINITE_SETS = (
-    "seeks the best of finitely many points: on a box, two draws are never maximized at the same "
-    "point, and it is not known which points count as different"
-)
-"""Why a box is refused."""
-
-
-def _check_choices(choices: Tensor | None) -> None:
-    """Raise unless there are several points to draw on."""
-    if choices is None:
-        raise ValueError(
-            f"choices is None, but TopTwoThompsonSampling {ON_FINITE_SETS}. Pass choices=, or Arms "
-            "as the domain of a loop."
-        )
-    if isinstance(choices, Tensor) and len(Arms(choices).choices) < 2:
-        raise ValueError(
-            "choices has 1 point, which has no challenger; give at least 2, or play it without an "
-            "acquisition function."
-        )
+        (joint,) = self._posteriors_on_choices()
+        mean, covariance = self._sign * joint.moments.mean.squeeze(-1), joint.moments.matrix
+        index = index.expand(*mean.shape[:-1], 1)
+        column = covariance.take_along_dim(index.unsqueeze(-1), dim=-1).squeeze(-1)
+        variance = covariance.diagonal(dim1=-2, dim2=-1)
+        mean, variance = differences_to(index, mean, variance, column)
+        if not is_ensemble(self.model):
+            return mean, variance
+        return mean.mean(0), variance.mean(0) + mean.var(0, correction=0)

@@ -14,7 +14,6 @@ from botorch_bandits.change_points.calibration import (
 from botorch_bandits.change_points.evidence import (
     EvidenceDetector,
     EvidenceEngine,
-    EvidenceModelStream,
     EvidenceStream,
     EvidenceTest,
 )
@@ -22,7 +21,6 @@ from botorch_bandits.change_points.half_samples import (
     ChangePointDetector,
     ChangePointTest,
     DetectorEngine,
-    DetectorStream,
 )
 from botorch_bandits.change_points.restart import (
     PUBLISHED_EXPLORATION,
@@ -47,10 +45,8 @@ __all__ = [
     "ChangePointRestart",
     "ChangePointTest",
     "DetectorEngine",
-    "DetectorStream",
     "EvidenceDetector",
     "EvidenceEngine",
-    "EvidenceModelStream",
     "EvidenceRestart",
     "EvidenceStream",
     "EvidenceTest",

@@ -25,9 +25,11 @@ the rate is kept is our own.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from scipy.special import betaincinv
 from torch import Tensor
@@ -35,8 +37,7 @@ from torch import Tensor
 from botorch_bandits.change_points.half_samples import (
     ChangePointDetector,
     DetectorEngine,
-    UnitKernel,
-    scan_statistics,
+    largest_statistics,
 )
 from botorch_bandits.change_points.thresholds import CalibratedThreshold, rate_exponent
 from botorch_bandits.checks import (
@@ -49,11 +50,16 @@ from botorch_bandits.checks import (
     check_positive,
     check_probability,
     check_vector,
-    store_checked,
 )
-from botorch_bandits.domains import Arms, Domain
+from botorch_bandits.domains import Domain
 from botorch_bandits.progress import ProgressBar
 from botorch_bandits.random_streams import generator
+
+Function = Callable[[Tensor], Tensor]
+"""A function of ``n x d`` points."""
+
+Functions = Tensor | Sequence[Function]
+"""Function values on arms, one function per row, or functions of ``n x d`` points."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,22 +69,12 @@ class DataFit:
     Attributes:
         ridge: ``c`` of the schedule: the ridge of the fit is ``c N^(1 - r)``.
         residuals: ``N``, with mean 0.
-        points: ``N x d``.
-        weights: ``N``.
-        kernel: The kernel, scaled to unit variance.
-        prior_mean: The prior mean, which is added to predictions.
+        mean: The fitted function, including the prior mean.
     """
 
     ridge: float
     residuals: Tensor
-    points: Tensor
-    weights: Tensor
-    kernel: UnitKernel
-    prior_mean: float
-
-    def mean(self, X: Tensor) -> Tensor:
-        """Return the fitted function at ``n x d`` points."""
-        return self.kernel(X, self.points) @ self.weights + self.prior_mean
+    mean: Function
 
 
 def fit_to_data(
@@ -96,42 +92,29 @@ def fit_to_data(
         ValueError: If there are fewer than 3 samples or no candidates.
     """
     outcomes = engine.check_outcomes(Y)
-    points = engine.check_inputs(X, None, len(outcomes))
-    points = engine.points_of(points)
+    points = engine.points_of(engine.check_inputs(X, len(outcomes)))
     if len(points) < 3:
         raise ValueError(f"data has {len(points)} samples; at least 3 are needed.")
     if candidates is None:
         candidates = torch.logspace(-3.0, 3.0, 25, dtype=DTYPE).tolist()
     if not candidates:
         raise ValueError("candidates is empty; give at least one ridge.")
-    smoothness = engine.detector.known_smoothness
-    assert smoothness is not None
-    growth = len(points) ** (1.0 - rate_exponent(smoothness, engine.domain.dim))
+    checked = [check_positive("candidates", candidate) for candidate in candidates]
+    exponent = rate_exponent(engine.detector.known_smoothness, engine.domain.dim)
+    # c N^(1 - r), c x 1
+    ridges = len(points) ** (1.0 - exponent) * outcomes.new_tensor(checked).unsqueeze(-1)
     eigenvalues, vectors = torch.linalg.eigh(engine.kernel(points, points))
-    rotated = vectors.mT @ outcomes
-    best: tuple[float, float, Tensor, Tensor] | None = None
-    for candidate in candidates:
-        ridge = check_positive("candidates", candidate) * growth
-        kept = ridge / (eigenvalues.clamp_min(0.0) + ridge)  # the eigenvalues of I - H
-        errors = vectors @ (kept * rotated)
-        leverage_left = (vectors.square() @ kept).clamp_min(1e-12)
-        loss = float((errors / leverage_left).square().mean())
-        if best is None or loss < best[0]:
-            best = loss, candidate, errors / leverage_left.sqrt(), errors / ridge
-    assert best is not None
-    _, chosen, residuals, weights = best
-    return DataFit(
-        float(chosen),
-        residuals - residuals.mean(),
-        points,
-        weights,
-        engine.kernel,
-        engine.detector.prior_mean,
-    )
+    kept = ridges / (eigenvalues.clamp_min(0.0) + ridges)  # c x N, the eigenvalues of I - H
+    errors = (kept * (vectors.mT @ outcomes)) @ vectors.mT  # c x N, (I - H) y
+    leverage_left = (kept @ vectors.mT.square()).clamp_min(1e-12)  # c x N, 1 - H_ii
+    best = int((errors / leverage_left).square().mean(-1).argmin())
+    residuals = errors[best] / leverage_left[best].sqrt()
+    weights = errors[best] / ridges[best]
 
+    def mean(at: Tensor) -> Tensor:
+        return engine.kernel(at, points) @ weights + engine.detector.prior_mean
 
-Functions = Tensor | Sequence[Callable[[Tensor], Tensor]]
-"""Function values on arms, one function per row, or functions of ``n x d`` points."""
+    return DataFit(checked[best], residuals - residuals.mean(), mean)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,76 +124,64 @@ class NullStreams:
     Attributes:
         engine: The detector on its domain.
         horizon: The number of samples in a stream.
-        noise_std: Standard deviation of Gaussian noise; unused with ``residuals``.
-        functions: Given functions of inputs (points of a box, or arm numbers), one of which is
-            drawn for each stream; if None, functions are drawn from the prior.
-        residuals: If given, noise is drawn from these.
+        noise: Standard deviation of Gaussian noise, or numbers from which noise is drawn.
+        functions: The functions, one of which is drawn for each stream; if None, functions are
+            drawn from the prior.
         seed: The seed of everything.
     """
 
     engine: DetectorEngine
     horizon: int
-    noise_std: float = 0.0
-    functions: Sequence[Callable[[Tensor], Tensor]] | None = None
-    residuals: Tensor | None = None
+    noise: float | Tensor
+    functions: Sequence[Function] | None = None
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        """Check the user's arguments."""
-        store_checked(self, noise_std=check_nonnegative("noise_std", self.noise_std))
-
     def draw(self, number: int) -> tuple[Tensor, Tensor]:
-        """Return inputs (``horizon x d``, or arm numbers) and outcomes of one stream."""
+        """Return ``horizon x d`` inputs and ``horizon`` outcomes of one stream."""
         random = generator(self.seed, number, "null stream")
-        domain = self.engine.domain
-        if isinstance(domain, Arms):
-            inputs = torch.randint(domain.num_arms, (self.horizon,), generator=random)
-            inputs = inputs.to(domain.choices.device)
+        X = self.engine.domain.sample(self.horizon, random)
+        if self.functions is None:
+            values = self._prior_draw(X, random)
         else:
-            inputs = domain.sample(self.horizon, random)
-        values = self._values(inputs, random)
-        if self.residuals is not None:
-            chosen = torch.randint(len(self.residuals), (self.horizon,), generator=random)
-            noise = self.residuals[chosen.to(self.residuals.device)]
-        else:
-            noise = self.noise_std * torch.randn(
-                self.horizon, dtype=torch.float64, generator=random
-            )
-        return inputs, values + noise.to(values)
+            chosen = int(torch.randint(len(self.functions), (), generator=random))
+            values = check_vector("values", self.functions[chosen](X), len(X))
+            values = check_finite("a function's values", values)
+        if torch.is_tensor(self.noise):
+            drawn = torch.randint(len(self.noise), (self.horizon,), generator=random)
+            return X, values + self.noise[drawn.to(self.noise.device)].to(values)
+        noise = torch.randn(self.horizon, dtype=DTYPE, generator=random)
+        return X, values + self.noise * noise.to(values)
 
-    def ratios(self, number: int, shape: Tensor) -> Tensor:
-        """Return the largest ratio of statistic to ``shape`` for each half size.
+    def largest_ratios(self, shape: Tensor, num_streams: int, bar: ProgressBar) -> Tensor:
+        """Return the largest ratio of statistic to ``shape`` for each stream and half size.
 
         Args:
-            number: The number of the stream.
             shape: Positive numbers, one for each ``n = 1 .. horizon // 2``.
+            num_streams: The number of streams.
+            bar: Advances with each stream.
+
+        Returns:
+            ``num_streams x horizon // 2``.
         """
-        engine = self.engine
-        inputs, outcomes = self.draw(number)
-        kernel, features = engine.matrices(inputs)
-        scans = scan_statistics(
-            kernel,
-            engine.measure.gram(features),
-            outcomes - engine.detector.prior_mean,
-            engine.ridges(self.horizon // 2),
-        )
-        return torch.stack([scan.max() for scan in scans]) * engine.factor / shape
+        engine, found = self.engine, []
+        half_sizes = engine.half_sizes(self.horizon)
+        ridges = engine.detector.ridges(half_sizes, engine.domain.dim)
+        for number in range(num_streams):
+            X, Y = self.draw(number)
+            kernel, features = engine.matrices(engine.check_inputs(X, len(Y)))
+            outcomes = Y - engine.detector.prior_mean
+            largest = largest_statistics(kernel, features @ features.mT, outcomes, ridges)
+            found.append(engine.factor * largest / shape)
+            bar.advance()
+        return torch.stack(found).cpu()
 
-    def _values(self, inputs: Tensor, random: torch.Generator) -> Tensor:
-        if self.functions is None:
-            return self._prior_draw(inputs, random)
-        chosen = int(torch.randint(len(self.functions), (), generator=random))
-        values = check_vector("values", self.functions[chosen](inputs), len(inputs))
-        return check_finite("a function's values", values)
-
-    def _prior_draw(self, inputs: Tensor, random: torch.Generator) -> Tensor:
-        engine = self.engine
-        points, unit = engine.points_of(inputs), engine.kernel
+    def _prior_draw(self, X: Tensor, random: torch.Generator) -> Tensor:
+        unit = self.engine.kernel
         # by eigenvectors, because the matrix of a smooth kernel is singular up to rounding
-        eigenvalues, vectors = torch.linalg.eigh(unit(points, points))
-        normal = torch.randn(len(points), dtype=torch.float64, generator=random).to(vectors)
+        eigenvalues, vectors = torch.linalg.eigh(unit(X, X))
+        normal = torch.randn(len(X), dtype=DTYPE, generator=random).to(vectors)
         draw = vectors @ (eigenvalues.clamp_min(0.0).sqrt() * normal)
-        return draw * engine.kernel.prior_variance**0.5 + engine.detector.prior_mean
+        return draw * unit.prior_variance**0.5 + self.engine.detector.prior_mean
 
 
 @dataclass(frozen=True)
@@ -323,23 +294,20 @@ def calibrate_threshold(  # noqa: PLR0913 - options, each with a name
         confidence = check_probability("confidence", confidence)
     streams, source = _null_streams(detector, domain, horizon, noise_std, functions, data, seed)
     rank = level_rank(num_simulations, false_alarm_rate, confidence)
-    n = torch.arange(1, horizon // 2 + 1, dtype=DTYPE)
-    assert detector.known_smoothness is not None
     exponent = -rate_exponent(detector.known_smoothness, domain.dim)
-    base = n**exponent
+    shape = streams.engine.half_sizes(horizon) ** exponent
     with ProgressBar(num_simulations, "calibrate_threshold", progress) as bar:
-        largest = _simulate(streams, num_simulations, base, bar).amax(-1)
+        largest = streams.largest_ratios(shape, num_simulations, bar).amax(-1)
     level = float(largest.sort(descending=True).values[rank - 1])
     num_alarms = int((largest > level).sum())
     return CalibratedThreshold(
-        levels=tuple((level * base / streams.engine.kernel.prior_variance).tolist()),
+        levels=tuple((level * shape / streams.engine.kernel.prior_variance).tolist()),
         exponent=exponent,
         horizon=horizon,
         false_alarm_rate=false_alarm_rate,
         confidence=confidence,
         num_simulations=len(largest),
         num_alarms=num_alarms,
-        rate_bounds=binomial_interval(num_alarms, len(largest)),
         seed=seed,
         source=source,
     )
@@ -378,11 +346,10 @@ def estimate_false_alarm_rate(  # noqa: PLR0913 - options, each with a name
     horizon = check_integer("horizon", horizon, minimum=2)
     num_simulations = check_integer("num_simulations", num_simulations, minimum=1)
     streams, _ = _null_streams(detector, domain, horizon, noise_std, functions, data, seed)
-    thresholds = streams.engine.thresholds(
-        horizon // 2, 0, streams.engine.kernel.prior_variance
-    ).cpu()
+    half_sizes, variance = streams.engine.half_sizes(horizon), streams.engine.kernel.prior_variance
+    thresholds = detector.thresholds(half_sizes, domain.dim, variance)
     with ProgressBar(num_simulations, "estimate_false_alarm_rate", progress) as bar:
-        ratios = _simulate(streams, num_simulations, thresholds, bar)
+        ratios = streams.largest_ratios(thresholds, num_simulations, bar)
     num_alarms = int((ratios > 1.0).any(-1).sum())
     bounds = binomial_interval(num_alarms, num_simulations)
     return FalseAlarms(num_alarms, num_simulations, num_alarms / num_simulations, *bounds)
@@ -422,39 +389,21 @@ def level_rank(num_simulations: int, rate: float, confidence: float | None) -> i
         ValueError: If no level keeps the rate.
     """
     if confidence is None:
-        rank = int(rate * (num_simulations + 1) + 1e-9)
-        needed = int(1.0 / rate + 0.999) - 1
+        rank, needed = int(rate * (num_simulations + 1) + 1e-9), 1.0 / rate - 1.0
     else:
-        ranks = torch.arange(1, num_simulations + 1, dtype=DTYPE).numpy()
+        ranks = np.arange(1, num_simulations + 1)
         bounds = betaincinv(ranks, num_simulations - ranks + 1, confidence)
-        rank = int((bounds <= rate).sum())
-        needed = _fewest_simulations(rate, confidence)
+        rank, needed = int((bounds <= rate).sum()), math.log(1.0 - confidence) / math.log1p(-rate)
     if rank < 1:
         raise ValueError(
             f"{num_simulations} simulations are too few for false_alarm_rate={rate} with "
-            f"confidence={confidence}; at least {needed} are needed to choose the level."
+            f"confidence={confidence}; at least {math.ceil(needed)} are needed to choose the level."
         )
     return rank
 
 
-def _fewest_simulations(rate: float, confidence: float) -> int:
-    number = torch.log(torch.tensor(1.0 - confidence, dtype=DTYPE)) / torch.log1p(
-        torch.tensor(-rate, dtype=DTYPE)
-    )
-    return int(number.ceil())
-
-
-def _simulate(streams: NullStreams, number: int, shape: Tensor, bar: ProgressBar) -> Tensor:
-    """Return the largest ratio of each stream and half size, ``number x horizon // 2``."""
-    rows = []
-    for i in range(number):
-        rows.append(streams.ratios(i, shape.to(streams.engine.measure.points)).cpu())
-        bar.advance()
-    return torch.stack(rows)
-
-
-def _of_inputs(engine: DetectorEngine, given: Functions) -> list[Callable[[Tensor], Tensor]]:
-    """Return functions of inputs for values on arms, or for functions of points."""
+def _functions(engine: DetectorEngine, given: Functions) -> Sequence[Function]:
+    """Return functions of points for these, or for values on arms."""
     check_instance(
         "functions",
         given,
@@ -464,19 +413,19 @@ def _of_inputs(engine: DetectorEngine, given: Functions) -> list[Callable[[Tenso
     )
     if len(given) == 0:
         raise ValueError("functions is empty; give at least one, or None for prior draws.")
-    if isinstance(given, Tensor):
-        if not engine.are_arms:
-            raise TypeError(
-                "functions is a tensor, which holds values on arms, but the domain is "
-                f"{engine.domain!r}. Pass a list of functions of n x d points."
-            )
-        values = check_matrix("functions", given, num_columns=len(engine.measure.points))
-        return [row.to(engine.measure.points.device).__getitem__ for row in values]
+    if not torch.is_tensor(given):
+        return given
+    if not engine.are_arms:
+        raise TypeError(
+            "functions is a tensor, which holds values on arms, but the domain is "
+            f"{engine.domain!r}. Pass a list of functions of n x d points."
+        )
+    values = check_matrix("functions", given, num_columns=len(engine.points)).to(engine.points)
 
-    def of_points(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-        return lambda inputs: function(engine.points_of(inputs))
+    def on_arms(row: Tensor) -> Function:
+        return lambda X: row[engine.check_inputs(X, len(X))]
 
-    return list(map(of_points, given))
+    return list(map(on_arms, values))
 
 
 def _null_streams(
@@ -488,18 +437,19 @@ def _null_streams(
     data: tuple[Tensor, Tensor] | None,
     seed: int,
 ) -> tuple[NullStreams, str]:
+    """Return the streams that are meant, and the source of functions and noise in words."""
     engine = detector.on(domain)
     if data is not None:
         if noise_std is not None or functions is not None:
             raise ValueError("data replaces noise_std and functions; leave these out.")
         check_instance("data", data, (tuple, list), "Pass a pair (X, y) of inputs and outcomes.")
         fit = fit_to_data(engine, *data)
-        fitted = _of_inputs(engine, [fit.mean])
-        streams = NullStreams(engine, horizon, functions=fitted, residuals=fit.residuals, seed=seed)
+        streams = NullStreams(engine, horizon, fit.residuals, [fit.mean], seed)
         return streams, f"a fit to {len(fit.residuals)} samples, noise from its residuals"
     if noise_std is None:
         raise ValueError("noise_std is missing: pass it, or data= to learn from samples.")
-    known = None if functions is None else _of_inputs(engine, functions)
-    streams = NullStreams(engine, horizon, noise_std, known, seed=seed)
-    given = "prior draws" if functions is None else f"{len(functions)} given functions"
-    return streams, f"{given}, Gaussian noise with standard deviation {noise_std}"
+    noise_std = check_nonnegative("noise_std", noise_std)
+    known = None if functions is None else _functions(engine, functions)
+    given = "prior draws" if known is None else f"{len(known)} given functions"
+    source = f"{given}, Gaussian noise with standard deviation {noise_std}"
+    return NullStreams(engine, horizon, noise_std, known, seed), source

@@ -17,52 +17,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
-from botorch_bandits.change_points.evidence import EvidenceDetector, EvidenceEngine
+from botorch_bandits.change_points.evidence import (
+    EvidenceDetector,
+    EvidenceEngine,
+    candidates_of,
+)
 from botorch_bandits.change_points.half_samples import ChangePointDetector
 from botorch_bandits.checks import (
-    DTYPE,
     check_instance,
     check_integer,
     check_nonnegative,
     check_one_of,
-    check_positive,
+    store_bounds,
     store_checked,
 )
-from botorch_bandits.core.kernels import kernel_of_output
 from botorch_bandits.domains import Domain
-from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
 from botorch_bandits.models.candidates import CandidatesRecipe
 from botorch_bandits.models.prior_lists import DefaultCandidates
 
 PUBLISHED_EXPLORATION = math.sqrt(3.0)
 """``xi`` of the paper's experiments."""
-
-
-def explores(
-    exploration: float, num_uniform: int | Tensor, num_history: int | Tensor
-) -> bool | Tensor:
-    """Return whether the next round draws uniformly at random.
-
-    Squares are compared, with a margin for their rounding: ``sqrt(3) * sqrt(3)`` falls below 3 in
-    floating point, and the paper's ``xi`` meets equality at 3, 12, 48, ... queries.
-
-    Args:
-        exploration: ``xi``; 0 explores only in the first round after each reset.
-        num_uniform: The number of uniform queries since the last reset; a tensor has one entry per
-            replicate.
-        num_history: The number of all queries since the last reset, in the same form.
-
-    Example:
-        >>> explores(3**0.5, num_uniform=3, num_history=3)
-        True
-    """
-    return num_uniform * num_uniform <= exploration * exploration * num_history * (1.0 + 1e-12)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,10 +70,23 @@ class Restart:
             store_checked(self, exploration=check_nonnegative("exploration", self.exploration))
 
     def explores(self, num_uniform: int | Tensor, num_history: int | Tensor) -> bool | Tensor:
-        """Return whether the next round draws uniformly; see :func:`explores`."""
+        """Return whether the next round draws uniformly at random.
+
+        Squares are compared, with a margin for their rounding: ``sqrt(3) * sqrt(3)`` falls below 3
+        in floating point, and the paper's ``xi`` meets equality at 3, 12, 48, ... queries.
+
+        Args:
+            num_uniform: The number of uniform queries since the last reset; a tensor has one entry
+                per replicate.
+            num_history: The number of all queries since the last reset, in the same form.
+
+        Example:
+            >>> Restart().explores(num_uniform=3, num_history=3)
+            True
+        """
         if self.exploration is None:
             return num_uniform < 0  # nowhere, in the form of the argument
-        return explores(self.exploration, num_uniform, num_history)
+        return num_uniform * num_uniform <= self.exploration**2 * num_history * (1.0 + 1e-12)
 
     def is_told_of_change(self, round_number: int) -> bool:
         """Return whether a reset is due before this round, regardless of the data.
@@ -198,9 +190,7 @@ class ChangePointRestart(Restart):
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
-        if self.smallest_change is not None:
-            smallest = check_positive("smallest_change", self.smallest_change)
-            object.__setattr__(self, "smallest_change", smallest)
+        store_bounds(self, smallest_change=self.smallest_change)
         remedy = "Pass ChangePointDetector(kernel, ...), without .on(domain)."
         check_instance("detector", self.detector, ChangePointDetector, remedy)
         check_instance(
@@ -215,7 +205,7 @@ class ChangePointRestart(Restart):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvidenceRestart(Restart):
+class EvidenceRestart(Restart, EvidenceDetector):
     r"""Starts over when the evidence of all outcomes says that the reward function changed.
 
     It can be combined with any policy, and needs no exploration and no calibration; see
@@ -230,29 +220,18 @@ class EvidenceRestart(Restart):
     function from which its outcomes come; this holds for each function in the ball and regardless
     of ``keep``.
 
-    See :class:`Restart` for the other arguments.
+    See :class:`Restart` and :class:`.EvidenceDetector` for the other arguments.
 
     Attributes:
-        alpha: The probability of a false alarm, for all segments together.
-        robust: Whether the null hypothesis allows more noise than the model, and outliers. With
-            candidates, this applies to each of them.
         keep: What is kept at a reset. ``"since_change"`` keeps the rows since the estimated change;
             the level of later segments is exact if the estimate is the true change, and approximate
             otherwise. ``"nothing"`` keeps none; the level of later segments is approximate, because
             the rows that were dropped showed the new function and chose the restart.
-        change_scale: The number of rounds within which a change is expected.
         candidates: Recipes of candidate priors, or what :meth:`.BanditGP.with_candidates` returns,
             for unknown hyperparameters. None uses the loop's model. With
             :class:`~botorch_bandits.DefaultCandidates`, here or as the loop's model, the
             first outcomes that arrive in the run choose the output scales for all segments; these
             outcomes are not tested.
-        rkhs_bound: ``B``, a bound on the norm of the reward function minus the prior mean, and of
-            each constraint, in the RKHS of the model's kernel. It selects the ball form, which
-            requires ``robust=False``.
-        noise_bound: ``R`` of R-sub-Gaussian noise; the model's noise variance must be its square.
-        drift_rate: ``epsilon`` of a null hypothesis that drifts, like the model of a loop with
-            ``forgetting=TimeVaryingKernel(epsilon)``: what this drift explains does not count as a
-            change. None for functions that are constant between changes.
         outputs: With constraints, what is tested. ``"all"`` multiplies the evidence of the reward
             and of every constraint for a change in the same round, so constraints that stay as they
             are count against a change. ``"reward"`` tests the reward alone. Its level is the same
@@ -264,8 +243,9 @@ class EvidenceRestart(Restart):
         ValueError: If a number is out of range or missing, or two forms are requested at once.
 
     Example:
+        >>> import torch
         >>> from gpytorch.kernels import MaternKernel
-        >>> from botorch_bandits import Arms, BanditLoop, GPUpperConfidenceBound
+        >>> from botorch_bandits import Arms, BanditGP, BanditLoop, GPUpperConfidenceBound
         >>> loop = BanditLoop(
         ...     Arms(torch.linspace(0, 5, 100, dtype=torch.float64).unsqueeze(-1)),
         ...     BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.0025, lengthscale=1.0),
@@ -278,111 +258,46 @@ class EvidenceRestart(Restart):
         [(11, 1)]
     """
 
-    alpha: float = 0.05
-    robust: bool = True
     keep: Literal["since_change", "nothing"] = "since_change"
-    change_scale: float = 100.0
     exploration: float | None = None
     candidates: Any = None
-    rkhs_bound: float | None = None
-    noise_bound: float | None = None
-    drift_rate: float | None = None
     outputs: Literal["all", "reward"] = "all"
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        super().__post_init__()
+        Restart.__post_init__(self)
+        EvidenceDetector.__post_init__(self)
         check_one_of("keep", self.keep, ("since_change", "nothing"))
         check_one_of("outputs", self.outputs, ("all", "reward"))
-        lists = (CandidatesRecipe, DefaultCandidates)
-        if self.candidates is not None and not isinstance(self.candidates, lists):
-            check_instance(
-                "candidates",
-                self.candidates,
-                (tuple, list),
-                "Pass a list of BanditGP.with_kernel(...), or BanditGP.with_candidates([...]).",
-            )
-            store_checked(self, candidates=BanditGP.with_candidates(self.candidates))
-        detector = self._detector_for(None)  # checks the rest
-        store_checked(
-            self,
-            alpha=detector.alpha,
-            change_scale=detector.change_scale,
-            rkhs_bound=detector.rkhs_bound,
-            noise_bound=detector.noise_bound,
-            drift_rate=detector.drift_rate,
-        )
-
-    def list_for(self, model: Any) -> CandidatesRecipe | None:
-        """Return the list of priors that are tested; None if it is one prior.
-
-        Args:
-            model: The loop's model; ``candidates``, if given, replace it. Of a list whose scales
-                the first outcomes determine, it is the list for outcomes of unit variance.
-        """
-        listed = self._prior_for(model)
-        if isinstance(listed, DefaultCandidates):
-            listed = listed.list_of(torch.empty(0, dtype=DTYPE))
-        return listed if isinstance(listed, CandidatesRecipe) else None
-
-    def _prior_for(self, model: Any) -> Any:
-        return model if self.candidates is None else self.candidates
-
-    def _detector_for(self, model: Any) -> EvidenceDetector:
-        listed = self.list_for(model)
-        return EvidenceDetector(
-            alpha=self.alpha,
-            robust=self.robust,
-            weights=None if listed is None else listed.weights,
-            change_scale=self.change_scale,
-            drift_rate=self.drift_rate,
-            rkhs_bound=self.rkhs_bound,
-            noise_bound=self.noise_bound,
-            num_skipped=0 if listed is None else listed.num_skipped,
-        )
+        if self.candidates is not None:
+            listed = candidates_of(self.candidates)
+            remedy = "Pass a list of BanditGP.with_kernel(...), or BanditGP.with_candidates([...])."
+            check_instance("candidates", listed, CandidatesRecipe, remedy)
+            if not isinstance(self.candidates, DefaultCandidates):  # which has no scales yet
+                store_checked(self, candidates=listed)
 
     def on(
-        self, domain: Domain, model: Any, num_outputs: int = 1, context_dim: int = 0
+        self, domain: Domain, models: Any, num_outputs: int = 1, context_dim: int = 0
     ) -> EvidenceEngine:
         """Prepare the detector for a loop.
 
         Args:
             domain: The domain of the points.
-            model: The loop's model.
+            models: The loop's model.
             num_outputs: One more than the number of constraints. With ``outputs="reward"``, the
                 detector has one output regardless.
             context_dim: The dimension of the contexts.
 
         Raises:
-            ValueError: If the hyperparameters are learned and no candidates are given, or if there
-                are constraints and the first outcomes would choose the scales.
+            ValueError: See :meth:`.EvidenceDetector.on`.
         """
-        prior, listed = self._prior_for(model), self.list_for(model)
-        waits = isinstance(prior, DefaultCandidates)  # for the first outcomes
-        of_reward = self.outputs == "reward"
-        num_outputs = 1 if of_reward else num_outputs
-        if waits and num_outputs > 1:
-            raise ValueError(
-                f"the evidence uses {prior!r}, but with constraints= each entry of the list "
-                "has one noise variance for reward and constraints, whose scales differ. Pass "
-                "EvidenceRestart(candidates=[BanditGP.with_kernel(...), ...]), or "
-                "outputs='reward' to test the reward alone."
-            )
-        models = (prior,) if listed is None else listed.candidates
-        if any(not isinstance(each, BanditGPRecipe) or each.refit_every for each in models):
-            raise ValueError(
-                f"model is {prior!r}, whose hyperparameters are learned or unknown, but the test "
-                "needs predictions that were made before the outcomes. Pass "
-                "EvidenceRestart(candidates=[BanditGP.with_kernel(...), ...]), a list that was "
-                "fixed before the data, or candidates=DefaultCandidates(bounds), whose scales the "
-                "first outcomes determine."
-            )
-        if of_reward:
-            models = tuple(map(_prior_of_reward, models))
-        detector = self._detector_for(model)
-        return detector.on(domain, prior if waits else models, num_outputs, context_dim)
+        num_outputs = 1 if self.outputs == "reward" else num_outputs
+        return EvidenceEngine(self, domain, self._prior(models), num_outputs, context_dim)
 
-    def describe_level(self, model: Any = None) -> str:
+    def _prior(self, model: Any) -> Any:
+        return model if self.candidates is None else self.candidates
+
+    def describe_level(self, model: Any) -> str:
         """Return what is claimed about false alarms, in one sentence.
 
         Args:
@@ -396,7 +311,7 @@ class EvidenceRestart(Restart):
                 f"most {self.alpha:g}, for every function whose norm less the prior mean is at "
                 f"most {self.rkhs_bound:g} and {self.noise_bound:g}-sub-Gaussian noise"
             )
-        priors = self.list_for(model)
+        priors = candidates_of(self._prior(model))
         listed, given = "", ""
         if priors is not None:
             listed = "the prior is one of the candidates, "
@@ -417,13 +332,6 @@ class EvidenceRestart(Restart):
                 "and approximately otherwise"
             )
         return first + "; later segments keep their levels approximately"
-
-
-def _prior_of_reward(model: BanditGPRecipe) -> BanditGPRecipe:
-    """Return a prior of the first output alone."""
-    if len(model.kernel.batch_shape) == 0:
-        return model
-    return replace(model, kernel=kernel_of_output(model.kernel, 0))
 
 
 @dataclass(frozen=True)

@@ -51,12 +51,12 @@ class Threshold(ABC):
     """``"prior"``: multiplied by the kernel's prior variance; ``"outcome"``: used unchanged."""
 
     @abstractmethod
-    def values(self, half_sizes: Tensor, smoothness: float | None, dim: int) -> Tensor:
+    def values(self, half_sizes: Tensor, smoothness: float, dim: int) -> Tensor:
         """Return one threshold for each half size.
 
         Args:
             half_sizes: ``n``, positive, float64.
-            smoothness: The smoothness of the detector's kernel, or None if it is unknown.
+            smoothness: ``a``, the smoothness of the detector's kernel.
             dim: The number of input dimensions, contexts included.
         """
 
@@ -79,7 +79,7 @@ class PowerThreshold(Threshold):
 
     Example:
         >>> n = torch.tensor([1.0, 128.0], dtype=torch.float64)
-        >>> PowerThreshold().values(n, None, 1)
+        >>> PowerThreshold().values(n, 2.5, 1)
         tensor([2.6000, 0.0406], dtype=torch.float64)
     """
 
@@ -91,7 +91,7 @@ class PowerThreshold(Threshold):
         store_checked(self, scale=check_positive("scale", self.scale, or_infinite=True))
         store_checked(self, exponent=check_number("exponent", self.exponent))
 
-    def values(self, half_sizes: Tensor, smoothness: float | None, dim: int) -> Tensor:
+    def values(self, half_sizes: Tensor, smoothness: float, dim: int) -> Tensor:
         return self.scale * half_sizes**self.exponent
 
 
@@ -110,8 +110,6 @@ class TheoreticalThreshold(Threshold):
         norm_bound: ``F``, a bound on the RKHS norm of every function of the environment.
         noise_bound: ``g``, the sub-Gaussian bound of the noise.
         horizon: ``T``, the number of rounds.
-        smoothness: ``a``; that of the detector's kernel if None.
-        dim: ``d``; the number of the detector's input dimensions if None.
 
     Raises:
         TypeError: If an argument is not a number.
@@ -129,41 +127,25 @@ class TheoreticalThreshold(Threshold):
     norm_bound: float
     noise_bound: float
     horizon: int
-    smoothness: float | None = None
-    dim: int | None = None
 
     def __post_init__(self) -> None:
         """Check the arguments."""
-        store_checked(self, constant=check_positive("constant", self.constant))
-        store_checked(self, norm_bound=check_nonnegative("norm_bound", self.norm_bound))
-        store_checked(self, noise_bound=check_nonnegative("noise_bound", self.noise_bound))
-        store_checked(self, horizon=check_integer("horizon", self.horizon, minimum=2))
+        store_checked(
+            self,
+            constant=check_positive("constant", self.constant),
+            norm_bound=check_nonnegative("norm_bound", self.norm_bound),
+            noise_bound=check_nonnegative("noise_bound", self.noise_bound),
+            horizon=check_integer("horizon", self.horizon, minimum=2),
+        )
         if self.norm_bound == 0.0 and self.noise_bound == 0.0:
             raise ValueError(
                 "norm_bound and noise_bound are both 0, so the threshold would be 0; at least one "
                 "must be positive."
             )
-        if self.smoothness is not None:
-            smoothness = check_positive("smoothness", self.smoothness, or_infinite=True)
-            store_checked(self, smoothness=smoothness)
-        if self.dim is not None:
-            store_checked(self, dim=check_integer("dim", self.dim, minimum=1))
 
-    def values(self, half_sizes: Tensor, smoothness: float | None, dim: int) -> Tensor:
-        """See :meth:`Threshold.values`.
-
-        Raises:
-            ValueError: If the smoothness is not known.
-        """
-        smoothness = self.smoothness if self.smoothness is not None else smoothness
-        if smoothness is None:
-            raise ValueError(
-                "smoothness is not given and cannot be read from the kernel. Pass smoothness= to "
-                "TheoreticalThreshold: the nu of a Matern kernel, infinity for a smoother kernel."
-            )
-        exponent = rate_exponent(smoothness, self.dim if self.dim is not None else dim)
+    def values(self, half_sizes: Tensor, smoothness: float, dim: int) -> Tensor:
         size = self.norm_bound**2 + (self.noise_bound * math.log(self.horizon)) ** 2
-        return self.constant * size * half_sizes**-exponent
+        return self.constant * size * half_sizes ** -rate_exponent(smoothness, dim)
 
 
 @dataclass(frozen=True)
@@ -179,10 +161,9 @@ class CalibratedThreshold(Threshold):
         confidence: With at least this probability over the simulations, the true rate is at most
             ``false_alarm_rate``. If None, this holds on average over the simulations.
         num_simulations: The number of simulated streams without a change.
-        num_alarms: The number of these that raise an alarm at these levels.
-        rate_bounds: Clopper-Pearson bounds, each with the error ``(1 - 0.95) / 2``, on the rate
-            of alarms given ``num_alarms``. The level was chosen on the same streams: for an
-            unbiased check, simulate again with :func:`estimate_false_alarm_rate`.
+        num_alarms: The number of these that raise an alarm at these levels. The level was chosen on
+            the same streams: for an unbiased check, simulate again with
+            :func:`estimate_false_alarm_rate`.
         seed: The seed of the simulations.
         source: The source of functions and noise, in words.
     """
@@ -194,11 +175,10 @@ class CalibratedThreshold(Threshold):
     confidence: float | None
     num_simulations: int
     num_alarms: int
-    rate_bounds: tuple[float, float]
     seed: int
     source: str
 
-    def values(self, half_sizes: Tensor, smoothness: float | None, dim: int) -> Tensor:
+    def values(self, half_sizes: Tensor, smoothness: float, dim: int) -> Tensor:
         levels = torch.tensor(self.levels, dtype=half_sizes.dtype, device=half_sizes.device)
         largest = float(len(levels))
         calibrated = levels[half_sizes.clamp(max=largest).long() - 1]

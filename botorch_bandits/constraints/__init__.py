@@ -19,7 +19,6 @@ from botorch_bandits.constraints.rules import (
     MultiplierRule,
     MultiplierState,
     PrimalDual,
-    penalize,
 )
 
 __all__ = [
@@ -33,7 +32,6 @@ __all__ = [
     "MultiplierState",
     "NoisyConstraintsWarning",
     "PrimalDual",
-    "penalize",
     "recognize_infeasibility",
     "warn_if_noisy",
 ]

@@ -8,11 +8,11 @@ rule does.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from botorch_bandits.checks import check_double, check_integer
 from botorch_bandits.constraints.rules import MultiplierRule
 
 
@@ -54,15 +54,6 @@ def recognize_infeasibility(
         >>> recognize_infeasibility(kappa, torch.tensor([0.3], dtype=torch.float64))
         tensor([True])
     """
-    check_double("multipliers", multipliers)
-    check_double("smallest_lower_bounds", smallest_lower_bounds)
-    smallest_lower_bounds = smallest_lower_bounds.to(multipliers.device)
-    num_epochs = check_integer("num_epochs", num_epochs, minimum=1)
-    wanted = (*multipliers.shape[:-2], multipliers.shape[-1])
-    if smallest_lower_bounds.shape != wanted:
-        raise ValueError(
-            f"smallest_lower_bounds has shape {tuple(smallest_lower_bounds.shape)}, not {wanted}."
-        )
     if multipliers.shape[-2] <= num_epochs:
         return torch.zeros_like(smallest_lower_bounds, dtype=torch.bool)
     grew = multipliers[..., -num_epochs - 1 :, :].diff(dim=-2) > 0.0
@@ -72,7 +63,7 @@ def recognize_infeasibility(
 
 
 def warn_if_noisy(
-    rule: MultiplierRule, X: Tensor, constraints: Tensor, stacklevel: int = 2
+    rule: MultiplierRule, first: Sequence[float], again: Sequence[float], stacklevel: int = 2
 ) -> bool:
     """Warn if a rule for exact constraint values is given noisy ones.
 
@@ -81,8 +72,8 @@ def warn_if_noisy(
 
     Args:
         rule: The rule in use.
-        X: ``n x d`` points (contexts included).
-        constraints: ``n x num_constraints`` observed values.
+        first: ``num_constraints`` observed values at a point.
+        again: Later ones at the same point.
         stacklevel: The caller whose line the warning names; see :func:`warnings.warn`.
 
     Returns:
@@ -91,20 +82,13 @@ def warn_if_noisy(
     Warns:
         NoisyConstraintsWarning: Naming the constraint and the rule for noisy values.
     """
-    if not rule.expects_exact_constraints or len(X) < 2:
+    pairs = list(zip(first, again, strict=True))
+    # rounding of an exact value is no noise
+    noisy = [j for j, (a, b) in enumerate(pairs) if abs(a - b) > 1e-12 * max(1.0, abs(a), abs(b))]
+    if not (rule.expects_exact_constraints and noisy):
         return False
-    _, which = torch.unique(X, dim=0, return_inverse=True)
-    index = which.unsqueeze(-1).expand_as(constraints)
-    shape = (int(which.max()) + 1, constraints.shape[-1])
-    largest = constraints.new_full(shape, -torch.inf).scatter_reduce(0, index, constraints, "amax")
-    smallest = constraints.new_full(shape, torch.inf).scatter_reduce(0, index, constraints, "amin")
-    size = torch.maximum(largest.abs(), smallest.abs()).clamp_min(1.0)
-    spread = (largest - smallest) / size
-    if float(spread.max()) <= 1e-12:
-        return False
-    j = int(spread.amax(dim=0).argmax())
     warnings.warn(
-        f"constraint {j + 1} was observed with different values at one point, but "
+        f"constraint {noisy[0] + 1} was observed with different values at one point, but "
         f"{type(rule).__name__} is for exact values: psi amplifies noise. Use AdditiveEpochs.",
         NoisyConstraintsWarning,
         stacklevel=stacklevel,

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from botorch_bandits.checks import check_double, check_integer, check_nonnegative, counted
+from botorch_bandits.checks import check_double, check_finite, check_integer, counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,6 @@ class Ledger:
             outcomes, the epoch of their arrival). A rule without epochs has one epoch per round.
         multipliers: ``batch_shape x num_epochs x num_constraints``; the multipliers in force in
             each epoch.
-        mask: ``batch_shape x n``; which rows are outcomes; None for all.
 
     Example:
         >>> import torch
@@ -53,7 +52,6 @@ class Ledger:
     constraints: Tensor
     epochs: Tensor
     multipliers: Tensor
-    mask: Tensor | None = None
 
     def __post_init__(self) -> None:
         """Check the shapes."""
@@ -72,36 +70,25 @@ class Ledger:
             raise ValueError(
                 f"multipliers has shape {tuple(self.multipliers.shape)}, not {wanted}."
             )
-        if self.mask is not None and (self.mask.dtype != torch.bool or self.mask.shape != rows):
-            raise ValueError(f"mask must be booleans of shape {tuple(rows)}.")
-        known = self.epochs if self.mask is None else self.epochs[self.mask]
+        known = self.epochs
         if known.numel() and not (int(known.min()) >= 1 and int(known.max()) <= self.num_epochs):
             raise ValueError(
                 f"epochs lie between {int(known.min())} and {int(known.max())}, but multipliers "
                 f"are given for epochs 1 to {self.num_epochs}."
             )
-        if not torch.isfinite(self._known).all():
-            raise ValueError("a constraint value is not finite; mask rows that are not outcomes.")
+        check_finite("constraints", self.constraints)
 
     def __repr__(self) -> str:
         """Return sizes and, without a batch, the averages."""
-        counts = self.num_rows
         constraints = counted(self.num_constraints, "constraint", "constraints")
         sizes = f"{constraints}, {counted(self.num_epochs, 'epoch', 'epochs')}"
-        if counts.ndim:
-            return f"Ledger({sizes}, batch_shape={tuple(counts.shape)})"
-        sizes = f"{int(counts)} outcomes, {sizes}"
-        average, signed, rectified = (
-            [round(value, 6) for value in each.tolist()]
-            for each in (
-                self.average,
-                self.average_signed_violation,
-                self.average_rectified_violation,
-            )
-        )
+        if self.epochs.dim() > 1:
+            return f"Ledger({sizes}, batch_shape={tuple(self.epochs.shape[:-1])})"
+        averages = self.average, self.average_signed_violation, self.average_rectified_violation
+        average, signed, rectified = ([round(v, 6) for v in each.tolist()] for each in averages)
         return (
-            f"Ledger({sizes}, average value {average}, average violation signed {signed}, "
-            f"rectified {rectified} (ignoring slack))"
+            f"Ledger({self.num_rows} outcomes, {sizes}, average value {average}, average violation "
+            f"signed {signed}, rectified {rectified} (ignoring slack))"
         )
 
     @property
@@ -115,21 +102,21 @@ class Ledger:
         return int(self.multipliers.shape[-2])
 
     @property
-    def num_rows(self) -> Tensor:
-        """``batch_shape``; the number of outcomes that count."""
-        return self._counts.sum(dim=-1)
+    def num_rows(self) -> int:
+        """``n``, the number of outcomes."""
+        return int(self.epochs.shape[-1])
 
     # --- sums over all rounds ---------------------------------------------------------------
 
     @property
     def signed_violation(self) -> Tensor:
         """``batch_shape x num_constraints``; ``[sum of g]^+``."""
-        return self._known.sum(dim=-2).clamp_min(0.0)
+        return self.constraints.sum(dim=-2).clamp_min(0.0)
 
     @property
     def rectified_violation(self) -> Tensor:
         """``batch_shape x num_constraints``; ``sum of [g]^+``."""
-        return self._known.clamp_min(0.0).sum(dim=-2)
+        return self._excess.sum(dim=-2)
 
     @property
     def violation_norm(self) -> Tensor:
@@ -139,17 +126,17 @@ class Ledger:
     @property
     def average(self) -> Tensor:
         """``batch_shape x num_constraints``; the mean of all values, negative if budget is left."""
-        return self._known.sum(dim=-2) / self.num_rows.clamp_min(1).unsqueeze(-1)
+        return self.constraints.sum(dim=-2) / max(self.num_rows, 1)
 
     @property
     def running_average(self) -> Tensor:
         """``batch_shape x n x num_constraints``; the mean of all values up to each row."""
-        return self._known.cumsum(dim=-2) / self._running_counts
+        return self.constraints.cumsum(dim=-2) / self._rounds
 
     @property
     def running_rectified_average(self) -> Tensor:
         """``batch_shape x n x num_constraints``; the time average after each row."""
-        return self._known.clamp_min(0.0).cumsum(dim=-2) / self._running_counts
+        return self._excess.cumsum(dim=-2) / self._rounds
 
     @property
     def average_signed_violation(self) -> Tensor:
@@ -159,7 +146,7 @@ class Ledger:
     @property
     def average_rectified_violation(self) -> Tensor:
         """``batch_shape x num_constraints``; the rectified one over the outcomes so far."""
-        return self.rectified_violation / self.num_rows.clamp_min(1).unsqueeze(-1)
+        return self.rectified_violation / max(self.num_rows, 1)
 
     def budget_left(self, horizon: int | None = None) -> Tensor:
         """Return the remaining sum that constraint values may have; negative if it is overdrawn.
@@ -172,50 +159,38 @@ class Ledger:
         Returns:
             ``batch_shape x num_constraints``.
         """
-        left = -self._known.sum(dim=-2)
+        left = -self.constraints.sum(dim=-2)
         if horizon is None:
             return left
         remaining = check_integer("horizon", horizon, minimum=1) - self.num_rows
-        if bool((remaining < 0).any()):
-            raise ValueError(
-                f"horizon is {horizon}, but {int(self.num_rows.max())} outcomes have arrived."
-            )
-        share = left / remaining.unsqueeze(-1)
+        if remaining < 0:
+            raise ValueError(f"horizon is {horizon}, but {self.num_rows} outcomes have arrived.")
+        share = left / remaining
         return torch.where(share.isnan(), torch.inf, share)  # no budget and no round is left
 
     # --- the best point ---------------------------------------------------------------------
 
-    def best_point(self, rewards: Tensor, tolerance: float = 0.0) -> tuple[Tensor, Tensor]:
+    def best_point(self, rewards: Tensor) -> tuple[Tensor, Tensor]:
         """Return the best row, and whether it is feasible.
 
         Feasible rows come first, regardless of their rewards. Without a feasible row, the best one
         has the smallest violation.
 
         Args:
-            rewards: ``batch_shape x n``.
-            tolerance: A row is feasible if no constraint value exceeds this.
+            rewards: ``batch_shape x n``, ``n`` at least 1.
 
         Returns:
-            ``batch_shape`` row numbers (-1 without any row) and ``batch_shape`` booleans.
+            ``batch_shape`` row numbers and ``batch_shape`` booleans.
         """
         check_double("rewards", rewards)
-        tolerance = check_nonnegative("tolerance", tolerance)
         if rewards.shape != self.epochs.shape:
             raise ValueError(
                 f"rewards has shape {tuple(rewards.shape)}, not {tuple(self.epochs.shape)}."
             )
-        if rewards.shape[-1] == 0:
-            none = torch.full(rewards.shape[:-1], -1, device=rewards.device)
-            return none, torch.zeros_like(none, dtype=torch.bool)
-        known = torch.ones_like(self.epochs, dtype=torch.bool) if self.mask is None else self.mask
-        worst = torch.where(known, self._known.amax(dim=-1), torch.inf)
-        feasible = known & (worst <= tolerance)
-        is_feasible = feasible.any(dim=-1)
-        best = torch.where(feasible, rewards, -torch.inf).argmax(dim=-1)
-        nearest = self._known.clamp_min(0.0).norm(dim=-1)
-        nearest = torch.where(known, nearest, torch.inf).argmin(dim=-1)
-        index = torch.where(is_feasible, best, nearest)
-        return torch.where(known.any(dim=-1), index, -1), is_feasible
+        violations = self._excess.norm(dim=-1)  # batch_shape x n
+        smallest = violations.amin(dim=-1, keepdim=True)
+        best = torch.where(violations == smallest, rewards, -torch.inf).argmax(dim=-1)
+        return best, smallest.squeeze(-1) == 0.0
 
     # --- plain records ----------------------------------------------------------------------
 
@@ -224,51 +199,39 @@ class Ledger:
 
         For a batch, there is a further entry ``replicate``, which numbers the flattened batch.
         """
-        batch_shape = self.epochs.shape[:-1]
         flat = (-1, self.num_epochs, self.num_constraints)
-        counts = self._counts.reshape(-1, self.num_epochs).tolist()
-        signed = self._by_epoch(self._known).clamp_min(0.0).reshape(flat).tolist()
-        rectified = self._by_epoch(self._known.clamp_min(0.0)).reshape(flat).tolist()
-        multipliers = self.multipliers.reshape(flat).tolist()
+        columns = {
+            "num_outcomes": self._by_epoch(torch.ones_like(self.constraints)).long(),
+            "signed_violation": self._by_epoch(self.constraints).clamp_min(0.0),
+            "rectified_violation": self._by_epoch(self._excess),
+            "multiplier": self.multipliers,
+        }
+        lists = {name: values.reshape(flat).tolist() for name, values in columns.items()}
+        is_batch, num_replicates = self.epochs.dim() > 1, len(lists["multiplier"])
         return [
             {
-                **({"replicate": b} if batch_shape else {}),
+                **({"replicate": b} if is_batch else {}),
                 "epoch": epoch + 1,
                 "constraint": j + 1,
-                "num_outcomes": int(counts[b][epoch]),
-                "signed_violation": signed[b][epoch][j],
-                "rectified_violation": rectified[b][epoch][j],
-                "multiplier": multipliers[b][epoch][j],
+                **{name: values[b][epoch][j] for name, values in lists.items()},
             }
-            for b in range(len(counts))
+            for b in range(num_replicates)
             for epoch in range(self.num_epochs)
             for j in range(self.num_constraints)
         ]
 
     @property
-    def _known(self) -> Tensor:
-        """Constraint values, or 0 where there is no outcome."""
-        if self.mask is None:
-            return self.constraints
-        return torch.where(self.mask.unsqueeze(-1), self.constraints, 0.0)
+    def _excess(self) -> Tensor:
+        """``[g]^+``."""
+        return self.constraints.clamp_min(0.0)
 
     @property
-    def _ones(self) -> Tensor:
-        ones = torch.ones_like(self.constraints[..., :1])
-        return ones if self.mask is None else ones * self.mask.unsqueeze(-1)
-
-    @property
-    def _counts(self) -> Tensor:
-        """``batch_shape x num_epochs``."""
-        return self._by_epoch(self._ones).squeeze(-1)
-
-    @property
-    def _running_counts(self) -> Tensor:
-        return self._ones.cumsum(dim=-2).clamp_min(1.0)
+    def _rounds(self) -> Tensor:
+        """``n x 1``; 1, 2, ..."""
+        return torch.arange(1, self.num_rows + 1).to(self.constraints).unsqueeze(-1)
 
     def _by_epoch(self, values: Tensor) -> Tensor:
         """Sum ``batch_shape x n x k`` rows to ``batch_shape x num_epochs x k``."""
         shape = (*values.shape[:-2], self.num_epochs, values.shape[-1])
-        index = self.epochs if self.mask is None else torch.where(self.mask, self.epochs, 1)
-        index = (index - 1).unsqueeze(-1).expand_as(values)
+        index = (self.epochs - 1).unsqueeze(-1).expand_as(values)
         return values.new_zeros(shape).scatter_add(-2, index, values)

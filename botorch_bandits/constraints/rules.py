@@ -7,9 +7,9 @@ is fitted,
 
 .. math:: F(x) = f(x) - \sum_j \kappa_j (\psi(g_j(x)) - 1).
 
-Rules are folds over tensors: ``init(batch_shape) -> state`` and ``step(state, values, mask) ->
-state`` serve both a single live stream (``batch_shape`` is ``()``) and a batch of replicates. They
-do not depend on the loop, the model or the acquisition function.
+Rules are folds over tensors: ``init(batch_shape) -> state`` and ``step(state, values) -> state``
+serve both a single live stream (``batch_shape`` is ``()``) and replicates that get outcomes in the
+same rounds. They do not depend on the loop, the model or the acquisition function.
 
 Sources: Shi and Eryilmaz, *A Bayesian approach for stochastic continuum-armed bandit with long-term
 constraints*, AISTATS 2022; Zhou and Ji, *On kernelized multi-armed bandits with constraints*,
@@ -30,6 +30,7 @@ from torch import Tensor
 from botorch_bandits.checks import (
     DTYPE,
     check_double,
+    check_finite,
     check_instance,
     check_integer,
     check_nonnegative,
@@ -37,6 +38,7 @@ from botorch_bandits.checks import (
     check_one_of,
     check_positive,
     check_probability,
+    store_bounds,
     store_checked,
 )
 from botorch_bandits.confidence import Guarantee, RegretStatement, Statement
@@ -70,30 +72,9 @@ class MultiplierState:
     epochs: Tensor
 
     @property
-    def batch_shape(self) -> torch.Size:
-        """The shape of the replicates."""
-        return self.rounds.shape
-
-    @property
     def epoch(self) -> Tensor:
         """``batch_shape``; the number ``l`` of the running epoch, from 1."""
         return self.epochs + 1
-
-
-def initial_state(
-    level: float,
-    num_constraints: int,
-    batch_shape: tuple[int, ...] | torch.Size = (),
-    device: torch.device | str | None = None,
-) -> MultiplierState:
-    """Return the state before the first round, with every level at ``level``."""
-    shape = (*batch_shape, num_constraints)
-    return MultiplierState(
-        levels=torch.full(shape, level, dtype=DTYPE, device=device),
-        sums=torch.zeros(shape, dtype=DTYPE, device=device),
-        rounds=torch.zeros(tuple(batch_shape), dtype=torch.int64, device=device),
-        epochs=torch.zeros(tuple(batch_shape), dtype=torch.int64, device=device),
-    )
 
 
 LARGEST_TARGET = 1e150
@@ -135,46 +116,6 @@ class MultiplierOverflowError(OverflowError):
     """
 
 
-def penalize(penalty: Penalty, rewards: Tensor, constraints: Tensor, multipliers: Tensor) -> Tensor:
-    """Return ``f - sum_j kappa_j (psi(g_j) - 1)``.
-
-    Args:
-        penalty: ``psi``.
-        rewards: ``batch_shape x n``.
-        constraints: ``batch_shape x n x num_constraints``.
-        multipliers: ``batch_shape x num_constraints``.
-
-    Returns:
-        ``batch_shape x n``.
-
-    Raises:
-        TypeError: If a tensor is not float64.
-        ValueError: If shapes do not match.
-        MultiplierOverflowError: If the result of finite outcomes is not finite, or so large that
-            sums of its squares are not.
-    """
-    check_double("rewards", rewards)
-    check_double("constraints", constraints)
-    check_double("multipliers", multipliers)
-    constraints, multipliers = constraints.to(rewards.device), multipliers.to(rewards.device)
-    m = multipliers.shape[-1]
-    if constraints.shape != (*rewards.shape, m):
-        raise ValueError(
-            f"rewards {tuple(rewards.shape)}, constraints {tuple(constraints.shape)} and "
-            f"multipliers {tuple(multipliers.shape)} do not match: they must be batch x n, "
-            f"batch x n x {m} and batch x {m}."
-        )
-    targets = rewards - (multipliers.unsqueeze(-2) * penalty.excess(constraints)).sum(dim=-1)
-    known = torch.isfinite(rewards) & torch.isfinite(constraints).all(dim=-1)
-    if bool((known & ~(targets.abs() < LARGEST_TARGET)).any()):
-        raise MultiplierOverflowError(
-            "a penalized outcome is too large for float64 (largest multiplier "
-            f"{float(multipliers.max()):.3g}). Use penalty=Polynomial(c, n), which grows more "
-            f"slowly, or a smaller c. {WAY_ON}"
-        )
-    return targets
-
-
 SURROGATES = ("relabeled", "fresh", "separate")
 """The function that the Gaussian process models.
 
@@ -184,49 +125,32 @@ running epoch. ``"fresh"``: one GP on the penalized outcomes of the running epoc
 """
 
 
-@dataclass(frozen=True)
 class MultiplierRule(ABC):
     """How multipliers follow from constraint values.
 
     Attributes:
         num_constraints: The number of constraints, at least 1.
+        epoch_length: The number of rounds between two updates of the multipliers.
+        penalty: The penalty that is charged for a violation.
+        surrogate: One of :data:`SURROGATES`.
+        models: The recipes of epochs 1, 2, ... and all further ones; empty if one model serves all.
+        expects_exact_constraints: Whether the rule is for constraint values without noise.
+        observes: What :meth:`step` takes: ``"outcomes"`` (observed ``g``) or ``"lower_bounds"``
+            (lower confidence bounds of ``g`` at the point that was played).
     """
 
     num_constraints: int
-
+    epoch_length: int
+    penalty: Penalty
+    surrogate: str
+    models: Sequence[BanditGPRecipe] = ()
     expects_exact_constraints: ClassVar[bool] = False
-    """Whether the rule is for constraint values observed without noise."""
-
     observes: ClassVar[str] = "outcomes"
-    """What :meth:`step` takes: ``"outcomes"`` (observed ``g``) or ``"lower_bounds"`` (lower
-    confidence bounds of ``g`` at the point that was played)."""
-
-    initial_level: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         """Check the number of constraints."""
         number = check_integer("num_constraints", self.num_constraints, minimum=1)
         store_checked(self, num_constraints=number)
-
-    @property
-    @abstractmethod
-    def rounds_per_update(self) -> int:
-        """The number of rounds between two updates of the multipliers."""
-
-    @property
-    @abstractmethod
-    def penalty_in_use(self) -> Penalty:
-        """The penalty that is charged for a violation."""
-
-    @property
-    @abstractmethod
-    def surrogate_in_use(self) -> str:
-        """One of :data:`SURROGATES`."""
-
-    @property
-    def models_in_use(self) -> tuple[BanditGPRecipe, ...]:
-        """The recipes of epochs 1, 2, ... and all further ones; empty if one model serves all."""
-        return ()
 
     def of_one_model(self) -> Self:
         """Return the rule without the recipes of epochs."""
@@ -241,7 +165,6 @@ class MultiplierRule(ABC):
             mean: ``batch_shape x num_constraints``; the sums of the epoch divided by its length.
         """
 
-    @abstractmethod
     def multipliers(self, state: MultiplierState) -> Tensor:
         """Return the multipliers in force, ``batch_shape x num_constraints``.
 
@@ -251,6 +174,7 @@ class MultiplierRule(ABC):
         Raises:
             MultiplierOverflowError: If one of them is too large for float64.
         """
+        return state.levels
 
     @abstractmethod
     def guarantee(self) -> Guarantee:
@@ -260,7 +184,7 @@ class MultiplierRule(ABC):
 
     def init(
         self,
-        batch_shape: tuple[int, ...] | torch.Size = (),
+        batch_shape: tuple[int, ...] = (),
         device: torch.device | str | None = None,
     ) -> MultiplierState:
         """Return the state before the first round.
@@ -269,15 +193,11 @@ class MultiplierRule(ABC):
             batch_shape: The shape of the replicates; ``()`` for a live loop.
             device: The device of its tensors.
         """
-        return initial_state(self.initial_level, self.num_constraints, batch_shape, device)
+        sums = torch.zeros(*batch_shape, self.num_constraints, dtype=DTYPE, device=device)
+        none = torch.zeros(batch_shape, dtype=torch.int64, device=device)
+        return MultiplierState(sums, sums, none, none)
 
-    def step(
-        self,
-        state: MultiplierState,
-        values: Tensor | None,
-        mask: Tensor | None = None,
-        active: Tensor | None = None,
-    ) -> MultiplierState:
+    def step(self, state: MultiplierState, values: Tensor | None) -> MultiplierState:
         """Return the state after one more round.
 
         The outcomes that arrived in the round each count once in the running epoch, regardless of
@@ -287,119 +207,63 @@ class MultiplierRule(ABC):
             state: The state before the round.
             values: The outcomes that arrived: ``batch_shape x num_constraints`` for one outcome,
                 ``batch_shape x k x num_constraints`` for ``k``. None if nothing arrived.
-            mask: ``batch_shape`` or ``batch_shape x k`` booleans: which of them arrived; all if
-                omitted. The round counts in any case. Values that are masked out may be NaN.
-            active: ``batch_shape`` booleans: the replicates that played this round; all if omitted.
-                The state of the others does not change.
 
         Raises:
-            TypeError: If the values are not float64 or a mask is not boolean.
-            ValueError: If a shape is wrong or an unmasked value is not finite.
+            TypeError: If the values are not float64.
+            ValueError: If the shape is wrong or a value is not finite.
         """
-        if values is not None:
-            if active is not None:
-                here = _check_mask("active", active, state.batch_shape)
-                extra = values.dim() - 1 - len(state.batch_shape)
-                here = here.reshape(*state.batch_shape, *(1,) * extra)
-                mask = here.expand(values.shape[:-1]) if mask is None else mask & here
-            state = self.observe(state, values, mask)
-        return self.advance(state, active)
+        return self.advance(state if values is None else self.observe(state, values))
 
-    def observe(
-        self, state: MultiplierState, values: Tensor, mask: Tensor | None = None
-    ) -> MultiplierState:
+    def observe(self, state: MultiplierState, values: Tensor) -> MultiplierState:
         """Count outcomes in the running epoch without ending a round.
 
         Args:
             state: The state before they arrived.
             values: See :meth:`step`.
-            mask: See :meth:`step`.
         """
-        return replace(state, sums=state.sums + self.total(state, values, mask))
+        check_double("values", values)
+        shape = tuple(state.sums.shape)
+        if values.shape == shape:
+            values = values.unsqueeze(-2)
+        if (*values.shape[:-2], values.shape[-1]) != shape:
+            raise ValueError(
+                f"constraint values have shape {tuple(values.shape)}; they must be {shape} for one "
+                f"outcome or {(*shape[:-1], 'k', shape[-1])} for k outcomes ({shape[-1]} "
+                "constraints)."
+            )
+        check_finite("values", values)
+        return replace(state, sums=state.sums + values.sum(dim=-2))
 
-    def advance(self, state: MultiplierState, active: Tensor | None = None) -> MultiplierState:
+    def advance(self, state: MultiplierState) -> MultiplierState:
         """Complete a round; after the last round of an epoch, the multipliers change.
 
         Args:
             state: The state before the end of the round.
-            active: See :meth:`step`.
         """
-        passed = torch.ones_like(state.rounds) if active is None else active.to(state.rounds.dtype)
-        rounds = state.rounds + passed
-        ended = rounds >= self.rounds_per_update
+        rounds = state.rounds + 1
+        ended = rounds >= self.epoch_length  # batch_shape
         by_constraint = ended.unsqueeze(-1)
         # first the mean, then psi: constraint values of both signs cancel within an epoch
-        mean = state.sums / self.rounds_per_update
+        updated = self.update(state.levels, state.sums / self.epoch_length)
         return MultiplierState(
-            levels=torch.where(by_constraint, self.update(state.levels, mean), state.levels),
+            levels=torch.where(by_constraint, updated, state.levels),
             sums=torch.where(by_constraint, 0.0, state.sums),
             rounds=torch.where(ended, 0, rounds),
             epochs=state.epochs + ended,
         )
 
-    def reset(
-        self,
-        state: MultiplierState,
-        mask: Tensor | None = None,
-        keep_multipliers: bool = False,
-    ) -> MultiplierState:
+    def reset(self, state: MultiplierState, keep_multipliers: bool = False) -> MultiplierState:
         """Return the state after a restart: the running epoch is cut short, without an update.
 
         Args:
             state: The state before the restart.
-            mask: ``batch_shape`` booleans: the replicates that restart; all if omitted.
             keep_multipliers: Whether the multipliers are kept; the number of the epoch is then kept
                 as well.
         """
-        fresh = self.init(state.batch_shape, state.levels.device)
-        here = (
-            torch.ones_like(state.rounds, dtype=torch.bool)
-            if mask is None
-            else _check_mask("mask", mask, state.batch_shape)
-        )
-        by_constraint = here.unsqueeze(-1)
-        cut = replace(
-            state,
-            sums=torch.where(by_constraint, 0.0, state.sums),
-            rounds=torch.where(here, 0, state.rounds),
-        )
-        if keep_multipliers:
-            return cut
-        return replace(
-            cut,
-            levels=torch.where(by_constraint, fresh.levels, state.levels),
-            epochs=torch.where(here, 0, state.epochs),
-        )
-
-    def total(self, state: MultiplierState, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Check the values that arrived and return their sum, ``batch_shape x num_constraints``.
-
-        Args:
-            state: A state from :meth:`init` or :meth:`step`.
-            values: ``batch_shape x num_constraints`` for one outcome, or ``batch_shape x k x
-                num_constraints`` for ``k``.
-            mask: Which outcomes arrived; all if omitted.
-        """
-        check_double("values", values)
-        shape, m = state.batch_shape, self.num_constraints
-        one = values.shape == (*shape, m)
-        if not one and (
-            values.dim() != len(shape) + 2 or (*values.shape[:-2], values.shape[-1]) != (*shape, m)
-        ):
-            raise ValueError(
-                f"constraint values have shape {tuple(values.shape)}; they must be "
-                f"{(*shape, m)} for one outcome or {(*shape, 'k', m)} for k outcomes "
-                f"({m} constraints)."
-            )
-        if mask is not None:
-            mask = _check_mask("mask", mask, values.shape[:-1])
-            values = torch.where(mask.unsqueeze(-1), values, 0.0)
-        if not torch.isfinite(values).all():
-            raise ValueError(
-                "a constraint value is not finite. Mask outcomes that have not arrived; repair "
-                "or leave out invalid ones."
-            )
-        return values if one else values.sum(dim=-2)
+        fresh = self.init(tuple(state.rounds.shape), state.levels.device)
+        if not keep_multipliers:
+            return fresh
+        return replace(fresh, levels=state.levels, epochs=state.epochs)
 
     # --- penalized outcomes -----------------------------------------------------------------
 
@@ -420,9 +284,31 @@ class MultiplierRule(ABC):
         Raises:
             TypeError: If a tensor is not float64.
             ValueError: If shapes do not match.
-            MultiplierOverflowError: If a target of finite outcomes is not finite.
+            MultiplierOverflowError: If a target of finite outcomes is not finite, or so large that
+                sums of squares are not.
         """
-        return penalize(self.penalty_in_use, rewards, constraints, multipliers)
+        check_double("rewards", rewards)
+        check_double("constraints", constraints)
+        check_double("multipliers", multipliers)
+        constraints, multipliers = constraints.to(rewards.device), multipliers.to(rewards.device)
+        m = multipliers.shape[-1]
+        if constraints.shape != (*rewards.shape, m):
+            raise ValueError(
+                f"rewards {tuple(rewards.shape)}, constraints {tuple(constraints.shape)} and "
+                f"multipliers {tuple(multipliers.shape)} do not match: they must be batch x n, "
+                f"batch x n x {m} and batch x {m}."
+            )
+        # batch_shape x n x m, the last dimension summed
+        charges = multipliers.unsqueeze(-2) * self.penalty.excess(constraints)
+        targets = rewards - charges.sum(dim=-1)
+        known = torch.isfinite(rewards) & torch.isfinite(constraints).all(dim=-1)
+        if bool((known & ~(targets.abs() < LARGEST_TARGET)).any()):
+            raise MultiplierOverflowError(
+                "a penalized outcome is too large for float64 (largest multiplier "
+                f"{float(multipliers.max()):.3g}). Use penalty=Polynomial(c, n), which grows more "
+                f"slowly, or a smaller c. {WAY_ON}"
+            )
+        return targets
 
     # --- constants of the inner algorithm ---------------------------------------------------
 
@@ -452,27 +338,13 @@ class MultiplierRule(ABC):
         """
         delta = check_probability("delta", delta)
         epoch = check_integer("epoch", epoch, minimum=1)
-        if self.surrogate_in_use == "separate":
+        if self.surrogate == "separate":
             return delta
         if num_epochs is None:
             return 6.0 * delta / (math.pi * epoch) ** 2
         if epoch > check_integer("num_epochs", num_epochs, minimum=1):
             raise ValueError(f"epoch is {epoch}, but num_epochs is {num_epochs}.")
         return delta / num_epochs
-
-
-def _check_mask(name: str, mask: Tensor, shape: torch.Size) -> Tensor:
-    if mask.dtype != torch.bool:
-        raise TypeError(f"{name} has dtype {mask.dtype}, but booleans are needed.")
-    if mask.shape != shape:
-        raise ValueError(f"{name} has shape {tuple(mask.shape)}, not {tuple(shape)}.")
-    return mask
-
-
-def _store_bounds(rule: MultiplierRule, **bounds: float | None) -> None:
-    """Store bounds that may be left out, as positive numbers."""
-    known = {name: bound for name, bound in bounds.items() if bound is not None}
-    store_checked(rule, **{name: check_positive(name, bound) for name, bound in known.items()})
 
 
 SOURCE = "Shi and Eryilmaz 2022"
@@ -500,6 +372,7 @@ class EpochRule(MultiplierRule):
             the loop's model and needs ``surrogate="fresh"``. Empty if one model serves all epochs.
     """
 
+    num_constraints: int
     epoch_length: int
     surrogate: str = field(default="relabeled", kw_only=True)
     models: Sequence[BanditGPRecipe] = field(default=(), kw_only=True)
@@ -522,26 +395,11 @@ class EpochRule(MultiplierRule):
                 "or leave out models=."
             )
 
-    @property
-    def rounds_per_update(self) -> int:
-        return self.epoch_length
-
-    @property
-    def surrogate_in_use(self) -> str:
-        return self.surrogate
-
-    @property
-    def models_in_use(self) -> tuple[BanditGPRecipe, ...]:
-        """See :class:`MultiplierRule`."""
-        return tuple(self.models)
-
     def of_one_model(self) -> Self:
         """See :class:`MultiplierRule`."""
         return replace(self, models=())
 
-    def _guarantee(
-        self, method: str, theorem: str, violation: str, assumptions: tuple[str, ...]
-    ) -> Guarantee:
+    def _guarantee(self, method: str, theorem: str, *assumptions: str) -> Guarantee:
         gap = SURROGATE_GAPS.get(self.surrogate)
         return Guarantee(
             method=method,
@@ -553,8 +411,11 @@ class EpochRule(MultiplierRule):
                 "round",
                 needs_every_round=True,
             ),
-            violation=Statement(violation),
-            assumptions=(*assumptions,),
+            violation=Statement(
+                "the violation is bounded with the same probability, and sublinear in T = L S for "
+                "suitable L and S"
+            ),
+            assumptions=assumptions,
             constants={"epoch_length": float(self.epoch_length)},
             gaps=() if gap is None else (gap,),
         )
@@ -619,10 +480,6 @@ class MultiplicativeEpochs(EpochRule):
                 "at least 1."
             )
 
-    @property
-    def penalty_in_use(self) -> Penalty:
-        return self.penalty
-
     def update(self, levels: Tensor, mean: Tensor) -> Tensor:
         """Add ``ln psi`` of the mean to the logarithms; see :class:`MultiplierRule`."""
         levels = levels + self.penalty.log_value(mean)
@@ -646,9 +503,8 @@ class MultiplicativeEpochs(EpochRule):
         guarantee = self._guarantee(
             "GP-UCB with noiseless constraints",
             "Theorem 1",
-            "the violation is bounded with the same probability, and sublinear in T = L S for "
-            "suitable L and S",
-            ("constraint values are observed without noise", *self.penalty.assumed),
+            "constraint values are observed without noise",
+            *self.penalty.assumed,
         )
         if self.max_multiplier is not None:
             guarantee = guarantee.with_gaps("multipliers are held at max_multiplier")
@@ -696,27 +552,22 @@ class AdditiveEpochs(EpochRule):
     largest_reward: float | None = None
     largest_constraint: float | None = None
 
+    penalty = Linear()
+
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
         store_checked(self, step_size=check_positive("step_size", self.step_size))
-        _store_bounds(
+        store_bounds(
             self,
             slater_margin=self.slater_margin,
             largest_reward=self.largest_reward,
             largest_constraint=self.largest_constraint,
         )
 
-    @property
-    def penalty_in_use(self) -> Penalty:
-        return Linear()
-
     def update(self, levels: Tensor, mean: Tensor) -> Tensor:
         """Take a step along the mean, not below 0; see :class:`MultiplierRule`."""
         return (levels + self.step_size * mean).clamp_min(0.0)
-
-    def multipliers(self, state: MultiplierState) -> Tensor:
-        return state.levels
 
     def noise_factor(self, multipliers: Tensor) -> Tensor:
         """Return ``sqrt(1 + sum_j kappa_j^2)``; see :class:`MultiplierRule`."""
@@ -738,16 +589,12 @@ class AdditiveEpochs(EpochRule):
         return self._guarantee(
             "GP-UCB with noisy constraints",
             "Theorem 2",
-            "the violation is bounded with the same probability, and sublinear in T = L S for "
-            "suitable L and S",
-            (
-                "constraint values are observed with noise_bound-sub-Gaussian noise given the "
-                "past, independent of each other's and of the reward's",
-                "reward and constraints are bounded",
-                "some point meets all constraints with a margin that is large enough for S "
-                "(Slater's condition)",
-                "step_size is of order 1 / sqrt(L)",
-            ),
+            "constraint values are observed with noise_bound-sub-Gaussian noise given the "
+            "past, independent of each other's and of the reward's",
+            "reward and constraints are bounded",
+            "some point meets all constraints with a margin that is large enough for S "
+            "(Slater's condition)",
+            "step_size is of order 1 / sqrt(L)",
         )
 
 
@@ -779,19 +626,21 @@ class PrimalDual(MultiplierRule):
         tensor([0.2500], dtype=torch.float64)
     """
 
+    num_constraints: int
     max_multiplier: float
     divisor: float
     reward_bound: float | None = None
     constraint_bound: float | None = None
 
     observes: ClassVar[str] = "lower_bounds"
+    epoch_length, penalty, surrogate = 1, Linear(), "separate"
 
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
         store_checked(self, max_multiplier=check_positive("max_multiplier", self.max_multiplier))
         store_checked(self, divisor=check_positive("divisor", self.divisor))
-        _store_bounds(self, reward_bound=self.reward_bound, constraint_bound=self.constraint_bound)
+        store_bounds(self, reward_bound=self.reward_bound, constraint_bound=self.constraint_bound)
 
     @classmethod
     def with_constants(
@@ -820,27 +669,11 @@ class PrimalDual(MultiplierRule):
         divisor = check_positive("constraint_bound", constraint_bound) * math.sqrt(rounds) / largest
         return cls(num_constraints, largest, divisor, reward_bound, constraint_bound)
 
-    @property
-    def rounds_per_update(self) -> int:
-        return 1
-
-    @property
-    def penalty_in_use(self) -> Penalty:
-        return Linear()
-
-    @property
-    def surrogate_in_use(self) -> str:
-        """See :class:`MultiplierRule`; always separate."""
-        return "separate"
-
     def update(self, levels: Tensor, mean: Tensor) -> Tensor:
         """Take a step along the clipped lower bounds; see :class:`MultiplierRule`."""
         if self.constraint_bound is not None:
             mean = mean.clamp(-self.constraint_bound, self.constraint_bound)
         return (levels + mean / self.divisor).clamp(0.0, self.max_multiplier)
-
-    def multipliers(self, state: MultiplierState) -> Tensor:
-        return state.levels
 
     def guarantee(self) -> Guarantee:
         """Return that no theorem is claimed, because its constants were not checked."""

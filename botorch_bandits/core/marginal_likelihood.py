@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import botorch.fit
 import numpy as np
@@ -47,14 +47,16 @@ from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods.noise_models import HomoskedasticNoise
 from gpytorch.means import ConstantMean, Mean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
-from gpytorch.priors import GammaPrior, LogNormalPrior, Prior
+from gpytorch.priors import LogNormalPrior
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from linear_operator.utils.errors import NanError, NotPSDError
 from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
+from torch.nn import Module
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from botorch_bandits.checks import DTYPE, check_nonnegative, check_vector
+from botorch_bandits.checks import DTYPE, check_vector
 from botorch_bandits.core.kernels import StationaryKernel
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
@@ -80,8 +82,7 @@ class MarginalLikelihood:
 
     Raises:
         TypeError: If a tensor is of the wrong type.
-        ValueError: If ``repeats`` are not ``n`` positive whole numbers, or
-            ``within_sum_of_squares`` is negative or given without ``repeats``.
+        ValueError: If ``repeats`` are not ``n`` positive whole numbers.
 
     Example:
         >>> X = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
@@ -104,22 +105,22 @@ class MarginalLikelihood:
         self._X = X - X.mean(0)  # squared distances lose digits if offsets are large
         self._y = y.unsqueeze(-1)
         self._smoothness = smoothness
-        self._within = check_nonnegative("within_sum_of_squares", within_sum_of_squares or 0.0)
+        self._within = within_sum_of_squares or 0.0
         self._share = y.new_ones(n)  # of the noise variance
         # the observations besides the means tell of the noise only
         self._num_within, constant = 0, 0.0
         if repeats is not None:
+            repeats = check_vector("repeats", repeats, length=n).to(X)
             is_known = within_sum_of_squares is not None
-            repeats = _check_repeats(repeats, n, whole=is_known).to(X)
+            if bool((repeats <= 0.0).any() or (is_known and (repeats != repeats.round()).any())):
+                raise ValueError(
+                    f"repeats is {repeats.tolist()}; its numbers must be positive, and whole "
+                    "unless within_sum_of_squares is None."
+                )
             self._share = 1.0 / repeats
             if is_known:
                 self._num_within = round(float(repeats.sum())) - n
                 constant = -0.5 * float(repeats.log().sum())
-        elif self._within > 0.0:
-            raise ValueError(
-                f"within_sum_of_squares is {within_sum_of_squares}, but repeats is None: rows that "
-                "are single observations have no such deviations. Pass repeats too."
-            )
         self.num_observations = n + self._num_within
         self._constant = constant - 0.5 * self.num_observations * LOG_TWO_PI
         # new memory for large matrices costs more than the arithmetic
@@ -161,8 +162,7 @@ class MarginalLikelihood:
         self._covariance.diagonal().add_(self._share, alpha=noise)
         # LAPACK stores columns, so it writes transposed matrices in place
         L = psd_safe_cholesky(self._covariance, out=self._work.mT)
-        residual = self._y - prior_mean if prior_mean else self._y
-        half = torch.linalg.solve_triangular(L, residual, upper=False)  # n x 1
+        half = torch.linalg.solve_triangular(L, self._y - prior_mean, upper=False)  # n x 1
         alpha = torch.linalg.solve_triangular(L.mT, half, upper=True)
         fit, log_pivots = half.square().sum(), L.diagonal().log().sum()
         W = torch.cholesky_inverse(L, out=self._inverse.mT).mT
@@ -186,42 +186,71 @@ class MarginalLikelihood:
         return value, np.array([*(2.0 * slopes / lengthscale), of_scale, of_noise, of_mean])
 
 
-def _check_repeats(repeats: Tensor, num_rows: int, whole: bool) -> Tensor:
-    repeats = check_vector("repeats", repeats, length=num_rows)
-    for index, count in enumerate(repeats.tolist()):
-        if not whole and count <= 0.0:
-            raise ValueError(f"repeats[{index}] is {count}; it must be positive.")
-        if whole and (count < 1.0 or count != round(count)):
-            raise ValueError(
-                f"repeats[{index}] is {count}; it is the number of observations of which the row "
-                "is the mean, so it must be a positive whole number."
-            )
-    return repeats
+class Parameter(NamedTuple):
+    """A raw parameter of a model, and what it stands for.
+
+    Attributes:
+        raw: The parameter.
+        lower: The value is the raw value, or its softplus, plus this.
+        is_soft: Whether it is the softplus.
+        log_normal: Mean and standard deviation of the logarithm of the value under its prior; an
+            infinite deviation if it has none.
+    """
+
+    raw: Tensor
+    lower: float = 0.0
+    is_soft: bool = False
+    log_normal: tuple[float, float] = (0.0, math.inf)
 
 
-def has_closed_form(model: SingleTaskGP) -> bool:
-    """Whether the marginal likelihood of a model, and its gradient, have a closed form here.
+def read_parameters(model: SingleTaskGP) -> list[Parameter] | None:
+    """Return lengthscales, output scale, noise and mean of a model, if it has a closed form.
 
     Args:
         model: An exact model with a mean, a kernel and a likelihood.
 
     Returns:
-        True for one output without a batch shape, a kernel that ``StationaryKernel`` can read, a
-        constant mean and one noise variance, if at least one of their parameters can change and no
-        other can.
+        None unless the model has one output without a batch shape, a kernel that
+        ``StationaryKernel`` can read, a constant mean, one noise variance, and usual constraints
+        and priors; if a parameter besides these can change; or if none can.
     """
-    noise = getattr(model.likelihood, "noise_covar", None)
+    kernel, noise = model.covar_module, getattr(model.likelihood, "noise_covar", None)
     if type(model).forward is not SingleTaskGP.forward or not isinstance(noise, HomoskedasticNoise):
-        return False
+        return None
     if model.train_targets.dim() != 1 or model.train_inputs[0].dim() != 2:
-        return False
-    if noise.raw_noise.numel() != 1 or StationaryKernel.read(model.covar_module) is None:
-        return False
-    if _constant_of(model.mean_module) is None:
-        return False
-    fitted = {id(parameter) for parameter, _ in _read_parameters(model)}
+        return None
+    mean = _constant_of(model.mean_module)
+    if noise.raw_noise.numel() != 1 or StationaryKernel.read(kernel) is None or mean is None:
+        return None
+    # by the name of the value: the module and its parameter
+    parts: dict[str, Module] = {"noise": noise}
+    found = {"lengthscale": Parameter(mean), "outputscale": Parameter(torch.ones(1, dtype=DTYPE))}
+    if isinstance(kernel, ScaleKernel):
+        parts["outputscale"], kernel = kernel, kernel.base_kernel
+    parts["lengthscale"] = kernel
+    for name, part in parts.items():
+        raw, constraint = getattr(part, f"raw_{name}"), getattr(part, f"raw_{name}_constraint")
+        lower = _lower_of_softplus(constraint)
+        if constraint.enforced and lower is None:
+            return None
+        found[name] = Parameter(raw, lower or 0.0, is_soft=bool(constraint.enforced))
+    for _, part, prior, value_of, _ in model.named_priors():
+        # what the constructor of GPyTorch's class registers, which is the parameter itself
+        own = getattr(value_of, "__func__", value_of)
+        names = [name for name in parts if own is getattr(type(part), f"_{name}_param", None)]
+        is_usual = type(prior) is LogNormalPrior and getattr(prior, "_transform", None) is None
+        if not names or not is_usual or prior.loc.numel() > 1 or prior.scale.numel() > 1:
+            return None
+        log_normal = prior.loc.item(), prior.scale.item()
+        found[names[0]] = found[names[0]]._replace(log_normal=log_normal)
+    order = [found["lengthscale"], found["outputscale"], found["noise"], Parameter(mean)]
     free = {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
-    return bool(free) and free <= fitted
+    return order if free and free <= {id(each.raw) for each in order} else None
+
+
+def has_closed_form(model: SingleTaskGP) -> bool:
+    """Whether the marginal likelihood of a model, and its gradient, have a closed form here."""
+    return read_parameters(model) is not None
 
 
 def _constant_of(mean: Mean) -> Tensor | None:
@@ -233,68 +262,55 @@ def _constant_of(mean: Mean) -> Tensor | None:
     return constant if constant is not None and constant.numel() == 1 else None
 
 
-def _read_parameters(model: SingleTaskGP) -> list[tuple[Tensor, Interval | None]]:
-    """Return lengthscales, output scale, noise and mean, each raw and with its constraint."""
-    kernel, noise = model.covar_module, model.likelihood.noise_covar
-    scale: tuple[Tensor, Interval | None] = torch.ones_like(noise.raw_noise).detach(), None
-    if type(kernel) is ScaleKernel:
-        scale = kernel.raw_outputscale, kernel.raw_outputscale_constraint
-        kernel = kernel.base_kernel
-    mean = _constant_of(model.mean_module)
-    assert mean is not None
-    return [
-        (kernel.raw_lengthscale, kernel.raw_lengthscale_constraint),
-        scale,
-        (noise.raw_noise, noise.raw_noise_constraint),
-        (mean, None),
-    ]
+def _lower_of_softplus(constraint: Interval) -> float | None:
+    """Return the lower bound to which a softplus is added; None for any other constraint."""
+    is_usual = type(constraint) in (GreaterThan, Positive) and constraint.lower_bound.numel() == 1
+    if not (is_usual and type(constraint._transform) is torch.nn.Softplus):
+        return None
+    return float(constraint.lower_bound)
 
 
 class MarginalLikelihoodObjective:
     """The objective that ``fit_gpytorch_mll`` minimizes, and its gradient, in raw parameters.
 
     The value is that of ``ExactMarginalLogLikelihood``, negated: the log densities of the priors
-    are added, and the sum is divided by the number of observations.
+    are added, and the sum is divided by the number of observations. It is that of all observations
+    if the model states what its rows are the means of, as ours do.
 
     Args:
         mll: An ``ExactMarginalLogLikelihood`` in training mode, of a model for which
             :func:`has_closed_form` is true.
-        repeats: ``n`` counts: the number of observations of which each row of the model is the
-            mean; None if all are 1. The objective is then that of all observations.
-        within_sum_of_squares: See :class:`MarginalLikelihood`.
 
     Attributes:
         start: Raw values of the free parameters at the time of construction.
         bounds: Their lower and upper bounds, ``p x 2``, as BoTorch sets them; None if there are
             none.
-        num_evaluations: The number of calls of the objective.
     """
 
-    def __init__(
-        self,
-        mll: ExactMarginalLogLikelihood,
-        repeats: Tensor | None = None,
-        within_sum_of_squares: float | None = 0.0,
-    ) -> None:
+    def __init__(self, mll: ExactMarginalLogLikelihood) -> None:
         """See the class."""
-        self.num_evaluations = 0
         model = mll.model
-        parameters = _read_parameters(model)
-        self._parameters = [parameter for parameter, _ in parameters]
-        self._to_values = _Values(model, parameters)
-        self._raw = torch.cat([p.detach().reshape(-1).cpu() for p in self._parameters]).numpy()
-        free = [np.full(p.numel(), p.requires_grad) for p in self._parameters]
-        self._free = np.concatenate(free)
+        parameters = read_parameters(model)
+        assert parameters is not None
+        everything = [each.raw for each in parameters]
+        sizes = [raw.numel() for raw in everything]
+        # one entry for each number in all parameters
+        self._raw = parameters_to_vector([raw.detach().cpu() for raw in everything]).numpy()
+        self._free = np.repeat([raw.requires_grad for raw in everything], sizes)
+        self._is_soft = np.repeat([each.is_soft for each in parameters], sizes)
+        self._lower = np.repeat([each.lower for each in parameters], sizes)
+        self._log_normal = np.repeat([each.log_normal for each in parameters], sizes, axis=0).T
         self.start: Array = self._raw[self._free]
         names = {id(parameter): name for name, parameter in mll.named_parameters()}
-        moving = {names[id(p)]: p for p in self._parameters if p.requires_grad}
+        self._moving = [raw for raw in everything if raw.requires_grad]
+        moving = {names[id(raw)]: raw for raw in self._moving}
         self.bounds = get_bounds_as_ndarray(moving, get_parameters_and_bounds(mll)[1])
         kernel = StationaryKernel.read(model.covar_module)
         assert kernel is not None
         with torch.no_grad():
             X = model.transform_inputs(model.train_inputs[0])
-        targets = (X, model.train_targets, kernel.smoothness)
-        self._likelihood = MarginalLikelihood(*targets, repeats, within_sum_of_squares)
+        repeated = model.repeats, model.within_sum_of_squares
+        self._likelihood = MarginalLikelihood(X, model.train_targets, kernel.smoothness, *repeated)
 
     def __call__(self, raw: Array) -> tuple[float, Array]:
         """Return objective and gradient at raw values of the free parameters.
@@ -302,148 +318,36 @@ class MarginalLikelihoodObjective:
         Raises:
             NotPSDError: If the covariance has no Cholesky factor, even with jitter.
         """
-        self.num_evaluations += 1
         self._raw[self._free] = raw
-        if not self._to_values.is_known:
-            self.write(raw)
+        center, deviation = self._log_normal
+        has_prior = deviation < math.inf
         with np.errstate(all="ignore"):  # a lengthscale or a scale may underflow
-            values, log_prior, pull_back = self._to_values(self._raw)
+            softplus = np.logaddexp(0.0, self._raw)
+            values = self._lower + np.where(self._is_soft, softplus, self._raw)
+            logs = np.log(np.where(has_prior, values, 1.0))
+            z = (logs - center) / deviation
+            # of the log-normal density, -ln(v s sqrt(2 pi)) - z^2 / 2
+            each = -(logs + np.log(deviation) + 0.5 * (LOG_TWO_PI + z**2))
             try:
                 value, slopes = self._likelihood(values[:-3], *values[-3:].tolist())
             except NanError:
                 return math.nan, np.full_like(raw, math.nan)
-            gradient = pull_back(slopes)
+            slopes -= np.where(has_prior, (1.0 + z / deviation) / values, 0.0)
+            # the slope of the softplus is e^x / (1 + e^x)
+            slopes *= np.where(self._is_soft, np.exp(self._raw - softplus), 1.0)
         scale = -1.0 / self._likelihood.num_observations
-        return scale * (value + log_prior), scale * gradient[self._free]
+        return scale * (value + float(each[has_prior].sum())), scale * slopes[self._free]
 
     def write(self, raw: Array) -> None:
         """Set the model's free parameters to raw values."""
-        self._raw[self._free] = raw
-        parts = torch.from_numpy(self._raw).split([p.numel() for p in self._parameters])
-        with torch.no_grad():
-            for parameter, part in zip(self._parameters, parts, strict=True):
-                if parameter.requires_grad:
-                    parameter.copy_(part.view_as(parameter))
-
-
-class _Values:
-    """How raw parameters become hyperparameters, and the log density of the priors of these.
-
-    Usual constraints and priors are evaluated by NumPy. Others take autograd, which for 50 rows
-    costs more than the likelihood itself.
-
-    Attributes:
-        is_known: Whether no autograd is needed. If it is, the parameters themselves are read.
-    """
-
-    def __init__(
-        self, model: SingleTaskGP, parameters: list[tuple[Tensor, Interval | None]]
-    ) -> None:
-        self._parameters, self._priors = parameters, list(model.named_priors())
-        sizes = [parameter.numel() for parameter, _ in parameters]
-        bounds = [_bound_of_softplus(constraint) for _, constraint in parameters]
-        self._is_soft = np.repeat([bound is not None for bound in bounds], sizes)
-        self._lower = np.repeat([bound or 0.0 for bound in bounds], sizes)
-        ends = np.cumsum(sizes)
-        places = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
-        densities = [
-            (place, _numbers_of_density(prior))
-            for _, part, prior, of, _ in self._priors
-            for name, place in zip(("lengthscale", "outputscale", "noise"), places, strict=False)
-            # what the constructor of GPyTorch's class registers, which is the parameter itself
-            if getattr(of, "__func__", of) is getattr(type(part), f"_{name}_param", None)
-        ]
-        self._densities = [(place, numbers) for place, numbers in densities if numbers is not None]
-        self.is_known = len(self._densities) == len(self._priors) and all(
-            bound is not None or constraint is None or not constraint.enforced
-            for bound, (_, constraint) in zip(bounds, parameters, strict=True)
-        )
-
-    def __call__(self, raw: Array) -> tuple[Array, float, Callable[[Array], Array]]:
-        """Return values, log density, and what maps a gradient in the values to one in ``raw``.
-
-        The latter adds the gradient of the log density.
-        """
-        if not self.is_known:
-            return self._by_autograd()
-        softplus = np.logaddexp(0.0, raw)
-        values = np.where(self._is_soft, softplus, raw) + self._lower
-        log_density, slopes = 0.0, np.zeros_like(values)
-        for place, (constant, linear, center, precision, rate) in self._densities:
-            # constant + linear ln v - precision (ln v - center)^2 / 2 - rate v
-            v = values[place]
-            logs = np.log(v)
-            residual = precision * (logs - center)
-            each = constant + linear * logs - 0.5 * residual * (logs - center) - rate * v
-            log_density += float(each.sum())
-            slopes[place] += (linear - residual) / v - rate
-
-        def pull_back(gradient: Array) -> Array:
-            total: Array = (gradient + slopes) * np.where(
-                self._is_soft, np.exp(raw - softplus), 1.0
-            )
-            return total
-
-        return values, log_density, pull_back
-
-    def _by_autograd(self) -> tuple[Array, float, Callable[[Array], Array]]:
-        with torch.enable_grad():
-            parts = [p if c is None else c.transform(p) for p, c in self._parameters]
-            values = torch.cat([part.reshape(-1) for part in parts])
-            log_density = values.new_zeros(())
-            for _, part, prior, of, _ in self._priors:
-                log_density = log_density + prior.log_prob(of(part)).sum()
-
-        def pull_back(gradient: Array) -> Array:
-            moving = [p for p, _ in self._parameters if p.requires_grad]
-            total = values @ torch.from_numpy(gradient).to(values) + log_density
-            found = iter(torch.autograd.grad(total, moving, allow_unused=True))
-            slopes = [next(found) if p.requires_grad else None for p, _ in self._parameters]
-            each = [
-                (torch.zeros_like(p) if slope is None else slope).reshape(-1)
-                for (p, _), slope in zip(self._parameters, slopes, strict=True)
-            ]
-            return torch.cat(each).cpu().numpy()
-
-        return values.detach().cpu().numpy(), float(log_density), pull_back
-
-
-def _bound_of_softplus(constraint: Interval | None) -> float | None:
-    """Return the lower bound to which a softplus is added; None for any other constraint."""
-    if constraint is None or type(constraint) not in (GreaterThan, Positive):
-        return None
-    is_one = constraint.lower_bound.numel() == 1
-    is_usual = is_one and type(constraint._transform) is torch.nn.Softplus
-    return float(constraint.lower_bound) if is_usual else None
-
-
-def _numbers_of_density(prior: Prior) -> tuple[float, float, float, float, float] | None:
-    """Return constant, linear, center, precision and rate of a log density; None if unknown."""
-    if getattr(prior, "_transform", None) is not None:
-        return None
-    if type(prior) is LogNormalPrior and prior.loc.numel() == prior.scale.numel() == 1:
-        scale = prior.scale.item()
-        constant = -math.log(scale) - 0.5 * LOG_TWO_PI
-        return constant, -1.0, prior.loc.item(), scale**-2, 0.0
-    if type(prior) is GammaPrior and prior.concentration.numel() == prior.rate.numel() == 1:
-        shape, rate = prior.concentration.item(), prior.rate.item()
-        return shape * math.log(rate) - math.lgamma(shape), shape - 1.0, 0.0, 0.0, rate
-    return None
-
-
-def objective_of(mll: ExactMarginalLogLikelihood) -> MarginalLikelihoodObjective:
-    """Return the objective of a model that states what its rows are the means of, as ours do."""
-    model = mll.model
-    return MarginalLikelihoodObjective(mll, model.repeats, model.within_sum_of_squares)
+        vector_to_parameters(torch.tensor(raw).to(self._moving[0]), self._moving)
 
 
 STATUS_LIMIT_REACHED = 1
 """SciPy's status of an L-BFGS-B run that ended at the limit of iterations, evaluations or time."""
 
 
-def fit_marginal_likelihood(
-    mll: MarginalLogLikelihood, *, in_logarithms: bool = False, **kwargs: Any
-) -> MarginalLogLikelihood:
+def fit_marginal_likelihood(mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
     """Maximize the marginal likelihood from the model's present hyperparameters.
 
     BoTorch's ordinary fit is used instead if ``mll`` is not an ``ExactMarginalLogLikelihood``, if
@@ -453,7 +357,6 @@ def fit_marginal_likelihood(
 
     Args:
         mll: A marginal likelihood of a model for which :func:`has_closed_form` is true.
-        in_logarithms: See :func:`minimize_objective`.
         **kwargs: What ``fit_gpytorch_mll`` passes to a ``custom_fit``.
 
     Returns:
@@ -466,13 +369,14 @@ def fit_marginal_likelihood(
     further = dict(asked.pop("optimizer_kwargs", {}))
     options, timeout = further.pop("options", None), further.pop("timeout_sec", None)
     if type(mll) is ExactMarginalLogLikelihood and not asked and not further:
-        objective = objective_of(mll.train())
-        if minimize_objective(objective, options, timeout, in_logarithms):
+        objective = MarginalLikelihoodObjective(mll.train())
+        if minimize_objective(objective, options, timeout):
             return mll.eval()
         objective.write(objective.start)
     if mll.model.repeats is not None:
         raise ModelFittingError(
-            "the closed-form fit failed, and BoTorch's own fit does not support repeated rows."
+            "the closed-form fit failed, and BoTorch's own fit does not support repeated rows. "
+            "Constraints of GPyTorch's default kind and log-normal priors have a closed form."
         )
     return fit_ordinarily(mll, **kwargs)
 
@@ -503,7 +407,7 @@ def log_marginal_likelihood(mll: ExactMarginalLogLikelihood) -> float:
     model = mll.model
     try:
         if has_closed_form(model):
-            objective = objective_of(mll)
+            objective = MarginalLikelihoodObjective(mll)
             value = -objective(objective.start)[0]
         else:
             with torch.no_grad():
@@ -513,31 +417,47 @@ def log_marginal_likelihood(mll: ExactMarginalLogLikelihood) -> float:
     return -math.inf if math.isnan(value) else value
 
 
+LARGEST_SHIFT = 30.0
+"""How far a fit in logarithms lets a parameter move from its start, in logarithms.
+
+If the objective is nearly flat, the optimizer would step thousands of logarithms away."""
+
+STATIONARY = 1e-3
+"""A result where a slope exceeds this is not yet taken for a minimum."""
+
+MOST_RESTARTS = 5
+"""Runs of the optimizer in logarithms before the fit is done without them."""
+
+
 def minimize_objective(
     objective: MarginalLikelihoodObjective,
-    options: dict[str, Any] | None,
-    timeout: float | None,
-    in_logarithms: bool = False,
+    options: dict[str, Any] | None = None,
+    timeout: float | None = None,
 ) -> bool:
     """Set a model's free parameters to a minimum of its objective.
+
+    Parameters whose raw values have a positive lower bound, as BoTorch's default lengthscales and
+    noise have, are first moved as logarithms. This takes a quarter of the evaluations, because
+    lengthscales are a matter of ratios.
 
     Args:
         objective: The function to minimize, with its start and its bounds.
         options: Options of SciPy's L-BFGS-B; None for its defaults, which BoTorch uses as well.
         timeout: Seconds after which the best values so far count as the minimum.
-        in_logarithms: Whether to move the logarithms of parameters whose raw values have a positive
-            lower bound, as BoTorch's default lengthscales and noise have. This takes a quarter of
-            the evaluations, because lengthscales are a matter of ratios.
 
     Returns:
         False if the optimizer failed. The values of the parameters are then undefined.
     """
-    if in_logarithms and _minimize_in_logarithms(objective, options, timeout):
-        return True
-    result = _minimize(objective, objective.start, objective.bounds, options, timeout)
-    if result is None:
+    bounds, start = objective.bounds, objective.start
+    raw: Array | None = None
+    if bounds is not None and (bounds[:, 0] > 0.0).any():
+        raw = _minimum_in_logarithms(objective, bounds.T, options, timeout)
+    if raw is None:
+        result = _minimize(objective, start, bounds, options, timeout)
+        raw = None if result is None else result.x
+    if raw is None:
         return False
-    objective.write(result.x)
+    objective.write(raw)
     return True
 
 
@@ -549,8 +469,7 @@ def _minimize(
     timeout: float | None,
 ) -> OptimizeResult | None:
     """Return SciPy's result; None if the optimizer failed."""
-    arguments: dict[str, Any] = {"method": "L-BFGS-B", "jac": True, "options": options}
-    arguments["bounds"] = bounds
+    arguments = {"method": "L-BFGS-B", "jac": True, "options": options, "bounds": bounds}
     try:
         if timeout is None:  # setting BLAS threads, as BoTorch does, takes as long as a small fit
             result = minimize(function, start, **arguments)
@@ -558,64 +477,44 @@ def _minimize(
             result = minimize_with_timeout(function, start, timeout_sec=timeout, **arguments)
     except NotPSDError:
         return None
-    if not (result.success or result.status == STATUS_LIMIT_REACHED):
-        return None
-    return result if math.isfinite(result.fun) else None
+    is_done = result.success or result.status == STATUS_LIMIT_REACHED
+    return result if is_done and math.isfinite(result.fun) else None
 
 
-LARGEST_FACTOR, LARGEST_SHIFT = 1e4, 30.0
-"""How far a fit in logarithms lets a parameter without bounds move, from 1 or from its start.
-
-If the objective is nearly flat, the optimizer would step thousands of logarithms away."""
-
-STATIONARY = 1e-3
-"""A result where a slope exceeds this is not yet taken for a minimum."""
-
-MOST_RESTARTS = 5
-
-
-def _minimize_in_logarithms(
-    objective: MarginalLikelihoodObjective, options: dict[str, Any] | None, timeout: float | None
-) -> bool:
-    """Minimize in logarithms if the bounds allow it; False if there is no trustworthy minimum."""
-    if objective.bounds is None or not (is_log := objective.bounds[:, 0] > 0.0).any():
-        return False
-    has_failed = False
-
-    def to_logarithms(raw: Array) -> Array:
-        return np.where(is_log, np.log(np.where(is_log, raw, 1.0)), raw)
+def _minimum_in_logarithms(
+    objective: MarginalLikelihoodObjective,
+    bounds: Array,
+    options: dict[str, Any] | None,
+    timeout: float | None,
+) -> Array | None:
+    """Return the raw values of a minimum; None if there is none that can be trusted."""
+    is_log, start = bounds[0] > 0.0, objective.start
 
     def to_raw(values: Array) -> Array:
         return np.where(is_log, np.exp(np.where(is_log, values, 0.0)), values)
 
+    def to_logarithms(raw: Array) -> Array:
+        return np.where(is_log, np.log(np.where(is_log, raw, 1.0)), raw)
+
     def function(values: Array) -> tuple[float, Array]:
-        nonlocal has_failed
         raw = to_raw(values)
         value, slope = objective(raw)
         slope = np.where(is_log, slope * raw, slope)  # d/d ln v = v d/dv
-        has_failed |= not (math.isfinite(value) and bool(np.isfinite(slope).all()))
+        if not (math.isfinite(value) and np.isfinite(slope).all()):
+            raise NotPSDError("the objective is not a number")
         return value, slope
 
-    start, bounds = objective.start, objective.bounds.T
-    shift = np.array([[-LARGEST_SHIFT], [LARGEST_SHIFT]]) + start
-    caps = np.where(is_log, LARGEST_FACTOR * np.maximum(start, 1.0), shift)
-    lower, upper = np.where(is_log, bounds[0], np.maximum(bounds[0], caps[0])), caps[1]
-    ends = to_logarithms(np.stack([lower, np.minimum(bounds[1], upper)]))
-    point = to_logarithms(start)
+    point, user_ends = to_logarithms(start), to_logarithms(bounds)
+    ends = np.clip(user_ends, point - LARGEST_SHIFT, point + LARGEST_SHIFT)  # 2 x p
     for _ in range(MOST_RESTARTS):
         result = _minimize(function, point, ends.T, options, timeout)
-        if result is None or has_failed:
-            return False
+        if result is None:
+            return None
         point = result.x
         uphill = np.clip(point - result.jac, *ends) - point
         if result.status == STATUS_LIMIT_REACHED or np.abs(uphill).max() <= STATIONARY:
-            break
-    else:
-        return False
-    # a minimum at an end that is ours rather than the user's is not one
-    if bool(((point <= ends[0]) & (lower > bounds[0])).any()):
-        return False
-    if bool(((point >= ends[1]) & (upper < bounds[1])).any()):
-        return False
-    objective.write(np.clip(to_raw(point), *bounds))  # it may lie an ulp outside
-    return True
+            # a minimum at an end that is ours rather than the user's is not one
+            is_ours = (point == ends) & (ends != user_ends)
+            # it may lie an ulp outside
+            return None if is_ours.any() else np.clip(to_raw(point), *bounds)
+    return None

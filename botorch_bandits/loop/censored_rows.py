@@ -296,7 +296,7 @@ class BuildsCensored(ABC):
     _feedback: Feedback
     _seed: int
     _collapses: bool
-    _separates_outputs: bool | str
+    _separates_outputs: bool
     _build_model: Callable[..., Any]
     _cached_model: tuple[Any, Model] | None
     _cached_arrived: tuple[Any, Model] | None  # used if pending queries have a fill

@@ -89,7 +89,7 @@ def _check_rows(settings: LoopSettings, model: Model, history: History) -> Model
     repeats = getattr(model, "repeats", None)
     if repeats is None:
         return check_model(model)
-    if settings.constraints is not None and settings.constraints.surrogate_in_use != "separate":
+    if settings.constraints is not None and settings.constraints.surrogate != "separate":
         if len(repeats) == history.num_arrived:  # weights of outcomes none of which were merged
             return check_model(model, weights=repeats)
         raise RuntimeError(

@@ -21,7 +21,6 @@ from torch import Tensor
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     BanditAcquisition,
-    LagrangianThompsonSampling,
     RandomSearch,
 )
 from botorch_bandits.acquisition.player import player_of
@@ -29,7 +28,7 @@ from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.core.priors import Prior
-from botorch_bandits.domains import Arms, Box, Domain
+from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.feedback import (
     Censored,
     CensoredView,
@@ -79,7 +78,6 @@ from botorch_bandits.models.bandit_gp import ModelBuilder
 from botorch_bandits.models.forgetting import ForgettingModels, WindowModels
 from botorch_bandits.models.merged_rows import MergingBuilder
 from botorch_bandits.models.recorded_fits import plain_fit, restore_fit
-from botorch_bandits.models.several_outputs import TOGETHER
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator, seeded_globally
 
 MOST_ROWS = 20_000
@@ -522,13 +520,7 @@ class AcquisitionBuilder(BuildsCensored):
         # one row for all observations of an arm, unless values are replaced row by row
         on_arms = isinstance(settings.domain, Arms) and settings.context_dim == 0
         self._collapses = on_arms and not isinstance(settings.feedback, Censored)
-        # pathwise draws of several outputs use random numbers of all outputs at once
-        draws_outputs = (
-            isinstance(settings.acquisition, AcquisitionRecipe)
-            and issubclass(settings.acquisition.acquisition_class, LagrangianThompsonSampling)
-            and isinstance(settings.domain, Box)
-        )
-        self._separates_outputs: bool | str = TOGETHER if draws_outputs else True
+        self._separates_outputs = True
         self._build_model: Callable[..., Any] = (
             settings.model.builder(
                 settings.seed,

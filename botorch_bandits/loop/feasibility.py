@@ -121,10 +121,10 @@ def feasibility_of(multipliers: Multipliers, history: History, bounds: Tensor) -
         bounds: What :func:`smallest_lower_bounds` returned.
     """
     rewards = torch.tensor([outcome.reward for outcome in history.outcomes], dtype=DTYPE)
-    row, is_feasible = multipliers.ledger().best_point(rewards)
-    nearest = None
-    if int(row) >= 0:
-        outcome = history.outcomes[int(row)]
+    nearest, is_feasible = None, False
+    if len(rewards):
+        row, meets = multipliers.ledger().best_point(rewards)
+        outcome, is_feasible = history.outcomes[int(row)], bool(meets)
         nearest = history.query(outcome.query_id), outcome
     in_force = multipliers.values.tolist()
     entries = [
@@ -199,7 +199,7 @@ def smallest_lower_bounds(
     assert rule is not None
     X, values, rounds, *weights = _data(settings, segments, history)
     round_number = history.num_queries - segments.first_id_of_segment + 1
-    is_separate = rule.surrogate_in_use == "separate"
+    is_separate = rule.surrogate == "separate"
     first_id = segments.first_id if is_separate else segments.first_id_of_segment
     domains = _domains(settings, history, history.num_queries - first_id + 1)
     if isinstance(recipe, AcquisitionRecipe) and settings.restart is not None:
@@ -362,9 +362,8 @@ class ConstraintWatch:
             first = self._first_values.setdefault(key, outcome.constraints)
             if first == outcome.constraints:
                 continue
-            X = torch.tensor([key, key], dtype=DTYPE)
-            values = torch.tensor([first, outcome.constraints], dtype=DTYPE)
-            if warn_if_noisy(self._rule, X, values, stacklevel=1 + level_of_users_line()):
+            given = (self._rule, first, outcome.constraints)
+            if warn_if_noisy(*given, stacklevel=1 + level_of_users_line()):
                 self._hears = False
                 return
 

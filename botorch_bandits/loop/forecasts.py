@@ -238,7 +238,7 @@ def _forecasts(
 ) -> Iterator[Forecast]:
     T, gains = loop.horizon, loop.gains
     if loop.settings.constraints is not None:
-        if loop.settings.constraints.surrogate_in_use == "fresh":
+        if loop.settings.constraints.surrogate == "fresh":
             yield from _of_epochs(loop, rule, has_several_models)
         return
     yield Forecast(

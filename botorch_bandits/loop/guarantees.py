@@ -596,7 +596,7 @@ def with_constraints(  # noqa: C901 - a gap for each requirement
     acquisition_class = getattr(settings.acquisition, "acquisition_class", None)
     promised = rule.guarantee()
     method = f"{promised.method}, played by {guarantee.method}"
-    if rule.surrogate_in_use == "separate":
+    if rule.surrogate == "separate":
         constants = {**guarantee.constants, **promised.constants}
         told = replace(guarantee, method=method, constants=constants)
         if isinstance(settings.feedback, Censored):

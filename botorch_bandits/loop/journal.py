@@ -220,7 +220,7 @@ class DifferentSettingsError(ValueError):
         )
 
 
-_OF_ENCODING = ("model.bounds", "model.encode.", "model.input_transform.")
+_OF_ENCODING = ("model.bounds", "model.encode.")
 """How the lines begin that say how a model encodes the points of its domain."""
 
 

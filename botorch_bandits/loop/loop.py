@@ -190,7 +190,7 @@ class BanditLoop(AttachesPoints):
             acquisition = default_acquisition(
                 "best" if objective is None else objective,
                 is_censored=isinstance(feedback, Censored),
-                weighs_constraints=getattr(constraints, "surrogate_in_use", None) == "separate",
+                weighs_constraints=getattr(constraints, "surrogate", None) == "separate",
                 has_contexts=bool(context_dim),
             )
         elif objective is not None:

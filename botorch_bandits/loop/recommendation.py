@@ -291,7 +291,7 @@ def recommendation_now(
         among=among,
         reasons=reasons,
         may_come=bool(reasons) and not lasting,
-        is_penalized=rule is not None and rule.surrogate_in_use != "separate",
+        is_penalized=rule is not None and rule.surrogate != "separate",
         **found,
     )
     return found_here if settings.maximize else _turned(found_here)
@@ -371,7 +371,7 @@ def reasons_against(guarantee: Guarantee, settings: LoopSettings) -> Iterator[st
         settings: The settings of the loop.
     """
     rule = settings.constraints
-    if rule is not None and rule.surrogate_in_use != "separate":
+    if rule is not None and rule.surrogate != "separate":
         yield (
             "the model is of the penalized reward, whose bounds say nothing about the reward of "
             "points that meet the constraints; surrogate='separate' has bounds on each"
@@ -454,7 +454,7 @@ class _Search:
         self._side = "lower" if is_certain else "mean"
         self._played, self._only_played = self._told(), False
         rule = settings.constraints
-        if rule is not None and rule.surrogate_in_use != "separate" and not self._played:
+        if rule is not None and rule.surrogate != "separate" and not self._played:
             # the surrogate of penalized rewards starts over and has not seen an outcome yet
             self._played = [history.query(outcome.query_id) for outcome in history.outcomes]
             self._only_played = bool(self._played)

@@ -461,8 +461,8 @@ def _of_choices(
     """Maximize an acquisition function that is defined on points over the remaining ones."""
     if len(choices) == 0:
         raise ValueError(
-            "available, fixed and avoid leave none of the points in choices= or discretization= of "
-            "the acquisition function. Leave some of them, or leave out the option."
+            "available, fixed and avoid leave none of the points in choices= of the "
+            "acquisition function. Leave some of them, or leave out the option."
         )
     return Arms(choices).maximize(acquisition, seed)
 

@@ -365,7 +365,7 @@ def check_minimizing(
                 "sign maximize=False cannot flip in a model that is built already. Put "
                 "BanditGP.with_kernel(..., prior_mean=...) on the list."
             )
-    is_separate = constraints is not None and constraints.surrogate_in_use == "separate"
+    is_separate = constraints is not None and constraints.surrogate == "separate"
     is_shared = is_separate or (constraints is not None and hasattr(restart, "candidates"))
     if is_separate and isinstance(feedback, Censored):
         is_shared = getattr(restart, "candidates", None) is not None  # else 0 for constraints
@@ -451,7 +451,7 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
     if isinstance(feedback, Censored) and is_lagrangian:
         _check_separately_censored(feedback, rule.num_constraints, acquisition)
     noise_bound = getattr(acquisition, "options", {}).get("noise_bound")
-    if rule.surrogate_in_use != "separate" and isinstance(noise_bound, str):
+    if rule.surrogate != "separate" and isinstance(noise_bound, str):
         raise ValueError(
             f"noise_bound is {noise_bound!r}, but constraints={type(rule).__name__}(...) models "
             "the penalized outcome, whose noise grows with the multipliers. Pass a number, in the "
@@ -462,7 +462,7 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
             f"the acquisition has multipliers={acquisition.options['multipliers']!r}, but in a "
             "loop the rule in constraints= gives them. Leave them out."
         )
-    if rule.surrogate_in_use == "separate" and not is_lagrangian:
+    if rule.surrogate == "separate" and not is_lagrangian:
         remedy = (
             "LagrangianUpperConfidenceBound.with_options(...) or "
             "LagrangianThompsonSampling.with_options(...), or surrogate='relabeled'"
@@ -471,7 +471,7 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
             f"constraints={type(rule).__name__}(...) models reward and constraints separately, so "
             f"the acquisition must weigh them: use {remedy}."
         )
-    if rule.surrogate_in_use != "separate" and weighs_constraints:
+    if rule.surrogate != "separate" and weighs_constraints:
         raise ValueError(
             f"constraints={type(rule).__name__}(...) models the penalized outcome, which the "
             "acquisition must not penalize again: use surrogate='separate', or an acquisition such "
@@ -481,7 +481,7 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
 
 def _check_censored_constraints(feedback: Censored, rule: MultiplierRule) -> None:
     """Raise an error unless the smallest penalized outcome under any multipliers is known."""
-    if rule.surrogate_in_use == "separate":
+    if rule.surrogate == "separate":
         return  # constraints have their own pseudo-values
     if feedback.minimum is None or feedback.on_lower == "lower":
         given = "minimum_proxy=" if feedback.minimum is None else "on_lower='lower'"
@@ -734,7 +734,7 @@ class LoopSettings:
     def models_of_epochs(self) -> tuple[BanditGPRecipe, ...]:
         """The recipes of the epochs; empty if one model serves all of them."""
         rule = self.constraints
-        return rule.models_in_use if isinstance(rule, MultiplierRule) else ()
+        return tuple(rule.models) if isinstance(rule, MultiplierRule) else ()
 
     def _check_epochs(self, models: Sequence[BanditGPRecipe]) -> None:
         """Check the settings of each epoch, and take copies."""

@@ -34,8 +34,8 @@ from botorch_bandits.change_points import (
     ChangePointRestart,
     DetectorEngine,
     EvidenceEngine,
-    EvidenceModelStream,
     EvidenceRestart,
+    EvidenceStream,
     Reset,
     Restart,
 )
@@ -318,7 +318,7 @@ class Multipliers:
             largest = float(rule.penalized(rewards, values, in_force).abs())
             if rule.observes == "outcomes":
                 heard = rule.observe(self._state, values[0])
-                last = torch.full_like(heard.rounds, rule.rounds_per_update - 1)
+                last = torch.full_like(heard.rounds, rule.epoch_length - 1)
                 next_ones = rule.multipliers(rule.advance(replace(heard, rounds=last)))
                 grown = next_ones[next_ones > in_force].tolist()
                 target = rule.penalized(rewards, values, next_ones)
@@ -426,7 +426,7 @@ class Segments:
         keeps = restart is not None and restart.keep_multipliers
         pairs = getattr(feedback, "constraint_bounds", None)
         worst = None
-        is_separate = rule is not None and rule.surrogate_in_use == "separate"
+        is_separate = rule is not None and rule.surrogate == "separate"
         is_censored = isinstance(feedback, Censored) and feedback.minimum is not None
         if is_censored and pairs and not is_separate:
             assert isinstance(feedback, Censored)
@@ -440,7 +440,7 @@ class Segments:
                 self._engines[f"constraint {j + 1}"] = detector.on(domain)
         for quantity, engine in self._engines.items():
             _check_engine(quantity, engine, domain, context_dim)
-        self._evidence: EvidenceModelStream | None = None
+        self._evidence: EvidenceStream | None = None
         self._constraint_offset = 0.0  # not 0 if the prior mean is for the reward only
         is_apart = is_separate and isinstance(feedback, Censored)
         if is_apart and getattr(restart, "candidates", None) is None:
@@ -513,7 +513,7 @@ class Segments:
     def _is_fresh(self) -> bool:
         """Whether the model starts over with each epoch."""
         rule = None if self.multipliers is None else self.multipliers.rule
-        return rule is not None and rule.surrogate_in_use == "fresh"
+        return rule is not None and rule.surrogate == "fresh"
 
     def add_query(self, query: Query, has_sound_bounds: bool = True) -> None:
         """Process a query of the whole history.
@@ -643,7 +643,7 @@ class Segments:
                 )
         return None
 
-    def _weigh(self, stream: EvidenceModelStream, outcome: Outcome) -> Reset | None:
+    def _weigh(self, stream: EvidenceStream, outcome: Outcome) -> Reset | None:
         """Add an outcome of the whole history to the evidence."""
         assert isinstance(self._restart, EvidenceRestart)
         values: list[float] = []
@@ -746,7 +746,7 @@ class Segments:
         dim, context_dim, multipliers = self._domain.dim, self._context_dim, self.multipliers
         if multipliers is None:
             return History(dim, context_dim)
-        if multipliers.rule.surrogate_in_use == "separate":
+        if multipliers.rule.surrogate == "separate":
             return StackedHistory(dim, context_dim, multipliers.rule.num_constraints)
         return PenalizedHistory(dim, context_dim, multipliers, num_kept)
 
@@ -771,10 +771,11 @@ def _check_evidence(engine: EvidenceEngine) -> None:
     """Raise an error if the models cannot predict on the domain, before anything is recorded."""
     X = engine.domain.sample(2, generator(0, 0, "detector check"))
     context = torch.zeros(engine.context_dim, dtype=DTYPE) if engine.context_dim else None
-    suffixes = Suffixes(engine.priors)
     try:
+        suffixes = Suffixes(engine.priors.each, engine.dim)
         for x in X:
-            suffixes.observe(engine.locate(x, context, 1), np.zeros(len(engine.priors)), 1, ())
+            located = engine.locate(x, context, 1)
+            suffixes.observe(located, np.zeros(engine.priors.noise.size), 1, ())
     except (RuntimeError, ValueError) as error:
         raise ValueError(
             f"restart= has models that cannot predict at points with {engine.context_dim} context "
@@ -828,12 +829,12 @@ def at_multipliers(
     rule, values = multipliers.rule, multipliers.values
     num_epochs = None
     if horizon is not None:
-        num_epochs = max(math.ceil(horizon / rule.rounds_per_update), multipliers.epoch)
-    if rule.surrogate_in_use == "separate":
+        num_epochs = max(math.ceil(horizon / rule.epoch_length), multipliers.epoch)
+    if rule.surrogate == "separate":
         options = {
             **recipe.options,
             "multipliers": tuple(values.tolist()),
-            "penalty": rule.penalty_in_use,
+            "penalty": rule.penalty,
         }
         is_bound = recipe.acquisition_class.played_as is LagrangianUpperConfidenceBound
         if isinstance(rule, PrimalDual) and is_bound:

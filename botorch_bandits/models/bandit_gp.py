@@ -81,7 +81,7 @@ from botorch_bandits.models.noise_floor import (
     output_scale_of,
     smallest_noise,
 )
-from botorch_bandits.models.several_outputs import TOGETHER, OutputsBuilder
+from botorch_bandits.models.several_outputs import OutputsBuilder
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 
@@ -551,7 +551,7 @@ class BanditGPRecipe:
         self,
         seed: int,
         collapses: bool = False,
-        separates_outputs: bool | str = False,
+        separates_outputs: bool = False,
         kind: type[ModelBuilder] | None = None,
     ) -> Callable[..., Any]:
         """Return a function that builds models and refits only when it must.
@@ -570,9 +570,7 @@ class BanditGPRecipe:
                 number of rounds.
             separates_outputs: Whether to build a ``ModelListGP`` with one model for each of several
                 outputs. Its posterior is that of the model with several outputs, because these are
-                independent, but it takes a small fraction of the time and memory. With
-                ``"together"``, it is drawn from as from that model if possible; otherwise that
-                model is built.
+                independent, but it takes a small fraction of the time and memory.
             kind: The class of the function; :class:`ModelBuilder` if None.
 
         Returns:
@@ -708,8 +706,7 @@ class ModelBuilder:
         input_transform: The transform that ``model_class`` applies to inputs.
         seed: The seed of the random numbers that a fit may draw when it retries.
         collapses: Whether to merge all observations of an input into one row, for one output.
-        separates_outputs: Whether to build one model for each of several outputs; ``"together"`` if
-            they are to be drawn as one model.
+        separates_outputs: Whether to build one model for each of several outputs.
     """
 
     def __init__(
@@ -722,7 +719,7 @@ class ModelBuilder:
         input_transform: InputTransform | None,
         seed: int,
         collapses: bool = False,
-        separates_outputs: bool | str = False,
+        separates_outputs: bool = False,
     ) -> None:
         """See the class."""
         # what a transform learns from the rows may depend on how often each occurs
@@ -743,9 +740,7 @@ class ModelBuilder:
         self._separates_outputs = separates_outputs
         self._build_outputs: OutputsBuilder | None = None
         if separates_outputs:
-            self._build_outputs = OutputsBuilder(
-                self._continue, BuiltModel.remember, are_joint=separates_outputs == TOGETHER
-            )
+            self._build_outputs = OutputsBuilder(self._continue, BuiltModel.remember)
 
     @property
     def latest_fit(self) -> tuple[Tensor, Tensor, Kernel, Tensor] | None:
@@ -779,9 +774,7 @@ class ModelBuilder:
         if self._collapses and Y.shape[-1] == 1:
             return self._build_collapsed(X, Y, kernel, noise)
         if self._build_outputs is not None and Y.shape[-1] > 1:
-            outputs = self._build_outputs(X, Y, kernel, noise)
-            if outputs is not None:
-                return outputs
+            return self._build_outputs(X, Y, kernel, noise)
         self._latest = self._continue(self._latest, X, Y, kernel, noise)
         return self._latest.model
 

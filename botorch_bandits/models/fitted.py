@@ -87,7 +87,7 @@ class LearnedGP(IncrementalGP):
             ``mll`` in evaluation mode.
         """
         if has_closed_form(self):
-            return fit_marginal_likelihood(mll, in_logarithms=True, **kwargs)
+            return fit_marginal_likelihood(mll, **kwargs)
         return fit_ordinarily(mll, **kwargs)
 
 
@@ -176,7 +176,6 @@ class FittedSingleTaskGP:
     Args:
         bounds: The bounds used to normalize inputs, as in :class:`~botorch_bandits.Box`: one
             ``(low, high)`` tuple a dimension, or a ``2 x d`` tensor, array or nested list.
-        input_transform: A transform that replaces ``Normalize``; it must map each row to one row.
 
     Raises:
         TypeError: If ``bounds`` is a tensor with a dtype other than float64.
@@ -190,18 +189,12 @@ class FittedSingleTaskGP:
         torch.Size([5, 1])
     """
 
-    input_transform: InputTransform | None = None
-    encode: Callable[[Tensor], InputTransform | None] | None = None  # of a domain that provides it
+    # of a domain that provides it, for the bounds of a context
+    encode: Callable[[Tensor | None], InputTransform | None] | None = None
 
-    def __init__(
-        self,
-        bounds: Tensor | Sequence[Sequence[float]],
-        input_transform: InputTransform | None = None,
-    ) -> None:
+    def __init__(self, bounds: Tensor | Sequence[Sequence[float]]) -> None:
         """See the class."""
         self.bounds = Box(bounds).bounds
-        if input_transform is not None:  # otherwise absent, as in journals of earlier versions
-            self.input_transform = input_transform
 
     @classmethod
     def for_domain(cls, domain: Domain) -> FittedSingleTaskGP:
@@ -215,8 +208,8 @@ class FittedSingleTaskGP:
         Raises:
             TypeError: If it has neither bounds nor arms.
         """
-        built = cls(domain.input_bounds, domain.input_transform())
-        if built.input_transform is not None:
+        built = cls(domain.input_bounds)
+        if domain.input_transform() is not None:
             built.encode = domain.input_transform
         return built
 
@@ -296,20 +289,15 @@ class FittedSingleTaskGP:
 
     def _transform(self, X: Tensor) -> InputTransform:
         """Return ``Normalize``, or the transform with which the domain encodes its points."""
-        bounds = self.bounds.to(X)
-        if self.input_transform is not None and X.shape[-1] == bounds.shape[-1]:
-            return copy.deepcopy(self.input_transform)
+        bounds, of_contexts = self.bounds.to(X), None
         num_contexts = X.shape[-1] - bounds.shape[-1]
         if num_contexts > 0:
             low, high = X[:, :num_contexts].aminmax(dim=0)
             # contexts that have not differed yet carry no information
-            high = torch.where(high > low, high, low + 1.0)
-            of_contexts = torch.stack([low, high])
-            encoded = None if self.encode is None else self.encode(of_contexts)
-            if encoded is not None:
-                return encoded
+            of_contexts = torch.stack([low, torch.where(high > low, high, low + 1.0)])
             bounds = torch.cat([of_contexts, bounds], dim=-1)
-        return Normalize(X.shape[-1], bounds=bounds)
+        encoded = None if self.encode is None else self.encode(of_contexts)
+        return Normalize(X.shape[-1], bounds=bounds) if encoded is None else encoded
 
 
 def _relative(weights: Tensor, y: Tensor) -> Tensor:

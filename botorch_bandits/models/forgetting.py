@@ -105,8 +105,7 @@ class ForgettingModels:
         forgetting: How old outcomes are forgotten.
         collapses: Whether to merge all observations of an input into one row (unless time is an
             input).
-        separates_outputs: Whether to build one model for each of several outputs; ``"together"`` if
-            they are to be drawn as one model.
+        separates_outputs: Whether to build one model for each of several outputs.
 
     Raises:
         ValueError: If hyperparameters are to be learned, or an input transform learns its scale.
@@ -125,7 +124,7 @@ class ForgettingModels:
         recipe: BanditGPRecipe,
         forgetting: Forgetting,
         collapses: bool = False,
-        separates_outputs: bool | str = True,
+        separates_outputs: bool = True,
     ) -> None:
         """See the class."""
         if recipe.refit_every is not None or learns_input_scale(recipe.input_transform):

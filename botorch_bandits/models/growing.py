@@ -177,6 +177,25 @@ def box_posterior_of(model: SingleTaskGP) -> BoxPosterior | None:
             return None
 
 
+def closed_form_of(model: Model) -> BoxPosterior | None:
+    """Return the posterior of raw outcomes as plain functions of raw inputs, if it has that form.
+
+    Args:
+        model: Any model; it is put into evaluation mode, as its own ``posterior`` does.
+    """
+    if isinstance(model, IncrementalGP):
+        return model.eval().closed_form
+    # a subclass may have another posterior
+    is_plain = isinstance(model, SingleTaskGP) and all(
+        getattr(type(model), name) is getattr(SingleTaskGP, name)
+        for name in ("posterior", "transform_inputs")
+    )
+    if not is_plain or not has_closed_posterior(model.eval()):
+        return None
+    box = box_posterior_of(model)
+    return None if box is None else replace(box, transform=transform_of(model))
+
+
 def transform_of(model: SingleTaskGP) -> Callable[[Tensor], Tensor] | None:
     """Return the map from raw points to those that the kernel of a model sees, if it has one."""
     transform: Any = model._modules.get("input_transform")
@@ -392,8 +411,7 @@ class IncrementalGP(SingleTaskGP):
         outcome transforms other than ``Standardize``.
         """
         box = self._box()
-        transform = transform_of(self)
-        return box if box is None or transform is None else replace(box, transform=transform)
+        return None if box is None else replace(box, transform=transform_of(self))
 
     @property
     def factored(self) -> BoxPosterior | None:

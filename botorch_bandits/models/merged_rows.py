@@ -72,8 +72,7 @@ class MergingBuilder(ModelBuilder):
     ) -> BanditGP | ModelListGP:
         self._merged_inputs = None
         num_outputs = Y.shape[-1]
-        # a joint draw takes as many random numbers as there are rows
-        is_plain = weights is None and (num_outputs == 1 or self._separates_outputs is True)
+        is_plain = weights is None and (num_outputs == 1 or self._separates_outputs)
         if not is_plain or not self._merges(X):
             return super().__call__(X, Y, weights)
         self._latest = None

@@ -256,7 +256,7 @@ class ReplicateSegments:
             return False
         assert self._engine is not None
         outcomes = torch.tensor(samples.outcomes, dtype=DTYPE)
-        test = self._engine.test(arms=torch.tensor(samples.arms), Y=outcomes)
+        test = self._engine.test(torch.tensor(samples.arms), outcomes)
         if test.detected:
             self._reset(
                 b,

@@ -184,11 +184,6 @@ def test_points_that_are_chosen_one_after_the_other() -> None:
     assert torch.pdist(candidates).min() > 1e-3
     with pytest.raises(UnsupportedError, match="q > 1 points"):
         acqf(candidates.unsqueeze(0))
-    draw = CensoredThompsonSampling(
-        bandit_gp(), minimum=-1.0, width=1.0, outcome_bound=BOUND, seed=0, fill="middle"
-    )
-    with pytest.raises(UnsupportedError, match="sequential=True"):
-        draw(candidates.unsqueeze(0))
 
 
 def test_a_minimum_fill_is_what_it_was() -> None:

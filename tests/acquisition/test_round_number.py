@@ -14,7 +14,6 @@ from botorch_bandits import (
     Arms,
     BanditGP,
     BanditLoop,
-    GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
 )
@@ -23,7 +22,6 @@ X = torch.linspace(0.0, 1.0, 9, dtype=torch.float64).unsqueeze(-1)
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "gp": (GPUpperConfidenceBound, {"num_arms": 9}),
     "improved": (ImprovedUpperConfidenceBound, {"rkhs_bound": 1.0, "noise_bound": 0.1}),
-    "thompson": (GPThompsonSampling, {"width": 1.0}),
 }
 
 

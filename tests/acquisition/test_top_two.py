@@ -6,13 +6,11 @@ import copy
 import itertools
 import math
 import pickle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from botorch.exceptions.errors import UnsupportedError
 from botorch.optim import optimize_acqf_discrete
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
@@ -28,7 +26,6 @@ from botorch_bandits import (
     History,
     Ignored,
     ImprovedUpperConfidenceBound,
-    OracleRestart,
     SlidingWindow,
     TimeVaryingKernel,
     TopTwoThompsonSampling,
@@ -84,7 +81,7 @@ def check_law(counts: np.ndarray, law: np.ndarray) -> None:
 @pytest.mark.parametrize("num_streams", [1, 3])
 def test_arms_are_played_by_the_law_of_russo(num_streams: int) -> None:
     K = rbf(GRID, GRID)
-    rule = TopTwoArmsRule(ConstantWidth(1.0), 0.3, max_draws=300)
+    rule = TopTwoArmsRule(ConstantWidth(1.0), leader_probability=0.3, max_draws=300)
     prior, seeds = Table.from_matrix(torch.from_numpy(K)), list(range(num_streams))
     player = Replicates(rule, prior, NOISE, 1.0, seeds, prior_mean=0.4)
     rows, y = np.array([0, 2, 3, 3, 5]), np.array([0.1, 0.9, 0.8, 1.1, 0.2])
@@ -268,28 +265,6 @@ def test_a_sure_leader_is_thompson_sampling() -> None:
                 loop.tell(query.id, math.sin(5.0 * float(query.x)))
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"context_dim": 1}, {"forgetting": SlidingWindow(5)}], ids=str
-)
-def test_a_journal_goes_on_with_the_same_choices(settings: Any, tmp_path: Path) -> None:
-    recipe = top_two(leader_probability=0.3, max_draws=3, **BOUNDS)
-    chosen: dict[str, list[float]] = {}
-    for name, stops in (("whole", [24]), ("in parts", [5, 6, 17, 24])):
-        path, chosen[name] = tmp_path / f"{name}.journal", []
-        for stop in stops:
-            with make(recipe, seed=2, journal=path, **settings) as loop:
-                while loop.history.num_queries < stop:
-                    t = loop.history.num_queries
-                    query = loop.ask(
-                        **({"context": [t / 30.0]} if "context_dim" in settings else {})
-                    )
-                    chosen[name].append(float(query.x))
-                    if t % 4:
-                        loop.tell(query.id, math.sin(3.0 * float(query.x)))
-    assert chosen["whole"] == chosen["in parts"]
-    assert len(set(chosen["whole"])) > 2
-
-
 def test_several_points_one_after_the_other() -> None:
     model = bandit_gp()
     for pending in ("redraw", "hallucinate"):
@@ -308,8 +283,11 @@ def test_several_points_one_after_the_other() -> None:
         assert torch.equal(again(CHOICES.unsqueeze(-2)), first)
         stored = pickle.loads(pickle.dumps(again))
         assert torch.equal(stored(CHOICES.unsqueeze(-2)), first)
-    with pytest.raises(UnsupportedError, match=r"q = 2 points.*sequential=True"):
-        acqf(CHOICES[:2].unsqueeze(0))
+        # each of several points has the value of its own draw
+        total = again(CHOICES[:2].unsqueeze(0))
+        alone = again(CHOICES[:1])
+        again.set_X_pending(None)
+        assert torch.allclose(total, alone + again(CHOICES[1:2]))
 
 
 def test_its_confidence_bounds_are_those_of_igp_ucb_and_no_regret_is_claimed() -> None:
@@ -336,22 +314,9 @@ def test_its_confidence_bounds_are_those_of_igp_ucb_and_no_regret_is_claimed() -
     assert "no regret bound is stated" in str(without)
 
 
-def test_with_restarts_and_constraints_in_the_reward() -> None:
-    loop = make(top_two(**BOUNDS), restart=OracleRestart((6,)))
-    for _ in range(12):
-        query = loop.ask()
-        loop.tell(query.id, float(query.x))
-    assert [reset.after_round for reset in loop.resets] == [6]
-    loop = make(top_two(), constraints=AdditiveEpochs(1, epoch_length=3, surrogate="relabeled"))
-    for _ in range(8):
-        query = loop.ask()
-        loop.tell(query.id, float(query.x), [float(query.x) - 0.5])
-    assert loop.history.num_arrived == 8
-
-
 def test_what_it_cannot_do_is_refused_with_the_reason() -> None:
     model = bandit_gp()
-    with pytest.raises(ValueError, match="domain is a Box"):
+    with pytest.raises(ValueError, match="choices is None, but"):
         make(top_two(), domain=Box([[0.0], [1.0]]))
     with pytest.raises(ValueError, match="choices is None, but"):
         TopTwoThompsonSampling(model)

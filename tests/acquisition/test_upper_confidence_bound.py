@@ -193,9 +193,7 @@ def test_a_model_whose_posterior_is_not_gaussian_refuses_pending_points_only() -
     model = model.double().eval()
     acqf = GPUpperConfidenceBound(model, width=2.0)
     before = acqf(X_TEST).detach()
-    with pytest.raises(
-        UnsupportedError, match="gives a .*not affine.*SingleTas"
-    ):
+    with pytest.raises(UnsupportedError, match=r"gives a .*not affine.*SingleTas"):
         acqf.set_X_pending(X[:1])
     # the refusal leaves it as it was
     assert acqf.X_pending is None

@@ -32,10 +32,10 @@ def _all_tails(scale: Scale, num_samples: int) -> Measurement:
     normal = torch.randn(num_samples, dtype=torch.float64, generator=random)
     Y = torch.sin(6.0 * X[:, 0]) + 0.05 * normal
     engine = ChangePointDetector(standard_kernel()).on(domain)
-    ridges = engine.ridges(num_samples // 2).tolist()
+    ridges = engine.detector.ridges(engine.half_sizes(num_samples), domain.dim).tolist()
 
     def ours() -> Tensor:
-        return engine.test(arms=arms, Y=Y).statistics
+        return engine.test(arms, Y).statistics
 
     def theirs() -> Tensor:
         statistics = []

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from botorch_bandits.change_points.restart import NeverRestart, OracleRestart, Restart, explores
+from botorch_bandits.change_points.restart import NeverRestart, OracleRestart, Restart
 
 
 def test_equality_explores_where_floating_point_would_not():
     # with xi = sqrt(3) equality holds at |history| = 3 k^2
     assert not (3 <= 3**0.5 * 3**0.5)  # what a plain comparison says
     for k in range(1, 200):
-        assert explores(3**0.5, 3 * k, 3 * k * k)
-        assert not explores(3**0.5, 3 * k + 1, 3 * k * k)
+        assert Restart(exploration=3**0.5).explores(3 * k, 3 * k * k)
+        assert not Restart(exploration=3**0.5).explores(3 * k + 1, 3 * k * k)
 
 
 def test_exploration_rounds_follow_the_pseudo_code():

@@ -5,12 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from botorch.models.transforms.input import Normalize
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 
-from botorch_bandits.core.suffixes import BallFit, Suffixes, SuffixPrior
-
-SIDES = np.array([2.0, 5.0])
+from botorch_bandits.core.suffixes import Suffixes, SuffixPrior, log_likelihood_in_ball
 
 
 def correlation(smoothness, lengthscale, X, Z):
@@ -23,9 +20,7 @@ def correlation(smoothness, lengthscale, X, Z):
 
 
 def listed_priors(noise):
-    """Priors with what their kernel is: (smoothness, lengthscale, scale, noise, mean, inputs)."""
-    bounds = torch.tensor([[0.0, 0.0], SIDES.tolist()]).double()
-    normalized = Normalize(2, bounds=bounds).eval()
+    """Priors with what their kernel is: (smoothness, lengthscale, scale, noise, mean)."""
     priors, facts = [], []
     for smoothness in (0.5, 1.5, 2.5, math.inf):
         for lengthscale in ([0.3, 0.8], [0.5]):
@@ -37,28 +32,26 @@ def listed_priors(noise):
                 kernel = ScaleKernel(base).double()
                 base.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
                 kernel.outputscale = scale
-                priors.append(SuffixPrior(kernel, noise * scale, mean, normalized))
-                facts.append((smoothness, lengthscale, scale, noise * scale, mean, SIDES))
+                priors.append(SuffixPrior(kernel, noise * scale, mean))
+                facts.append((smoothness, lengthscale, scale, noise * scale, mean))
     linear = LinearKernel().double()
     linear.variance = 0.5
     priors.append(SuffixPrior(linear, 0.2, 0.1))
-    facts.append(("linear", None, 0.5, 0.2, 0.1, np.ones(2)))
-    matern = MaternKernel(nu=2.5).double()
-    matern.lengthscale = 1.5
-    priors.append(SuffixPrior(matern, 5.0 * noise))  # on raw inputs
-    facts.append((2.5, [1.5], 1.0, 5.0 * noise, 0.0, np.ones(2)))
+    facts.append(("linear", None, 0.5, 0.2, 0.1))
+    priors.append(SuffixPrior(priors[0].kernel, 5.0 * noise))  # in another ratio to the noise
+    facts.append((0.5, [0.3, 0.8], 0.5, 5.0 * noise, 0.0))
     return priors, facts
 
 
 def covariance(fact, X, Z):
-    smoothness, lengthscale, scale, _, _, sides = fact
+    smoothness, lengthscale, scale, _, _ = fact
     if smoothness == "linear":
         return scale * X @ Z.T
-    return scale * correlation(smoothness, np.array(lengthscale), X / sides, Z / sides)
+    return scale * correlation(smoothness, np.array(lengthscale), X, Z)
 
 
 def dense(fact, X, y, x):
-    noise, mean = fact[3:5]
+    noise, mean = fact[3:]
     if not len(X):
         return mean, covariance(fact, x[None], x[None])[0, 0]
     noisy = covariance(fact, X, X) + noise * np.eye(len(X))
@@ -70,21 +63,17 @@ def dense(fact, X, y, x):
 @pytest.mark.parametrize("noise", [1e-4, 1e-2, 1e2])
 @pytest.mark.parametrize("num_points", [7, None])
 def test_each_suffix_predicts_as_a_dense_posterior_of_its_rows(num_points, noise):
-    """Rows come in any order and may repeat; starts are dropped, and one becomes the beginning."""
+    """Rows come in any order and may repeat, and a start is dropped."""
     priors, facts = listed_priors(noise)
     random, num_rows = np.random.default_rng(3), 120
-    points = random.random((num_points or num_rows, 2)) * SIDES
+    points = random.random((num_points or num_rows, 2))
     played = random.integers(7, size=num_rows) if num_points else np.arange(num_rows)
     X, Y = points[played], random.standard_normal((num_rows, len(priors)))
-    suffixes, starts, rows, waiting = Suffixes(priors), [], [], []
-    for query in range(num_rows):
+    suffixes, starts, rows, waiting = Suffixes(priors, 2), [], [], []
+    for query in range(1, num_rows):
         starts += [query] if query in (6, 15, 40, 70) else []
         if query == 80:
             starts.remove(15)
-        if query == 100:
-            suffixes.keep_from(70)
-            starts, rows = [], [row for row in rows if row >= 70]
-            waiting = [row for row in waiting if row >= 70]
         waiting.append(query)
         if random.random() < 0.2:
             continue
@@ -101,18 +90,19 @@ def test_each_suffix_predicts_as_a_dense_posterior_of_its_rows(num_points, noise
                 assert means[i, j] == pytest.approx(mean, abs=1e-8 * max(1.0, 1e-3 / noise))
                 assert variances[i, j] == pytest.approx(variance, abs=1e-8)
         rows.append(now)
-    # 4 smoothnesses with 2 lengthscales, the linear kernel, and the one on raw inputs
-    assert suffixes.places.covariances.shape[0] == 4 * 2 + 2
-    assert len(suffixes.places.covariances[0]) == (7 if num_points else len(rows))
+    known = X[rows[:9]]
+    K = suffixes.covariances(torch.as_tensor(known))
+    for j in range(len(facts)):
+        np.testing.assert_allclose(K[j], covariance(facts[j], known, known), atol=1e-8)
 
 
 # --- the best fit in a ball ----------------------------------------------------------------------
 
 
-def squares_of(fit, covariances, num_rows):
+def smallest_squares(covariances, places, y, bound, noise=0.01):
     """The smallest sum of squares, from the log likelihood."""
-    constant = num_rows * math.log(2.0 * math.pi * fit.noise)
-    return -fit.noise * (2.0 * fit.log_likelihood(covariances) + constant)
+    found = log_likelihood_in_ball(covariances, np.array(places), np.array(y), noise, bound)
+    return -noise * (2.0 * found + len(y) * math.log(2.0 * math.pi * noise))
 
 
 def test_no_function_of_the_ball_fits_better():
@@ -122,10 +112,7 @@ def test_no_function_of_the_ball_fits_better():
     slots = [0, 2, 4, 2, 2, 1, 3, 2]
     y = np.array([0.1, 0.6, -0.4, 0.65, 0.55, 0.7, -0.1, -0.15])
     for bound in (0.3, 0.7, 50.0):
-        fit = BallFit(0.01, bound)
-        for slot, value in zip(slots, y, strict=True):
-            fit.add(slot, value)
-        found = squares_of(fit, K, len(y))
+        found = smallest_squares(K, slots, y, bound)
         # the dual at its best over a fine grid of multipliers
         grid = np.concatenate([[1e-13], np.logspace(-6, 4, 4000)])
         full = K[np.ix_(slots, slots)]
@@ -147,9 +134,7 @@ def test_a_singular_kernel_errs_on_the_side_of_no_alarm():
     places = sorted(set(X))
     K = np.outer(places, places)  # functions are theta x, of norm theta
     for bound in (0.05, 0.5):
-        fit = BallFit(0.01, bound)
-        for x, outcome in zip(X, y, strict=True):
-            fit.add(places.index(x), outcome)
         theta = min((X @ y) / (X @ X), bound)
         exact = ((y - theta * X) ** 2).sum()
-        assert exact - 1e-6 < squares_of(fit, K, len(y)) <= exact + 1e-12
+        found = smallest_squares(K, [places.index(x) for x in X], y, bound)
+        assert exact - 1e-6 < found <= exact + 1e-12

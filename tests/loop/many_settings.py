@@ -14,7 +14,6 @@ from torch import Tensor
 
 import botorch_bandits as bb
 from botorch_bandits import confidence
-from botorch_bandits.acquisition import GrowingDiscretization
 
 SEED = 5
 
@@ -313,10 +312,6 @@ def settings() -> dict[str, dict[str, Any]]:
     }
     on_box: dict[str, dict[str, Any]] = {
         "gp, theorem 2": {"acquisition": gp(smoothness_a=1.0, smoothness_b=1.0)},
-        "ts, discretized": {
-            "acquisition": ts(any_lambda=True, discretization=GrowingDiscretization(16, 64)),
-            "length": 10,
-        },
         "fitted": {
             "acquisition": igp(units="prior"),
             "model": bb.FittedSingleTaskGP([[0.0], [1.0]]),
@@ -358,7 +353,6 @@ def _calibrated() -> bb.change_points.CalibratedThreshold:
         confidence=0.95,
         num_simulations=100,
         num_alarms=4,
-        rate_bounds=(0.01, 0.1),
         seed=0,
         source="numbers of a test",
     )

@@ -157,7 +157,6 @@ def test_a_users_model_is_the_single_task_gp_with_its_modules() -> None:
         (DMMUpperConfidenceBound, {}),
         (CensoredUpperConfidenceBound, censored),
         (GPThompsonSampling, {"choices": POINTS, "seed": 0}),
-        (GPThompsonSampling, {"seed": 0}),
     ):
         values = [
             cls(model, **BOUNDS, **options)(POINTS.unsqueeze(-2)).detach()

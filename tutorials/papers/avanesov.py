@@ -678,7 +678,7 @@ def calibration(num_trials: int = 200, seed: int = 0) -> list[Row]:
             # the largest ratio of statistic and threshold over the tests after the change
             ratios = []
             for n in range(CALM_SAMPLES + 1, total + 1):
-                test = engine.test(arms=row[:n], Y=values[:n])
+                test = engine.test(row[:n], values[:n])
                 ratios.append(float((test.statistics / test.thresholds).max()))
             largest = max(ratios)
             is_seen += torch.tensor(

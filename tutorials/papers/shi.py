@@ -345,7 +345,7 @@ class Setting:
     def loop(self, name: str, rule: Rule, num_rounds: int | None = None) -> ConstrainedMethod:
         """Return a loop on the grid, with the models that the rule needs."""
         known, arms = self.constants, Arms(self.grid.choices)
-        is_separate = rule.surrogate_in_use == "separate"
+        is_separate = rule.surrogate == "separate"
         kind = LagrangianUpperConfidenceBound if is_separate else ImprovedUpperConfidenceBound
         recipe = kind.with_options(**known.widths)
         kernel = MaternKernel(nu=2.5)
