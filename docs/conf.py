@@ -59,8 +59,8 @@ autosummary_context = {"top": set(botorch_bandits.__all__)}
 autodoc_default_options = {
     "exclude-members": "arms_rule, as_theorem, check_options, complete_options,"
     "default_margin, defines_rule, describe, fingerprint, forward, is_expected,"
-    "is_optimistic, load_state_dict, options_from_domain, options_of_widths, played_as, predictive,"
-    "known_at, known_with, moments, set_rule, set_X_pending, smallest_share, value_scale,"
+    "load_state_dict, options_from_domain, options_of_widths, played_as, predictive,"
+    "known_at, moments, set_rule, set_X_pending, value_scale,"
     "wanted_from_domain, width_rule"
 }
 autodoc_member_order = "bysource"

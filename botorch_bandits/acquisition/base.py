@@ -35,10 +35,7 @@ from torch.nn import Module
 from botorch_bandits.acquisition.rules import ArmsRule
 from botorch_bandits.acquisition.scores import (
     Bounds,
-    deviation_of,
-    half_width,
     moments_at,
-    prior_variance_of_scalar,
     scale_in_outcomes,
 )
 from botorch_bandits.checks import (
@@ -65,7 +62,7 @@ from botorch_bandits.confidence import (
 )
 from botorch_bandits.confidence.igp_ucb import complete_bounds
 from botorch_bandits.confidence.prior_reading import has_tasks
-from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, check_assume
+from botorch_bandits.confidence.width_rules import check_assume
 from botorch_bandits.domains import Domain, ValueScale
 from botorch_bandits.fingerprints import are_equal
 from botorch_bandits.models.reading import (
@@ -75,6 +72,7 @@ from botorch_bandits.models.reading import (
     move_the_rest,
     shape_of_batch,
     submodels,
+    variance_of,
 )
 from botorch_bandits.models.reading import check_model as check_model
 
@@ -227,18 +225,10 @@ class BanditAcquisition(AcquisitionFunction):
         check_arguments(cls, args, given, _instead_of_beta(cls))
         return super().__new__(cls)
 
-    smallest_share: ClassVar[float] = 0.0
-    """Smaller variances are replaced by this many prior variances."""
-
     _summary: PriorSummary | None = None
     maximize: bool = True
     _num_columns: int | None = None
     """The number of columns of the last points; other numbers are checked against the model."""
-
-    @property
-    def is_optimistic(self) -> bool:
-        """Whether a round's regret is at most twice width times standard deviation there."""
-        return False
 
     @property
     def width_rules(self) -> tuple[WidthRule, ...]:
@@ -368,10 +358,7 @@ class BanditAcquisition(AcquisitionFunction):
         Returns:
             ``n`` each, in outcome units; for an ensemble, of the mixture of its members.
         """
-        transform = getattr(self, "posterior_transform", None)
-        summary = self._summary
-        unit = 1.0 if summary is None else prior_variance_of_scalar(summary) or 1.0
-        return moments_at(self.model, X, transform, self.smallest_share * unit, unit)
+        return moments_at(self.model, X, getattr(self, "posterior_transform", None))
 
     def known_at(self, X: Tensor) -> Bounds:
         """Return what is known at some points; the base class has no confidence bounds.
@@ -380,19 +367,6 @@ class BanditAcquisition(AcquisitionFunction):
             X: ``n x d`` points, float64.
         """
         return Bounds(*self.moments(X))
-
-    def known_with(self, X: Tensor, width: Tensor) -> Bounds:
-        """Return what is known with a width, whose bounds exist if it is one number.
-
-        Args:
-            X: ``n x d`` points, float64.
-            width: The factor on the standard deviation.
-        """
-        mean, deviation = self.moments(X)
-        if width.numel() != 1:
-            return Bounds(mean, deviation)
-        half = half_width(deviation, width.reshape(()))
-        return Bounds(mean, deviation, mean - half, mean + half)
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this acquisition function with this model, if any."""
@@ -689,7 +663,6 @@ class HallucinatesPending(BanditAcquisition):
     base_model: Model
     posterior_transform: PosteriorTransform | None
     predictive: bool = False
-    smallest_share: ClassVar[float] = MINIMUM_VARIANCE
 
     _summary: PriorSummary
     _evaluate: Callable[[Tensor], Tensor]
@@ -725,15 +698,15 @@ class HallucinatesPending(BanditAcquisition):
     def _mean_and_sigma(
         self, X: Tensor, compute_sigma: bool = True, min_var: float | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return posterior moments as BoTorch does, but with a floor in prior variances."""
+        """Return posterior moments as BoTorch does, with the floor of :func:`.variance_of`."""
         if next(self.parameters(), X).device != X.device:
             self.to(X)
         posterior = self.model.posterior(
             X, observation_noise=self.predictive, posterior_transform=self.posterior_transform
         )
         mean = posterior.mean.squeeze(-2)  # ``batch_shape x 1``
-        deviation = deviation_of(posterior, self._summary, self.smallest_share)
-        return mean, deviation.view(mean.shape)
+        variance = variance_of(posterior, self._summary.scalar_variance or 1.0)
+        return mean, variance.sqrt().view(mean.shape)
 
     def _one_by_one(self, X: Tensor) -> OneByOneModel:
         """Return the posteriors of several points, each given those before it.

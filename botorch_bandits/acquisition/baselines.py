@@ -37,7 +37,6 @@ from botorch_bandits.acquisition.rules import (
 )
 from botorch_bandits.acquisition.scores import (
     prior_mean_of_scalar,
-    prior_variance_of_scalar,
 )
 from botorch_bandits.checks import (
     check_double,
@@ -47,7 +46,6 @@ from botorch_bandits.checks import (
     check_one_of,
 )
 from botorch_bandits.confidence import Guarantee, PriorSummary
-from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE_OF_IMPROVEMENT
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.reading import (
     OneByOneModel,
@@ -203,8 +201,6 @@ class _Improvement(_Baseline):
     default_margin: ClassVar[float]
     """The margin if none is given."""
 
-    smallest_share: ClassVar[float] = MINIMUM_VARIANCE_OF_IMPROVEMENT
-
     is_expected: ClassVar[bool]
     """Whether this is expected improvement; otherwise, it is the probability of improvement."""
 
@@ -320,7 +316,7 @@ class _Improvement(_Baseline):
                 )
             difference = (noisy - free).clamp_min(0.0)
             noise = difference.mean(-1, keepdim=difference.dim() > 1)
-        return noise_that_counts(noise, prior_variance_of_scalar(self._summary) or 1.0)
+        return noise_that_counts(noise, self._summary.scalar_variance or 1.0)
 
     def _better(self, best: Tensor, other: Tensor) -> Tensor:
         return (torch.maximum if self.maximize else torch.minimum)(best, other)

@@ -447,10 +447,6 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         CandidateWidths(form, complete)
 
     @property
-    def is_optimistic(self) -> bool:
-        return self.form == "survivors" and self.widths.width is None and not self.widths.on_box
-
-    @property
     def round_number(self) -> int:
         """The round of the next point: outcomes plus pending points plus 1, unless given."""
         num_pending = 0 if self.X_pending is None else len(self.X_pending)

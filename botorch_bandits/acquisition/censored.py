@@ -148,11 +148,6 @@ class CensorsPending(BanditAcquisition):
         raise NotImplementedError
 
     @property
-    def is_optimistic(self) -> bool:
-        """False: the bound is on the reward times the probability of arriving in time."""
-        return False
-
-    @property
     def pseudo_values(self) -> tuple[float, ...] | None:
         """The value used as the minimum: one number per output, in raw units.
 

@@ -35,11 +35,8 @@ from botorch_bandits.acquisition.base import (
     of_acquisition,
 )
 from botorch_bandits.acquisition.rules import ArmsRule, Seen
-from botorch_bandits.acquisition.scores import (
-    Bounds,
-    scale_in_outcomes,
-)
-from botorch_bandits.acquisition.wide_confidence import WarnsOfWideness
+from botorch_bandits.acquisition.scores import Bounds
+from botorch_bandits.acquisition.wide_confidence import WidthAcquisition
 from botorch_bandits.checks import (
     check_nonnegative,
     check_one_of,
@@ -52,6 +49,7 @@ from botorch_bandits.confidence import (
     PriorSummary,
     RidgeConfidenceSet,
     UnreadablePriorError,
+    WidthRule,
 )
 from botorch_bandits.confidence.dmm import (
     OutputData,
@@ -82,7 +80,6 @@ from botorch_bandits.confidence.prior_assumptions import (
     prior_gaps,
 )
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, check_assume, check_bound
-from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.reading import hallucinate, on_device_of
 
 SMALLEST_RADICAND = 0.05
@@ -259,7 +256,7 @@ class _Output(NamedTuple):
     weight: float
 
 
-class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
+class DMMUpperConfidenceBound(WidthAcquisition, HallucinatesPending):
     r"""Upper confidence bound by DMM (Flynn and Reeb 2024), the minimum over ridges.
 
     Recommended when bounds on norm and noise are known: it is never looser than AMM at the model's
@@ -425,14 +422,6 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
     def rkhs_bounds(self) -> dict[int, float]:
         """The norm bound of each output in raw outcome units, after doubling."""
         return {j: output.rkhs_bound for j, output in self._outputs.items()}
-
-    @property
-    def is_optimistic(self) -> bool:
-        return True
-
-    @property
-    def value_scale(self) -> ValueScale | None:
-        return scale_in_outcomes(self._summary, 1.0 if self.maximize else -1.0)
 
     @property
     def is_refuted(self) -> bool:
@@ -626,8 +615,12 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
             for data, _, bound, _ in self._outputs.values()
         ]
 
+    @property
+    def width_rules(self) -> tuple[WidthRule, ...]:
+        return ()
+
     def _values_and_optimism(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        lower, upper = self.bounds(X.reshape(-1, X.shape[-1]))
+        lower, upper = self.bounds(X)
         return (upper if self.maximize else -lower), 0.5 * (upper - lower)
 
     def known_at(self, X: Tensor) -> Bounds:

@@ -21,7 +21,7 @@ from torch.quasirandom import SobolEngine
 from botorch_bandits.acquisition.base import AcquisitionRecipe
 from botorch_bandits.acquisition.baselines import RandomSearch
 from botorch_bandits.acquisition.rules import WidthArmsRule
-from botorch_bandits.acquisition.scores import half_width, score
+from botorch_bandits.acquisition.scores import score
 from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.checks import check_finite
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, RunningPriorSummary
@@ -182,10 +182,7 @@ class _BoundOfReplicates:
         posterior, width = self._in_use
         smallest = MINIMUM_VARIANCE * posterior.outputscale
         mean, variance = posterior.moments(X)
-        return (
-            score(mean, half_width(variance.clamp_min(smallest).sqrt(), width), self._sign)
-            - self._offset
-        )
+        return score(mean, variance.clamp_min(smallest).sqrt() * width, self._sign) - self._offset
 
     def __call__(self, points: Array, replicate: Index) -> tuple[Array, Array]:
         """Return the values and slopes at ``b x d`` points in order of their replicates."""

@@ -47,13 +47,11 @@ from botorch_bandits.acquisition.draws import SeededDraw
 from botorch_bandits.acquisition.rules import ArmsRule, LagrangianArmsRule
 from botorch_bandits.acquisition.scores import (
     Bounds,
-    half_width,
-    prior_variances,
     scale_in_outcomes,
     score,
     select_output,
 )
-from botorch_bandits.acquisition.wide_confidence import WarnsOfWideness
+from botorch_bandits.acquisition.wide_confidence import WidthAcquisition
 from botorch_bandits.checks import (
     DTYPE,
     check_double,
@@ -73,7 +71,6 @@ from botorch_bandits.confidence import (
 )
 from botorch_bandits.confidence.guarantee import at_posterior_mean, outcomes_pending
 from botorch_bandits.confidence.width_rules import (
-    MINIMUM_VARIANCE,
     PLAIN_WIDTH,
     WIDTH,
     check_assume,
@@ -176,12 +173,7 @@ class AffineOutcomes(PosteriorTransform):
             UnsupportedError: If the posterior is not jointly Gaussian.
             ValueError: If it does not have ``m`` outputs.
         """
-        joint = _joint(
-            posterior,
-            "weighted sums of outputs",
-            "Leave out outcome transforms that are not affine, such as Log, or use a ModelListGP.",
-        )
-        moments = JointMoments.of(joint, "the model")
+        moments = JointMoments.of(_joint(posterior), "the model")
         m, W = moments.mean.shape[-1], self.weights.to(moments.mean)
         if m != W.shape[-1]:
             raise ValueError(f"weights is for {W.shape[-1]} outputs, but the model has {m}.")
@@ -191,7 +183,7 @@ class AffineOutcomes(PosteriorTransform):
         return JointMoments(mean, covariance, moments.is_mixture).posterior()
 
 
-def _joint(posterior: Posterior, what: str, remedy: str) -> GPyTorchPosterior:
+def _joint(posterior: Posterior) -> GPyTorchPosterior:
     """Return a posterior that holds the covariances of its outputs.
 
     Raises:
@@ -200,7 +192,9 @@ def _joint(posterior: Posterior, what: str, remedy: str) -> GPyTorchPosterior:
     # a Kronecker model's posterior holds only variances, from which those of sums would be wrong
     if isinstance(posterior, MultitaskGPPosterior) or not isinstance(posterior, GPyTorchPosterior):
         raise UnsupportedError(
-            f"{what} need their joint Gaussian posterior, got {type(posterior).__name__}. {remedy}"
+            f"weighted sums of outputs need their joint Gaussian posterior, got "
+            f"{type(posterior).__name__}. Use MultiTaskGP or a ModelListGP, without outcome "
+            "transforms that are not affine, or pass separate_bounds=True."
         )
     return posterior
 
@@ -248,16 +242,13 @@ def of_minus_the_reward(guarantee: Guarantee) -> Guarantee:
     return minimized.with_wording("regret", less, plus)
 
 
-class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
+class LagrangianAcquisition(WidthAcquisition, BanditAcquisition):
     """Base class with multipliers, a penalty and a width for each output of the model."""
 
     draws: ClassVar[bool] = False
     """Whether it is a draw, not a bound."""
-    multipliers: Tensor
     widths: Tensor
-    penalty: Penalty
     delta: float
-    maximize: bool
     posterior_transform: PosteriorTransform | None
     _settings: LagrangianArmsRule
     _affine: AffineOutcomes | None
@@ -268,13 +259,12 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
     def _prepare_outputs(self, model: Model, given: Mapping[str, Any]) -> None:
         """Store the arguments of the constructor, and compute the width of each output."""
         name, transform = type(self).__name__, given["posterior_transform"]
+        self.base_model = model
         self._settings = settings = self._settings_of(given, given["multipliers"])
-        self.maximize, self.penalty = settings.maximize, settings.penalty
-        self.rules, self.scale = settings.rules, settings.scale
+        self.maximize, self.rules, self.scale = settings.maximize, settings.rules, settings.scale
         self.delta = check_probability("delta", given["delta"])
         self.posterior_transform = transform
         here = next(model.parameters(), torch.empty(0)).device
-        self.register_buffer("multipliers", settings.multipliers.to(here))
         num_outputs, found = settings.num_outputs, model.num_outputs
         if transform is not None:
             if getattr(transform, "scalarize", False):
@@ -348,6 +338,11 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
         )
 
     @property
+    def multipliers(self) -> Tensor:
+        """``kappa``, one number for each constraint."""
+        return self._settings.multipliers
+
+    @property
     def num_constraints(self) -> int:
         """The number of constraints."""
         return len(self.multipliers)
@@ -361,12 +356,8 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
         """The scale of the reward, the first output: its prior deviations from its prior mean."""
         return scale_in_outcomes(self._summaries[0], self._sign)
 
-    @property
-    def _clips(self) -> tuple[float | None, float | None]:
-        return self._settings.reward_bound, self._settings.constraint_bound
-
     def _prior_variances(self) -> Tensor:
-        return self.widths.new_tensor(prior_variances(self._summaries))
+        return self.widths.new_tensor([each.scalar_variance or 1.0 for each in self._summaries])
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
@@ -380,15 +371,15 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
                 yield name, self.widths[..., j], summary
 
     def _values_and_optimism(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        mean, sigma = self._moments(X)
-        half = half_width(sigma, self.widths)
-        reward = self._sign * mean[..., 0]
-        values = self._penalized(reward + half[..., 0], mean[..., 1:] - half[..., 1:])
-        return values, values - self._penalized(reward, mean[..., 1:])
+        mean, sigma = self._moments(X.unsqueeze(-2))
+        values, of_means = (
+            self._settings.penalized(*self._ends(mean, half)) for half in (sigma, 0.0 * sigma)
+        )
+        return values, values - of_means
 
     def known_at(self, X: Tensor) -> Bounds:
         mean, deviation = self._moments(X.unsqueeze(-2))
-        return Bounds.of_outputs(mean, deviation, half_width(deviation, self.widths))
+        return Bounds.of_outputs(mean, deviation, deviation * self.widths)
 
     def _widths(self) -> Tensor:
         """Return ``batch_shape x num_outputs`` widths, where ``batch_shape`` is the model's."""
@@ -398,9 +389,6 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
         ]
         return torch.stack(torch.broadcast_tensors(*widths), dim=-1)
 
-    def _compute_widths(self) -> None:
-        self.widths = self._widths().to(self.widths.device)
-
     def set_rules(self, rules: Sequence[WidthRule]) -> None:
         """Set another width rule for each output.
 
@@ -408,7 +396,7 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
             rules: The ``1 + num_constraints`` rules that compute the widths from now on.
         """
         self.rules = tuple(rules)
-        self._compute_widths()
+        self.widths = self._widths().to(self.widths.device)
         self.warn_if_wide()
 
     def _base_guarantee(self, method: str) -> Guarantee:
@@ -483,7 +471,7 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
         with torch.no_grad():
             value = self(x.unsqueeze(0))
             mean, sigma = self._moments(x.unsqueeze(0))
-            lower = self._bounds(mean, sigma)[1]
+            _, lower = self._ends(mean, sigma)
         known = {
             "mean": float(mean[..., 0].mean()),
             "standard_deviation": float(sigma[..., 0].mean()),
@@ -492,7 +480,7 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
         }
         for j in range(self.num_constraints):
             known[f"constraint_mean_{j + 1}"] = float(mean[..., j + 1].mean())
-            known[f"constraint_lower_bound_{j + 1}"] = float(lower[..., j].mean())
+            known[f"constraint_lower_bound_{j + 1}"] = float(lower[j].mean())
         return known
 
     def _posterior(self, X: Tensor) -> Posterior:
@@ -518,47 +506,24 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
             and len(self.model.models) == self.model.num_outputs
         )
 
-    def _independent_moments(self, X: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
-        """Return means and variances of independent outputs, ``batch_shape x num_outputs``."""
-        each = [model.posterior(X) for model in self.model.models]  # ``batch_shape x 1 x 1``
-        means = [posterior.mean.squeeze(-2) for posterior in each]
-        variances = [
-            variance_of(posterior, unit).reshape(mean.shape)
-            for posterior, unit, mean in zip(each, units, means, strict=True)
-        ]
-        return torch.cat(means, dim=-1), torch.cat(variances, dim=-1)
-
     def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return means and standard deviations, ``batch_shape x num_outputs`` each."""
-        units = self._prior_variances()
-        if self._has_independent_outputs:
-            mean, variance = self._independent_moments(X, units)
-        else:
-            posterior = self._posterior(X)
-            mean = posterior.mean.squeeze(-2)
-            variance = variance_of(posterior, units).reshape(mean.shape)
-        return mean, torch.maximum(variance, MINIMUM_VARIANCE * units).sqrt()
+        posteriors = (
+            [part.posterior(X) for part in self.model.models]
+            if self._has_independent_outputs
+            else [self._posterior(X)]
+        )
+        units = self._prior_variances().chunk(len(posteriors))
+        means = [posterior.mean.squeeze(-2) for posterior in posteriors]
+        variances = [
+            variance_of(posterior, unit).reshape(mean.shape)
+            for posterior, unit, mean in zip(posteriors, units, means, strict=True)
+        ]
+        return torch.cat(means, dim=-1), torch.cat(variances, dim=-1).sqrt()
 
-    def _bounds(self, mean: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the upper bound of what is maximized and the lower ones of the constraints."""
-        half = half_width(sigma, self.widths)
-        upper = score(mean[..., 0], half[..., 0], self._sign)
-        lower = -score(mean[..., 1:], half[..., 1:], -1.0)
-        reward_bound, constraint_bound = self._clips
-        if reward_bound is not None:
-            upper = upper.clamp(-reward_bound, reward_bound)
-        if constraint_bound is not None:
-            lower = lower.clamp(-constraint_bound, constraint_bound)
-        return upper, lower
-
-    def _penalized(self, reward: Tensor, constraints: Tensor) -> Tensor:
-        """Return ``f - sum_j kappa_j (psi(g_j) - 1)``.
-
-        Args:
-            reward: ``batch_shape`` values ``f``.
-            constraints: ``batch_shape x num_constraints`` values ``g``.
-        """
-        return reward - (self.multipliers * self.penalty.excess(constraints)).sum(dim=-1)
+    def _ends(self, mean: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the bounds of :meth:`.LagrangianArmsRule.ends` from ``... x m`` moments."""
+        return self._settings.ends(mean.movedim(-1, 0), (sigma * self.widths).movedim(-1, 0))
 
 
 class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending):
@@ -658,7 +623,6 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         """See the class."""
         given = dict(locals())
         super().__init__(check_model(model))
-        self.base_model = model
         self._prepare_outputs(model, given)
         check_outcomes(type(self).__name__, model, "gaussian" if self.is_scalarized else "moments")
         self.set_X_pending(X_pending)
@@ -672,25 +636,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
     @property
     def width(self) -> Tensor:
         """The factor on the standard deviation of the weighted sum, in the model's batch shape."""
-        if self._settings.has_one_width:
-            return self.widths[..., 0]
-        # multipliers that are 0 add nothing
-        active = torch.cat([self.multipliers.new_ones(1), (self.multipliers > 0.0).double()])
-        return (active * self.widths.square()).sum(dim=-1).sqrt()
-
-    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Set the pending points, starting again from the user's model.
-
-        Args:
-            X_pending: ``n x d`` points, or None.
-
-        Raises:
-            TypeError: If they are not float64.
-            ValueError: If they are not an ``n x d`` matrix of finite numbers.
-            UnsupportedError: If the model cannot be conditioned.
-        """
-        super().set_X_pending(X_pending)
-        self._compute_widths()
+        return self._settings.combined_width(self.widths.movedim(-1, 0))
 
     def forward(self, X: Tensor) -> Tensor:
         """Evaluate the bound.
@@ -708,7 +654,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
                 ``q > 1`` points, that the model does not provide.
             OverflowError: If a penalty is too large for float64.
         """
-        return check_no_overflow(self._value(X))
+        return self._value(X)
 
     def constraint_lower_bounds(self, X: Tensor) -> Tensor:
         """Return the lower confidence bounds of the constraints, clipped if that was requested.
@@ -723,8 +669,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
             ``batch_shape x num_constraints``.
         """
         check_single_point(self, X)
-        mean, sigma = self._moments(X)
-        return self._bounds(mean, sigma)[1]
+        return self._ends(*self._moments(X))[1].movedim(0, -1)
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers the bounds with this model, or why none does."""
@@ -732,7 +677,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         guarantee = self._base_guarantee(
             f"the upper confidence bound of the penalized reward ({form})"
         )
-        if self._clips != (None, None):
+        if self._settings.is_clipped:
             clipped = "reward and constraints lie within the limits at which bounds are clipped"
             guarantee = guarantee.with_assumptions(clipped)
         if self.X_pending is not None:
@@ -744,27 +689,20 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
     def _evaluate(self, X: Tensor) -> Tensor:
         if self.is_scalarized:
             return self._scalarized(X)
-        return self._penalized(*self._bounds(*self._moments(X)))
+        return self._settings.penalized(*self._ends(*self._moments(X)))
 
     def _scalarized(self, X: Tensor) -> Tensor:
         """Return the bound of one weighted sum of the outputs."""
-        weights = torch.cat([self.multipliers.new_tensor([self._sign]), -self.multipliers])
-        units = self._prior_variances()
-        unit = float(weights.square() @ units)
+        weights = self._settings.weights.to(self.widths)
         if self._has_independent_outputs:
-            mean, variance = self._independent_moments(X, units)
-            mean, variance = mean @ weights, variance @ weights.square()
+            means, sigmas = self._moments(X)
+            mean, variance = means @ weights, sigmas.square() @ weights.square()
         else:
-            joint = _joint(
-                self._posterior(X),
-                "a weighted sum of outputs",
-                "Pass separate_bounds=True (for correlated outputs, MultiTaskGP provides it).",
-            )
-            scalar = ScalarizedPosteriorTransform(weights)(joint)
+            scalar = ScalarizedPosteriorTransform(weights)(_joint(self._posterior(X)))
             mean = scalar.mean.squeeze(-1).squeeze(-1)
+            unit = weights.square() @ self._prior_variances()
             variance = variance_of(scalar, unit).reshape(mean.shape)
-        deviation = variance.clamp_min(MINIMUM_VARIANCE * unit).sqrt()
-        return score(mean, half_width(deviation, self.width))
+        return check_no_overflow(score(mean, variance.sqrt() * self.width))
 
 
 class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
@@ -899,7 +837,6 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             ValueError: If they are not an ``n x d`` matrix of finite numbers.
         """
         AcquisitionFunction.set_X_pending(self, copy_pending(X_pending, self.model))
-        self._compute_widths()
         self._begin_draw()
 
     def forward(self, X: Tensor) -> Tensor:
@@ -921,8 +858,8 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         return torch.stack([self._score(part, ahead) for ahead, part in enumerate(parts)]).sum(0)
 
     def _score(self, X: Tensor, ahead: int) -> Tensor:
-        drawn = self.draw(X, ahead)
-        return check_no_overflow(self._penalized(self._sign * drawn[..., 0], drawn[..., 1:]))
+        drawn = self.draw(X, ahead).movedim(-1, 0)
+        return self._settings.penalized(self._sign * drawn[0], drawn[1:])
 
     def draw(self, X: Tensor, ahead: int = 0) -> Tensor:
         """Evaluate the draw of every output.

@@ -581,10 +581,19 @@ class LagrangianArmsRule(ArmsRule):
         return len(self.rules)
 
     @property
+    def is_clipped(self) -> bool:
+        """Whether bounds are limited."""
+        return self.reward_bound is not None or self.constraint_bound is not None
+
+    @property
     def is_scalarized(self) -> bool:
         """Whether the bound is that of one weighted sum of the outputs."""
-        clips = self.reward_bound is not None or self.constraint_bound is not None
-        return self.penalty.is_linear and not self.separate_bounds and not clips
+        return self.penalty.is_linear and not self.separate_bounds and not self.is_clipped
+
+    @property
+    def weights(self) -> Tensor:
+        """``m`` weights of the outputs in ``f - sum_j kappa_j g_j``, or with minus ``f``."""
+        return torch.cat([self.multipliers.new_tensor([self._sign]), -self.multipliers])
 
     def prepare(self, seen: Seen) -> _Outputs:
         player = seen.player
@@ -601,21 +610,56 @@ class LagrangianArmsRule(ArmsRule):
     def scores(self, seen: Seen) -> Tensor:
         known: _Outputs = seen.prepared
         if self.draws:
-            value = self._penalized(self._sign * known.drawn(seen)[0], known.drawn(seen)[1:])
-        elif self.is_scalarized:
-            value = self._of_weighted_sum(known)
-        else:
-            upper = self._sign * known.means[0] + known.half[0]
-            if self.reward_bound is not None:
-                upper = upper.clamp(-self.reward_bound, self.reward_bound)
-            value = self._penalized(upper, self.lower_bounds(known))
-        return check_no_overflow(value)
+            drawn = known.drawn(seen)
+            return self.penalized(self._sign * drawn[0], drawn[1:])
+        if self.is_scalarized:
+            weights = self.weights.to(known.means)
+            squared = weights.square()
+            smallest = MINIMUM_VARIANCE * float(squared @ known.units)
+            deviation = (squared @ known.variances).clamp_min_(smallest).sqrt_()
+            width = self.combined_width(known.widths)
+            return check_no_overflow(torch.addcmul(weights @ known.means, deviation, width))
+        return self.penalized(*self.ends(known.means, known.half))
 
-    def lower_bounds(self, known: _Outputs) -> Tensor:
-        """Return lower confidence bounds of the constraints, ``num_constraints x num_arms``."""
-        lower = known.means[1:] - known.half[1:]
-        clip = self.constraint_bound
-        return lower if clip is None else lower.clamp(-clip, clip)
+    def ends(self, means: Tensor, half: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the upper bound of what is maximized, and the lower ones of the constraints.
+
+        Args:
+            means: ``m x ...`` posterior means.
+            half: ``m x ...`` distances of the bounds from them.
+
+        Returns:
+            ``...`` and ``num_constraints x ...``.
+        """
+        upper, lower = self._sign * means[0] + half[0], means[1:] - half[1:]
+        if self.reward_bound is not None:
+            upper = upper.clamp(-self.reward_bound, self.reward_bound)
+        if self.constraint_bound is not None:
+            lower = lower.clamp(-self.constraint_bound, self.constraint_bound)
+        return upper, lower
+
+    def penalized(self, reward: Tensor, constraints: Tensor) -> Tensor:
+        """Return ``f - sum_j kappa_j (psi(g_j) - 1)``.
+
+        Args:
+            reward: ``...`` values of ``f``.
+            constraints: ``num_constraints x ...`` values of ``g``.
+
+        Raises:
+            OverflowError: If a penalty is too large for float64.
+        """
+        excess = self.penalty.excess(constraints.movedim(0, -1))
+        return check_no_overflow(reward - excess @ self.multipliers.to(reward))
+
+    def combined_width(self, widths: Tensor) -> Tensor:
+        """Return the width of a weighted sum from ``m x ...`` widths, by Cauchy and Schwarz.
+
+        Only outputs with a positive multiplier count.
+        """
+        if self.has_one_width:
+            return widths[0]
+        active = torch.cat([self.multipliers.new_ones(1), (self.multipliers > 0.0).double()])
+        return torch.einsum("j,j...->...", active.to(widths), widths.square()).sqrt()
 
     def known(self, seen: Seen) -> Bounds:
         known: _Outputs = seen.prepared
@@ -629,7 +673,7 @@ class LagrangianArmsRule(ArmsRule):
         known: _Outputs = seen.prepared
         index = int(arm)
         described: dict[str, Tensor | float] = {"width": known.widths[0]}
-        lower = self.lower_bounds(known)
+        _, lower = self.ends(known.means, known.half)
         for j in range(1, self.num_outputs):
             described[f"constraint_mean_{j}"] = known.means[j, index]
             if self.draws:
@@ -640,24 +684,6 @@ class LagrangianArmsRule(ArmsRule):
     @property
     def _sign(self) -> float:
         return 1.0 if self.maximize else -1.0
-
-    def _penalized(self, reward: Tensor, constraints: Tensor) -> Tensor:
-        # f - sum_j kappa_j (psi(g_j) - 1)
-        weights = self.multipliers.to(reward)
-        return reward - (weights * self.penalty.excess(constraints.mT)).sum(-1)
-
-    def _of_weighted_sum(self, known: _Outputs) -> Tensor:
-        """Return the bound of ``f - sum_j kappa_j g_j`` as one Gaussian variable."""
-        kappa = self.multipliers.to(known.means)
-        weights = torch.cat([kappa.new_tensor([self._sign]), -kappa])
-        squared = weights.square()
-        smallest = MINIMUM_VARIANCE * float(squared @ known.units)
-        deviation = (squared @ known.variances).clamp_min_(smallest).sqrt_()
-        # the widths of all outputs whose multiplier is positive, combined by Cauchy and Schwarz
-        active = torch.cat([kappa.new_ones(1), (kappa > 0.0).to(kappa)])
-        combined = (active * known.widths.square()).sum().sqrt()
-        width = known.widths[0] if self.has_one_width else combined
-        return torch.addcmul(weights @ known.means, deviation, width)
 
 
 @dataclass(eq=False)

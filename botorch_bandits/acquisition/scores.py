@@ -7,13 +7,11 @@ it is decided in prior standard deviations, relative to the prior mean.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.models.model import Model
-from botorch.posteriors.posterior import Posterior
 from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
@@ -69,11 +67,7 @@ class Bounds(NamedTuple):
 
 
 def moments_at(
-    model: Model,
-    X: Tensor,
-    transform: PosteriorTransform | None = None,
-    smallest: float = 0.0,
-    unit: float = 1.0,
+    model: Model, X: Tensor, transform: PosteriorTransform | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return posterior mean and standard deviation of the reward at some points.
 
@@ -81,8 +75,6 @@ def moments_at(
         model: The model.
         X: ``n x d`` points, float64.
         transform: Defines the reward; if None, it is the first output.
-        smallest: The lower limit of the variances.
-        unit: The prior variance of the reward, if there is a transform.
 
     Returns:
         ``n`` each; for an ensemble, the moments of the mixture of its members.
@@ -92,23 +84,18 @@ def moments_at(
     """
     if isinstance(model, CandidatesModel) and transform is None:  # its members have weights
         mean, variance = model.mixture(X)
-        return mean, variance.clamp_min(smallest).sqrt()
+        return mean, variance.clamp_min(0.0).sqrt()
     posterior = model.posterior(X.unsqueeze(-2), posterior_transform=transform)
-    mean = posterior.mean
     if transform is None:
         variance = variances_of_outputs(posterior, model)
     else:
-        variance = variance_of(posterior, unit)
-    mean, variance = mean[..., 0, 0], variance.reshape(mean.shape)[..., 0, 0]
+        variance = variance_of(posterior, PriorSummary(model, transform).scalar_variance or 1.0)
+    mean = posterior.mean[..., 0, 0]
+    variance = variance.reshape(posterior.mean.shape)[..., 0, 0]
     if is_ensemble(model):
         among_members = mean.var(-1, correction=0)
         mean, variance = mean.mean(-1), variance.mean(-1) + among_members
-    return mean, variance.clamp_min(smallest).sqrt()
-
-
-def half_width(deviation: Tensor, width: float | Tensor) -> Tensor:
-    """Return ``width * deviation``, the distance of a confidence bound from the mean."""
-    return deviation * width
+    return mean, variance.sqrt()
 
 
 def score(mean: Tensor, half: Tensor, sign: float = 1.0) -> Tensor:
@@ -116,7 +103,7 @@ def score(mean: Tensor, half: Tensor, sign: float = 1.0) -> Tensor:
 
     Args:
         mean: Posterior means.
-        half: The result of :func:`half_width`.
+        half: The distance of the bound from the mean, ``width * deviation``.
         sign: 1 to maximize the reward, -1 to minimize it.
     """
     return torch.add(half, mean, alpha=sign)
@@ -134,33 +121,12 @@ def select_output(index: int, num_outputs: int) -> ScalarizedPosteriorTransform:
     return ScalarizedPosteriorTransform(weights)
 
 
-def prior_variance_of_scalar(summary: PriorSummary) -> float | None:
-    """Return the prior variance of the scalar that an acquisition function sees.
-
-    Args:
-        summary: The summary of the model, including the transform that combines several outputs
-            into one. In a batch of models, the largest variance counts.
-
-    Returns:
-        None if the prior cannot be read, or has no variance.
-    """
-    return summary.scalar_variance
-
-
-def prior_variances(summaries: Sequence[PriorSummary]) -> list[float]:
-    """Return the prior variance of each of several scalars, 1 where it cannot be read.
-
-    Args:
-        summaries: One per scalar.
-    """
-    return [prior_variance_of_scalar(summary) or 1.0 for summary in summaries]
-
-
 def prior_mean_of_scalar(summary: PriorSummary) -> float:
     """Return the prior mean of a model's scalar at its first row; 0 if it cannot be read.
 
     Args:
-        summary: As for :func:`prior_variance_of_scalar`.
+        summary: The summary of the model, including the transform that combines several outputs
+            into one.
     """
     try:
         weights, offset = summary.weights
@@ -183,20 +149,7 @@ def scale_in_outcomes(summary: PriorSummary, sign: float = 1.0) -> ValueScale | 
     Returns:
         None if the prior cannot be read.
     """
-    variance = prior_variance_of_scalar(summary)
+    variance = summary.scalar_variance
     if variance is None:
         return None
     return ValueScale(sign * prior_mean_of_scalar(summary), math.sqrt(variance))
-
-
-def deviation_of(posterior: Posterior, summary: PriorSummary, smallest_share: float) -> Tensor:
-    """Return the posterior standard deviations of a scalar.
-
-    Args:
-        posterior: The posterior of the scalar.
-        summary: The prior summary of the model. If the prior cannot be read, its variance counts
-            as 1.
-        smallest_share: Smaller variances are replaced by this many prior variances.
-    """
-    unit = prior_variance_of_scalar(summary) or 1.0
-    return variance_of(posterior, unit).clamp_min(smallest_share * unit).sqrt()

@@ -17,7 +17,7 @@ tradeoffs in Gaussian process bandit optimization*, JMLR 2014, the rule for pend
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -40,8 +40,7 @@ from botorch_bandits.acquisition.rules import (
     ArmsRule,
     ThompsonArmsRule,
 )
-from botorch_bandits.acquisition.scores import Bounds
-from botorch_bandits.acquisition.wide_confidence import WarnsOfWideness
+from botorch_bandits.acquisition.wide_confidence import WidthAcquisition
 from botorch_bandits.checks import (
     check_one_of,
     check_probability,
@@ -68,14 +67,13 @@ from botorch_bandits.models.reading import (
     check_outcomes,
     hallucinate,
     on_device_of,
-    provides,
 )
 
 PENDING = ("redraw", "hallucinate")
 """The ways in which a draw can treat pending points."""
 
 
-class GPThompsonSampling(WarnsOfWideness, SeededDraw):
+class GPThompsonSampling(WidthAcquisition, SeededDraw):
     r"""GP-TS (Chowdhury and Gopalan 2017): one draw from the posterior, scaled by ``v_t``.
 
     .. math:: v_t = B + R \sqrt{2 (\gamma_{t-1} + 1 + \ln(2/\delta))}
@@ -253,16 +251,6 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         self.width = (self.scale * rule.width(self._summary, 1)).to(self.width)
         self.warn_if_wide()
 
-    def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
-        return [("", self.width, self._summary)]
-
-    @property
-    def width_rules(self) -> tuple[WidthRule, ...]:
-        return (self.rule,)
-
-    def known_at(self, X: Tensor) -> Bounds:
-        return self.known_with(X, self.width)
-
     def forward(self, X: Tensor) -> Tensor:
         """Evaluate the draw.
 
@@ -323,27 +311,6 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
             guarantee = guarantee.of_weighted_sum()
         guarantee = guarantee if self.maximize else guarantee.for_minimizing()
         return of_acquisition(self, guarantee)
-
-    def describe(self, x: Tensor) -> dict[str, float]:
-        """Return mean, standard deviation, scale and information gain at one point.
-
-        The first two are omitted if BoTorch does not provide them, as with the outcome transform
-        ``Bilog``.
-
-        Args:
-            x: A ``d``-dimensional point. The model must not be batched.
-        """
-        known = {}
-        with torch.no_grad():
-            value = self(x.unsqueeze(0))
-            if provides(self.base_model, "moments"):
-                mean, deviation = self.moments(x.unsqueeze(0))
-                known = {"mean": float(mean), "standard_deviation": float(deviation)}
-        known |= {"width": float(self.width.mean()), "acquisition_value": float(value)}
-        gain = self.rule.information_gain(self._summary)
-        if gain is not None:
-            known["information_gain"] = float(gain.mean())
-        return known
 
     def _check_outcomes(self) -> None:
         """Raise an error unless the model provides what this draw needs."""

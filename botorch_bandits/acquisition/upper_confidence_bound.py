@@ -10,7 +10,7 @@ The classes subclass BoTorch's ``UpperConfidenceBound`` and only compute its ``b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -34,8 +34,8 @@ from botorch_bandits.acquisition.base import (
     passed_on,
 )
 from botorch_bandits.acquisition.rules import ArmsRule, RandomizedArmsRule, WidthArmsRule
-from botorch_bandits.acquisition.scores import Bounds, half_width, scale_in_outcomes, score
-from botorch_bandits.acquisition.wide_confidence import WarnsOfWideness
+from botorch_bandits.acquisition.scores import Bounds, score
+from botorch_bandits.acquisition.wide_confidence import WidthAcquisition
 from botorch_bandits.checks import check_one_of, check_probability
 from botorch_bandits.confidence import (
     AMMWidth,
@@ -61,11 +61,11 @@ from botorch_bandits.confidence.width_rules import (
     check_scale,
     fit_to_batch,
 )
-from botorch_bandits.domains import Domain, ValueScale
+from botorch_bandits.domains import Domain
 from botorch_bandits.models.reading import OneByOneModel, check_outcomes, shape_of_batch
 
 
-class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfidenceBound):
+class WidthUpperConfidenceBound(WidthAcquisition, HallucinatesPending, UpperConfidenceBound):
     r"""Upper confidence bound whose width is a :class:`~botorch_bandits.confidence.WidthRule`.
 
     The user's model is never changed. Pending points shrink the posterior variance as if their
@@ -163,18 +163,6 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
         return WidthArmsRule(cls.width_rule(options), scale, options["maximize"], predictive)
 
     @property
-    def is_optimistic(self) -> bool:
-        return self.rule.is_uniform
-
-    @property
-    def width_rules(self) -> tuple[WidthRule, ...]:
-        return (self.rule,)
-
-    @property
-    def value_scale(self) -> ValueScale | None:
-        return scale_in_outcomes(self._summary, 1.0 if self.maximize else -1.0)
-
-    @property
     def width(self) -> Tensor:
         """The factor of the posterior standard deviation; the model's batch shape."""
         return self.beta.sqrt().squeeze(-1) if self.beta.dim() else self.beta.sqrt()
@@ -236,12 +224,6 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
         self.set_X_pending(None)
         self.warn_if_wide()
 
-    def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
-        return [("", self.width, self._summary)]
-
-    def known_at(self, X: Tensor) -> Bounds:
-        return self.known_with(X, self.width)
-
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
         round_number = self.round_number if self.rule.needs_round else 1
@@ -256,26 +238,6 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
         if self.posterior_transform is not None:
             guarantee = guarantee.of_weighted_sum()
         return of_acquisition(self, guarantee)
-
-    def describe(self, x: Tensor) -> dict[str, float]:
-        """Return mean, standard deviation, width and information gain at one point.
-
-        Args:
-            x: A ``d``-dimensional point. The model must not be batched.
-        """
-        with torch.no_grad():
-            value = self(x.unsqueeze(0))  # refuses float32, to which BoTorch would cast the model
-            mean, sigma = self._mean_and_sigma(x.unsqueeze(0))
-        known = {
-            "mean": float(mean.mean()),
-            "standard_deviation": float(sigma.mean()),
-            "width": float(self.width.mean()),
-            "acquisition_value": float(value),
-        }
-        gain = self.rule.information_gain(self._summary)
-        if gain is not None:
-            known["information_gain"] = float(gain.mean())
-        return known
 
     def forward(self, X: Tensor) -> Tensor:
         """Evaluate the bound.
@@ -298,8 +260,7 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
     @average_over_ensemble_models
     def _evaluate(self, X: Tensor) -> Tensor:
         mean, sigma = self._mean_and_sigma(X)  # ``batch_shape x 1`` each
-        sign = 1.0 if self.maximize else -1.0
-        return score(mean, half_width(sigma, self.beta.sqrt()), sign).squeeze(-1)
+        return score(mean, sigma * self.beta.sqrt(), self._sign).squeeze(-1)
 
 
 class GPUpperConfidenceBound(WidthUpperConfidenceBound):

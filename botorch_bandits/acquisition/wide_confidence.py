@@ -1,27 +1,25 @@
 """Detect confidence widths that dwarf the outcomes, and warn about them once.
 
-A bound with such a width is largest where the deviation is largest, regardless of the outcomes. A
-class whose bound has widths inherits from :class:`WarnsOfWideness`, and declares which widths it
-uses and how optimistic its values are.
+A bound with such a width is largest where the deviation is largest, regardless of the outcomes.
 """
 
 from __future__ import annotations
 
 import warnings
-from abc import abstractmethod
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import BanditAcquisition
-from botorch_bandits.acquisition.scores import half_width, score
+from botorch_bandits.acquisition.scores import Bounds, score
 from botorch_bandits.checks import level_of_users_line
-from botorch_bandits.confidence import PriorSummary, UnreadablePriorError
+from botorch_bandits.confidence import PriorSummary, UnreadablePriorError, WidthRule
 from botorch_bandits.models.censoring import spread_points
-from botorch_bandits.models.reading import observed_inputs, observed_outcomes
+from botorch_bandits.models.reading import observed_inputs, observed_outcomes, provides
 
 
 class WideConfidenceWarning(RuntimeWarning):
@@ -50,21 +48,22 @@ class WideBand(NamedTuple):
         name: The output it belongs to, for the warning.
         width: The factor on the standard deviation.
         half: How far the band extends to either side where nothing is known, in raw outcome units.
-        spread: The largest difference between outcomes, in the same units.
-        num_rows: The number of outcomes.
-        inputs: ``n x d`` observed inputs.
+        outcomes: The outcomes, in the same units.
     """
 
     name: str
     width: float
     half: float
-    spread: float
-    num_rows: int
-    inputs: Tensor
+    outcomes: Tensor
+
+    @property
+    def spread(self) -> float:
+        """The largest difference between outcomes."""
+        return float(self.outcomes.max() - self.outcomes.min())
 
 
-def wide_band(name: str, width: Tensor, summary: PriorSummary) -> WideBand | None:
-    """Return the band where nothing is known, if it exceeds all differences between outcomes.
+def _band(name: str, width: Tensor, summary: PriorSummary) -> WideBand | None:
+    """Return the band where nothing is known, if it can be compared with outcomes.
 
     Only fitted models with one output and no batch dimension are checked, because a user who gives
     a prior also states how large the reward is. The check costs nothing.
@@ -78,20 +77,15 @@ def wide_band(name: str, width: Tensor, summary: PriorSummary) -> WideBand | Non
         (output,), (prior,) = summary.active_outputs, summary.active_priors
     except (UnreadablePriorError, ValueError):  # or several outputs
         return None
-    if not prior.learned or width.numel() != 1 or is_ensemble(summary.model):
+    outcomes = observed_outcomes(summary.model)
+    if not prior.learned or width.numel() != 1 or is_ensemble(summary.model) or outcomes is None:
         return None
-    inputs, outcomes = observed_inputs(summary.model), observed_outcomes(summary.model)
-    if inputs is None or outcomes is None or len(outcomes[output]) < FEWEST_ROWS:
-        return None
-    values = outcomes[output]
-    spread = float(values.max() - values.min())
     half = float(width) * float(prior.standard_deviation.max())
-    band = WideBand(name, float(width), half, spread, len(values), inputs)
-    return band if half > spread else None
+    return WideBand(name, float(width), half, outcomes[output])
 
 
-class WarnsOfWideness(BanditAcquisition):
-    """An acquisition function that warns if its width dwarfs the outcomes.
+class WidthAcquisition(BanditAcquisition):
+    """An acquisition function with a width, which warns if the width dwarfs the outcomes.
 
     A width counts as too large if two conditions hold on a fitted model with at least ten rows: the
     width times the prior standard deviation of an output exceeds all differences between its
@@ -101,19 +95,55 @@ class WarnsOfWideness(BanditAcquisition):
     rounds of exploration. It was never given with a width of 2 or without bounds.
     """
 
-    maximize: bool
+    rule: WidthRule
+    width: Any  # a tensor
+    base_model: Model
     _summary: PriorSummary
 
-    @abstractmethod
+    @property
+    def width_rules(self) -> tuple[WidthRule, ...]:
+        return (self.rule,)
+
+    def known_at(self, X: Tensor) -> Bounds:
+        """Return what is known at some points; the bounds exist if the width is one number.
+
+        Args:
+            X: ``n x d`` points, float64.
+        """
+        mean, deviation = self.moments(X)
+        if self.width.numel() != 1:
+            return Bounds(mean, deviation)
+        half = deviation * self.width.reshape(())
+        return Bounds(mean, deviation, mean - half, mean + half)
+
+    def describe(self, x: Tensor) -> dict[str, float]:
+        """Return mean, standard deviation, width and information gain at one point.
+
+        The first two are omitted if BoTorch does not provide them, as with the outcome transform
+        ``Bilog``.
+
+        Args:
+            x: A ``d``-dimensional point. The model must not be batched.
+        """
+        known = super().describe(x)
+        if provides(self.base_model, "moments"):
+            with torch.no_grad():
+                mean, deviation = self.moments(x.unsqueeze(0))
+            known |= {"mean": float(mean), "standard_deviation": float(deviation)}
+        gain = self.rule.information_gain(self._summary)
+        if gain is not None:
+            known["information_gain"] = float(gain.mean())
+        return {**known, "width": float(self.width.mean())}
+
     def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
-        """Yield the name, the width and the prior of each output that affects the value."""
+        """Return the name, the width and the prior of each output that affects the value."""
+        return [("", self.width, self._summary)]
 
     def _values_and_optimism(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return values at ``n x 1 x d`` points, and their excess over the values of the means."""
-        ((_, width, _),) = self._widths_of_outputs()
-        mean, deviation = self.moments(X.squeeze(-2))
-        half = half_width(deviation, width)
-        return score(mean, half, 1.0 if self.maximize else -1.0), half
+        """Return values at ``n x d`` points, and their excess over the values of the means."""
+        mean, deviation = self.moments(X)
+        half = deviation * self.width
+        return score(mean, half, self._sign), half
 
     def warn_if_wide(self) -> None:
         """Warn if the width is so large that outcomes do not affect the choice.
@@ -121,22 +151,28 @@ class WarnsOfWideness(BanditAcquisition):
         Warns:
             WideConfidenceWarning: If it is. The warning is given only once while the model grows.
         """
-        bands = [wide_band(*each) for each in self._widths_of_outputs()]
-        wide, name = [band for band in bands if band is not None], type(self).__name__
-        if not wide:
+        bands = [_band(*each) for each in self._widths_of_outputs()]
+        wide = [
+            band
+            for band in bands
+            if band is not None and len(band.outcomes) >= FEWEST_ROWS and band.half > band.spread
+        ]
+        inputs = observed_inputs(self.base_model)
+        if not wide or inputs is None:
             return
         band = max(wide, key=lambda band: band.half / max(band.spread, 1e-300))
-        key = (name, band.inputs.shape[-1])
-        is_same_loop = band.num_rows >= _told.get(key, band.num_rows + 1)
-        if not is_same_loop and not self._chooses_by_deviation(band.inputs):
+        name, num_rows = type(self).__name__, len(band.outcomes)
+        key = (name, inputs.shape[-1])
+        is_same_loop = num_rows >= _told.get(key, num_rows + 1)
+        if not is_same_loop and not self._chooses_by_deviation(inputs):
             return
-        _told[key] = band.num_rows
+        _told[key] = num_rows
         if is_same_loop:
             return
         warnings.warn(
             f"{name}: the width {band.width:.3g}{band.name} is out of proportion to the outcomes. "
             f"Where nothing is known the band reaches {band.half:.3g} to either side, and all "
-            f"{band.num_rows} outcomes lie within {band.spread:.3g} of each other, so that points "
+            f"{num_rows} outcomes lie within {band.spread:.3g} of each other, so that points "
             "are chosen by their deviation alone, as in pure exploration. Leave the bounds or "
             "width= out, give smaller ones (width=2.0 is common), or fit the model to standardized "
             "outcomes.",
@@ -149,7 +185,5 @@ class WarnsOfWideness(BanditAcquisition):
         spread_out = spread_points(inputs.shape[-1], NUM_PROBES).to(inputs)
         probes = torch.cat([low + (high - low) * spread_out, inputs])
         with torch.no_grad():
-            values, optimism = self._values_and_optimism(probes.unsqueeze(-2))
-        chosen = values.reshape(-1).argmax()
-        optimism = optimism.reshape(-1)
-        return bool(optimism[chosen] >= SHARE_OF_EXPLORATION * optimism.max())
+            values, optimism = self._values_and_optimism(probes)
+        return bool(optimism[values.argmax()] >= SHARE_OF_EXPLORATION * optimism.max())

@@ -177,7 +177,7 @@ class PointsStream:
         assert isinstance(self._rule, LagrangianArmsRule)
         rule = replace(self._rule, constraint_bound=None)
         seen = self.player.look(round_number, self._rows(round_number), rule=rule)
-        return rule.lower_bounds(seen.prepared).amin(-1)
+        return rule.ends(seen.prepared.means, seen.prepared.half)[1].amin(-1)
 
     def noise_ratio_at(self, x: Tensor, round_number: int) -> float | None:
         """Return a list's least ratio of noise to posterior variance at an arm; None otherwise."""

@@ -428,8 +428,6 @@ def test_draws_are_guaranteed_on_choices_only() -> None:
     pathwise = CensoredThompsonSampling(model, **options).guarantee()
     assert len(pathwise.reasons) == 1
     assert "pathwise" in pathwise.reasons[0]
-    assert not CensoredThompsonSampling(model, **options).is_optimistic
-    assert not censored(model).is_optimistic
 
 
 # --- ringing --------------------------------------------------------------------------------
