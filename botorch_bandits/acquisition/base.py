@@ -70,6 +70,7 @@ from botorch_bandits.models.reading import (
     count_columns,
     hallucinate,
     move_the_rest,
+    provides,
     shape_of_batch,
     submodels,
     variance_of,
@@ -372,23 +373,40 @@ class BanditAcquisition(AcquisitionFunction):
         """Return the theorem that covers this acquisition function with this model, if any."""
         return Guarantee(method=type(self).__name__, gaps=("no theorem is stated for it",))
 
+    def _forget(self) -> None:
+        """Drop what was computed from the model, whose numbers or device have changed."""
+        if self._summary is not None:
+            self._summary.forget()
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._forget()
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move or convert all tensors, including those that GPyTorch would leave behind."""
         like = next(self.parameters(), None)
-        if like is None or fn(like) is like:  # as BoTorch does in each evaluation
-            return super()._apply(fn, recurse)
+        has_moved = like is not None and fn(like) is not like  # BoTorch asks in each evaluation
         super()._apply(fn, recurse)
-        move_the_rest(self, fn)
+        if has_moved:
+            move_the_rest(self, fn)
+            self._forget()
         return self
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return what the acquisition knew at one point, by name.
 
+        Mean and standard deviation are omitted if BoTorch does not provide them, as with the
+        outcome transform ``Bilog``.
+
         Args:
-            x: A ``d``-dimensional point.
+            x: A ``d``-dimensional point. The model must not be batched.
         """
         with torch.no_grad():
-            return {"acquisition_value": float(self(x.unsqueeze(0)))}
+            known = {"acquisition_value": float(self(x.unsqueeze(0)))}
+            if provides(self.model, "moments"):
+                mean, deviation = self.moments(x.unsqueeze(0))
+                known |= {"mean": float(mean), "standard_deviation": float(deviation)}
+        return known
 
 
 def _instead_of_beta(cls: type[BanditAcquisition]) -> str:

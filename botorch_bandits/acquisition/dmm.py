@@ -14,14 +14,12 @@ Source: Flynn and Reeb, *Tighter confidence bounds for sequential kernel regress
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import torch
-from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
@@ -31,17 +29,13 @@ from botorch_bandits.acquisition.base import (
     HallucinatesPending,
     check_model,
     check_points,
-    copy_pending,
     of_acquisition,
 )
 from botorch_bandits.acquisition.rules import ArmsRule, Seen
 from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.acquisition.wide_confidence import WidthAcquisition
 from botorch_bandits.checks import (
-    check_nonnegative,
     check_one_of,
-    check_positive,
-    check_probability,
     counted,
 )
 from botorch_bandits.confidence import (
@@ -61,26 +55,13 @@ from botorch_bandits.confidence.dmm import (
 )
 from botorch_bandits.confidence.guarantee import (
     AS_OBSERVED,
-    RegretStatement,
-    Statement,
-    of_any_round,
 )
 from botorch_bandits.confidence.igp_ucb import (
     FIRST_ROW,
-    check_noise_bound,
     complete_bounds,
-    gaps_of_defaults,
-    noise_assumptions,
-    told_in_prior_units,
 )
-from botorch_bandits.confidence.prior_assumptions import (
-    kernel_assumptions,
-    largest_regret,
-    norm_assumption,
-    prior_gaps,
-)
-from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, check_assume, check_bound
-from botorch_bandits.models.reading import hallucinate, on_device_of
+from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, check_assume
+from botorch_bandits.models.reading import on_device_of
 
 SMALLEST_RADICAND = 0.05
 """Below this share of the squared norm the set is nearly empty: ends may cross, and a bound at one
@@ -178,7 +159,7 @@ class DMMArmsRule(ArmsRule):
     def prepare(self, seen: Seen) -> _DMMRound:
         """Return the set of the observed data; whether these refute the assumptions is reported."""
         rows = _rows_of(seen)
-        found, _ = self.terms.confidence_set(rows)
+        found = self.terms.confidence_set(rows)
         if not self.terms.doubles and bool(found.is_refuted.any()):
             smallest = float(found.smallest_rkhs_bound.max())
             self.terms.report_refutation(smallest * seen.prior_deviation, smallest)
@@ -246,14 +227,16 @@ class _Output(NamedTuple):
     Attributes:
         data: Its rows.
         found: Its confidence set.
-        rkhs_bound: The norm bound in raw outcome units, after doubling.
         weight: The output's weight in the posterior transform.
     """
 
     data: OutputData
     found: RidgeConfidenceSet
-    rkhs_bound: float
     weight: float
+
+    def in_outcomes(self, norm: Tensor) -> float:
+        """Return a norm in raw outcome units, the largest of an ensemble."""
+        return float((norm * self.data.prior.standard_deviation).max())
 
 
 class DMMUpperConfidenceBound(WidthAcquisition, HallucinatesPending):
@@ -331,10 +314,6 @@ class DMMUpperConfidenceBound(WidthAcquisition, HallucinatesPending):
         given = dict(locals())
         super().__init__(check_model(model))
         self.terms = self.terms_of(given)
-        # tensors with one number per replicate are for replicates on arms
-        check_positive("rkhs_bound", self.terms.rkhs_bound)
-        if not self.terms.is_by_noise:
-            check_nonnegative("noise_bound", self.terms.noise_bound)
         self.base_model = model
         self.posterior_transform = on_device_of(model, posterior_transform)
         self.maximize = maximize
@@ -357,23 +336,17 @@ class DMMUpperConfidenceBound(WidthAcquisition, HallucinatesPending):
             ValueError: If an ingredient is infeasible.
         """
         units = check_one_of("units", options["units"], ("outcome", "prior"))
-        rkhs_bound: Any
-        noise_bound: Any
         rkhs_bound, noise_bound, not_given = complete_bounds(
             cls.__name__, options["rkhs_bound"], options["noise_bound"], units
         )
-        check_noise_bound(noise_bound)
-        rkhs_bound = check_bound("rkhs_bound", rkhs_bound)
-        if not isinstance(rkhs_bound, Tensor):  # one per replicate, on arms
-            check_positive("rkhs_bound", rkhs_bound)
         return RidgeTerms(
             rkhs_bound,
             noise_bound,
-            check_probability("delta", options["delta"]),
-            options["double_rkhs_bound"] or "rkhs_bound" in not_given,
+            options["delta"],
             units,
             not_given,
-            check_one_of("on_refuted", options["on_refuted"], ("warn", "raise")),
+            options["double_rkhs_bound"] or "rkhs_bound" in not_given,
+            options["on_refuted"],
         )
 
     @classmethod
@@ -400,9 +373,8 @@ class DMMUpperConfidenceBound(WidthAcquisition, HallucinatesPending):
         weights: Any = torch.ones(1) if transform is None else transform.weights
         outputs = {}
         for j in active:
-            found, unit = self.terms.confidence_set(read[j], len(active))
-            bound = float((found.doubling * self.terms.rkhs_bound * unit).max())
-            outputs[j] = _Output(read[j], found, bound, float(weights[j]))
+            found = self.terms.confidence_set(read[j], len(active))
+            outputs[j] = _Output(read[j], found, float(weights[j]))
         return outputs
 
     @cached_property
@@ -421,7 +393,7 @@ class DMMUpperConfidenceBound(WidthAcquisition, HallucinatesPending):
     @property
     def rkhs_bounds(self) -> dict[int, float]:
         """The norm bound of each output in raw outcome units, after doubling."""
-        return {j: output.rkhs_bound for j, output in self._outputs.items()}
+        return {j: each.in_outcomes(each.found.rkhs_bound) for j, each in self._outputs.items()}
 
     @property
     def is_refuted(self) -> bool:
@@ -431,10 +403,7 @@ class DMMUpperConfidenceBound(WidthAcquisition, HallucinatesPending):
     @property
     def smallest_rkhs_bound(self) -> float:
         """The smallest norm bound that the data do not refute, in raw outcome units."""
-        return max(
-            float((found.smallest_rkhs_bound * data.prior.standard_deviation).max())
-            for data, found, *_ in self._outputs.values()
-        )
+        return max(o.in_outcomes(o.found.smallest_rkhs_bound) for o in self._outputs.values())
 
     def forward(self, X: Tensor) -> Tensor:
         """Evaluate the upper bound (minus the lower one when minimizing).
@@ -478,7 +447,7 @@ class DMMUpperConfidenceBound(WidthAcquisition, HallucinatesPending):
         offset = getattr(self.posterior_transform, "offset", 0.0)
         # without data a stationary prior does not depend on X; its zero gradient must exist
         lower = upper = offset + 0.0 * flat.sum(-1)
-        for j, (data, found, _, weight) in self._outputs.items():
+        for j, (data, found, weight) in self._outputs.items():
             points, prior = data.points(flat)
             if X.shape[-2] > 1 or self.X_pending is not None:
                 ends = self._with_pending[j].bounds(points, prior, X.shape[-2])
@@ -502,19 +471,12 @@ class DMMUpperConfidenceBound(WidthAcquisition, HallucinatesPending):
             ValueError: If they are not an ``n x d`` matrix of finite numbers.
             UnsupportedError: If the model cannot be conditioned.
         """
-        pending = copy_pending(X_pending, self.base_model)
-        base = self.base_model
-        if pending is not None and base.training:
-            base = copy.deepcopy(base)  # BoTorch would put the user's into evaluation mode
-        self.model = base if pending is None else hallucinate(base, pending)
-        AcquisitionFunction.set_X_pending(self, pending)
+        super().set_X_pending(X_pending)
         self.__dict__.pop("_with_pending", None)
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
-        gaps = [*prior_gaps(self._summary), *gaps_of_defaults(self.terms.not_given)]
-        if self.is_refuted:
-            gaps.append("the data refute the assumptions at this level")
+        gaps = ["the data refute the assumptions at this level"] if self.is_refuted else []
         if is_ensemble(self.base_model):
             gaps.append("the bound is averaged over the members of an ensemble")
         if self.terms.doubles:
@@ -522,44 +484,21 @@ class DMMUpperConfidenceBound(WidthAcquisition, HallucinatesPending):
         if self.X_pending is not None:
             shrink = ("pending point shrinks", "pending points shrink")
             gaps.append(f"{counted(len(self.X_pending), *shrink)} the deviations")
-        constants = {"delta": self.delta, "smallest_rkhs_bound": self.smallest_rkhs_bound}
-        for j, bound in self.rkhs_bounds.items():
-            constants["rkhs_bound" if len(self.rkhs_bounds) == 1 else f"rkhs_bound_{j}"] = bound
-        constants["information_gain"] = self._information_gain
-        norm, norm_gaps, of_mean = norm_assumption(self._summary)
-        most = largest_regret(self._summary, max(self.rkhs_bounds.values()), False)
-        guarantee = Guarantee(
+        guarantee = self.terms.guarantee_of(
+            self._summary,
+            FIRST_ROW,
+            (AS_OBSERVED,),
+            gaps,
             method="DMM",
             theorem="Flynn and Reeb 2024, mixture-martingale confidence set, over a grid of ridges",
-            bands=Statement(
-                "with {probability} the reward lies between the bounds, at all points and in all "
-                "rounds",
-                delta=self.delta,
-                reach="everywhere",
-            ),
-            regret=RegretStatement(
-                "with {probability}, on the same event, the regret of every round that maximizes "
-                "the upper confidence bound is at most the distance of the bounds at the "
-                "point that it chose, which is twice the effective width times standard deviation"
-                f"{of_any_round(most)}",
-                delta=self.delta,
-                factor=2.0,
-                largest=most,
-            ),
-            assumptions=(
-                norm,
-                *kernel_assumptions(self._summary),
-                *noise_assumptions(self._summary, self.terms.noise_bound, of_rows=(FIRST_ROW,)),
-                *(
-                    (told_in_prior_units(self.terms.noise_bound),)
-                    if self.terms.are_relative
-                    else ()
-                ),
-                AS_OBSERVED,
-            ),
-            constants={**constants, **of_mean},
-            gaps=(*gaps, *norm_gaps),
         )
+        bounds = [
+            (f"rkhs_bound_{j}" if len(self._outputs) > 1 else "rkhs_bound", bound)
+            for j, bound in self.rkhs_bounds.items()
+        ]
+        found = {"smallest_rkhs_bound": self.smallest_rkhs_bound}
+        found["information_gain"] = self._information_gain
+        guarantee = replace(guarantee, constants={**guarantee.constants, **dict(bounds), **found})
         guarantee = of_acquisition(self, guarantee)
         if self.posterior_transform is not None:
             guarantee = guarantee.of_weighted_sum()
@@ -574,45 +513,28 @@ class DMMUpperConfidenceBound(WidthAcquisition, HallucinatesPending):
         Args:
             x: A ``d``-dimensional point.
         """
-        was_training = self.model.training
+        known = super(WidthAcquisition, self).describe(x)
         with torch.no_grad():
-            value = self(x.unsqueeze(0))
-            mean, deviation = (float(e.mean()) for e in self._mean_and_sigma(x.unsqueeze(0)))
             lower, upper = self.bounds(x.unsqueeze(0))
-        self.model.train(was_training)
-        return {
-            "mean": mean,
-            "standard_deviation": deviation,
-            "is_refuted": float(self.is_refuted),
-            "width": 0.5 * float(upper - lower) / deviation,
-            "acquisition_value": float(value),
-            "information_gain": self._information_gain,
-        }
+        known["width"] = 0.5 * float(upper - lower) / known["standard_deviation"]
+        known["information_gain"] = self._information_gain
+        return {**known, "is_refuted": float(self.is_refuted)}
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is read from the model, which cannot be pickled, and is read again."""
         read = ("_outputs", "_with_pending")
         return {name: value for name, value in self.__dict__.items() if name not in read}
 
-    def _read_again(self) -> None:
-        self._summary.forget()
+    def _forget(self) -> None:
+        super()._forget()
         self.__dict__.pop("_outputs", None)
         self.__dict__.pop("_with_pending", None)
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
-        self._read_again()
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        super()._apply(fn, recurse)
-        self._read_again()  # on the device where the model now is
-        return self
 
     def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
         # without data, the bounds follow from the bound on the norm
         return [
-            (" of the norm bound", bound / data.prior.standard_deviation, self._summary)
-            for data, _, bound, _ in self._outputs.values()
+            (" of the norm bound", output.found.rkhs_bound, self._summary)
+            for output in self._outputs.values()
         ]
 
     @property

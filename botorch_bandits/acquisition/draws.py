@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -94,13 +94,9 @@ class SeededDraw(BanditAcquisition):
         """Leave the draw out."""
         return {**self.__dict__, "_drawn": {}, "_on_choices": {}}
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+    def _forget(self) -> None:
+        super()._forget()
         self._drawn, self._on_choices = {}, {}
-        super()._load_from_state_dict(*args, **kwargs)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        self._drawn, self._on_choices = {}, {}  # they are still on the model's old device
-        return super()._apply(fn, recurse)
 
     def _begin_draw(self) -> None:
         self._num_draws += 1

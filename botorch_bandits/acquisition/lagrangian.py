@@ -359,8 +359,8 @@ class LagrangianAcquisition(WidthAcquisition, BanditAcquisition):
     def _prior_variances(self) -> Tensor:
         return self.widths.new_tensor([each.scalar_variance or 1.0 for each in self._summaries])
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
+    def _forget(self) -> None:
+        super()._forget()
         for summary in self._summaries:
             summary.forget()
 

@@ -19,7 +19,7 @@ from botorch_bandits.acquisition.scores import Bounds, score
 from botorch_bandits.checks import level_of_users_line
 from botorch_bandits.confidence import PriorSummary, UnreadablePriorError, WidthRule
 from botorch_bandits.models.censoring import spread_points
-from botorch_bandits.models.reading import observed_inputs, observed_outcomes, provides
+from botorch_bandits.models.reading import observed_inputs, observed_outcomes
 
 
 class WideConfidenceWarning(RuntimeWarning):
@@ -119,17 +119,10 @@ class WidthAcquisition(BanditAcquisition):
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean, standard deviation, width and information gain at one point.
 
-        The first two are omitted if BoTorch does not provide them, as with the outcome transform
-        ``Bilog``.
-
         Args:
-            x: A ``d``-dimensional point. The model must not be batched.
+            x: See the base class.
         """
         known = super().describe(x)
-        if provides(self.base_model, "moments"):
-            with torch.no_grad():
-                mean, deviation = self.moments(x.unsqueeze(0))
-            known |= {"mean": float(mean), "standard_deviation": float(deviation)}
         gain = self.rule.information_gain(self._summary)
         if gain is not None:
             known["information_gain"] = float(gain.mean())

@@ -38,8 +38,8 @@ from botorch.utils.transforms import is_ensemble
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Tensor
 
-from botorch_bandits.checks import check_probability
-from botorch_bandits.confidence.igp_ucb import units_of_bounds
+from botorch_bandits.checks import check_one_of, check_positive, check_probability
+from botorch_bandits.confidence.igp_ucb import NormBounds, units_of_bounds
 from botorch_bandits.confidence.prior_reading import (
     OutputPrior,
     UnreadablePriorError,
@@ -270,41 +270,33 @@ class RidgeConfidenceSet:
 
 
 @dataclass(frozen=True)
-class RidgeTerms:
+class RidgeTerms(NormBounds):
     """What is known of the function and the noise, and how the set is computed from it.
 
+    See :class:`~botorch_bandits.confidence.igp_ucb.NormBounds` for the bounds and their units.
+
     Attributes:
-        rkhs_bound: ``B``; a number, or one per replicate.
-        noise_bound: ``R``, likewise; ``"model"`` for the roots of the modeled noise variances.
-        delta: See :meth:`RidgeConfidenceSet.of`.
         doubles: See :meth:`RidgeConfidenceSet.of`.
-        units: The units of the bounds, ``"outcome"`` or ``"prior"``.
-        not_given: The names of bounds that are defaults, in prior standard deviations.
         on_refuted: ``"warn"`` or ``"raise"``.
     """
 
-    rkhs_bound: float | Tensor
-    noise_bound: float | Tensor | str
-    delta: float
-    doubles: bool
-    units: str
-    not_given: tuple[str, ...]
-    on_refuted: str
+    doubles: bool = False
+    on_refuted: str = "warn"
+
+    def __post_init__(self) -> None:
+        """Check the ingredients."""
+        super().__post_init__()
+        if not isinstance(self.rkhs_bound, Tensor):  # one per replicate, on arms
+            check_positive("rkhs_bound", self.rkhs_bound)
+        check_one_of("on_refuted", self.on_refuted, ("warn", "raise"))
 
     @property
     def is_by_noise(self) -> bool:
         """Whether the noise of each row has a bound of its own."""
         return self.noise_bound == MODEL_NOISE
 
-    @property
-    def are_relative(self) -> bool:
-        """Whether some bound is a multiple of the prior standard deviation."""
-        return self.units == "prior" or bool(self.not_given)
-
-    def confidence_set(
-        self, rows: RowsOfOutput, num_outputs: int = 1
-    ) -> tuple[RidgeConfidenceSet, Tensor]:
-        """Return the set of an output, and the unit of its norm in raw outcome units.
+    def confidence_set(self, rows: RowsOfOutput, num_outputs: int = 1) -> RidgeConfidenceSet:
+        """Return the set of an output, with norms in prior standard deviations.
 
         Args:
             rows: The rows of the output.
@@ -317,14 +309,13 @@ class RidgeTerms:
         if not self.is_by_noise:
             noise = _of_each("noise_bound", self.noise_bound, batch_shape).to(rows.outcomes)
             noise = noise / of_noise * rows.prior.prior_variance.sqrt()
-        found = RidgeConfidenceSet.of(
+        return RidgeConfidenceSet.of(
             rows.ridges(self.is_by_noise),
             norm,
             noise,
             self.delta / num_outputs,
             self.doubles,
         )
-        return found, rows.prior.standard_deviation / of_norm
 
     def report_refutation(self, smallest: float, smallest_relative: float) -> None:
         """Report that the data refute the assumptions.
@@ -342,7 +333,7 @@ class RidgeTerms:
         norm = _stated(self.rkhs_bound)
         noise = self.noise_bound if self.is_by_noise else _stated(self.noise_bound)
         needed = f"{smallest:.4g}"
-        if self.are_relative:
+        if self.is_relative:
             needed = f"{smallest_relative:.4g} prior standard deviations"
         message = (
             f"the data refute the assumptions at level {self.delta:g}: no function of norm {norm} "

@@ -453,8 +453,8 @@ def noise_gaps(summary: PriorSummary, bound: NoiseBound) -> list[str]:
 
 
 @dataclass(frozen=True)
-class NormWidth(WidthRule):
-    """A width for rewards of bounded norm and noise, by the realized information gain.
+class NormBounds:
+    """Bounds on the norm of the reward and on the noise, as theorems for such rewards use them.
 
     Attributes:
         rkhs_bound: ``B``, a bound on the norm of each output in its unit-variance kernel, in raw
@@ -513,6 +513,11 @@ class NormWidth(WidthRule):
         return self.units == "prior" or bool(self.not_given)
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
+        """Return the realized gain, summed over outputs; None if it cannot be read.
+
+        Args:
+            summary: The prior summary of the model.
+        """
         return summary.realized_information_gain()
 
     def guarantee_of(
@@ -558,11 +563,15 @@ class NormWidth(WidthRule):
         )
 
 
+class NormWidth(NormBounds, WidthRule):
+    """A width for rewards of bounded norm and noise, by the realized information gain."""
+
+
 @dataclass(frozen=True)
 class KernelizedWidth(NormWidth):
     """IGP-UCB and the scale of GP-TS: Chowdhury and Gopalan 2017, Theorems 2 and 4.
 
-    See :class:`NormWidth` for the bounds and their units.
+    See :class:`NormBounds` for the bounds and their units.
 
     Attributes:
         any_lambda: Use the form that holds for every regularization instead of the printed one,
