@@ -17,8 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from functools import partial
-from types import MappingProxyType, SimpleNamespace
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -31,9 +30,10 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.base import (
     BanditAcquisition,
+    check_points,
     copy_pending,
     of_acquisition,
-    passed_on,
+    view_of,
 )
 from botorch_bandits.acquisition.rules import ArmsRule
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling, drawn_on
@@ -41,10 +41,8 @@ from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfide
 from botorch_bandits.checks import check_one_of, check_probability
 from botorch_bandits.confidence import (
     CensoredWidth,
-    ConstantWidth,
     Guarantee,
     PriorSummary,
-    WidthRule,
 )
 from botorch_bandits.confidence.censored import (
     ALL_QUERIES_ENTER,
@@ -61,12 +59,9 @@ from botorch_bandits.models.censoring import (
     output_signs,
 )
 from botorch_bandits.models.reading import (
-    OneByOneModel,
     check_outcomes,
     observed_outcomes,
     prior_means,
-    read_moments,
-    read_noise,
     shape_of_batch,
 )
 
@@ -125,7 +120,7 @@ class CensorsPending(BanditAcquisition):
     posterior_transform: PosteriorTransform | None
     scale: float
     assume: tuple[str, ...]
-    _censoring: DropInCensoring | None = None  # until all attributes are set
+    _censoring: DropInCensoring
     _pseudo_values: tuple[float, ...] | None = None
     _filled_values: Tensor | None = None
     _signs: tuple[float, ...] = ()
@@ -170,16 +165,19 @@ class CensorsPending(BanditAcquisition):
             x: A ``d``-dimensional point. The model must not be batched.
         """
         described = super().describe(x)
-        gain = self.rule.information_gain(self._censored_summary())
+        gain = self.rule.information_gain(self._summary_with_pending)
         if gain is not None:  # the base class's gain is without pending rows
             described["information_gain"] = float(gain.mean())
         return described
 
-    def _censor(
-        self, censoring: DropInCensoring, X_pending: Tensor | None, maximize: bool
-    ) -> Tensor:
+    def _prepare_censoring(self, options: Mapping[str, Any]) -> None:
+        """Store how to censor, before the constructor of the base class asks for it."""
+        self._censoring = drop_in_censoring(options)
+        self._X_observed, self._Y_observed = options["X_observed"], options["Y_observed"]
+
+    def _censor(self, X_pending: Tensor | None) -> Tensor:
         """Replace the model with the censored one, and return the scaled width."""
-        base_model = self.base_model
+        base_model, censoring = self.base_model, self._censoring
         if not isinstance(self.rule, CensoredWidth):
             raise TypeError(
                 f"{type(self).__name__}.width_rule made a {type(self.rule).__name__}; censored "
@@ -188,137 +186,42 @@ class CensorsPending(BanditAcquisition):
         if censoring.minimum is None:  # the proxy is a lower confidence bound
             check_outcomes(f"{type(self).__name__} with minimum_proxy=", base_model, "moments")
         pending = copy_pending(X_pending, base_model)
-        signs = output_signs(base_model, self.posterior_transform, maximize)
+        signs = output_signs(base_model, self.posterior_transform, self.maximize)
         values = censoring.pseudo_values(base_model, signs, self._X_observed, self._Y_observed)
-        model, filled, shares = base_model, None, None
+        model = with_ordinary_noise = base_model
+        filled = shares = None
         if pending is not None:
             if values is None:
                 values = least_lower_bounds(base_model, censoring.minimum_proxy, signs, pending)
             if censoring.fills_in:
                 filled, shares = censoring.fill_in(base_model, pending, values, signs)
-            model = censoring.censor(base_model, pending, values if filled is None else filled)
+            at = values if filled is None else filled
+            model = with_ordinary_noise = censoring.censor(base_model, pending, at)
+            if censoring.pseudo_noise > 0.0:  # the width counts pseudo-rows like others
+                with_ordinary_noise = censoring.censor(base_model, pending, at, with_noise=False)
+        summary = PriorSummary(with_ordinary_noise, self.posterior_transform, self.assume)
         sums = censoring.deviation_sums(base_model, model, pending, shares)
-        summary = self._summary_of(censoring, model, pending, values)
-        width = check_scale(self.scale) * self.rule.censored_width(summary, sums)
-        if pending is not None:
-            assert values is not None
+        width = self.scale * self.rule.censored_width(summary, sums)
+        if pending is not None and values is not None:
             censoring.warn_of_ringing(
                 base_model,
                 model,
                 pending,
                 values,
                 self.posterior_transform,
-                maximize,
+                self.maximize,
                 self._X_observed,
             )
         # no error can follow, so nothing is left half done
         self.model, self._pseudo_values, self._signs = model, values, signs
-        self._filled_values = filled
+        self._filled_values, self._summary_with_pending = filled, summary
         AcquisitionFunction.set_X_pending(self, pending)
         return width
 
-    def _summary_of(
-        self,
-        censoring: DropInCensoring,
-        model: Model,
-        pending: Tensor | None,
-        values: tuple[float, ...] | None,
-    ) -> PriorSummary:
-        """Read the prior with all rows; pseudo-rows count as rows with ordinary noise."""
-        if pending is not None and censoring.pseudo_noise > 0.0:
-            assert values is not None
-            model = censoring.censor(self.base_model, pending, values, with_noise=False)
-        return PriorSummary(model, self.posterior_transform, self.assume)
-
-    def _censored_summary(self) -> PriorSummary:
-        assert self._censoring is not None
-        return self._summary_of(self._censoring, self.model, self.X_pending, self._pseudo_values)
-
-    def _one_by_one(self, X: Tensor) -> OneByOneModel:
-        """Return the posteriors of several points, each with those before it at the minimum."""
-        noise = read_noise(self.base_model, X)
-        return OneByOneModel(self.model, X, noise, self._values_ahead(X))
-
-    def _values_ahead(self, X: Tensor) -> Tensor:
-        """Return the value of each output at the points before others.
-
-        Raises:
-            UnsupportedError: If these points would not enter as ordinary rows at the minimum.
-        """
-        censoring = self._censoring
-        assert censoring is not None
-        reasons = {
-            f"fill={censoring.fill!r}": censoring.fills_in,
-            'window="all"': censoring.window == "all" and censoring.outcome_bound is not None,
-            "predictive=True": censoring.predictive,
-            "pseudo_noise=": censoring.pseudo_noise > 0.0,
-            "minimum_proxy= without observed points": self._pseudo_values is None,
-        }
-        found = [option for option, holds in reasons.items() if holds]
-        if found:
-            raise UnsupportedError(
-                f"with {' and '.join(found)}, q > 1 points cannot be valued together. Ask for one "
-                "point at a time (sequential=True in optimize_acqf)."
-            )
-        return X.new_tensor(self._pseudo_values)
-
-    def _widths_ahead(self, ahead: OneByOneModel) -> Tensor | None:
-        """Return the width at each of several points, with the points before it pending as well.
-
-        Args:
-            ahead: The posteriors of the points.
-
-        Returns:
-            ``batch_shape x q``, in front of a model's own batch shape; None if the width is the
-            same for all.
-        """
-        if self.rule.constant is not None and self.rule.outcome_bound is None:
-            return None
-        depth = len(shape_of_batch(ahead))
-        sums = self._sums_ahead(ahead).movedim(-2, -2 - depth)
-        # the points before each one add 1/2 ln(1 + their variance over their noise)
-        variance = ahead.moments.one_by_one(ahead.noise).variance.squeeze(-2)
-        each = 0.5 * torch.log1p(variance / ahead.noise)  # ``... x q x m``
-        gains = (each.cumsum(-2) - each).movedim(-2, -2 - depth)
-        summary = self._censored_summary()
-        ahead_of = {
-            j: prior.information_gain + gains[..., j]
-            for j, prior in zip(summary.active_outputs, summary.active_priors, strict=True)
-        }
-        known: Any = SimpleNamespace(
-            num_outputs=summary.num_outputs,
-            active_outputs=summary.active_outputs,
-            active_priors=tuple(
-                replace(prior, gain=partial(ahead_of.__getitem__, j))
-                for j, prior in zip(summary.active_outputs, summary.active_priors, strict=True)
-            ),
-        )
-        width: Tensor = self.rule.censored_width(known, sums.unbind(-1))
-        return check_scale(self.scale) * width
-
-    def _sums_ahead(self, ahead: OneByOneModel) -> Tensor:
-        """Return the sums of deviations of each output, ``batch_shape x q x m``."""
-        censoring, q, moments, X = self._censoring, ahead.num_points, ahead.moments, ahead.inputs
-        assert censoring is not None
-        first = 0 if self.X_pending is None else len(self.X_pending)
-        if self.X_pending is not None:
-            pending = self.X_pending.to(X).expand(*X.shape[:-2], *self.X_pending.shape)
-            moments = read_moments(self.model, torch.cat([X, pending], dim=-2))
-        sums = []
-        for i in range(q):
-            summed = censoring.summed(range(first + i), first + i)
-            which = [q + number if number < first else number - first for number in summed]
-            given = moments.given(ahead.noise[..., :i, :]) if i else moments
-            variance = given.variance[..., which, :]
-            deviations = variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
-            sums.append(deviations.sum(-2))
-        return torch.stack(sums, dim=-2)
-
     def _censored_guarantee(self) -> Guarantee:
         """Return the guarantee of the width, if the user does what a loop would do."""
-        guarantee: Guarantee = self.rule.guarantee(self._censored_summary(), 1)
+        guarantee: Guarantee = self.rule.guarantee(self._summary_with_pending, 1)
         censoring, values = self._censoring, self._pseudo_values or ()
-        assert censoring is not None
         outcomes = observed_outcomes(self.base_model)
         if self._Y_observed is not None:
             outcomes = self._Y_observed.unbind(-1)
@@ -493,14 +396,9 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        options = dict(locals())
-        rule = self.width_rule(options)
-        censoring = drop_in_censoring(options)
-        super().__init__(model, rule, **passed_on(options, WidthUpperConfidenceBound))
-        self._censoring = censoring
-        self._X_observed, self._Y_observed = X_observed, Y_observed
-        self.set_X_pending(X_pending)
-        self.warn_if_wide()
+        given = {**locals()}
+        self._prepare_censoring(given)
+        self._initialize(given)
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> CensoredWidth:
@@ -518,16 +416,43 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
                 outcome is below the minimum.
             UnsupportedError: If the model cannot be conditioned.
         """
-        if self._censoring is None:  # the base class calls this before everything is set
-            return
-        width = self._censor(self._censoring, X_pending, self.maximize)
-        beta = (width**2).unsqueeze(-1) if width.dim() else width**2
-        self.beta = beta.to(self.beta.device)
+        self._set_width(self._censor(X_pending))
 
-    def _look_ahead(self, view: Any, ahead: OneByOneModel) -> None:
-        width = self._widths_ahead(ahead)
-        if width is not None:
-            view.beta = (width**2).unsqueeze(-1).to(self.beta.device)
+    def forward(self, X: Tensor) -> Tensor:
+        """Evaluate the bound.
+
+        Args:
+            X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
+                their bounds, each computed as if the points before it were pending; it has no
+                gradient.
+
+        Returns:
+            ``batch_shape`` values.
+
+        Raises:
+            TypeError: If ``X`` is not float64.
+            UnsupportedError: If ``q > 1`` and a gradient is needed, or the model is a batch.
+        """
+        check_points(self, X)
+        if X.shape[-2] <= 1:
+            return self._value(X)
+        is_batch = bool(shape_of_batch(self.base_model)) and not is_ensemble(self.base_model)
+        if X.requires_grad or is_batch:
+            raise UnsupportedError(
+                "pending points enter the model, so q > 1 points have a value but no gradient, and "
+                "none in a batch of models. Ask for one point at a time (sequential=True in "
+                "optimize_acqf)."
+            )
+        ahead, empty = view_of(self), X.new_empty(0, X.shape[-1])
+        pending = empty if self.X_pending is None else self.X_pending
+        values = []
+        for points in X.reshape(-1, *X.shape[-2:]):
+            each = []
+            for i, point in enumerate(points.split(1)):
+                ahead.set_X_pending(torch.cat([pending, points[:i]]))
+                each.append(ahead(point))
+            values.append(torch.stack(each).sum())
+        return torch.stack(values).reshape(X.shape[:-2])
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
@@ -640,25 +565,9 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         seed: int | None = None,
     ) -> None:
         """See the class."""
-        options = dict(locals())
-        rule = self.width_rule(options)
-        censoring = drop_in_censoring(options)
-        super().__init__(
-            model,
-            width=1.0,
-            delta=delta,
-            scale=scale,
-            choices=choices,
-            posterior_transform=posterior_transform,
-            maximize=maximize,
-            assume=assume,
-            seed=seed,
-        )
-        self.rule = rule
-        self._check_outcomes()
-        self._censoring = censoring
-        self._X_observed, self._Y_observed = X_observed, Y_observed
-        self.set_X_pending(X_pending)
+        given = {**locals()}
+        self._prepare_censoring(given)
+        self._initialize(given)
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> CensoredWidth:
@@ -675,14 +584,8 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         rule = censored_width_rule(options, delta, PLAIN_WIDTH)
         return rule if rule.sum_form == "theorem" else replace(rule, outcome_bound=None)
 
-    @classmethod
-    def _first_rule(cls, options: Mapping[str, Any]) -> WidthRule:
-        return ConstantWidth(PLAIN_WIDTH)  # until everything is set that its own rule needs
-
     @property
     def _is_plain(self) -> bool:
-        if not isinstance(self.rule, CensoredWidth):
-            return super()._is_plain
         value = self.rule.constant
         return self.rule.outcome_bound is None and value is not None and value * self.scale == 1.0
 
@@ -692,9 +595,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         Args:
             X_pending: ``n x d`` points, or None.
         """
-        if self._censoring is None:  # the base class calls this before everything is set
-            return
-        width = self._censor(self._censoring, X_pending, self.maximize)
+        width = self._censor(X_pending)
         self.width = width.to(next(self.base_model.parameters(), width).device)
         self._begin_draw()
 

@@ -161,30 +161,34 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
         seed: int | None = None,
     ) -> None:
         """See the class."""
-        given = dict(locals())
+        self._initialize({**locals()})
+
+    def _initialize(self, given: Mapping[str, Any]) -> None:
+        """Call the constructor with its arguments, or with those of a subclass, by name."""
+        model, transform = given["model"], given["posterior_transform"]
         super().__init__(check_model(model))
         self.base_model = model
-        self.maximize = check_one_of("maximize", maximize, (True, False))
-        self.pending = check_one_of("pending", pending, PENDING)
-        if posterior_transform is None and model.num_outputs != 1:
+        self.maximize = check_one_of("maximize", given["maximize"], (True, False))
+        self.pending = check_one_of("pending", given.get("pending", "redraw"), PENDING)
+        if transform is None and model.num_outputs != 1:
             raise UnsupportedError(
                 f"model has {model.num_outputs} outputs; pass a posterior_transform that "
                 "combines them into one."
             )
-        self.posterior_transform = on_device_of(model, posterior_transform)
-        self.delta = check_probability("delta", delta)
-        self.rule = self._first_rule(given)
-        self.assume = check_assume(assume)
-        self._summary = PriorSummary(model, posterior_transform, self.assume)
-        self.scale = check_scale(scale)
-        width_tensor = self.scale * self.rule.width(self._summary, 1)
-        if width_tensor.dim():
-            width_tensor = fit_to_batch(WIDTH, width_tensor, model.batch_shape)
-            width_tensor = width_tensor.to(next(model.parameters(), width_tensor).device)
-        self.register_buffer("width", width_tensor)
-        self._prepare_draws(choices, seed)
+        self.posterior_transform = on_device_of(model, transform)
+        self.delta = check_probability("delta", given["delta"])
+        self.rule = self.width_rule(given)
+        self.assume = check_assume(given["assume"])
+        self._summary = PriorSummary(model, transform, self.assume)
+        self.scale = check_scale(given["scale"])
+        width = self.scale * self.rule.width(self._summary, 1)
+        if width.dim():
+            width = fit_to_batch(WIDTH, width, model.batch_shape)
+            width = width.to(next(model.parameters(), width).device)
+        self.register_buffer("width", width)
+        self._prepare_draws(given["choices"], given["seed"])
         self._check_outcomes()
-        self.set_X_pending(X_pending)
+        self.set_X_pending(given["X_pending"])
         self.warn_if_wide()
 
     @classmethod
@@ -207,11 +211,6 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
         return kernelized_rule(
             cls.__name__, {**options, "delta": delta / 2, "default_width": PLAIN_WIDTH}
         )
-
-    @classmethod
-    def _first_rule(cls, options: Mapping[str, Any]) -> WidthRule:
-        """Return the initial rule; a subclass with other options may replace it later."""
-        return cls.width_rule(options)
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:

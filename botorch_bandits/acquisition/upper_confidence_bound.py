@@ -195,23 +195,23 @@ class WidthUpperConfidenceBound(WidthAcquisition, HallucinatesPending, UpperConf
         """
         super().set_X_pending(X_pending)
         self._summary.forget()  # a state may have been loaded into the model
-        self.beta = self._beta_in(self.round_number if self.rule.needs_round else 1)
+        self._set_width(self._width_in(self.round_number if self.rule.needs_round else 1))
 
-    def _beta_in(self, round_number: int) -> Tensor:
+    def _width_in(self, round_number: int) -> Tensor:
         width = self.scale * self.rule.width(self._summary, round_number)
-        if width.dim():
-            width = fit_to_batch(WIDTH, width, self.base_model.batch_shape)
+        return fit_to_batch(WIDTH, width, shape_of_batch(self.base_model))
+
+    def _set_width(self, width: Tensor) -> None:
         # ``batch_shape x 1`` lines up with BoTorch's ``batch_shape x m`` means and deviations
         beta = (width**2).unsqueeze(-1) if width.dim() else width**2
-        return beta.to(self.beta.device)
+        self.beta = beta.to(self.beta.device)
 
     def _look_ahead(self, view: Any, ahead: OneByOneModel) -> None:
         if not self.rule.needs_round:
             return
-        first, depth = self.round_number, len(shape_of_batch(ahead))
-        betas = [self._beta_in(first + i) for i in range(ahead.num_points)]
-        each = [beta if beta.dim() else beta.reshape((1,) * (depth + 1)) for beta in betas]
-        view.beta = torch.stack(each)  # ``q x batch_shape x 1``
+        widths = [self._width_in(self.round_number + i) for i in range(ahead.num_points)]
+        shape = torch.broadcast_shapes(shape_of_batch(ahead), widths[0].shape)
+        view._set_width(torch.stack([width.expand(shape) for width in widths]))  # q x batch_shape
 
     def set_rule(self, rule: WidthRule, predictive: bool = False) -> None:
         """Set another width rule; pending points are forgotten.
