@@ -32,7 +32,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -51,7 +51,8 @@ from botorch_bandits.acquisition.base import (
     of_acquisition,
 )
 from botorch_bandits.acquisition.draws import SeededDraw
-from botorch_bandits.acquisition.scores import Bounds, moments_at
+from botorch_bandits.acquisition.rules import ArmsRule, ListArmsRule
+from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
 from botorch_bandits.checks import (
     check_double,
@@ -74,10 +75,12 @@ from botorch_bandits.confidence.guarantee import (
     at_posterior_mean,
 )
 from botorch_bandits.confidence.width_rules import check_assume
-from botorch_bandits.domains import Domain
-from botorch_bandits.models.candidates import CandidatesModel
+from botorch_bandits.models.candidates import LEAST_VARIANCE, CandidatesModel
 from botorch_bandits.models.model_check import check_model as check_predictions
 from botorch_bandits.random_streams import derive_seed
+
+if TYPE_CHECKING:
+    from botorch_bandits.acquisition.player import Player
 
 
 def check_list_model(model: Model) -> CandidatesModel:
@@ -121,10 +124,9 @@ REMEDY = "; regret_bound(x, choices) bounds the regret of this round for any cho
 
 
 class CandidateWidths:
-    """The widths of the confidence bands of a list of priors, in each round.
+    """The confidence bands of a list of priors, in each round.
 
     Args:
-        form: One of :data:`FORMS`.
         options: The arguments of :class:`CandidatesUpperConfidenceBound` by name, None for those
             that were left out; the survivors and the bands each get half of ``delta``.
 
@@ -133,8 +135,9 @@ class CandidateWidths:
             those of Theorem 2 are missing.
     """
 
-    def __init__(self, form: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, options: Mapping[str, Any]) -> None:
         """See the class."""
+        self.form = form = check_one_of("form", options["form"], FORMS)
         self.delta = check_probability("delta", options["delta"])
         num_arms, width = options["num_arms"], options["width"]
         of_box = {name: options[name] for name in OF_BOX if options[name] is not None}
@@ -184,13 +187,39 @@ class CandidateWidths:
         ]
         return np.array(each)[which]
 
-    def guarantee(self, model: CandidatesModel, round_number: int) -> Guarantee:
-        """Return what is proved about the bands of the survivors.
+    def bounds(
+        self,
+        model: CandidatesModel | Player,
+        mean: Tensor,
+        variance: Tensor,
+        width: float | NDArray[np.float64],
+    ) -> tuple[Tensor, Tensor]:
+        """Return the lower and the upper bound, ``...`` each.
+
+        Args:
+            model: What has the evidence, and the ``recipe`` of the list.
+            mean: ``G x ...`` posterior means of the groups of priors.
+            variance: ``G x ...`` posterior variances.
+            width: The result of :meth:`in_round`.
+        """
+        groups, evidence = model.recipe.groups, model.evidence
+        if self.form == "survivors":
+            return groups.bounds(mean, variance, width, evidence.numpy_in_force(self.level))
+        center, spread = groups.mixture(mean, variance, evidence.numpy_posterior_weights())
+        half = spread.clamp_min(LEAST_VARIANCE).sqrt() * float(width)
+        return center - half, center + half
+
+    def guarantee(self, model: CandidatesModel) -> Guarantee:
+        """Return what is proved about the bands.
 
         Args:
             model: The list and the outcomes that have arrived.
-            round_number: ``t``.
         """
+        if self.form == "mixture":
+            return Guarantee(
+                method="upper confidence bound of the mixture of a list of priors",
+                gaps=("no theorem covers the mixture; form='survivors' has one",),
+            )
         count = model.recipe.num_candidates
         if self.width is not None:
             return Guarantee(
@@ -302,8 +331,13 @@ def notes_on_list(model: CandidatesModel) -> tuple[str, ...]:
         check = check_predictions(model)
     except (TypeError, ValueError, RuntimeError):
         return ()  # the likeliest is a model of the user's own, whose prior cannot be read
-    z, notes = check.one_step, []
-    name = model.evidence.names[int(model.evidence.posterior_weights.argmax())]
+    name, notes = model.evidence.names[int(model.evidence.posterior_weights.argmax())], []
+    if check.finding in ("overconfident", "changed", "mean off"):
+        notes.append(
+            f"the data speak against the list as a whole, of whose priors {name!r} is the "
+            f"likeliest. {check.verdict} If none of the priors is the true one, nothing above is "
+            "guaranteed"
+        )
     if check.is_uncorrelated:
         notes.append(
             f"under {name!r}, the likeliest prior on the list, half of the points have a "
@@ -311,27 +345,7 @@ def notes_on_list(model: CandidatesModel) -> tuple[str, ...]:
             "outcomes say nothing about other points; lengthscales must be in the units of the "
             "inputs, and candidate_grid takes one for each input"
         )
-    if check.finding == "overconfident":
-        told = f"outcomes vary {float(z.square().mean().sqrt()):.3g} times as much as it predicts"
-    elif check.finding == "changed" and check.growth is not None:
-        grown = float(z[slice(*check.growth)].square().mean().sqrt())
-        told = (
-            f"from outcome {check.growth[0] + 1} on, outcomes vary {grown:.3g} times as much as it "
-            "predicts, as they do after a change of the reward"
-        )
-    elif check.finding == "mean off":
-        told = (
-            f"outcomes lie {abs(float(z.mean())):.3g} predicted standard deviations from its mean "
-            "on average, all to one side"
-        )
-    else:
-        return tuple(notes)
-    return (
-        f"the data speak against the list as a whole: of its priors {name!r} is the likeliest, and "
-        f"{told} (models.check_model has the details); if none of the priors is the true one, "
-        "nothing above is guaranteed",
-        *notes,
-    )
+    return tuple(notes)
 
 
 class CandidatesUpperConfidenceBound(BanditAcquisition):
@@ -410,13 +424,12 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        given = dict(locals())
+        given = {**locals()}
         super().__init__(check_list_model(model))
         self.base_model = check_list_model(model)
-        self.form = check_one_of("form", form, FORMS)
         self.maximize = check_one_of("maximize", maximize, (True, False))
         self.assume = check_assume(assume)
-        self.widths = CandidateWidths(form, given)
+        self.widths = CandidateWidths(given)
         num_pending = 0 if X_pending is None else len(X_pending)
         self._first_round = None
         if round_number is not None:
@@ -437,14 +450,10 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         return ("dim", "side_length") if is_smooth else ("num_arms",)
 
     @classmethod
-    def check_options(cls, options: Mapping[str, Any], domain: Domain | None) -> None:
-        complete = cls.complete_options(options, domain)
-        form = check_one_of("form", complete["form"], FORMS)
-        check_one_of("maximize", complete["maximize"], (True, False))
-        check_assume(complete["assume"])
-        if domain is None:
-            complete.update(cls.options_from_domain(complete, None))
-        CandidateWidths(form, complete)
+    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule:
+        check_one_of("maximize", options["maximize"], (True, False))
+        check_assume(options["assume"])
+        return ListArmsRule(CandidateWidths(options), options["maximize"])
 
     @property
     def round_number(self) -> int:
@@ -457,7 +466,7 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
     @property
     def is_refuted(self) -> bool:
         """Whether no prior on the list survives."""
-        return not bool(self.base_model.evidence.numpy_survivors(self.widths.level).any())
+        return not bool(self.survivors.any())
 
     @property
     def survivors(self) -> Tensor:
@@ -495,8 +504,8 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         AcquisitionFunction.set_X_pending(self, pending)
         scales = self.base_model.recipe.groups.scales
         self._width_in_round = self.widths.in_round(self.round_number, scales)
-        if self.form == "survivors":
-            self._in_force = self.base_model.evidence.in_force(self.widths.level)
+        if self.widths.form == "survivors":
+            self.base_model.evidence.in_force(self.widths.level)  # warns if all are refuted
 
     def forward(self, X: Tensor) -> Tensor:
         """Evaluate the bound.
@@ -535,7 +544,8 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         return self._bounds(self.base_model, X)
 
     def known_at(self, X: Tensor) -> Bounds:
-        return Bounds(*moments_at(self.base_model, X), *self.bounds(X))
+        mean, variance = self.base_model.mixture(X)
+        return Bounds(mean, variance.clamp_min(0.0).sqrt(), *self.bounds(X))
 
     def _values(self, X: Tensor) -> Tensor:
         """Return ``batch_shape x q`` values, each as if the points before it were pending."""
@@ -547,7 +557,7 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         for i in range(X.shape[-2]):
             width = self.widths.in_round(self.round_number + i, scales)
             here = (mean[..., i], variance[..., i])
-            lower, upper = self._bounds_from(self.model, here, width)
+            lower, upper = self.widths.bounds(self.model, *here, width)
             each.append(upper if self.maximize else -lower)
         return torch.stack(each, dim=-1)
 
@@ -615,28 +625,12 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         return math.sqrt(float(scales.max())) / self.round_number**2
 
     def _bounds(self, model: CandidatesModel, X: Tensor) -> tuple[Tensor, Tensor]:
-        return self._bounds_from(model, model.group_moments(X), self._width_in_round)
-
-    def _bounds_from(
-        self, model: CandidatesModel, moments: tuple[Tensor, Tensor], width: Any
-    ) -> tuple[Tensor, Tensor]:
-        groups = model.recipe.groups
-        if self.form == "mixture":
-            weights = model.evidence.numpy_posterior_weights()
-            mean, variance = groups.mixture(*moments, weights)
-            half = variance.clamp_min(1e-30).sqrt() * float(width)
-            return mean - half, mean + half
-        return groups.bounds(*moments, width, self._in_force)
+        return self.widths.bounds(model, *model.group_moments(X), self._width_in_round)
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this list, or why none does."""
-        if self.form == "mixture":
-            guarantee = Guarantee(
-                method="upper confidence bound of the mixture of a list of priors",
-                gaps=("no theorem covers the mixture; form='survivors' has one",),
-            )
-        else:
-            guarantee = self.widths.guarantee(self.base_model, self.round_number)
+        guarantee = self.widths.guarantee(self.base_model)
+        if guarantee.theorem is not None:
             reasons = [
                 f"hyperparameters may have been learned from the same outcomes: {each}"
                 for learned in self.base_model.recipe.learned
@@ -672,19 +666,17 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
             x: A ``d``-dimensional point.
         """
         with torch.no_grad():
-            value = float(self(x.unsqueeze(0)))
-            lower, upper = (float(bound) for bound in self.bounds(x))
-            mean, variance = self.base_model.mixture(x)
-        deviation = math.sqrt(max(float(variance), 1e-30))
+            value, known = float(self(x.unsqueeze(0))), self.known_at(x)
+            mean, deviation, lower, upper = (float(each) for each in known[:4] if each is not None)
         return {
-            "mean": float(mean),
+            "mean": mean,
             "standard_deviation": deviation,
-            "width": 0.5 * (upper - lower) / deviation,
+            "width": 0.5 * (upper - lower) / max(deviation, math.sqrt(LEAST_VARIANCE)),
             "acquisition_value": value,
             "lower_bound": lower,
             "upper_bound": upper,
             "num_survivors": float(self.survivors.sum()),
-            "is_refuted": float(self.form == "survivors" and self.is_refuted),
+            "is_refuted": float(self.widths.form == "survivors" and self.is_refuted),
         }
 
 
@@ -742,6 +734,10 @@ class CandidatesThompsonSampling(SeededDraw):
     @classmethod
     def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
         return ("choices",)
+
+    @classmethod
+    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule:
+        return ListArmsRule(None, check_one_of("maximize", options["maximize"], (True, False)))
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Draw again: each set of pending points has its own draw.

@@ -14,7 +14,7 @@ Source: Flynn and Reeb, *Tighter confidence bounds for sequential kernel regress
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
@@ -33,7 +33,6 @@ from botorch_bandits.acquisition.base import (
 )
 from botorch_bandits.acquisition.rules import ArmsRule, Seen
 from botorch_bandits.acquisition.scores import Bounds
-from botorch_bandits.acquisition.wide_confidence import WidthAcquisition
 from botorch_bandits.checks import (
     check_one_of,
     counted,
@@ -43,11 +42,9 @@ from botorch_bandits.confidence import (
     PriorSummary,
     RidgeConfidenceSet,
     UnreadablePriorError,
-    WidthRule,
 )
 from botorch_bandits.confidence.dmm import (
     OutputData,
-    PendingRows,
     RidgeTerms,
     RowsOfOutput,
     narrow,
@@ -61,7 +58,7 @@ from botorch_bandits.confidence.igp_ucb import (
     complete_bounds,
 )
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, check_assume
-from botorch_bandits.models.reading import on_device_of
+from botorch_bandits.models.reading import on_device_of, read_moments, read_noise
 
 SMALLEST_RADICAND = 0.05
 """Below this share of the squared norm the set is nearly empty: ends may cross, and a bound at one
@@ -239,7 +236,7 @@ class _Output(NamedTuple):
         return float((norm * self.data.prior.standard_deviation).max())
 
 
-class DMMUpperConfidenceBound(WidthAcquisition, HallucinatesPending):
+class DMMUpperConfidenceBound(HallucinatesPending):
     r"""Upper confidence bound by DMM (Flynn and Reeb 2024), the minimum over ridges.
 
     Recommended when bounds on norm and noise are known: it is never looser than AMM at the model's
@@ -323,7 +320,6 @@ class DMMUpperConfidenceBound(WidthAcquisition, HallucinatesPending):
             smallest = max(float(o.found.smallest_rkhs_bound.max()) for o in self._outputs.values())
             self.terms.report_refutation(self.smallest_rkhs_bound, smallest)
         self.set_X_pending(X_pending)
-        self.warn_if_wide()
 
     @classmethod
     def terms_of(cls, options: Mapping[str, Any]) -> RidgeTerms:
@@ -376,14 +372,6 @@ class DMMUpperConfidenceBound(WidthAcquisition, HallucinatesPending):
             found = self.terms.confidence_set(read[j], len(active))
             outputs[j] = _Output(read[j], found, float(weights[j]))
         return outputs
-
-    @cached_property
-    def _with_pending(self) -> dict[int, PendingRows]:
-        """The outputs with the pending points as further rows."""
-        return {
-            j: PendingRows(output.data, output.found, self.X_pending, self.terms.is_by_noise)
-            for j, output in self._outputs.items()
-        }
 
     @property
     def delta(self) -> float:
@@ -445,14 +433,16 @@ class DMMUpperConfidenceBound(WidthAcquisition, HallucinatesPending):
         """Return bounds at each of several points, those before it pending, ``batch_shape x q``."""
         flat = X.reshape(-1, X.shape[-1])  # b q x d
         offset = getattr(self.posterior_transform, "offset", 0.0)
+        is_narrowed = X.shape[-2] > 1 or self.X_pending is not None
+        before, after = self._variances(X) if is_narrowed else (flat, flat)
         # without data a stationary prior does not depend on X; its zero gradient must exist
         lower = upper = offset + 0.0 * flat.sum(-1)
         for j, (data, found, weight) in self._outputs.items():
             points, prior = data.points(flat)
-            if X.shape[-2] > 1 or self.X_pending is not None:
-                ends = self._with_pending[j].bounds(points, prior, X.shape[-2])
-            else:
-                ends = found.bounds(data.covariance(points, found.ridges.places), prior)
+            ends = found.bounds(data.covariance(points, found.ridges.places), prior)
+            if is_narrowed:
+                unit = data.prior.standard_deviation.square().unsqueeze(-1)
+                ends = narrow(*ends, before[..., j] / unit, after[..., j] / unit)
             first, second = (weight * data.to_raw(end, points) for end in ends)
             lower = lower + torch.minimum(first, second)
             upper = upper + torch.maximum(first, second)
@@ -460,19 +450,21 @@ class DMMUpperConfidenceBound(WidthAcquisition, HallucinatesPending):
             lower, upper = lower.mean(0), upper.mean(0)
         return lower.reshape(X.shape[:-1]), upper.reshape(X.shape[:-1])
 
-    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Set the pending points, starting again from the user's model.
+    def _variances(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return variances before and after pending points, and those before each in its batch.
 
         Args:
-            X_pending: ``n x d`` points, or None.
+            X: ``b x q x d`` points.
 
-        Raises:
-            TypeError: If they are not float64.
-            ValueError: If they are not an ``n x d`` matrix of finite numbers.
-            UnsupportedError: If the model cannot be conditioned.
+        Returns:
+            ``b q x m`` each, behind the members of an ensemble.
         """
-        super().set_X_pending(X_pending)
-        self.__dict__.pop("_with_pending", None)
+        now, later = (read_moments(model, X) for model in (self.base_model, self.model))
+        after = later.one_by_one(read_noise(self.base_model, X)).variance.squeeze(-2)
+        if later.is_mixture:
+            before, after = (each.movedim(-3, 0) for each in (now.variance, after))
+            return before.flatten(1, -2), after.flatten(1, -2)
+        return now.variance.flatten(0, -2), after.flatten(0, -2)
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
@@ -513,7 +505,7 @@ class DMMUpperConfidenceBound(WidthAcquisition, HallucinatesPending):
         Args:
             x: A ``d``-dimensional point.
         """
-        known = super(WidthAcquisition, self).describe(x)
+        known = super().describe(x)
         with torch.no_grad():
             lower, upper = self.bounds(x.unsqueeze(0))
         known["width"] = 0.5 * float(upper - lower) / known["standard_deviation"]
@@ -522,28 +514,11 @@ class DMMUpperConfidenceBound(WidthAcquisition, HallucinatesPending):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is read from the model, which cannot be pickled, and is read again."""
-        read = ("_outputs", "_with_pending")
-        return {name: value for name, value in self.__dict__.items() if name not in read}
+        return {name: value for name, value in self.__dict__.items() if name != "_outputs"}
 
     def _forget(self) -> None:
         super()._forget()
         self.__dict__.pop("_outputs", None)
-        self.__dict__.pop("_with_pending", None)
-
-    def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
-        # without data, the bounds follow from the bound on the norm
-        return [
-            (" of the norm bound", output.found.rkhs_bound, self._summary)
-            for output in self._outputs.values()
-        ]
-
-    @property
-    def width_rules(self) -> tuple[WidthRule, ...]:
-        return ()
-
-    def _values_and_optimism(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        lower, upper = self.bounds(X)
-        return (upper if self.maximize else -lower), 0.5 * (upper - lower)
 
     def known_at(self, X: Tensor) -> Bounds:
         return Bounds(*self.moments(X), *self.bounds(X))

@@ -13,7 +13,7 @@ that paper).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -51,7 +51,6 @@ from botorch_bandits.acquisition.scores import (
     score,
     select_output,
 )
-from botorch_bandits.acquisition.wide_confidence import WidthAcquisition
 from botorch_bandits.checks import (
     DTYPE,
     check_double,
@@ -242,7 +241,7 @@ def of_minus_the_reward(guarantee: Guarantee) -> Guarantee:
     return minimized.with_wording("regret", less, plus)
 
 
-class LagrangianAcquisition(WidthAcquisition, BanditAcquisition):
+class LagrangianAcquisition(BanditAcquisition):
     """Base class with multipliers, a penalty and a width for each output of the model."""
 
     draws: ClassVar[bool] = False
@@ -364,19 +363,6 @@ class LagrangianAcquisition(WidthAcquisition, BanditAcquisition):
         for summary in self._summaries:
             summary.forget()
 
-    def _widths_of_outputs(self) -> Iterator[tuple[str, Tensor, PriorSummary]]:
-        for j, summary in enumerate(self._summaries):
-            if j == 0 or float(self.multipliers[j - 1]) > 0.0:
-                name = f" of constraint {j}" if j else " of the reward"
-                yield name, self.widths[..., j], summary
-
-    def _values_and_optimism(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        mean, sigma = self._moments(X.unsqueeze(-2))
-        values, of_means = (
-            self._settings.penalized(*self._ends(mean, half)) for half in (sigma, 0.0 * sigma)
-        )
-        return values, values - of_means
-
     def known_at(self, X: Tensor) -> Bounds:
         mean, deviation = self._moments(X.unsqueeze(-2))
         return Bounds.of_outputs(mean, deviation, deviation * self.widths)
@@ -397,7 +383,6 @@ class LagrangianAcquisition(WidthAcquisition, BanditAcquisition):
         """
         self.rules = tuple(rules)
         self.widths = self._widths().to(self.widths.device)
-        self.warn_if_wide()
 
     def _base_guarantee(self, method: str) -> Guarantee:
         """Return what the widths of all outputs guarantee together."""
@@ -626,7 +611,6 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         self._prepare_outputs(model, given)
         check_outcomes(type(self).__name__, model, "gaussian" if self.is_scalarized else "moments")
         self.set_X_pending(X_pending)
-        self.warn_if_wide()
 
     @property
     def is_scalarized(self) -> bool:
@@ -796,7 +780,6 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         is_plain = choices is None and bool((self.widths == 1.0).all())
         check_outcomes(type(self).__name__, model, "draws" if is_plain else "gaussian")
         self.set_X_pending(X_pending)
-        self.warn_if_wide()
 
     @classmethod
     def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:

@@ -18,11 +18,6 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.base import AcquisitionRecipe
 from botorch_bandits.acquisition.baselines import RandomSearch
-from botorch_bandits.acquisition.candidates import (
-    CandidatesThompsonSampling,
-    CandidatesUpperConfidenceBound,
-    CandidateWidths,
-)
 from botorch_bandits.acquisition.rules import ArmsRule, LagrangianArmsRule, ListArmsRule, Seen
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import WidthRule
@@ -139,7 +134,7 @@ class Player:
         self.prior_deviation = _unit_of(float(like[0].max()), units[0])
         self.prior_variances = torch.tensor([units[g] for g in self.group_of_output], dtype=DTYPE)
         self._units = units
-        self._recipe: CandidatesRecipe | None = None
+        self.recipe: Any = None  # of a list of priors
         self._blocks: dict[str, RandomBlocks] = {}
         self.memo: dict[str, Any] = {}
 
@@ -186,8 +181,8 @@ class Player:
             rows: All rows that count.
             now: ``c``, the front of all arms, if rows have fronts.
         """
-        if self._recipe is not None:
-            self._weigh(self._recipe, rows)
+        if self.recipe is not None:
+            self._weigh(self.recipe, rows)
         return self._conditioner.at(rows, now)
 
     def set_prior_mean(self, value: float) -> None:
@@ -210,7 +205,7 @@ class Player:
 
     def follow(self, recipe: CandidatesRecipe) -> None:
         """Follow the evidence of a list of priors, whose groups are the priors here."""
-        self._recipe = recipe
+        self.recipe = recipe
         self._start_evidence(recipe)
 
     def _start_evidence(self, recipe: CandidatesRecipe) -> None:
@@ -562,19 +557,10 @@ def _player_of_list(
     seeds: int | Sequence[int],
     known: Sequence[Prior],
 ) -> Player | None:
-    if isinstance(acquisition, RandomSearch):
+    rule = None if isinstance(acquisition, RandomSearch) else acquisition.arms_rule(domain)
+    if not isinstance(rule, ListArmsRule):
         return None
-    played = acquisition.acquisition_class
-    if played not in (CandidatesUpperConfidenceBound, CandidatesThompsonSampling):
-        return None
-    options = played.complete_options(acquisition.options, domain)
-    draws = played is CandidatesThompsonSampling
-    if draws and not torch.equal(options["choices"], domain.choices):
-        return None
-    groups, widths = recipe.groups, None
-    if not draws:
-        widths = CandidateWidths(options["form"], options)
-    rule = ListArmsRule(groups, widths, options.get("form", "survivors"), options["maximize"])
+    groups = recipe.groups
     with torch.no_grad():
         points = _transformed(recipe.input_transform, domain.choices, 0)
         own = [copy.deepcopy(kernel).to(points) for kernel in groups.kernels]

@@ -38,7 +38,7 @@ from botorch_bandits.core.priors import Prior
 from botorch_bandits.core.round_posterior import RoundPosterior
 from botorch_bandits.core.rows import Rows
 from botorch_bandits.domains import ValueScale
-from botorch_bandits.models.candidates import CandidateGroups
+from botorch_bandits.models.candidates import LEAST_VARIANCE
 from botorch_bandits.penalties import Linear, Penalty, check_no_overflow
 
 if TYPE_CHECKING:
@@ -721,15 +721,11 @@ class ListArmsRule(ArmsRule):
     """A list of priors: bounds of those that survive, of the mixture, or a draw of one of them.
 
     Attributes:
-        groups: The entries of the list that share a factor.
-        widths: The widths of the bands in each round; None for draws.
-        form: ``"survivors"`` or ``"mixture"``.
+        widths: The bands in each round; None for draws.
         maximize: Whether the largest reward is sought.
     """
 
-    groups: CandidateGroups
     widths: CandidateWidths | None
-    form: str = "survivors"
     maximize: bool = True
 
     @property
@@ -753,7 +749,7 @@ class ListArmsRule(ArmsRule):
 
     def value_scale(self, seen: Seen) -> ValueScale:
         """See the base class; the unit is the largest prior deviation on the list."""
-        return ValueScale(unit=float(self.groups.scales.max()) ** 0.5)
+        return ValueScale(unit=float(seen.player.recipe.groups.scales.max()) ** 0.5)
 
     def bounds(self, seen: Seen) -> tuple[Tensor, Tensor] | None:
         """Return the bounds from the outcomes that arrived."""
@@ -777,7 +773,7 @@ class ListArmsRule(ArmsRule):
         """
         known = seen.posterior.variance.clamp_min(0.0) if variances is None else variances
         weights = seen.player.evidence.numpy_posterior_weights()
-        return self.groups.mixture(seen.posterior.mean[:, 0], known, weights)
+        return seen.player.recipe.groups.mixture(seen.posterior.mean[:, 0], known, weights)
 
     def moments(self, seen: Seen, arm: int) -> tuple[float, float]:
         mean, variance = self.mixture(seen)
@@ -790,7 +786,7 @@ class ListArmsRule(ArmsRule):
         assert bounds is not None
         lower, upper = (bound[arm] for bound in bounds)
         survivors = seen.player.evidence.numpy_survivors(self.widths.level)
-        is_refuted = self.form == "survivors" and not survivors.any()
+        is_refuted = self.widths.form == "survivors" and not survivors.any()
         return {
             "width": 0.5 * (upper - lower) / self.moments(seen, int(arm))[1],
             "lower_bound": lower,
@@ -803,23 +799,19 @@ class ListArmsRule(ArmsRule):
         """Return the least ratio of noise to posterior variance at an arm among the survivors."""
         level = default_level if self.widths is None else self.widths.level
         variances = seen.posterior.variance[:, arm]
-        return self.groups.least_noise_ratio(variances, seen.player.evidence.numpy_in_force(level))
+        in_force = seen.player.evidence.numpy_in_force(level)
+        return seen.player.recipe.groups.least_noise_ratio(variances, in_force)
 
     def _bounds(
         self, widths: CandidateWidths, seen: Seen, variances: Tensor
     ) -> tuple[Tensor, Tensor]:
-        width = widths.in_round(seen.round_number, self.groups.scales)
-        if self.form == "mixture":
-            mean, variance = self.mixture(seen, variances)
-            half = variance.clamp_min(LEAST_VARIANCE).sqrt() * float(width)
-            return mean - half, mean + half
-        in_force = seen.player.evidence.numpy_in_force(widths.level)
-        return self.groups.bounds(seen.posterior.mean[:, 0], variances, width, in_force)
+        width = widths.in_round(seen.round_number, seen.player.recipe.groups.scales)
+        return widths.bounds(seen.player, seen.posterior.mean[:, 0], variances, width)
 
     def _drawn(self, seen: Seen) -> Tensor:
         """Return a joint draw of one entry's posterior; its numbers follow those of the entry."""
-        entry: int = seen.prepared
-        group, scale = int(self.groups.group_of[entry]), float(self.groups.scales[entry]) ** 0.5
+        entry, groups = seen.prepared, seen.player.recipe.groups
+        group, scale = int(groups.group_of[entry]), float(groups.scales[entry]) ** 0.5
         posterior = seen.posterior.group(group)
         own, rows = posterior.prior.priors[0], seen.player.rows_of_draw(posterior)
         stream, count = seen.player.stream_of(seen), posterior.prior.num_points
@@ -830,7 +822,3 @@ class ListArmsRule(ArmsRule):
         of_rows = normal[rank : rank + count][rows.index][None, None]
         deviation = posterior.deviation_of_draw(function, of_rows, rows)[0, 0]
         return posterior.mean[0, 0] + scale * deviation
-
-
-LEAST_VARIANCE = 1e-30
-"""The lower limit of the variance of a mixture, which is divided by."""

@@ -6,8 +6,7 @@ A bound with such a width is largest where the deviation is largest, regardless 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from botorch.models.model import Model
@@ -17,7 +16,7 @@ from torch import Tensor
 from botorch_bandits.acquisition.base import BanditAcquisition
 from botorch_bandits.acquisition.scores import Bounds, score
 from botorch_bandits.checks import level_of_users_line
-from botorch_bandits.confidence import PriorSummary, UnreadablePriorError, WidthRule
+from botorch_bandits.confidence import PriorSummary, WidthRule
 from botorch_bandits.models.censoring import spread_points
 from botorch_bandits.models.reading import observed_inputs, observed_outcomes
 
@@ -41,56 +40,13 @@ Acquisition functions are rebuilt in every round and do not know the earlier one
 class, on models of one dimension that keep growing, count as one loop's."""
 
 
-class WideBand(NamedTuple):
-    """A confidence band that is wider than the range of the outcomes.
-
-    Attributes:
-        name: The output it belongs to, for the warning.
-        width: The factor on the standard deviation.
-        half: How far the band extends to either side where nothing is known, in raw outcome units.
-        outcomes: The outcomes, in the same units.
-    """
-
-    name: str
-    width: float
-    half: float
-    outcomes: Tensor
-
-    @property
-    def spread(self) -> float:
-        """The largest difference between outcomes."""
-        return float(self.outcomes.max() - self.outcomes.min())
-
-
-def _band(name: str, width: Tensor, summary: PriorSummary) -> WideBand | None:
-    """Return the band where nothing is known, if it can be compared with outcomes.
-
-    Only fitted models with one output and no batch dimension are checked, because a user who gives
-    a prior also states how large the reward is. The check costs nothing.
-
-    Args:
-        name: The name of the output.
-        width: The width in use.
-        summary: The summary of the user's model, with a transform that returns one output.
-    """
-    try:
-        (output,), (prior,) = summary.active_outputs, summary.active_priors
-    except (UnreadablePriorError, ValueError):  # or several outputs
-        return None
-    outcomes = observed_outcomes(summary.model)
-    if not prior.learned or width.numel() != 1 or is_ensemble(summary.model) or outcomes is None:
-        return None
-    half = float(width) * float(prior.standard_deviation.max())
-    return WideBand(name, float(width), half, outcomes[output])
-
-
 class WidthAcquisition(BanditAcquisition):
     """An acquisition function with a width, which warns if the width dwarfs the outcomes.
 
     A width counts as too large if two conditions hold on a fitted model with at least ten rows: the
     width times the prior standard deviation of an output exceeds all differences between its
-    outcomes, and, among 128 points and the observed ones, the value is largest where it is most
-    optimistic. On Branin, Hartmann6 and an SVM, with widths that were too large,
+    outcomes, and, among 128 points and the observed ones, the value is largest where the deviation
+    is nearly the largest. On Branin, Hartmann6 and an SVM, with widths that were too large,
     the warning was given in a sixth to three quarters of the rounds, nearly all of which were
     rounds of exploration. It was never given with a width of 2 or without bounds.
     """
@@ -128,46 +84,40 @@ class WidthAcquisition(BanditAcquisition):
             known["information_gain"] = float(gain.mean())
         return {**known, "width": float(self.width.mean())}
 
-    def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
-        """Return the name, the width and the prior of each output that affects the value."""
-        return [("", self.width, self._summary)]
-
-    def _values_and_optimism(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return values at ``n x d`` points, and their excess over the values of the means."""
-        mean, deviation = self.moments(X)
-        half = deviation * self.width
-        return score(mean, half, self._sign), half
-
     def warn_if_wide(self) -> None:
         """Warn if the width is so large that outcomes do not affect the choice.
+
+        Only fitted models with one active output and no batch dimension are checked, because a user
+        who gives a prior also states how large the reward is.
 
         Warns:
             WideConfidenceWarning: If it is. The warning is given only once while the model grows.
         """
-        bands = [_band(*each) for each in self._widths_of_outputs()]
-        wide = [
-            band
-            for band in bands
-            if band is not None and len(band.outcomes) >= FEWEST_ROWS and band.half > band.spread
-        ]
-        inputs = observed_inputs(self.base_model)
-        if not wide or inputs is None:
+        name, model = type(self).__name__, self.base_model
+        priors, inputs = self._summary.readable, observed_inputs(model)
+        outcomes = observed_outcomes(model)
+        if len(priors) != 1 or self.width.numel() != 1 or is_ensemble(model):
             return
-        band = max(wide, key=lambda band: band.half / max(band.spread, 1e-300))
-        name, num_rows = type(self).__name__, len(band.outcomes)
+        ((output, prior),) = priors.items()
+        if not prior.learned or inputs is None or outcomes is None:
+            return
+        values, width = outcomes[output], float(self.width)
+        half = width * float(prior.standard_deviation.max())
+        if len(values) < FEWEST_ROWS or half <= float(values.max() - values.min()):
+            return
         key = (name, inputs.shape[-1])
-        is_same_loop = num_rows >= _told.get(key, num_rows + 1)
+        is_same_loop = len(values) >= _told.get(key, len(values) + 1)
         if not is_same_loop and not self._chooses_by_deviation(inputs):
             return
-        _told[key] = num_rows
+        _told[key] = len(values)
         if is_same_loop:
             return
         warnings.warn(
-            f"{name}: the width {band.width:.3g}{band.name} is out of proportion to the outcomes. "
-            f"Where nothing is known the band reaches {band.half:.3g} to either side, and all "
-            f"{num_rows} outcomes lie within {band.spread:.3g} of each other, so that points "
-            "are chosen by their deviation alone, as in pure exploration. Leave the bounds or "
-            "width= out, give smaller ones (width=2.0 is common), or fit the model to standardized "
+            f"{name}: the width {width:.3g} is out of proportion to the outcomes. Where nothing is "
+            f"known the band reaches {half:.3g} to either side, and all {len(values)} outcomes lie "
+            f"within {float(values.max() - values.min()):.3g} of each other, so that points are "
+            "chosen by their deviation alone, as in pure exploration. Leave the bounds or width= "
+            "out, give smaller ones (width=2.0 is common), or fit the model to standardized "
             "outcomes.",
             WideConfidenceWarning,
             stacklevel=level_of_users_line(),
@@ -178,5 +128,6 @@ class WidthAcquisition(BanditAcquisition):
         spread_out = spread_points(inputs.shape[-1], NUM_PROBES).to(inputs)
         probes = torch.cat([low + (high - low) * spread_out, inputs])
         with torch.no_grad():
-            values, optimism = self._values_and_optimism(probes)
-        return bool(optimism[values.argmax()] >= SHARE_OF_EXPLORATION * optimism.max())
+            mean, deviation = self.moments(probes)
+        chosen = score(mean, deviation * self.width, self._sign).argmax()
+        return bool(deviation[chosen] >= SHARE_OF_EXPLORATION * deviation.max())

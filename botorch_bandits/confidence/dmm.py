@@ -33,6 +33,7 @@ from typing import Any
 
 import torch
 from botorch.models import ModelListGP
+from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel
 from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
@@ -56,7 +57,6 @@ from botorch_bandits.confidence.width_rules import (
     fit_to_batch,
 )
 from botorch_bandits.core.kernels import kernel_function
-from botorch_bandits.core.priors import cholesky
 from botorch_bandits.core.ridges import Ridges
 
 
@@ -133,62 +133,46 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
     """
     if isinstance(model, ModelListGP):
         return tuple(data for submodel in model.models for data in read_data(submodel))
-    priors = read_prior(model)
+    if isinstance(model, BatchedMultiOutputGPyTorchModel) and model.num_outputs > 1:
+        outputs = (model.subset_output([j]) for j in range(model.num_outputs))
+        return tuple(data for output in outputs for data in read_data(output))
+    (prior,) = read_prior(model)
     if len(model.batch_shape) > 0 and not is_ensemble(model):
         raise UnreadablePriorError(
             f"{type(model).__name__} is a batch of {tuple(model.batch_shape)} models, each with "
             "its own data; use one acquisition function for each of them"
         )
-    kernel, num_outputs, inputs = model.covar_module, model.num_outputs, kernel_inputs(model)
+    kernel, inputs = model.covar_module, kernel_inputs(model)
     has_batch = len(kernel.batch_shape) > 0
     function = None if has_batch else kernel_function(kernel, inputs.shape[-1])
     # row-wise noise levels are already those of the means
     has_levels = isinstance(model.likelihood, FixedNoiseGaussianLikelihood)
     repeats = None if has_levels else getattr(model, "repeats", None)
     counts = torch.ones_like(model.train_targets) if repeats is None else repeats
-    scale, shift = outcome_units(model)
+    scale, shift = (each.unsqueeze(-1) if each.dim() else each for each in outcome_units(model))
 
-    def read_output(j: int, prior: OutputPrior) -> OutputData:
-        def select(values: Tensor, event_dims: int = 1) -> Tensor:
-            """Pick this output from the last batch dimension."""
-            return values if num_outputs == 1 else values.select(-event_dims - 1, j)
+    def points(X: Tensor) -> tuple[Tensor, Tensor]:
+        Z = inputs_of_kernel(model, X)
+        if function is not None:
+            return Z, function.diagonal(Z)
+        # as many points as members look like a matrix to GPyTorch, if points have no batch
+        Z = Z.expand(*torch.broadcast_shapes(Z.shape[:-2], kernel.batch_shape), *Z.shape[-2:])
+        return Z, kernel(Z, diag=True)
 
-        def points(X: Tensor) -> tuple[Tensor, Tensor]:
-            Z = inputs_of_kernel(model, X)
-            if function is not None:
-                return Z, function.diagonal(Z)
-            # as many points as members look like a matrix to GPyTorch, if points have no batch
-            Z = Z.expand(*torch.broadcast_shapes(Z.shape[:-2], kernel.batch_shape), *Z.shape[-2:])
-            return Z, select(kernel(Z, diag=True))
+    def covariance(Z: Tensor, others: Tensor) -> Tensor:
+        if function is not None:
+            return function(Z, others)
+        if others.shape[-2] == 0:
+            return Z[..., :0] @ others[..., :0].mT
+        return kernel(Z, others).to_dense()
 
-        def covariance(Z: Tensor, others: Tensor) -> Tensor:
-            if function is not None:
-                return function(Z, others)
-            if others.shape[-2] == 0:
-                return select(Z[..., :0] @ others[..., :0].mT, 2)
-            return select(kernel(Z, others).to_dense(), 2)
+    def to_raw(values: Tensor, Z: Tensor) -> Tensor:
+        return shift + scale * (values + prior_mean_at(model, Z))
 
-        def to_raw(values: Tensor, Z: Tensor) -> Tensor:
-            own = [
-                each[..., j] if num_outputs > 1 and each.dim() else each for each in (scale, shift)
-            ]
-            factor, offset = (each.unsqueeze(-1) if each.dim() else each for each in own)
-            return offset + factor * (values + select(prior_mean_at(model, Z)))
-
-        with torch.no_grad():
-            residual = model.train_targets - prior_mean_at(model, inputs)
-        return OutputData(
-            prior,
-            inputs,
-            select(counts),
-            select(residual),
-            covariance,
-            None if num_outputs > 1 or inputs.dim() > 2 else getattr(model, "kept", None),
-            points,
-            to_raw,
-        )
-
-    return tuple(read_output(j, prior) for j, prior in enumerate(priors))
+    with torch.no_grad():
+        residual = model.train_targets - prior_mean_at(model, inputs)
+    kept = None if inputs.dim() > 2 else getattr(model, "kept", None)
+    return (OutputData(prior, inputs, counts, residual, covariance, kept, points, to_raw),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -351,67 +335,6 @@ def _of_each(name: str, bound: Any, batch_shape: torch.Size) -> Tensor:
 
 def _stated(bound: Any) -> str:
     return "that of its replicate" if torch.as_tensor(bound).dim() else f"{float(bound):g}"
-
-
-class PendingRows:
-    """Pending points as rows after the others, and points that come after each other in a batch.
-
-    They shrink deviations as if their outcomes were known, whatever these are; means and radius
-    remain those of the observed rows.
-
-    Args:
-        data: The data of the output.
-        found: Its confidence set.
-        pending: ``p x d`` raw points; None if there are none.
-        by_noise: See :meth:`RowsOfOutput.noise`.
-    """
-
-    def __init__(
-        self, data: OutputData, found: RidgeConfidenceSet, pending: Tensor | None, by_noise: bool
-    ) -> None:
-        """See the class."""
-        self._data, self._found, ridges = data, found, found.ridges
-        own = ridges.places[..., :0, :]
-        if pending is not None:
-            own, _ = data.points(pending.to(own))
-        self._places = torch.cat([ridges.places, own], dim=-2)  # ... x (N + p) x c
-        weight = 1.0 / data.noise(by_noise).mean(-1, keepdim=True)
-        self._noise = ridges.ridges[..., -1:] / weight  # ... x 1, of one more observation
-        weight = weight.expand(*ridges.weight.shape[:-1], own.shape[-2])
-        weight = torch.cat([ridges.weight, weight], dim=-1)
-        self._root = weight.sqrt()
-        # W^(1/2) K W^(1/2) + a = L L'
-        matrix = data.covariance(self._places, self._places)
-        matrix = matrix * self._root.unsqueeze(-1) * self._root.unsqueeze(-2)
-        matrix.diagonal(dim1=-2, dim2=-1).add_(ridges.ridges[..., -1:])
-        self._factor = cholesky(matrix.detach())
-
-    def bounds(self, points: Tensor, prior: Tensor, q: int) -> tuple[Tensor, Tensor]:
-        """Return bounds at ``b`` batches of ``q`` points, ``... x b q`` each.
-
-        Args:
-            points: ``... x b q x c`` places; those of a batch come one after the other.
-            prior: ``... x b q`` prior variances there.
-            q: The number of points in a batch.
-        """
-        cross, num_rows = self._data.covariance(points, self._places), self._found.num_rows
-        lower, upper = self._found.bounds(cross[..., :num_rows], prior)
-        # the rows explain |L^-1 W^(1/2) k|^2 of a variance, and the first ones are observed
-        half = torch.linalg.solve_triangular(
-            self._factor, (cross * self._root.unsqueeze(-2)).mT, upper=False
-        )  # ... x (N + p) x b q
-        squares = half.square()
-        before = prior - squares[..., :num_rows, :].sum(-2)
-        after = prior - squares.sum(-2)
-        if q > 1:
-            # C = k(x, x) - V'V, R R' = C + noise: those before j leave R_jj^2 - noise
-            places, V = (each.unflatten(-2, (-1, q)).movedim(-3, 0) for each in (points, half.mT))
-            joint = self._data.covariance(places, places) - V @ V.mT  # b x ... x q x q
-            noise = self._noise.unsqueeze(-1) * torch.eye(q).to(joint)
-            pivots = cholesky(joint + noise).diagonal(dim1=-2, dim2=-1).square()
-            after = (pivots - self._noise).movedim(0, -2).flatten(-2)
-        unit = self._data.prior.prior_variance.unsqueeze(-1)
-        return narrow(lower, upper, before / unit, after / unit)
 
 
 def narrow(

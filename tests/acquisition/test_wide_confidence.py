@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from botorch.test_functions import Hartmann
@@ -19,12 +20,9 @@ from botorch_bandits import (
     Box,
     Censored,
     CensoredUpperConfidenceBound,
-    DMMUpperConfidenceBound,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
-    LagrangianThompsonSampling,
-    LagrangianUpperConfidenceBound,
 )
 from botorch_bandits.acquisition import WideConfidenceWarning, wide_confidence
 
@@ -95,15 +93,12 @@ def test_the_point_is_chosen_by_its_deviation_where_it_warns() -> None:
         lambda: GPUpperConfidenceBound(model(20), width=2.0),
         lambda: ImprovedUpperConfidenceBound(model(20)),
         lambda: GPThompsonSampling(model(20), seed=0),
-        lambda: DMMUpperConfidenceBound(model(20)),
-        lambda: LagrangianUpperConfidenceBound(outputs(20), multipliers=[1.0]),
-        lambda: LagrangianThompsonSampling(outputs(20), multipliers=[1.0], seed=0),
         lambda: GPUpperConfidenceBound(model(9), width=30.0),  # nobody knows the spread
         lambda: GPUpperConfidenceBound(model(60, lengthscale=2.0), width=5.0),  # all is known
         # whoever gives the prior says how large the reward is
         lambda: GPUpperConfidenceBound(BanditGP(X, Y, RBFKernel(), noise=0.01), width=30.0),
     ],
-    ids=["constant", "default", "draw", "DMM", "sum", "draws", "few", "explored", "given prior"],
+    ids=["constant", "default", "draw", "few", "explored", "given prior"],
 )
 def test_healthy_widths_are_silent(make: Any) -> None:
     assert told(make) == []
@@ -113,60 +108,11 @@ def test_draws_and_censored_bounds_are_looked_at_too() -> None:
     assert told(lambda: GPThompsonSampling(model(20), width=30.0, seed=0))
     options = {"minimum": -2.0, "outcome_bound": 5.0, "rkhs_bound": 20.0, "noise_bound": 0.1}
     assert told(lambda: CensoredUpperConfidenceBound(model(20), **options, X_pending=X[40:42]))
-
-
-def outputs(num_rows: int) -> ModelListGP:
-    return ModelListGP(model(num_rows), model(num_rows))
-
-
-@pytest.mark.parametrize(
-    ("make", "of"),
-    [
-        (
-            lambda: DMMUpperConfidenceBound(model(20), rkhs_bound=40.0, noise_bound=0.1),
-            "of the norm bound",
-        ),
-        (
-            lambda: LagrangianUpperConfidenceBound(outputs(20), multipliers=[1.0], width=30.0),
-            "of the reward",
-        ),
-        (
-            lambda: LagrangianUpperConfidenceBound(
-                outputs(20), multipliers=[1.0], width=(1.0, 60.0), separate_bounds=True
-            ),
-            "of constraint 1",
-        ),
-        (
-            lambda: LagrangianThompsonSampling(
-                outputs(20), multipliers=[0.5], rkhs_bound=40.0, noise_bound=0.1, seed=0
-            ),
-            "of the reward",
-        ),
-        (
-            lambda: CensoredUpperConfidenceBound(
-                model(20), minimum=-2.0, outcome_bound=20.0, X_pending=X[40:42]
-            ),
-            "out of proportion",
-        ),
-    ],
-    ids=["DMM", "weighted sum", "one constraint", "joint draws", "censored"],
-)
-def test_each_class_says_which_width_it_is(make: Any, of: str) -> None:
-    (warning,) = told(make)
-    assert of in str(warning.message)
-    assert warning.filename == __file__
-
-
-def test_a_constraint_without_a_multiplier_has_no_say() -> None:
-    options = {"width": (1.0, 60.0), "separate_bounds": True}
-    for multiplier, count in ((0.0, 0), (1.0, 1)):
-        assert count == len(
-            told(
-                lambda kappa=multiplier: LagrangianUpperConfidenceBound(
-                    outputs(20), multipliers=[kappa], **options
-                )
-            )
-        )
+    weighted = ModelListGP(model(20), model(20))
+    first = ScalarizedPosteriorTransform(torch.tensor([1.0, 0.0], dtype=torch.float64))
+    assert told(
+        lambda: ImprovedUpperConfidenceBound(weighted, width=30.0, posterior_transform=first)
+    )
 
 
 def test_it_is_told_once_while_the_model_grows_and_again_in_another_run() -> None:
