@@ -536,6 +536,26 @@ def smoothness_of(kernel: Kernel) -> float | None:
     return float(kernel.nu) if type(kernel) is MaternKernel else None
 
 
+def unit_prior(kernel: Kernel, noise: float) -> tuple[object, Kernel, float, float]:
+    """Return a prior at output scale 1, at which posteriors of all scales share their factors.
+
+    Args:
+        kernel: A kernel without a batch shape.
+        noise: The noise variance.
+
+    Returns:
+        A key that is equal for equal priors at output scale 1, the kernel without its output scale,
+        the noise variance divided by that scale, and the scale.
+    """
+    scale = 1.0
+    if type(kernel) is ScaleKernel and kernel.active_dims is None:
+        kernel, scale = kernel.base_kernel, float(kernel.outputscale.detach())
+    ratio = noise / scale
+    # kernels without a known closed form may hide settings: their key has their identity
+    told = describe_module(kernel) if smoothness_of(kernel) is not None else id(kernel)
+    return (told, f"{ratio:.11e}"), kernel, ratio, scale
+
+
 class TimeDecayKernel(Kernel):
     r"""``k(x, x') (1 - rate)^{|t - t'| / 2}`` on inputs ``(t, x)``, where the time comes first.
 

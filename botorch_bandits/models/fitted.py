@@ -40,11 +40,7 @@ from gpytorch.priors import LogNormalPrior
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
-from botorch_bandits.core.marginal_likelihood import (
-    fit_marginal_likelihood,
-    fit_ordinarily,
-    has_closed_form,
-)
+from botorch_bandits.core.marginal_likelihood import fit_marginal_likelihood
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.models.bandit_gp import RefitWarning
 from botorch_bandits.models.growing import IncrementalGP
@@ -86,9 +82,7 @@ class LearnedGP(IncrementalGP):
         Returns:
             ``mll`` in evaluation mode.
         """
-        if has_closed_form(self):
-            return fit_marginal_likelihood(mll, **kwargs)
-        return fit_ordinarily(mll, **kwargs)
+        return fit_marginal_likelihood(mll, **kwargs)
 
 
 SMALLEST_NOISE = 1e-6
