@@ -19,7 +19,6 @@ hundreds of units. A search for the best point need not know how bad a bad point
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -273,7 +272,8 @@ class FittedSingleTaskGP:
             X,
             y,
             likelihood=default_likelihood(None if weights is None else _relative(weights, y)),
-            covar_module=default_kernel(_num_columns(transform, X)),
+            # an encoding of categories adds columns
+            covar_module=default_kernel(transform(X[:1]).shape[-1]),
             input_transform=transform,
             outcome_transform=Standardize(1),
         )
@@ -301,9 +301,3 @@ def _relative(weights: Tensor, y: Tensor) -> Tensor:
     """
     weights = check_repeats(weights, y)
     return weights * weights.reciprocal().mean()
-
-
-def _num_columns(transform: InputTransform, X: Tensor) -> int:
-    """Return the number of columns that a kernel sees, as an encoding of categories adds some."""
-    with torch.no_grad():
-        return int(copy.deepcopy(transform).eval()(X[:1]).shape[-1])

@@ -369,8 +369,8 @@ def check_model(model: Model) -> Model:
         kind, why = _name_of_transform(each), ""
         if kind:
             why = (
-                f" Its outcome transform {kind} is not defined for every number (Log needs outcomes "
-                "above 0), and Standardize is."
+                f" Its outcome transform {kind} is not defined for every number (Log needs "
+                "outcomes above 0), and Standardize is."
             )
         raise ValueError(
             f"train_Y of model ({name}) became infinite or not a number in these rows: "
