@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -518,30 +518,18 @@ class JointMoments:
         """``batch_shape x n x m`` variances of the points, each on its own."""
         return self.matrix.diagonal(dim1=-2, dim2=-1).unflatten(-1, self.mean.shape[-2:])
 
-    def given(self, noise: Tensor, away: Tensor | None = None) -> JointMoments:
-        """Return the moments of all points, given outcomes at the first ones.
+    def given(self, noise: Tensor) -> JointMoments:
+        """Return the moments of all points, given outcomes equal to their means at the first ones.
 
         Args:
             noise: ``batch_shape x count x m`` observation variances at the first points.
-            away: ``batch_shape x count x m``; the differences of the outcomes from their means; 0
-                if omitted.
         """
         matrix, size = self.matrix, noise.shape[-2] * noise.shape[-1]
         factor = _factor(matrix[..., :size, :size], noise)
         # L^{-1} S_P., of which the products with itself are what P explains
-        half = _solve(factor, matrix[..., :size, :])
-        mean = self.mean if away is None else self.mean + _shift(half.mT, factor, away)
+        half = torch.linalg.solve_triangular(factor, matrix[..., :size, :], upper=False)
         left = _blocks(matrix - half.mT @ half, *self.mean.shape[-2:])
-        return JointMoments(mean, left, self.is_mixture)
-
-    def after(self, count: int) -> JointMoments:
-        """Return the moments without those of the first points.
-
-        Args:
-            count: The number of first points.
-        """
-        covariance = self.covariance[..., count:, :, count:, :]
-        return JointMoments(self.mean[..., count:, :], covariance, self.is_mixture)
+        return replace(self, covariance=left)
 
     def one_by_one(self, noise: Tensor, away: Tensor | None = None) -> JointMoments:
         """Return the moments of the outputs at each point, given outcomes at the points before it.
@@ -559,7 +547,11 @@ class JointMoments:
         # rows of L, one for each output of a point, without the columns of the point itself
         index = torch.arange(n * m, device=factor.device) // m
         earlier = torch.where(index.unsqueeze(-1) > index, factor, 0.0)
-        mean = self.mean if away is None else self.mean + _shift(earlier, factor, away)
+        mean = self.mean
+        if away is not None:
+            d = away.flatten(-2).unsqueeze(-1)
+            shift = earlier @ torch.linalg.solve_triangular(factor, d, upper=False)  # W L^{-1} d
+            mean = mean + shift.squeeze(-1).unflatten(-1, (n, m))
         rows = earlier.unflatten(-2, (n, m))  # ... x n x m x n m
         own = self.covariance.diagonal(dim1=-4, dim2=-2).movedim(-1, -3)  # ... x n x m x m
         left = (own - rows @ rows.mT).unsqueeze(-2).unsqueeze(-4)  # ... x n x 1 x m x 1 x m
@@ -595,8 +587,8 @@ class JointMoments:
             noise: ``batch_shape x n x m`` observation variances.
         """
         levels = torch.diag_embed(noise.expand(self.mean.shape).flatten(-2))
-        covariance = self.covariance + _blocks(levels, *self.mean.shape[-2:])
-        return JointMoments(self.mean, covariance, self.is_mixture)
+        noisy = self.covariance + _blocks(levels, *self.mean.shape[-2:])
+        return replace(self, covariance=noisy)
 
 
 def _blocks(matrix: Tensor, n: int, m: int) -> Tensor:
@@ -604,21 +596,11 @@ def _blocks(matrix: Tensor, n: int, m: int) -> Tensor:
     return matrix.unflatten(-1, (n, m)).unflatten(-3, (n, m))
 
 
-def _shift(weights: Tensor, factor: Tensor, away: Tensor) -> Tensor:
-    """Return ``W L^{-1} d``, the shift of means due to outcomes, ``... x n x m``."""
-    moved = weights @ _solve(factor, away.flatten(-2).unsqueeze(-1))
-    return moved.squeeze(-1).unflatten(-1, (-1, away.shape[-1]))
-
-
 def _factor(covariance: Tensor, noise: Tensor) -> Tensor:
     """Return the Cholesky factor of covariance plus noise, ``batch_shape x s x s``."""
     largest = covariance.detach().diagonal(dim1=-2, dim2=-1).amax(-1, keepdim=True)
     least = (SMALLEST_NOISE * largest).clamp_min(torch.finfo(DTYPE).tiny)
     return cholesky(covariance + torch.diag_embed(torch.maximum(noise.flatten(-2), least)))
-
-
-def _solve(factor: Tensor, columns: Tensor) -> Tensor:
-    return torch.linalg.solve_triangular(factor, columns, upper=False)
 
 
 def read_moments(model: Model, X: Tensor) -> JointMoments:
@@ -706,7 +688,7 @@ class MomentsModel(Model):
         if output_indices is not None:
             covariance = moments.covariance[..., output_indices, :, :][..., output_indices]
             mean = moments.mean[..., output_indices]
-            moments = JointMoments(mean, covariance, moments.is_mixture)
+            moments = replace(moments, mean=mean, covariance=covariance)
         posterior: Posterior = moments.posterior()
         return posterior if posterior_transform is None else posterior_transform(posterior, X)
 
@@ -758,7 +740,10 @@ class PendingModel(_ConditionedModel):
     def _moments(self, X: Tensor, observation_noise: bool | Tensor) -> JointMoments:
         pending = self.pending_points
         both = torch.cat([pending.expand(*X.shape[:-2], *pending.shape), X], dim=-2)
-        moments = read_moments(self.base, both).given(self.pending_noise).after(len(pending))
+        given = read_moments(self.base, both).given(self.pending_noise)
+        p = len(pending)
+        left = given.covariance[..., p:, :, p:, :]
+        moments = replace(given, mean=given.mean[..., p:, :], covariance=left)
         if observation_noise is False:
             return moments
         noise = read_noise(self.base, X) if observation_noise is True else observation_noise

@@ -150,7 +150,7 @@ def test_a_model_that_takes_categories_for_numbers_is_warned_of() -> None:
 
 def test_values_by_name_are_for_spaces() -> None:
     loop = BanditLoop(Box([[0.0], [1.0]]), None, RandomSearch())
-    with pytest.raises(TypeError, match=r"x is \{'C': 1\}"):
+    with pytest.raises(TypeError, match="x is a dictionary"):
         loop.attach({"C": 1}, 1.0)
 
 
@@ -326,7 +326,7 @@ def test_a_refused_journal_lists_the_domain_and_counts_what_follows_from_it(
     with pytest.raises(DifferentSettingsError) as refused:
         BanditLoop(wider, seed=0, maximize=False, journal=path)
     hidden = [line for line in refused.value.differences if line.startswith("model.")]
-    assert any("_coefficient" in line for line in hidden)
+    assert any(line.startswith("model.encode.") for line in hidden)
     _, *lines, remedy = str(refused.value).splitlines()
     assert sorted(lines) == [
         "  domain.parameters.C.low: was 0.01, is 0.001",
