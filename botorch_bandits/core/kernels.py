@@ -87,21 +87,21 @@ class KernelFunction(ABC):
 
     @abstractmethod
     def prepared(self, Z: Tensor) -> Any:
-        """Return what :meth:`evaluate` needs of the rows, ``... x p x d``."""
+        """Return what :meth:`evaluate` needs of the rows ``Z``, ``... x p x d``."""
 
     @abstractmethod
     def evaluate(self, X: Tensor, rows: Any, with_pullback: bool) -> tuple[Tensor, Pullback]:
         """Return the values at points and prepared rows, and how derivatives flow from them to X.
 
-        The pullback can be called only if it was asked for.
+        The pullback can be called only if it was asked for (``with_pullback``).
         """
 
     @abstractmethod
     def diagonal(self, X: Tensor) -> Tensor:
-        """Return the prior variances at ``... x n x d`` points, ``... x n``, differentiable."""
+        """Return the prior variances ``... x n`` at points ``X``, ``... x n x d``; differentiable."""
 
     def select(self, index: Any) -> KernelFunction:
-        """Return the kernel of some posteriors of a batch, which may share one."""
+        """Return the kernel of some posteriors of a batch (``index``), which may share one."""
         return self
 
 
