@@ -98,7 +98,7 @@ class KernelFunction(ABC):
 
     @abstractmethod
     def diagonal(self, X: Tensor) -> Tensor:
-        """Return the prior variances ``... x n`` at points ``X``, ``... x n x d``; differentiable."""
+        """Return prior variances, ``... x n``, at points ``X``, ``... x n x d``, differentiable."""
 
     def select(self, index: Any) -> KernelFunction:
         """Return the kernel of some posteriors of a batch (``index``), which may share one."""
