@@ -36,10 +36,8 @@ import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
-from gpytorch.kernels import Kernel
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import ModuleList
 
 from botorch_bandits.checks import (
     DTYPE,
@@ -385,7 +383,6 @@ class CandidatesModel(MomentsModel):
         self.recipe = recipe
         self.train_inputs: tuple[Tensor, ...] = (X,)
         self.train_targets = Y.squeeze(-1)
-        self.kernels = ModuleList([copy.deepcopy(each).to(X) for each in recipe.groups.kernels])
         transform = copy.deepcopy(recipe.input_transform)
         # not under BoTorch's name, under which BoTorch would replace the raw inputs with others
         self._encoder: Any = None if transform is None else transform.to(X)
@@ -394,7 +391,7 @@ class CandidatesModel(MomentsModel):
         with torch.no_grad():
             groups, points = recipe.groups, self._transformed(X)
             lam, means = groups.lam.to(X), groups.prior_means.to(X)
-            kernels = [cast(Kernel, each) for each in self.kernels]
+            kernels = [copy.deepcopy(each).to(X) for each in groups.kernels]
             functions = KernelList([kernel_function(each, points.shape[-1]) for each in kernels])
             outcomes = self.train_targets.expand(len(lam), -1)
             # *g is G
@@ -525,7 +522,7 @@ class CandidatesModel(MomentsModel):
             )
         X, Y = _check_rows(X, Y, self.train_inputs[0].shape[-1])
         y = Y.squeeze(-1)
-        new = self._with_rows(X, y.expand(len(self.kernels), -1))
+        new = self._with_rows(X, y.expand(len(self.recipe.groups), -1))
         new.evidence = self.evidence.copied()
         new.train_inputs = (torch.cat([self.train_inputs[0], X]),)
         new.train_targets = torch.cat([self.train_targets, y])
