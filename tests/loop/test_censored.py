@@ -38,7 +38,6 @@ from botorch_bandits.confidence import (
     igp_ucb_width,
 )
 from botorch_bandits.feedback import CensoredQueue
-from botorch_bandits.problems import PoissonDelay
 
 CHOICES = torch.linspace(0, 1, 12, dtype=torch.float64).unsqueeze(-1)
 LENGTHSCALE, NOISE, MINIMUM, OUTCOME_BOUND = 0.2, 1.5, -2.0, 4.0
@@ -82,25 +81,6 @@ def dense(
     mean = prior_mean + solved.T @ (labels - prior_mean)
     variance = 1.0 - (k.T * solved).sum(0)
     return mean, variance.clamp_min(0.0), float(0.5 * torch.logdet(identity + K / NOISE))
-
-
-def play(loop: BanditLoop, rounds: int, seen: Any = None) -> None:
-    """Rounds with random delays; ``seen`` is called with what each query was chosen from."""
-    delays = PoissonDelay(3.0)
-    due = []
-    for query in loop.history.queries:
-        delay = max(2.0, delays.of_query(query.x, 9, query.round_number))
-        due.append((query.round_number + delay, query.id))
-    for _ in range(rounds):
-        t = loop.history.num_queries + 1
-        for when, query_id in sorted(due):
-            if when <= t and loop.history.outcome(query_id) is None:
-                loop.tell(query_id, reward(loop.history.query(query_id).x))
-        view = loop.feedback_view() if isinstance(loop.settings.feedback, Censored) else None
-        query = loop.ask()
-        if seen is not None:
-            seen(query, view)
-        due.append((t + max(2.0, delays.of_query(query.x, 9, t)), query.id))
 
 
 # --- the cost of a round --------------------------------------------------------------------
@@ -197,15 +177,6 @@ def test_a_users_model_gives_the_proxy_of_the_drop_in() -> None:
 
 
 # --- settings of the published code, and other widths ---------------------------------------
-
-
-def test_published_draws_have_no_scale() -> None:
-    feedback = Censored(MINIMUM, max_delay=4)
-    for domain in ("arms", "box"):
-        loop = make_loop(domain, GPThompsonSampling.with_options(width=1.0), feedback)
-        play(loop, 6)
-        assert {query.diagnostics["width"] for query in loop.history.queries} == {1.0}
-    assert dict(Censored.as_theorem) == {"window": "all"}
 
 
 OTHERS = {
@@ -321,20 +292,6 @@ def test_batches_are_the_loop_with_fixed_delays(domain: str) -> None:
         X, Y = torch.cat([X, found]), torch.cat([Y, outcomes])
         view = loop.feedback_view()
         assert (view.lost, view.late, view.pending) == ((), (), ())
-
-
-def test_a_draw_is_under_the_theorem_on_draws() -> None:
-    loop = BanditLoop(
-        Arms(torch.linspace(0.0, 1.0, 9, dtype=torch.float64).unsqueeze(-1)),
-        BanditGP.with_kernel(RBFKernel(), noise=1.1, lengthscale=0.3),
-        GPThompsonSampling.with_options(rkhs_bound=1.0, noise_bound=0.1, delta=0.1),
-        feedback=Censored(0.0, 1.0, 5, **Censored.as_theorem),
-    )
-    loop.ask()
-    guarantee = loop.guarantee()
-    assert guarantee.theorem is not None
-    assert "Verma, Dai and Low 2022, Theorem 3" in guarantee.theorem
-    assert guarantee.constants["delta"] == 0.1
 
 
 def test_loop_and_drop_in_give_the_same_reasons() -> None:

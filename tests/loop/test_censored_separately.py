@@ -23,7 +23,6 @@ from botorch_bandits import (
     Censored,
     EvidenceRestart,
     ExponentialWeights,
-    History,
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
     MultiplicativeEpochs,
@@ -156,16 +155,6 @@ def _scaled(scale: float) -> Any:
     outer.outputscale = scale
     outer.base_kernel.lengthscale = LENGTHSCALE
     return outer
-
-
-def test_a_history_goes_on_and_values_outside_the_bounds_are_refused() -> None:
-    whole = build()
-    play(whole, 8)
-    records = whole.history.to_records()
-    again = build(history=History.from_records(records, dim=1, num_constraints=2))
-    assert torch.equal(again.ask().x, whole.ask().x)
-    with pytest.raises(ValueError, match=r"0\.7, outside its constraint_bounds"):
-        whole.tell(8, 0.0, constraints=[0.0, 0.7])
 
 
 def test_without_bounds_a_constant_width_has_no_sum() -> None:

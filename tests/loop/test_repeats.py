@@ -18,7 +18,6 @@ from botorch_bandits import (
     Box,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
-    EvidenceRestart,
     GPThompsonSampling,
     History,
     ImprovedUpperConfidenceBound,
@@ -179,15 +178,6 @@ def test_the_best_of_what_was_there_is_not_played_again_when_there_is_more(domai
             bounds.append(of_choices[int(known["choice_round"])])
     assert regret.num_rounds == len(bounds) == 24
     assert regret.bound == pytest.approx(sum(min(bound, 3.0) for bound in bounds), rel=1e-12)
-
-
-def test_repeats_go_with_detection() -> None:
-    loop = build(restart=EvidenceRestart())
-    for t in range(60):
-        query = loop.ask()
-        loop.tell(query.id, float(query.x[0]) if t < 30 else -3.0 * float(query.x[1]) - 2.0)
-    assert loop.resets
-    assert any(query.origin == "repeat" for query in loop.history.queries)
 
 
 LIST = BanditGP.with_candidates(

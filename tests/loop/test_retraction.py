@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
-from records import assert_same
 
 from botorch_bandits import (
     AdditiveEpochs,
@@ -27,7 +25,6 @@ from botorch_bandits import (
     PrimalDual,
     RandomSearch,
 )
-from botorch_bandits.asynchronous import AsyncResult, TaskReport
 from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.cli import main
 from botorch_bandits.constraints import MultiplierOverflowError
@@ -128,19 +125,6 @@ def test_what_was_told_stays_on_record():
     assert frame["retracted_constraint1"].dropna().tolist() == [-70.0]
     assert frame["reward"].max() == 0.5
     assert [len(history.pending_in(t)) for t in (1, 2, 3, 4)] == [0, 0, 0, 0]
-
-
-def test_the_order_of_retractions_survives_records():
-    history = History(1)
-    for i in range(4):
-        query = history.add_query(torch.tensor([0.1 * i], dtype=torch.float64), "random", 0.0)
-        history.add_outcome(query.id, float(i), 1.0)
-    for query_id in (3, 0):
-        history.add_retraction(query_id, f"reason {query_id}", 2.0)
-    again = History.from_records(json.loads(json.dumps(history.to_records())), 1)
-    assert again.retractions == history.retractions
-    assert again.best()[1].reward == history.best()[1].reward == 2.0
-    assert_same(again.to_records(), history.to_records())
 
 
 @pytest.mark.parametrize(
@@ -244,19 +228,6 @@ def test_a_refutation_by_what_was_retracted_is_none():
     assert not any("refuted" in gap for gap in loop.guarantee().gaps)
 
 
-def test_one_record_in_the_journal(tmp_path):
-    path = tmp_path / "run.journal"
-    with build(BOX, {}, journal=path) as loop:
-        loop.tell(loop.ask().id, 0.5)
-        loop.retract(0, "the wrong sample")
-        num_records = loop._journal.num_records
-    assert num_records == 3
-    assert b'"kind":"retracted"' in path.read_bytes().replace(b" ", b"")
-    with build(BOX, {}, journal=path) as loop:
-        assert loop.history.retraction(0).outcome.reward == 0.5
-        assert loop.history.retraction(0).reason == "the wrong sample"
-
-
 def test_a_retraction_that_cannot_be_written_does_not_count(tmp_path, monkeypatch):
     with build(BOX, {}, journal=tmp_path / "run.journal") as loop:
         loop.tell(loop.ask().id, 0.5)
@@ -345,26 +316,3 @@ def test_show_prints_what_was_retracted(tmp_path, capsys):
     assert "round 2 was retracted: grams in place of kilograms" in shown
     assert any(line.split()[:2] == ["2", "retracted"] for line in shown.splitlines())
     assert "0.5 in round 1" in shown
-
-
-def test_reports_of_workers_name_the_state():
-    tasks = tuple(TaskReport(i, s, 1, ()) for i, s in enumerate(("told", "retracted")))
-    result = AsyncResult(History(1), tasks, 0)
-    assert result.count("retracted") == 1
-    assert "1 retracted" in repr(result)
-    assert "retracted" not in repr(AsyncResult(History(1), tasks[:1], 0))
-
-
-def test_pictures_leave_out_what_was_retracted():
-    pytest.importorskip("matplotlib").use("Agg")
-    import matplotlib.pyplot as plt
-
-    from botorch_bandits.plotting import plot_run
-
-    loop = build(BOX, {})
-    for reward in (0.5, 7.0, 0.25):
-        loop.tell(loop.ask().id, reward)
-    loop.retract(1, "the wrong sample")
-    (told,) = [line for line in plot_run(loop.history)[0].lines if line.get_label() == "reward"]
-    assert list(told.get_ydata()) == [0.5, 0.25]
-    plt.close("all")

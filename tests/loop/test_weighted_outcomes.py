@@ -37,7 +37,7 @@ from botorch_bandits import (
 from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.confidence import WaterFillingGain
 from botorch_bandits.history import flatten_records
-from tests.models.textbook import posterior, squared_exponential, uniform
+from tests.models.textbook import squared_exponential, uniform
 
 LAM = 0.04
 KERNEL = squared_exponential(0.3)
@@ -77,31 +77,6 @@ def tell_some(loop: BanditLoop, domain: str) -> tuple[Tensor, Tensor, Tensor]:
             rows.append(x)
         noises.append(levels[t % 6])
     return torch.stack(rows), rewards, torch.tensor(noises, dtype=torch.float64)
-
-
-def gain_of(X: Tensor, noises: Tensor) -> Tensor:
-    root = noises.rsqrt()
-    scaled = root.unsqueeze(-1) * KERNEL(X, X) * root
-    return 0.5 * torch.logdet(torch.eye(len(X), dtype=torch.float64) + scaled)
-
-
-def check_against(loop: BanditLoop, X: Tensor, y: Tensor, noises: Tensor, shift: float) -> None:
-    points = uniform(7, 2, seed=9)
-    model = loop.current_model()
-    mean, covariance = posterior(KERNEL, X, y - shift, noises, points)
-    at = model.posterior(points)
-    assert torch.allclose(at.mean[:, 0], mean + shift, **EXACT)
-    assert torch.allclose(at.variance[:, 0], covariance.diagonal(), **EXACT)
-    # what chooses knows the same: on arms that is no model, but statistics
-    query = loop.ask()
-    known = query.diagnostics
-    mean, covariance = posterior(KERNEL, X, y - shift, noises, query.x.unsqueeze(0))
-    assert known["mean"] == pytest.approx(float(mean) + shift, rel=1e-7, abs=1e-7)
-    assert known["standard_deviation"] == pytest.approx(float(covariance) ** 0.5, rel=1e-6)
-    gain = float(gain_of(X, noises))
-    assert known["information_gain"] == pytest.approx(gain, rel=1e-8)
-    width = 2.0 + 0.2 / math.sqrt(LAM) * math.sqrt(2.0 * (gain + math.log(10.0)))
-    assert known["width"] == pytest.approx(width, rel=1e-8)
 
 
 ACQUISITIONS = {
@@ -173,22 +148,6 @@ def test_the_loop_of_who_knows_nothing_takes_counts(
     assert loop.history.num_pending == 1
     loop.ask(**given)  # while another one is pending
     loop.close()
-
-
-@ON_DOMAINS
-def test_an_outcome_that_is_withdrawn_takes_its_weight_along(domain: str) -> None:
-    loop = build(domain)
-    X, y, noises = tell_some(loop, domain)
-    kept = torch.ones(len(X), dtype=torch.bool)
-    for row in (3, 4, 10):
-        loop.retract(row, "a broken counter")
-        kept[row] = False
-    check_against(loop, X[kept], y[kept], noises[kept], 0.0)
-    for row in kept.nonzero().squeeze(-1).tolist():
-        if loop.history.outcome(row).is_weighted:
-            loop.retract(row, "all of them")
-    assert not loop.history.is_weighted
-    assert loop.history.weights(LAM) is None
 
 
 def test_records_and_files_have_the_weights_where_there_are_any() -> None:
