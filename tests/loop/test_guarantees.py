@@ -551,7 +551,8 @@ def test_a_subclass_that_evaluates_something_else_has_no_theorem_on_its_regret()
         assert guarantee.bands.holds
         assert guarantee.holds == regret_of(loop).holds == holds
         assert (
-            any("Mine may evaluate something other than" in gap for gap in guarantee.reasons) != holds
+            any("Mine may evaluate something other than" in gap for gap in guarantee.reasons)
+            != holds
         )
 
 
