@@ -29,7 +29,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "botorch_bandits"
-ROOMS = ("confidence", "models", "acquisition", "change_points", "constraints", "loop")
+ROOMS = ("core", "confidence", "models", "acquisition", "change_points", "constraints", "loop")
 TABLE = "tests/test_settings.py"  # the table of settings, which belongs to every room
 LIMIT = 900.0  # seconds; a fault that makes the tests run for longer counts as found
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from botorch.acquisition import PosteriorMean, qUpperConfidenceBound
+from botorch.acquisition import PosteriorMean
 from gpytorch.kernels import MaternKernel
 from pairwise import by_day
 from scipy.optimize import linprog
@@ -20,7 +18,6 @@ from torch import Tensor
 
 import botorch_bandits as bb
 from botorch_bandits.cli import main
-from botorch_bandits.feasible_sets import FeasibleSet
 from botorch_bandits.fingerprints import UnnamedSettingError, fingerprint
 
 DOUBLE = torch.float64
@@ -120,18 +117,6 @@ def test_samples_are_inside_and_repeatable(name: str) -> None:
     assert torch.equal(before, torch.get_rng_state())
 
 
-@pytest.mark.slow
-def test_samples_are_uniform() -> None:
-    triangle = SETS["triangle"].sample(4000, torch.Generator().manual_seed(0))
-    # of a triangle with corners at 0 and both units: means 1/3, variances 1/18
-    np.testing.assert_allclose(triangle.mean(0).numpy(), 1.0 / 3.0, atol=0.02)
-    np.testing.assert_allclose(triangle.var(0).numpy(), 1.0 / 18.0, atol=0.006)
-    simplex = bb.Box([(0.0, 1.0)] * 3, equality_constraints=[([0, 1, 2], [1.0] * 3, 1.0)])
-    X = simplex.sample(2000, torch.Generator().manual_seed(0))
-    np.testing.assert_allclose(X.mean(0).numpy(), 1.0 / 3.0, atol=0.03)
-    np.testing.assert_allclose(X.var(0).numpy(), 1.0 / 18.0, atol=0.01)
-
-
 def test_volumes_and_integrals() -> None:
     assert SETS["triangle"].volume == pytest.approx(0.5, abs=0.01)
     assert SETS["disk"].volume == pytest.approx(math.pi * 0.09, abs=0.01)
@@ -200,73 +185,9 @@ def test_searches_find_what_a_fine_sample_finds(name: str) -> None:
     assert torch.equal(box.maximize(acquisition, seed=0)[0], x)
 
 
-def test_a_nearest_point_of_a_disk_and_around_it() -> None:
-    center = torch.tensor([0.9, 0.9], dtype=DOUBLE)
-    ones = torch.ones(2, dtype=DOUBLE)
-    x, value = SETS["disk"].maximize(Quadratic(center, ones))
-    far = math.sqrt(2.0) * 0.4 - 0.3
-    assert value == pytest.approx(-(far**2), abs=1e-4)
-    x, value = SETS["both"].maximize(Quadratic(torch.tensor([0.45, 0.4], dtype=DOUBLE), ones))
-    away = math.hypot(0.05, 0.1)
-    assert value == pytest.approx(-((0.3 - away) ** 2), abs=1e-4)
-    assert_inside(SETS["both"], x.unsqueeze(0))
-
-
-ACQUISITIONS = {
-    "igp": IGP,
-    "draws": bb.GPThompsonSampling.with_options(width=1.0),
-    "dmm": bb.DMMUpperConfidenceBound.with_options(**BOUNDS),
-    "ei": bb.LogExpectedImprovement.with_options(),
-    "random": bb.RandomSearch(),
-    "theorem 2": bb.GPUpperConfidenceBound.with_options(smoothness_a=1.0, smoothness_b=1.0),
-    "function": lambda model, X_pending: qUpperConfidenceBound(model, beta=4.0),
-}
-
-
 def reward(x: Any) -> float:
     values = x.tolist() if isinstance(x, Tensor) else [v for v in x.values() if v not in ("one",)]
     return math.fsum(v for v in values if not isinstance(v, str))
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    ("name", "acquisition"),
-    [
-        *((name, "igp") for name in SETS),
-        *(("triangle", kind) for kind in ACQUISITIONS if kind != "igp"),
-        ("disk", "draws"),
-        ("line", "ei"),
-    ],
-)
-def test_loops_stay_inside_and_go_on_from_journals(
-    name: str, acquisition: str, tmp_path: Path
-) -> None:
-    box = SETS[name]
-    given: dict[str, Any] = {"num_initial": 2, "seed": 5, "clock": lambda: 0.0}
-    played = ACQUISITIONS[acquisition]
-    has_name = acquisition != "function"
-    whole = bb.BanditLoop(box, MODEL, played, **given)
-    bb.run(whole, reward, 4, progress=False)
-    assert_inside(box, torch.stack([query.x for query in whole.history.queries]))
-    if not has_name:
-        return
-    path = tmp_path / "run.journal"
-    with bb.BanditLoop(box, MODEL, played, journal=path, **given) as loop:
-        bb.run(loop, reward, 3, progress=False)
-    with bb.BanditLoop(box, MODEL, played, journal=path, **given) as loop:
-        bb.run(loop, reward, 1, progress=False)
-        for one, other in zip(loop.history.queries, whole.history.queries, strict=True):
-            assert torch.equal(one.x, other.x)
-        text = str(loop.guarantee())
-        assert loop.guarantee().theorem is None or "meets the constraints of the domain" in text
-    other = (
-        bb.Space(box.parameters, **SMALL)
-        if isinstance(box, bb.Space)
-        else bb.Box(box.bounds, box.integer_dims, **SMALL)
-    )
-    with pytest.raises(bb.DifferentSettingsError, match="constraints"):
-        bb.BanditLoop(other, MODEL, played, journal=path, **given)
 
 
 def test_contexts_forgetting_and_restarts_stay_inside() -> None:
@@ -388,12 +309,6 @@ def test_no_gradient_is_needed_without_continuous_dimensions() -> None:
         loop.tell(query.id, float(query.parameters["n"]))
 
 
-def test_a_box_from_pairs_takes_constraints() -> None:
-    given = {"inequality_constraints": [([0, 1], [1.0, 1.0], 0.5)]}
-    box = bb.Box.from_pairs([(0.0, 1.0), (0.0, 1.0)], **given)
-    assert fingerprint({"domain": box}) == fingerprint({"domain": bb.Box(UNIT, **given)})
-
-
 def test_a_point_by_names_is_checked_and_the_violation_is_by_names() -> None:
     space = bb.Space(
         {"rate": bb.Float(0.0, 1.0), "decay": bb.Float(0.0, 1.0)},
@@ -459,15 +374,6 @@ def test_show_prints_constraints(
     assert ("in_disk" in text) is (name == "disk")
 
 
-def test_workers_evaluate_feasible_points() -> None:
-    loop = bb.BanditLoop(SETS["triangle"], MODEL, IGP, num_initial=2, maximize=False)
-    with ThreadPoolExecutor(2) as executor:
-        bb.run_async(loop, reward, executor, max_pending=2, num_rounds=6, progress=False)
-    assert_inside(SETS["triangle"], torch.stack([q.x for q in loop.history.queries]))
-    told = [outcome.reward for outcome in loop.history.outcomes]
-    assert loop.best()[1].reward == min(told)
-
-
 def test_what_knows_boxes_only_says_so() -> None:
     box = SETS["triangle"]
     detector = bb.ChangePointDetector(
@@ -480,12 +386,3 @@ def test_what_knows_boxes_only_says_so() -> None:
     acquisition.choices = choices
     with pytest.raises(ValueError, match="choices= that violate"):
         box.maximize(acquisition)
-
-
-def test_a_box_without_constraints_is_as_it_was() -> None:
-    box = bb.Box(UNIT)
-    assert box.feasible is None
-    assert box.constraints == {}
-    assert repr(box) == "Box([[0.0, 0.0], [1.0, 1.0]])"
-    assert re.search("inequality", repr(SETS["triangle"]))
-    assert isinstance(SETS["triangle"].feasible, FeasibleSet)

@@ -13,7 +13,6 @@ import torch
 from gpytorch.kernels import RBFKernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from records import ON_BOXES, assert_same
 from torch import Tensor
 
 from botorch_bandits import (
@@ -27,19 +26,14 @@ from botorch_bandits import (
     FittedSingleTaskGP,
     GPThompsonSampling,
     GPUpperConfidenceBound,
-    Hallucinated,
-    History,
     Ignored,
     ImprovedUpperConfidenceBound,
     LogExpectedImprovement,
     RandomSearch,
-    run,
 )
 from botorch_bandits.acquisition import BelowMinimumWarning, MinimumLoweredWarning
-from botorch_bandits.confidence.guarantee import ARRIVALS_IGNORE_NOISE
 from botorch_bandits.core.posterior import Posterior
 from botorch_bandits.feedback import LateOutcomeWarning
-from botorch_bandits.problems import ArmsProblem, ConstantDelay, PoissonDelay
 
 CHOICES = torch.linspace(0, 1, 12, dtype=torch.float64).unsqueeze(-1)
 LENGTHSCALE, NOISE, MINIMUM, OUTCOME_BOUND = 0.2, 1.5, -2.0, 4.0
@@ -140,111 +134,6 @@ def dense(
     mean = MINIMUM + solved.T @ (labels - MINIMUM)
     variance = 1.0 - (k.T * solved).sum(0)
     return mean, variance.clamp_min(0.0), float(0.5 * torch.logdet(identity + K / noise))
-
-
-def play(loop: BanditLoop, rounds: int, delays: Any) -> None:
-    """Rounds with delays, told in the order in which they are due."""
-    due: list[tuple[float, int, float]] = []
-    for query in loop.history.pending():
-        delay = max(1.0, delays.of_query(query.x, 9, query.round_number))
-        due.append((query.round_number + delay, query.id, reward(query.x)))
-    for _ in range(rounds):
-        t = loop.history.num_queries + 1
-        for when, query_id, value in sorted(due):
-            if when <= t and loop.history.outcome(query_id) is None:
-                loop.tell(query_id, value)
-        query = loop.ask()
-        delay = max(1.0, delays.of_query(query.x, 9, query.round_number))
-        due.append((query.round_number + delay, query.id, reward(query.x)))
-
-
-@pytest.mark.parametrize("domain", ["arms", "box"])
-@pytest.mark.parametrize("window", ["pending", "all"])
-@pytest.mark.parametrize("any_lambda", [False, True])
-def test_choice_is_the_papers_at_every_round(domain: str, window: str, any_lambda: bool) -> None:
-    feedback = Censored(MINIMUM, OUTCOME_BOUND, max_delay=4, window=window)
-    recipe = ImprovedUpperConfidenceBound.with_options(**BOUNDS, any_lambda=any_lambda)
-    loop = make_loop(domain, recipe, feedback)
-    delays, reference = PoissonDelay(3.0), Reference(4)
-    due: list[tuple[float, int, float]] = []
-    for t in range(1, 16):
-        for when, query_id, value in sorted(due):
-            if when == t:
-                loop.tell(query_id, value)
-                reference.tell(query_id)
-        query = loop.ask()
-        if t > 1:
-            states = [reference.state(i) for i in range(t - 1)]
-            X = torch.stack([loop.history.query(i).x for i in range(t - 1)])
-            labels = torch.tensor(
-                [reward(x) if s == "usable" else MINIMUM for x, s in zip(X, states, strict=True)],
-                dtype=torch.float64,
-            )
-            summed = [i for i, s in enumerate(states) if s == "pending"]
-            if window == "all":
-                summed = list(range(max(0, t - 1 - 4), t - 1))
-            _, variance, gain = dense(X, labels, X)
-            total = float(variance[summed].sqrt().sum())
-            B, R, By = 3.0, 0.1, OUTCOME_BOUND
-            if any_lambda:
-                width = By / NOISE * total + B
-                width += (R + By) / NOISE**0.5 * math.sqrt(2 * (gain + math.log(20.0)))
-            else:
-                width = By * total + B + (R + By) * math.sqrt(2 * (gain + 1 + math.log(20.0)))
-            assert query.diagnostics["width"] == pytest.approx(width, abs=1e-8)
-            assert query.diagnostics["information_gain"] == pytest.approx(gain, abs=1e-8)
-            grid = CHOICES if domain == "arms" else torch.linspace(0, 1, 501).double()[:, None]
-            mean, variance, _ = dense(X, labels, torch.cat([grid, query.x[None]]))
-            values = mean + width * variance.sqrt()
-            assert float(values[-1]) >= float(values.max()) - 1e-6
-            assert query.diagnostics["mean"] == pytest.approx(float(mean[-1]), abs=1e-8)
-        reference.ask()
-        delay = max(1.0, delays.of_query(query.x, 0, t))
-        due.append((t + delay, query.id, reward(query.x)))
-    assert len(loop.feedback_view().lost) > 0
-
-
-@pytest.mark.parametrize("domain", ["arms", "box"])
-@pytest.mark.parametrize("name", ["IGP-UCB", "GP-TS"])
-@pytest.mark.parametrize("cut", [1, 6, 11])
-def test_rebuilt_loop_continues(domain: str, name: str, cut: int) -> None:
-    recipe = IGP if name == "IGP-UCB" else GPThompsonSampling.with_options(**BOUNDS)
-    whole = make_loop(domain, recipe)
-    play(whole, 14, PoissonDelay(3.0))
-    first = make_loop(domain, recipe)
-    play(first, cut, PoissonDelay(3.0))
-    second = make_loop(
-        domain, recipe, history=History.from_records(first.history.to_records(), dim=1)
-    )
-    play(second, 14 - cut, PoissonDelay(3.0))
-    for a, b in zip(whole.history.queries, second.history.queries, strict=True):
-        assert_same((a.x, a.diagnostics), (b.x, b.diagnostics), ON_BOXES)
-
-
-@pytest.mark.parametrize(
-    "feedback", [CENSORED, Censored(minimum_proxy=1.5, outcome_bound=4.0)], ids=["known", "proxy"]
-)
-@pytest.mark.parametrize("domain", ["arms", "box"])
-def test_order_of_arrivals_within_a_round_does_not_matter(domain: str, feedback: Any) -> None:
-    models = []
-    for order in ([0, 1, 2], [2, 0, 1]):
-        loop = make_loop(domain, feedback=feedback)
-        queries = [loop.ask() for _ in range(4)]
-        for i in order:
-            loop.tell(i, 0.3 * i - 0.2)
-        model = loop.current_model()
-        models.append((model, loop.ask().x))
-        assert len(queries) == 4
-        if loop._chooser._stream is not None:  # what the arms are played by is the same posterior
-            found, known = loop._chooser._stream.player.posterior, model.posterior(CHOICES)
-            mean, variance = known.mean.squeeze(-1), known.variance.squeeze(-1)
-            assert torch.allclose(found.mean[0, 0], mean, atol=1e-10, rtol=0)
-            assert torch.allclose(found.variance[0], variance, atol=1e-10, rtol=0)
-    points = torch.linspace(0.02, 0.97, 20, dtype=torch.float64).unsqueeze(-1)
-    for moment in ("mean", "variance"):
-        first, second = (getattr(model.posterior(points), moment) for model, _ in models)
-        assert torch.allclose(first, second, atol=1e-10, rtol=0)
-    assert torch.allclose(models[0][1], models[1][1], atol=1e-6)
 
 
 def test_arrivals_do_not_factorize_again() -> None:
@@ -392,39 +281,6 @@ def test_a_minimum_that_is_lowered_is_told_where_it_falls_further() -> None:
     assert lowering.settings.feedback.current_minimum(lowering.history) == -2.2
 
 
-@pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.MinimumLoweredWarning")
-def test_a_loop_rebuilt_after_the_minimum_was_lowered_goes_on_to_the_last_bit() -> None:
-    """Query 0 is still pending when the minimum falls, and told later."""
-    feedback = Censored(MINIMUM, OUTCOME_BOUND, max_delay=9, on_lower="lower")
-    live = make_loop(feedback=feedback)
-    for _ in range(3):
-        live.ask()
-    live.tell(1, -3.0)
-    live.ask()
-    live.tell(0, 0.7)
-    live.ask()
-    rebuilt = make_loop(
-        feedback=feedback, history=History.from_records(live.history.to_records()[:4], dim=1)
-    )
-    query = live.history.query(4)
-    again = rebuilt.ask()
-    assert torch.equal(again.x, query.x)
-    assert_same(again.diagnostics, query.diagnostics)
-
-
-def test_ignored_and_hallucinated() -> None:
-    ignored = make_loop(feedback=Ignored())
-    assert len({float(ignored.ask().x) for _ in range(4)}) == 1  # nothing tells it apart
-    assert ARRIVALS_IGNORE_NOISE in ignored.guarantee().assumptions
-    assert ARRIVALS_IGNORE_NOISE not in make_loop(feedback=Ignored()).guarantee().assumptions
-    hallucinated = [make_loop(feedback=f) for f in (None, Hallucinated())]
-    chosen = [[float(loop.ask().x) for _ in range(4)] for loop in hallucinated]
-    assert chosen[0] == chosen[1]
-    assert len(set(chosen[0])) == 4
-    censored = make_loop()
-    assert len({float(censored.ask().x) for _ in range(4)}) == 4
-
-
 def test_a_users_model_is_conditioned() -> None:
     seen = []
 
@@ -463,13 +319,6 @@ def test_guarantee_names_the_theorem() -> None:
     assert guarantee.regret is not None
     assert guarantee.regret.num_rounds == 1
     assert guarantee.regret_bound is None  # it is one on rho_m times the regret
-
-
-def test_run_with_delays_and_censoring() -> None:
-    problem = ArmsProblem(CHOICES, torch.sin(7.0 * CHOICES).squeeze(-1), noise_std=0.05)
-    loop = make_loop(acquisition=GPUpperConfidenceBound.with_options(width=0.5))
-    result = run(loop, problem, 40, delays=ConstantDelay(2), progress=False)
-    assert float(result.simple_regret[-1]) < 0.1
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 from botorch.models import SingleTaskGP
-from gpytorch.kernels import MaternKernel, RBFKernel
+from gpytorch.kernels import RBFKernel
 from numpy.typing import NDArray
-from records import ON_BOXES, assert_same
 from torch import Tensor
 
 from botorch_bandits import (
@@ -19,28 +17,19 @@ from botorch_bandits import (
     BanditGP,
     BanditLoop,
     Box,
-    GPThompsonSampling,
     GPUpperConfidenceBound,
-    Hallucinated,
-    History,
-    Ignored,
-    ImprovedUpperConfidenceBound,
-    LogExpectedImprovement,
     Policy,
     RandomSearch,
     run,
     simulate,
 )
-from botorch_bandits.acquisition import AcquisitionRecipe
-from botorch_bandits.change_points import OracleRestart
-from botorch_bandits.feedback import Feedback
 from botorch_bandits.forgetting import (
     ExponentialWeights,
     Forgetting,
     SlidingWindow,
     TimeVaryingKernel,
 )
-from botorch_bandits.problems import ArmsProblem, ConstantDelay, SwitchingProblem, gp_draw_on_arms
+from botorch_bandits.problems import ArmsProblem, gp_draw_on_arms
 
 CHOICES = torch.linspace(0, 1, 25, dtype=torch.float64).unsqueeze(-1)
 ARMS, BOX = Arms(CHOICES), Box([[0.0], [1.0]], num_restarts=2, raw_samples=16)
@@ -82,141 +71,6 @@ def dense_posterior(
     return cross @ inverse @ y, 1.0 - np.einsum("ij,jk,ik->i", cross, inverse, cross)
 
 
-def with_pending(
-    forgetting: Forgetting, history: History, t: int, hallucinates: bool
-) -> tuple[Array, Array]:
-    """The posterior mean of what arrived before round t; the variance also of what is pending."""
-    before = [query for query in history.queries if query.round_number < t]
-    told, waiting = [], []
-    for query in before:
-        outcome = history.outcome(query.id)
-        if outcome is not None and outcome.arrived_round < t:
-            told.append((query, outcome))
-        else:
-            waiting.append(query)
-    told.sort(key=lambda pair: (pair[1].arrived_round, pair[0].id))
-    arms = np.array([int(ARMS.index_of(q.x.unsqueeze(0))) for q, _ in told], dtype=int)
-    y = np.array([o.reward for _, o in told])
-    s = np.array([q.round_number for q, _ in told], dtype=float)
-    mean, variance = dense_posterior(forgetting, arms, y, s, t)
-    if not hallucinates:
-        return mean, variance
-    more = np.array([int(ARMS.index_of(q.x.unsqueeze(0))) for q in waiting], dtype=int)
-    rounds = np.array([q.round_number for q in waiting], dtype=float)
-    if isinstance(forgetting, ExponentialWeights):
-        rounds = np.full(len(waiting), t - 1.0)  # what is pending counts in full
-    every_arm, every_round = np.concatenate([arms, more]), np.concatenate([s, rounds])
-    _, variance = dense_posterior(forgetting, every_arm, np.zeros(len(every_arm)), every_round, t)
-    return mean, variance
-
-
-@every_kind
-@pytest.mark.parametrize(
-    "feedback", [None, Hallucinated(), Ignored()], ids=lambda f: type(f).__name__
-)
-def test_loop_plays_the_dense_rule(name: str, feedback: Feedback | None) -> None:
-    """Without delays, with hallucinated pending queries, and with ignored ones."""
-    forgetting = KINDS[name]
-    delays = None if feedback is None else ConstantDelay(4)
-    loop = BanditLoop(ARMS, MODEL, UCB, forgetting=forgetting, feedback=feedback, num_initial=3)
-    run(loop, problem(), 20, delays=delays, progress=False)
-    for query in loop.history.queries[3:]:
-        hallucinates = not isinstance(feedback, Ignored)
-        mean, variance = with_pending(forgetting, loop.history, query.round_number, hallucinates)
-        scores = mean + 2.0 * np.sqrt(np.maximum(variance, 1e-18))
-        played = int(ARMS.index_of(query.x.unsqueeze(0)))
-        assert scores[played] >= scores.max() - 1e-8
-        assert query.diagnostics["mean"] == pytest.approx(mean[played], abs=1e-8)
-        assert query.diagnostics["acquisition_value"] == pytest.approx(scores[played], abs=1e-8)
-
-
-RECIPES: dict[str, AcquisitionRecipe] = {
-    "UCB": UCB,
-    "IGP-UCB": ImprovedUpperConfidenceBound.with_options(
-        rkhs_bound=1.0, noise_bound=0.1, any_lambda=True
-    ),
-    "TS": GPThompsonSampling.with_options(rkhs_bound=1.0, noise_bound=0.1),
-    "EI": LogExpectedImprovement.with_options(incumbent="observed"),
-}
-
-
-@every_kind
-@pytest.mark.parametrize(
-    ("domain", "recipe", "context_dim"),
-    [
-        (ARMS, "UCB", 2),
-        (ARMS, "IGP-UCB", 0),
-        (ARMS, "TS", 0),
-        (ARMS, "EI", 0),
-        (BOX, "UCB", 0),
-        (BOX, "EI", 2),
-    ],
-    ids=["arms-UCB", "arms-IGP", "arms-TS", "arms-EI", "box-UCB", "box-EI"],
-)
-def test_loop_goes_on_from_its_history(
-    name: str, domain: Arms | Box, recipe: str, context_dim: int
-) -> None:
-    """With contexts, and with queries that stay pending."""
-    contexts = torch.rand(9, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-
-    def build(history: History | None = None) -> BanditLoop:
-        return BanditLoop(
-            domain,
-            BanditGP.with_kernel(MaternKernel(nu=2.5), noise=LAM, lengthscale=0.3),
-            RECIPES[recipe],
-            forgetting=KINDS[name],
-            num_initial=2,
-            context_dim=context_dim,
-            seed=4,
-            history=history,
-        )
-
-    def play(loop: BanditLoop, rounds: int) -> None:
-        for _ in range(rounds):
-            t = loop.history.num_queries
-            query = loop.ask(contexts[t] if context_dim else None)
-            if t % 4 != 2:
-                loop.tell(query.id, float(torch.sin(5 * query.x).sum() + 0.1 * t))
-
-    whole, parts = build(), build()
-    play(whole, 7)
-    play(parts, 4)
-    records = json.loads(json.dumps(parts.history.to_records()))
-    rebuilt = build(History.from_records(records, 1, context_dim))
-    play(rebuilt, 3)
-    points = [q.x.tolist() for q in whole.history.queries]
-    assert_same([q.x.tolist() for q in rebuilt.history.queries], points, ON_BOXES)
-    assert len({tuple(point) for point in points}) > 2
-
-
-@every_kind
-def test_forgetting_goes_with_restarts(name: str) -> None:
-    """Behind a reset the model is that of the rounds since then, faded as ever."""
-    restart = OracleRestart(change_points=(6,))
-    loop = BanditLoop(ARMS, MODEL, UCB, forgetting=KINDS[name], restart=restart)
-    run(loop, problem(), 20, progress=False)
-    assert [reset.after_round for reset in loop.resets] == [6]
-    X, Y = loop.history.arrived()
-    arms, y, rounds = ARMS.index_of(X).numpy(), Y.squeeze(-1).numpy(), np.arange(1.0, 21.0)
-    played = [q for q in loop.history.queries[7:] if q.origin == "acquisition"]
-    assert len(played) > 3
-    for query in played:
-        t = query.round_number
-        since = slice(6, t - 1)
-        mean, _ = dense_posterior(KINDS[name], arms[since], y[since], rounds[since], t)
-        assert query.diagnostics["mean"] == pytest.approx(mean[arms[t - 1]], abs=1e-8)
-
-
-def test_window_that_holds_everything_forgets_nothing() -> None:
-    plain = BanditLoop(ARMS, MODEL, UCB, num_initial=2)
-    wide = BanditLoop(ARMS, MODEL, UCB, num_initial=2, forgetting=SlidingWindow(100))
-    for loop in (plain, wide):
-        run(loop, problem(), 25, progress=False)
-    assert [q.x.tolist() for q in plain.history.queries] == [
-        q.x.tolist() for q in wide.history.queries
-    ]
-
-
 def test_model_of_the_user_gets_the_window_alone() -> None:
     seen: list[Tensor] = []
 
@@ -241,24 +95,6 @@ def test_model_of_the_user_gets_the_window_alone() -> None:
         if told(t):
             loop.tell(query.id, float(torch.sin(5 * query.x).sum()))
     assert {q.round_number for q in loop.history.queries if q.origin == "initial"} == {1, 9, 10}
-
-
-@every_kind
-def test_forgetting_finds_the_new_best_arm_sooner(name: str) -> None:
-    """After 30 rounds the best arm becomes the worst: less than half of the regret from then on."""
-    before = torch.tensor([1.0, 0.5, 0.4, 0.3], dtype=torch.float64)
-    after = torch.tensor([0.0, 0.5, 0.4, 0.9], dtype=torch.float64)
-    choices = torch.arange(4.0, dtype=torch.float64).unsqueeze(-1)
-    environment = SwitchingProblem(
-        [ArmsProblem(choices, values, noise_std=0.05) for values in (before, after)], [30]
-    )
-    kinds = {"window": SlidingWindow(15), "weights": ExponentialWeights(0.85)}
-    regret = []
-    for forgetting in (None, kinds.get(name, KINDS[name])):
-        loop = BanditLoop(Arms(choices), MODEL, UCB, forgetting=forgetting)
-        result = run(loop, environment, 60, progress=False)
-        regret.append(float(result.regret[30:].sum()))
-    assert regret[1] < 0.5 * regret[0]
 
 
 @every_kind
@@ -313,18 +149,6 @@ def test_what_does_not_go_together_is_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         build()
-
-
-def test_a_draw_on_a_box_with_a_time_varying_kernel_is_the_same_again() -> None:
-    found = []
-    for _ in range(2):
-        recipe = GPThompsonSampling.with_options(width=1.0)
-        loop = BanditLoop(BOX, MODEL, recipe, forgetting=TimeVaryingKernel(0.1), seed=4)
-        for _ in range(5):
-            query = loop.ask()
-            loop.tell(query.id, float(query.x.sin()))
-        found.append(loop.history.inputs())
-    assert torch.equal(*found)
 
 
 def test_policy_passes_forgetting_on_to_its_loops() -> None:

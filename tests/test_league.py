@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 
 import pytest
@@ -12,33 +11,21 @@ from benchmarks.commands import main
 from benchmarks.league import Row, Rows, play, play_all, simple_regret_trace
 from benchmarks.league_methods import (
     METHODS,
-    MIXTURE_BOUND,
     Method,
     Player,
-    candidates_loop,
     method_of,
 )
 from benchmarks.league_problems import (
-    ADDED_AFTER_THE_CHOICE,
-    CHOSEN_ON,
     NUM_EVALUATIONS,
     NUM_INITIAL,
     PROBLEMS,
-    PROMPTED_A_CHANGE,
     Coordinates,
     LeagueProblem,
     Parameter,
     search_reference,
 )
-from botorch_bandits import BanditLoop, RandomSearch
-from botorch_bandits.domains import Domain
 
 BRANIN = PROBLEMS["branin"]
-
-
-def uniform_loop(domain: Domain, num_initial: int, seed: int) -> BanditLoop:
-    """What ``--variant`` names in the tests below."""
-    return BanditLoop(domain, None, RandomSearch(), num_initial=num_initial, seed=seed)
 
 
 def make_row(method: str, seed: int, simple: float, problem: str = "branin") -> Row:
@@ -68,47 +55,6 @@ def test_no_point_is_better_than_the_optimum(name):
     assert max(problem.value(x) for x in points) < problem.optimum
 
 
-def test_optima_are_reached():
-    best = {
-        "branin": (math.pi, 2.275),
-        "hartmann6": (0.20168951, 0.15001069, 0.47687398, 0.27533243, 0.31165162, 0.65730053),
-        "ackley5": (0.0,) * 5,
-        "rosenbrock4": (1.0,) * 4,
-        "michalewicz5": (
-            2.2029055199529126,
-            1.5707963266195448,
-            1.284991570272413,
-            1.9230584696163617,
-            1.7204697722211917,
-        ),
-        "levy10": (1.0,) * 10,
-    }
-    for name, x in best.items():
-        assert PROBLEMS[name].value(x) == pytest.approx(PROBLEMS[name].optimum, abs=1e-12)
-    # dense arithmetic on the published constants
-    x = torch.tensor(best["hartmann6"], dtype=torch.float64)
-    A = [
-        [10, 3, 17, 3.5, 1.7, 8],
-        [0.05, 10, 17, 0.1, 8, 14],
-        [3, 3.5, 1.7, 10, 17, 8],
-        [17, 8, 0.05, 10, 0.1, 14],
-    ]
-    P = [
-        [1312, 1696, 5569, 124, 8283, 5886],
-        [2329, 4135, 8307, 3736, 1004, 9991],
-        [2348, 1451, 3522, 2883, 3047, 6650],
-        [4047, 8828, 8732, 5743, 1091, 381],
-    ]
-    value = sum(
-        alpha
-        * math.exp(
-            -sum(a * (float(xi) - p / 1e4) ** 2 for a, xi, p in zip(row, x, ps, strict=True))
-        )
-        for alpha, row, ps in zip((1.0, 1.2, 3.0, 3.2), A, P, strict=True)
-    )
-    assert PROBLEMS["hartmann6"].value(best["hartmann6"]) == pytest.approx(value, abs=1e-14)
-
-
 def test_points_and_native_values_are_the_same():
     for problem in PROBLEMS.values():
         for x in problem.initial_points(3):
@@ -121,13 +67,6 @@ def test_points_and_native_values_are_the_same():
     assert [whole.at(u) for u in (0.0, 0.3, 0.4, 0.99, 1.0)] == [2.0, 2.0, 3.0, 4.0, 4.0]
     log = Parameter("C", -4.0, 2.0, "log")
     assert (log.native(-4.0), log.coordinate(1e-4 * (1 - 1e-12))) == (pytest.approx(1e-4), -4.0)
-
-
-def test_what_the_default_was_chosen_on_is_marked():
-    marked = (*CHOSEN_ON, *PROMPTED_A_CHANGE, *ADDED_AFTER_THE_CHOICE)
-    assert set(marked) <= PROBLEMS.keys()
-    assert len(set(marked)) == len(marked)
-    assert sum(problem.is_core for problem in PROBLEMS.values()) == 8
 
 
 def test_a_reference_is_the_best_of_a_fixed_search():
@@ -207,21 +146,6 @@ def test_methods_play_with_seeds(name):
     assert first.cumulative != other.cumulative
     assert first.seconds > 0.0
     assert first.trace[0] == (1, BRANIN.optimum - BRANIN.value(BRANIN.initial_points(7)[0]))
-
-
-@pytest.mark.slow
-def test_the_initial_points_choose_the_scales_of_a_list():
-    domain = PROBLEMS["rosenbrock4"].domain()
-    loop = candidates_loop(domain, NUM_INITIAL, 0, MIXTURE_BOUND)
-    values = [-3e5, -1e5, -2e5, -5e5, -4e5]
-    for x, value in zip(PROBLEMS["rosenbrock4"].initial_points(0), values, strict=True):
-        loop.attach(list(x), value)
-    query = loop.ask()
-    assert query.origin == "acquisition"  # none of the loop's own initial points
-    loop.tell(query.id, -1e5)
-    scales = {float(row.name.split(", scale ")[1].split(",")[0]) for row in loop.evidence()}
-    # steps of sqrt(10) around the variance of the five, 2.5e10; names have three digits
-    assert sorted(scales) == [pytest.approx(10.0 ** (0.5 * k), rel=2e-3) for k in range(19, 24)]
 
 
 @pytest.mark.usefixtures("one_thread")

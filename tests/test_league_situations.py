@@ -33,7 +33,6 @@ from benchmarks.league_situations import (
     TASKS_FILE,
     TEMPERATURES_FILE,
     Situation,
-    best_hartmann3,
 )
 
 WITHOUT_DATA = [name for name, situation in SITUATIONS.items() if not situation.data]
@@ -85,28 +84,6 @@ def test_no_point_is_better_than_what_regret_is_counted_from(name):
                 assert world.reward(x, t) <= world.best(t) + 1e-3  # a grid under a budget
 
 
-def test_the_best_of_a_given_coordinate_is_that_of_a_dense_grid():
-    assert best_hartmann3(0.11458887665506896) == pytest.approx(3.8627797873326625, abs=1e-9)
-    # the four exponentials, written out on the published constants
-    side = np.linspace(0.0, 1.0, 401)
-    x1, x2 = np.meshgrid(side, side)
-    alpha = (1.0, 1.2, 3.0, 3.2)
-    A = ((3, 10, 30), (0.1, 10, 35), (3, 10, 30), (0.1, 10, 35))
-    P = ((3689, 1170, 2673), (4699, 4387, 7470), (1091, 8732, 5547), (381, 5743, 8828))
-    given = 0.8
-    values = sum(
-        a
-        * np.exp(
-            -s[0] * (given - p[0] / 1e4) ** 2
-            - s[1] * (x1 - p[1] / 1e4) ** 2
-            - s[2] * (x2 - p[2] / 1e4) ** 2
-        )
-        for a, s, p in zip(alpha, A, P, strict=True)
-    )
-    assert best_hartmann3(given) == pytest.approx(values.max(), abs=1e-3)
-    assert best_hartmann3(given) >= values.max() - 1e-12
-
-
 def test_functions_change_after_rounds_that_seeds_choose():
     worlds = [SITUATIONS["changes-functions"].world(seed, None) for seed in range(3)]
     x = (0.3, 0.6)
@@ -150,13 +127,6 @@ def test_temperatures_are_those_of_the_next_sensor(data):
     np.savez(data / TEMPERATURES_FILE, temperature=readings[:100], xy_m=np.zeros((4, 2)))
     with pytest.raises(ValueError, match=r"100, 4\) temperatures"):
         SITUATIONS["changes-temperatures"].world(1, data)
-
-
-def test_a_budget_of_support_vectors_is_measured_on_the_same_fits():
-    world = SITUATIONS["budget-svr"].world(0, None)
-    wide, narrow = (2.0, -2.0, 1.8), (2.0, -2.0, 0.0)  # insensitive to errors of 63, and of 1
-    assert world.constraint(wide, 1) < 0.0 < world.constraint(narrow, 1) <= 1.5
-    assert -80.0 < world.reward(narrow, 1) < -50.0
 
 
 # ----------------------------------------------------------------------------------------- playing

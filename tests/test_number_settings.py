@@ -212,10 +212,8 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
         {
             "bounds": [(0.0, 1.0)],
             "num_draws": 3,
-            "smoothness": 2.5,
             "prior_mean": 0.5,
             "num_first": 4,
-            "seed": 2,
         },
     ),
     (Censored, {"minimum": -1.0, "outcome_bound": 2.0, "max_delay": 4, "tolerance": 0.3}),

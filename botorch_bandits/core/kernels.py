@@ -87,21 +87,21 @@ class KernelFunction(ABC):
 
     @abstractmethod
     def prepared(self, Z: Tensor) -> Any:
-        """Return what :meth:`evaluate` needs of the rows, ``... x p x d``."""
+        """Return what :meth:`evaluate` needs of the rows ``Z``, ``... x p x d``."""
 
     @abstractmethod
     def evaluate(self, X: Tensor, rows: Any, with_pullback: bool) -> tuple[Tensor, Pullback]:
         """Return the values at points and prepared rows, and how derivatives flow from them to X.
 
-        The pullback can be called only if it was asked for.
+        The pullback can be called only if it was asked for (``with_pullback``).
         """
 
     @abstractmethod
     def diagonal(self, X: Tensor) -> Tensor:
-        """Return the prior variances at ``... x n x d`` points, ``... x n``, differentiable."""
+        """Return prior variances, ``... x n``, at points ``X``, ``... x n x d``, differentiable."""
 
     def select(self, index: Any) -> KernelFunction:
-        """Return the kernel of some posteriors of a batch, which may share one."""
+        """Return the kernel of some posteriors of a batch (``index``), which may share one."""
         return self
 
 
@@ -534,6 +534,26 @@ def smoothness_of(kernel: Kernel) -> float | None:
     if type(kernel) is RBFKernel:
         return math.inf
     return float(kernel.nu) if type(kernel) is MaternKernel else None
+
+
+def unit_prior(kernel: Kernel, noise: float) -> tuple[object, Kernel, float, float]:
+    """Return a prior at output scale 1, at which posteriors of all scales share their factors.
+
+    Args:
+        kernel: A kernel without a batch shape.
+        noise: The noise variance.
+
+    Returns:
+        A key that is equal for equal priors at output scale 1, the kernel without its output scale,
+        the noise variance divided by that scale, and the scale.
+    """
+    scale = 1.0
+    if type(kernel) is ScaleKernel and kernel.active_dims is None:
+        kernel, scale = kernel.base_kernel, float(kernel.outputscale.detach())
+    ratio = noise / scale
+    # kernels without a known closed form may hide settings: their key has their identity
+    told = describe_module(kernel) if smoothness_of(kernel) is not None else id(kernel)
+    return (told, f"{ratio:.11e}"), kernel, ratio, scale
 
 
 class TimeDecayKernel(Kernel):

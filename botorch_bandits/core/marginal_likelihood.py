@@ -41,7 +41,6 @@ from botorch.exceptions.errors import ModelFittingError
 from botorch.models import SingleTaskGP
 from botorch.optim.utils import get_parameters_and_bounds
 from botorch.optim.utils.numpy_utils import get_bounds_as_ndarray
-from botorch.optim.utils.timeout import minimize_with_timeout
 from gpytorch.constraints import GreaterThan, Interval, Positive
 from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods.noise_models import HomoskedasticNoise
@@ -343,20 +342,16 @@ class MarginalLikelihoodObjective:
         vector_to_parameters(torch.tensor(raw).to(self._moving[0]), self._moving)
 
 
-STATUS_LIMIT_REACHED = 1
-"""SciPy's status of an L-BFGS-B run that ended at the limit of iterations, evaluations or time."""
-
-
 def fit_marginal_likelihood(mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
     """Maximize the marginal likelihood from the model's present hyperparameters.
 
-    BoTorch's ordinary fit is used instead if ``mll`` is not an ``ExactMarginalLogLikelihood``, if
-    anything but ``options`` of SciPy's L-BFGS-B (such as ``maxiter``) and ``timeout_sec`` is
-    requested, or if the attempt with the closed form fails or does not converge; it then starts
-    where that attempt started.
+    BoTorch's ordinary fit is used instead if the model has no closed form (see
+    :func:`has_closed_form`), if ``mll`` is not an ``ExactMarginalLogLikelihood``, if any option is
+    given, or if the attempt with the closed form fails or does not converge; it then starts where
+    that attempt started.
 
     Args:
-        mll: A marginal likelihood of a model for which :func:`has_closed_form` is true.
+        mll: A marginal likelihood of one of our models.
         **kwargs: What ``fit_gpytorch_mll`` passes to a ``custom_fit``.
 
     Returns:
@@ -365,12 +360,10 @@ def fit_marginal_likelihood(mll: MarginalLogLikelihood, **kwargs: Any) -> Margin
     Raises:
         ModelFittingError: If BoTorch's attempts failed as well, or the model has repeated rows.
     """
-    asked = {name: value for name, value in kwargs.items() if value}
-    further = dict(asked.pop("optimizer_kwargs", {}))
-    options, timeout = further.pop("options", None), further.pop("timeout_sec", None)
-    if type(mll) is ExactMarginalLogLikelihood and not asked and not further:
+    is_exact = type(mll) is ExactMarginalLogLikelihood and has_closed_form(mll.model)
+    if is_exact and not any(kwargs.values()):
         objective = MarginalLikelihoodObjective(mll.train())
-        if minimize_objective(objective, options, timeout):
+        if minimize_objective(objective):
             return mll.eval()
         objective.write(objective.start)
     if mll.model.repeats is not None:
@@ -429,11 +422,7 @@ MOST_RESTARTS = 5
 """Runs of the optimizer in logarithms before the fit is done without them."""
 
 
-def minimize_objective(
-    objective: MarginalLikelihoodObjective,
-    options: dict[str, Any] | None = None,
-    timeout: float | None = None,
-) -> bool:
+def minimize_objective(objective: MarginalLikelihoodObjective) -> bool:
     """Set a model's free parameters to a minimum of its objective.
 
     Parameters whose raw values have a positive lower bound, as BoTorch's default lengthscales and
@@ -442,52 +431,41 @@ def minimize_objective(
 
     Args:
         objective: The function to minimize, with its start and its bounds.
-        options: Options of SciPy's L-BFGS-B; None for its defaults, which BoTorch uses as well.
-        timeout: Seconds after which the best values so far count as the minimum.
 
     Returns:
         False if the optimizer failed. The values of the parameters are then undefined.
     """
-    bounds, start = objective.bounds, objective.start
+    bounds = objective.bounds
     raw: Array | None = None
     if bounds is not None and (bounds[:, 0] > 0.0).any():
-        raw = _minimum_in_logarithms(objective, bounds.T, options, timeout)
+        raw = _minimum_in_logarithms(objective, bounds.T)
     if raw is None:
-        result = _minimize(objective, start, bounds, options, timeout)
+        result = _minimize(objective, objective.start, bounds)
         raw = None if result is None else result.x
-    if raw is None:
-        return False
-    objective.write(raw)
-    return True
+    if raw is not None:
+        objective.write(raw)
+    return raw is not None
 
 
 def _minimize(
-    function: Callable[[Array], tuple[float, Array]],
-    start: Array,
-    bounds: Array | None,
-    options: dict[str, Any] | None,
-    timeout: float | None,
+    function: Callable[[Array], tuple[float, Array]], start: Array, bounds: Array | None
 ) -> OptimizeResult | None:
-    """Return SciPy's result; None if the optimizer failed."""
-    arguments = {"method": "L-BFGS-B", "jac": True, "options": options, "bounds": bounds}
+    """Return SciPy's result, with its defaults, as BoTorch has them; None if it failed."""
     try:
-        if timeout is None:  # setting BLAS threads, as BoTorch does, takes as long as a small fit
-            result = minimize(function, start, **arguments)
-        else:
-            result = minimize_with_timeout(function, start, timeout_sec=timeout, **arguments)
+        # BoTorch also sets BLAS threads, which takes as long as a small fit
+        result = minimize(function, start, method="L-BFGS-B", jac=True, bounds=bounds)
     except NotPSDError:
         return None
-    is_done = result.success or result.status == STATUS_LIMIT_REACHED
-    return result if is_done and math.isfinite(result.fun) else None
+    return result if result.success and math.isfinite(result.fun) else None
 
 
-def _minimum_in_logarithms(
-    objective: MarginalLikelihoodObjective,
-    bounds: Array,
-    options: dict[str, Any] | None,
-    timeout: float | None,
-) -> Array | None:
-    """Return the raw values of a minimum; None if there is none that can be trusted."""
+def _minimum_in_logarithms(objective: MarginalLikelihoodObjective, bounds: Array) -> Array | None:
+    """Return the raw values of a minimum; None if there is none that can be trusted.
+
+    Args:
+        objective: The function to minimize.
+        bounds: ``2 x p``; parameters with a positive lower bound are moved as logarithms.
+    """
     is_log, start = bounds[0] > 0.0, objective.start
 
     def to_raw(values: Array) -> Array:
@@ -507,12 +485,12 @@ def _minimum_in_logarithms(
     point, user_ends = to_logarithms(start), to_logarithms(bounds)
     ends = np.clip(user_ends, point - LARGEST_SHIFT, point + LARGEST_SHIFT)  # 2 x p
     for _ in range(MOST_RESTARTS):
-        result = _minimize(function, point, ends.T, options, timeout)
+        result = _minimize(function, point, ends.T)
         if result is None:
             return None
         point = result.x
         uphill = np.clip(point - result.jac, *ends) - point
-        if result.status == STATUS_LIMIT_REACHED or np.abs(uphill).max() <= STATIONARY:
+        if np.abs(uphill).max() <= STATIONARY:
             # a minimum at an end that is ours rather than the user's is not one
             is_ours = (point == ends) & (ends != user_ends)
             # it may lie an ulp outside

@@ -54,11 +54,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.kernels import Kernel
 from numpy.typing import NDArray
 from torch import Tensor
 
-from botorch_bandits.core.kernels import KernelList, describe_module, kernel_function, smoothness_of
+from botorch_bandits.core.kernels import KernelList, kernel_function, unit_prior
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -100,7 +100,7 @@ class Suffixes:
 
     def __init__(self, priors: Sequence[SuffixPrior], dim: int) -> None:
         """See the class."""
-        units = [_unit(prior) for prior in priors]
+        units = [unit_prior(prior.kernel, prior.noise) for prior in priors]
         # kinds share W: the same kernel, up to its scale, with the same ratio of noise to scale
         kinds = {key: (kernel, ratio) for key, kernel, ratio, _ in units}
         number = {key: i for i, key in enumerate(kinds)}
@@ -249,19 +249,6 @@ def _inserted(columns: NDArray[Any], position: int, new: NDArray[Any]) -> NDArra
     """Return columns with one more at a position."""
     parts = [columns[:, :position], new[:, None], columns[:, position:]]
     return np.concatenate(parts, axis=1)
-
-
-def _unit(prior: SuffixPrior) -> tuple[object, Kernel, float, float]:
-    """Return the key of a kind, its kernel, the ratio of noise to output scale, and the scale.
-
-    Kernels without a known closed form may hide settings: their key has their identity.
-    """
-    kernel, scale = prior.kernel, 1.0
-    if type(kernel) is ScaleKernel and kernel.active_dims is None:
-        kernel, scale = kernel.base_kernel, float(kernel.outputscale.detach())
-    ratio = prior.noise / scale
-    described = describe_module(kernel) if smoothness_of(kernel) is not None else id(kernel)
-    return (described, f"{ratio:.11e}"), kernel, ratio, scale
 
 
 def log_likelihood_in_ball(

@@ -61,8 +61,6 @@ from botorch_bandits.core.kernels import (
 )
 from botorch_bandits.core.marginal_likelihood import (
     fit_marginal_likelihood,
-    fit_ordinarily,
-    has_closed_form,
     log_marginal_likelihood,
 )
 from botorch_bandits.models.candidates import CandidatesRecipe
@@ -450,9 +448,7 @@ class BanditGP(DataViews):
         """
         if not self.learn_hyperparameters or self.num_rows == 0:
             return mll.eval()
-        if has_closed_form(self):
-            return fit_marginal_likelihood(mll, **kwargs)
-        return fit_ordinarily(mll, **kwargs)
+        return fit_marginal_likelihood(mll, **kwargs)
 
     @property
     def _raw_inputs(self) -> Tensor:

@@ -36,10 +36,8 @@ import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
-from gpytorch.kernels import Kernel, ScaleKernel
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import ModuleList
 
 from botorch_bandits.checks import (
     DTYPE,
@@ -63,10 +61,10 @@ from botorch_bandits.confidence.prior_reading import (
 from botorch_bandits.core.box import BoxPosterior
 from botorch_bandits.core.kernels import (
     KernelList,
-    StationaryKernel,
     describe_module,
-    fingerprint_kernel,
     kernel_function,
+    smoothness_of,
+    unit_prior,
 )
 from botorch_bandits.models.reading import (
     JointMoments,
@@ -80,13 +78,6 @@ NUM_MEMBERS = 64
 
 LEAST_VARIANCE = 1e-30
 """Smaller posterior variances count as this, so that bounds have gradients."""
-
-
-def split_scale(kernel: Kernel) -> tuple[Kernel, float]:
-    """Return a kernel without the output scale of a ``ScaleKernel`` around it, and that scale."""
-    if type(kernel) is ScaleKernel and not kernel.batch_shape and kernel.active_dims is None:
-        return kernel.base_kernel, float(kernel.outputscale.detach())
-    return kernel, 1.0
 
 
 class CandidateGroups:
@@ -105,26 +96,20 @@ class CandidateGroups:
 
     def __init__(self, priors: Sequence[Any]) -> None:
         """See the class."""
-        groups: dict[object, tuple[Kernel, float, float]] = {}
-        keys, scales = [], []
-        for prior in priors:
-            kernel, scale = split_scale(prior.kernel)
-            ratio, read = prior.noise / scale, StationaryKernel.read(kernel)
-            # a fingerprint takes long, so it is taken only of other kernels
-            told: object = (
-                fingerprint_kernel(kernel)
-                if read is None
-                else (read.smoothness, *read.lengthscale.tolist())
-            )
-            keys.append((told, f"{ratio:.11e}", prior.prior_mean))
-            groups.setdefault(keys[-1], (kernel, ratio, prior.prior_mean))
-            scales.append(scale)
-        kernels, lam, means = zip(*groups.values(), strict=True)
+        units = [unit_prior(prior.kernel, prior.noise) for prior in priors]
+        means = [prior.prior_mean for prior in priors]
+        groups = {
+            (key, mean): (kernel, ratio, mean)
+            for (key, kernel, ratio, _), mean in zip(units, means, strict=True)
+        }
+        kernels, *numbers = zip(*groups.values(), strict=True)
         self.kernels = tuple(copy.deepcopy(each).requires_grad_(False) for each in kernels)
-        self.lam, self.prior_means = (torch.tensor(each, dtype=DTYPE) for each in (lam, means))
-        numbers = {key: number for number, key in enumerate(groups)}
-        self.group_of = np.array([numbers[key] for key in keys])
-        self.scales = np.array(scales)
+        self.lam, self.prior_means = torch.tensor(numbers, dtype=DTYPE)
+        number = {key: i for i, key in enumerate(groups)}
+        self.group_of = np.array(
+            [number[unit[0], mean] for unit, mean in zip(units, means, strict=True)]
+        )
+        self.scales = np.array([scale for *_, scale in units])
 
     def __len__(self) -> int:
         """Return the number of groups."""
@@ -336,22 +321,16 @@ def _describe_transform(entry: Any) -> str:
 
 def _describe(entry: Any) -> str:
     """Return the default name of a prior: its kernel with all its numbers, scale, noise, mean."""
-    kernel, scale = split_scale(entry.kernel)
-    read = StationaryKernel.read(kernel)
-    if read is None:
-        parts = [type(kernel).__name__]
-        for name, raw, constraint in kernel.named_parameters_and_constraints():
-            value = raw if constraint is None else constraint.transform(raw)
-            parts.append(f"{name.replace('raw_', '')} {_listed(value)}")
-    else:
-        kind = "SE" if read.smoothness == math.inf else f"Matern {read.smoothness:g}"
-        parts = [kind, f"lengthscale {_listed(read.lengthscale)}"]
+    _, kernel, _, scale = unit_prior(entry.kernel, entry.noise)
+    nu = smoothness_of(kernel)
+    kind = type(kernel).__name__ if nu is None else "SE" if nu == math.inf else f"Matern {nu:g}"
+    parts = [kind]
+    for name, raw, constraint in kernel.named_parameters_and_constraints():
+        values = raw if constraint is None else constraint.transform(raw)
+        numbers = ", ".join(f"{value:.3g}" for value in values.detach().reshape(-1).tolist())
+        parts.append(f"{name.replace('raw_', '')} {numbers}")
     parts += [f"scale {scale:.3g}", f"noise {entry.noise:.3g}"]
     return ", ".join([*parts, f"mean {entry.prior_mean:.3g}"] if entry.prior_mean else parts)
-
-
-def _listed(values: Tensor) -> str:
-    return ", ".join(f"{value:.3g}" for value in values.detach().reshape(-1).tolist())
 
 
 def _distinct(names: list[str]) -> tuple[str, ...]:
@@ -404,7 +383,6 @@ class CandidatesModel(MomentsModel):
         self.recipe = recipe
         self.train_inputs: tuple[Tensor, ...] = (X,)
         self.train_targets = Y.squeeze(-1)
-        self.kernels = ModuleList([copy.deepcopy(each).to(X) for each in recipe.groups.kernels])
         transform = copy.deepcopy(recipe.input_transform)
         # not under BoTorch's name, under which BoTorch would replace the raw inputs with others
         self._encoder: Any = None if transform is None else transform.to(X)
@@ -413,7 +391,7 @@ class CandidatesModel(MomentsModel):
         with torch.no_grad():
             groups, points = recipe.groups, self._transformed(X)
             lam, means = groups.lam.to(X), groups.prior_means.to(X)
-            kernels = [cast(Kernel, each) for each in self.kernels]
+            kernels = [copy.deepcopy(each).to(X) for each in groups.kernels]
             functions = KernelList([kernel_function(each, points.shape[-1]) for each in kernels])
             outcomes = self.train_targets.expand(len(lam), -1)
             # *g is G
@@ -544,7 +522,7 @@ class CandidatesModel(MomentsModel):
             )
         X, Y = _check_rows(X, Y, self.train_inputs[0].shape[-1])
         y = Y.squeeze(-1)
-        new = self._with_rows(X, y.expand(len(self.kernels), -1))
+        new = self._with_rows(X, y.expand(len(self.recipe.groups), -1))
         new.evidence = self.evidence.copied()
         new.train_inputs = (torch.cat([self.train_inputs[0], X]),)
         new.train_targets = torch.cat([self.train_targets, y])

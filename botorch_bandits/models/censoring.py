@@ -348,7 +348,14 @@ class DropInCensoring(Censoring):
         """
         parts = [] if X_pending is None else [X_pending]
         if self.window == "all" and self.outcome_bound is not None:
-            parts = [self.queries(base_model), *parts]
+            rows = observed_inputs(base_model)
+            num_targets = submodels(base_model)[0].train_targets.shape[-1]
+            if rows is None or len(rows) != num_targets:
+                raise ValueError(
+                    'window="all" needs one set of inputs, which the model does not show: leave it '
+                    "out."
+                )
+            parts = [rows, *parts]
         num_queries = sum(map(len, parts))
         num_rows = num_queries - (0 if X_pending is None else len(X_pending))
         which = self.summed(range(num_rows, num_queries), num_queries)
@@ -359,24 +366,6 @@ class DropInCensoring(Censoring):
             of_rows = shares.new_ones(*shares.shape[:-2], num_rows, shares.shape[-1])
             deviations = deviations * torch.cat([of_rows, shares], dim=-2)[..., which, :]
         return deviations.sum(dim=-2).unbind(-1)  # batch_shape each
-
-    def queries(self, model: Model) -> Tensor:
-        """Return the inputs of a model's rows, ``n x d``, if they are the same for all outputs.
-
-        Args:
-            model: The user's model.
-
-        Raises:
-            ValueError: If the model shows none, or several sets of them.
-        """
-        parts = submodels(model)
-        sets = [X for X in map(observed_inputs, parts) if X is not None]
-        is_one = len(sets) == len(parts) and all(torch.equal(X, sets[0]) for X in sets)
-        if not is_one or len(sets[0]) != parts[0].train_targets.shape[-1]:
-            raise ValueError(
-                'window="all" needs one set of inputs, which the model does not show: leave it out.'
-            )
-        return sets[0]
 
     def warn_of_ringing(
         self,

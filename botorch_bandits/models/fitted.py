@@ -19,7 +19,6 @@ hundreds of units. A search for the best point need not know how bad a bad point
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -40,11 +39,7 @@ from gpytorch.priors import LogNormalPrior
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
-from botorch_bandits.core.marginal_likelihood import (
-    fit_marginal_likelihood,
-    fit_ordinarily,
-    has_closed_form,
-)
+from botorch_bandits.core.marginal_likelihood import fit_marginal_likelihood
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.models.bandit_gp import RefitWarning
 from botorch_bandits.models.growing import IncrementalGP
@@ -86,9 +81,7 @@ class LearnedGP(IncrementalGP):
         Returns:
             ``mll`` in evaluation mode.
         """
-        if has_closed_form(self):
-            return fit_marginal_likelihood(mll, **kwargs)
-        return fit_ordinarily(mll, **kwargs)
+        return fit_marginal_likelihood(mll, **kwargs)
 
 
 SMALLEST_NOISE = 1e-6
@@ -279,7 +272,8 @@ class FittedSingleTaskGP:
             X,
             y,
             likelihood=default_likelihood(None if weights is None else _relative(weights, y)),
-            covar_module=default_kernel(_num_columns(transform, X)),
+            # an encoding of categories adds columns
+            covar_module=default_kernel(transform(X[:1]).shape[-1]),
             input_transform=transform,
             outcome_transform=Standardize(1),
         )
@@ -307,9 +301,3 @@ def _relative(weights: Tensor, y: Tensor) -> Tensor:
     """
     weights = check_repeats(weights, y)
     return weights * weights.reciprocal().mean()
-
-
-def _num_columns(transform: InputTransform, X: Tensor) -> int:
-    """Return the number of columns that a kernel sees, as an encoding of categories adds some."""
-    with torch.no_grad():
-        return int(copy.deepcopy(transform).eval()(X[:1]).shape[-1])

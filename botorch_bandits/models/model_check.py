@@ -42,8 +42,6 @@ from botorch_bandits.confidence.prior_reading import (
     read_prior,
     refuse_several,
 )
-from botorch_bandits.core.kernels import TimeDecayKernel
-from botorch_bandits.markup import display
 from botorch_bandits.models.candidates import CandidatesModel
 from botorch_bandits.models.likelihoods import check_weights
 
@@ -60,7 +58,7 @@ PERMUTATIONS = 999
 """With so many permutations, a p-value of 1/1000 can be reached."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ModelCheck:
     """The predictions of a model for its outcomes, one per outcome; see :func:`check_model`.
 
@@ -79,8 +77,6 @@ class ModelCheck:
         one_step_deviations: The standard deviations of the one-step-ahead predictions, noise
             included, in raw outcome units; empty if they are not known.
         rounds: The rounds of the outcomes, in a loop; None otherwise.
-        has_rate: Whether the model drifts at a stated rate, which a verdict then names as a
-            possible cause.
     """
 
     one_step: Tensor
@@ -90,7 +86,6 @@ class ModelCheck:
     nearest_correlation: float | None = None
     one_step_deviations: Tensor = field(default_factory=lambda: torch.zeros(0).double())
     rounds: Tensor | None = None
-    has_rate: bool = False
 
     @property
     def log_likelihood(self) -> float:
@@ -119,7 +114,21 @@ class ModelCheck:
         least 8 outcomes come before it. None if the test over time does not reject, at level 0.01,
         that the residuals are exchangeable.
         """
-        return _growth(self.one_step)
+        n, squares = len(self.one_step), self.one_step.detach().double().cpu() ** 2
+        if n < 2 * FEWEST:
+            return None
+        begins = torch.arange(FEWEST, n - FEWEST + 1)
+        # blocks of 8, 16, 32, ... outcomes, cut at the end: num_begins x num_lengths
+        ends = (begins[:, None] + FEWEST * 2 ** torch.arange(n.bit_length())).clamp_max(n)
+        ratios = _likelihood_ratios(squares, begins, ends)
+        best, generator = int(ratios.argmax()), torch.Generator().manual_seed(0)
+        num_larger = 0
+        for _ in range(PERMUTATIONS):
+            shuffled = squares[torch.randperm(n, generator=generator)]
+            num_larger += bool(_likelihood_ratios(shuffled, begins, ends).max() >= ratios.max())
+            if 1 + num_larger > LEVEL * (1 + PERMUTATIONS):
+                return None
+        return int(begins[best // ends.shape[1]]), int(ends.flatten()[best])
 
     def coverage(self, level: float = 0.95) -> Tensor:
         """Return the share of outcomes, up to each, that were within their predicted intervals.
@@ -192,29 +201,26 @@ class ModelCheck:
                 )
             at = self._at(first)
             grew = f" They vary more from {at} on, as they do after a change of the reward."
-        rate = "or its drift rate" if self.has_rate else ""
         if share > 1.0 - LEVEL / 2.0:
             return (
                 "overconfident",
                 f"The model is overconfident: outcomes vary {times} predicts. Its noise or its "
-                "prior variance is too small, or its lengthscale too large"
-                f"{rate and f', {rate} too small'}.{grew}",
+                f"prior variance is too small, or its lengthscale too large.{grew}",
             )
         if share < LEVEL / 2.0:
             return (
                 "too cautious",
                 f"The model is too cautious: outcomes vary {times} predicts. Its noise or its "
-                f"prior variance{rate and f', {rate}'} is too large.{grew}",
+                f"prior variance is too large.{grew}",
             )
         mean = float(z.mean())
         if math.erfc(abs(mean) * math.sqrt(n / 2.0)) < LEVEL:
             side = "above" if mean > 0.0 else "below"
-            length = ", or its lengthscale too short" if self.is_uncorrelated else ""
             return (
                 "mean off",
                 f"Outcomes lie {side} what the model predicts, by {abs(mean):.3g} predicted "
-                "standard deviations on average: its prior mean is off"
-                f"{rate and f', {rate} too large'}{length}.",
+                "standard deviations on average: its prior mean is off, or its lengthscale too "
+                "short for outcomes to correct it.",
             )
         return (
             "agrees",
@@ -226,7 +232,7 @@ class ModelCheck:
         """Name an outcome by its round, or by its number."""
         return f"outcome {index + 1}" if self.rounds is None else f"round {int(self.rounds[index])}"
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """Return the verdict and what limits it."""
         learned = [f"  learned from the same outcomes: {each}" for each in self.learned]
         cautions = list(self.cautions)
@@ -238,53 +244,23 @@ class ModelCheck:
             )
         return "\n".join([self.verdict, *learned, *(f"  caution: {c}" for c in cautions)])
 
-    def _repr_html_(self) -> str:
-        """Show the verdict with its numbers in a notebook."""
-        n = len(self.one_step)
-        facts = {
-            "outcomes": n,
-            "in their 95% intervals": f"{float(self.coverage()[-1]):.0%}" if n else None,
-            "root mean square of residuals": f"{float((self.one_step**2).mean().sqrt()):.3g}"
-            if n
-            else None,
-            "learned from the same outcomes": ", ".join(self.learned) or None,
-            "caution": "; ".join(self.cautions) or None,
-        }
-        return display(self.verdict, facts)
-
-
-def _growth(residuals: Tensor) -> tuple[int, int] | None:
-    """Return the block whose residuals are larger; None if they do not grow."""
-    n, squares = len(residuals), residuals.detach().double().cpu() ** 2
-    if n < 2 * FEWEST:
-        return None
-    tails = torch.arange(FEWEST, n - FEWEST + 1)
-    begins, ends, length = [tails], [torch.full_like(tails, n)], FEWEST
-    while FEWEST + length < n:
-        begins.append(torch.arange(FEWEST, n - length))
-        ends.append(begins[-1] + length)
-        length *= 2
-    blocks = torch.cat(begins), torch.cat(ends)
-    ratios = _likelihood_ratios(squares, *blocks)
-    largest, generator = float(ratios.max()), torch.Generator().manual_seed(0)
-    num_larger = 0
-    for _ in range(PERMUTATIONS):
-        shuffled = squares[torch.randperm(n, generator=generator)]
-        num_larger += float(_likelihood_ratios(shuffled, *blocks).max()) >= largest
-        if 1 + num_larger > LEVEL * (1 + PERMUTATIONS):
-            return None
-    best = int(ratios.argmax())
-    return int(blocks[0][best]), int(blocks[1][best])
-
 
 def _likelihood_ratios(squares: Tensor, begins: Tensor, ends: Tensor) -> Tensor:
-    """Return twice the log likelihood ratio of two variances to one, where a block's is larger."""
-    n, sums = len(squares), torch.nn.functional.pad(squares.cumsum(0), (1, 0))
+    """Return twice the log likelihood ratio of two variances to one, where a block's is larger.
+
+    Args:
+        squares: ``n`` squared residuals.
+        begins: ``num_begins`` first outcomes of blocks.
+        ends: ``num_begins x num_lengths``; the outcomes after their last ones.
+    """
+    n, begins, sums = len(squares), begins[:, None], squares.new_zeros(len(squares) + 1)
+    sums[1:] = squares.cumsum(0)
     lengths, inside = ends - begins, sums[ends] - sums[begins]
     inner, outer, one = (
         each.clamp_min(torch.finfo(DTYPE).tiny)
         for each in (inside / lengths, (sums[-1] - inside) / (n - lengths), sums[-1] / n)
     )
+    # n ln s^2 - k ln s_block^2 - (n - k) ln s_others^2
     ratios = n * one.log() - lengths * inner.log() - (n - lengths) * outer.log()
     return torch.where(inner > outer, ratios, 0.0)
 
@@ -379,9 +355,6 @@ def check_model(
             learned=tuple(prior.learned),
             nearest_correlation=_nearest_correlation(Z, K),
             one_step_deviations=scale * L.diagonal(),
-            has_rate=any(
-                isinstance(part, TimeDecayKernel) for part in model.covar_module.modules()
-            ),
         )
 
 

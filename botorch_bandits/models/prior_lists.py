@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import torch
 from botorch.models.transforms.input import InputTransform, Normalize
@@ -39,23 +38,22 @@ LADDER = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Lengthscales on a unit interval; in ``d`` dimensions they are multiplied by ``sqrt(d)``."""
 
 
-def lengthscale_ladder(dim: int, rungs: Sequence[float] = LADDER) -> tuple[float, ...]:
-    """Return lengthscales for a unit cube, the same in all dimensions: ``rungs * sqrt(dim)``.
+def lengthscale_ladder(dim: int) -> tuple[float, ...]:
+    """Return lengthscales for a unit cube, the same in all dimensions: ``LADDER * sqrt(dim)``.
 
     Args:
         dim: The number of dimensions.
-        rungs: The numbers that are multiplied by ``sqrt(dim)``.
 
     Raises:
         TypeError: If ``dim`` is not an integer.
-        ValueError: If a number is not positive.
+        ValueError: If it is not positive.
 
     Example:
         >>> lengthscale_ladder(4)
         (0.1, 0.2, 0.4, 0.8, 1.6)
     """
     root = math.sqrt(check_integer("dim", dim, minimum=1))
-    return tuple(root * check_positive(f"rungs[{i}]", rung) for i, rung in enumerate(rungs))
+    return tuple(root * rung for rung in LADDER)
 
 
 def draw_lengthscales(dim: int, num_draws: int, seed: int = 0) -> tuple[tuple[float, ...], ...]:
@@ -174,16 +172,13 @@ class DefaultCandidates:
     uniform rounds, ``num_initial`` of the loop.
 
     Args:
-        bounds: The bounds used to normalize inputs: one ``(low, high)`` tuple per dimension, or a
-            ``2 x d`` tensor with the lower bounds first. Two lists of two numbers could be either
-            and are rejected.
+        bounds: The bounds used to normalize inputs, as in :class:`~botorch_bandits.Box`: one
+            ``(low, high)`` tuple per dimension, or a ``2 x d`` tensor, array or nested list with
+            the lower bounds first.
         num_draws: The number of quasi-random draws of lengthscales.
         noise_ratios: The ratios of noise variance to output scale.
-        smoothness: ``nu`` of the Matern kernels (0.5, 1.5 or 2.5), or infinity for the squared
-            exponential kernel.
         prior_mean: A constant, in outcome units.
         num_first: The number of outcomes that determine the scales.
-        seed: The seed of the draws.
 
     Raises:
         TypeError: If a numeric argument is not a number.
@@ -199,24 +194,19 @@ class DefaultCandidates:
     bounds: Sequence[Sequence[float]]
     num_draws: int = 32
     noise_ratios: Sequence[float] = DEFAULT_RATIOS
-    smoothness: float = 2.5
     prior_mean: float = 0.0
     num_first: int = FIRST_OUTCOMES
-    seed: int = 0
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        _refuse_two_lists(self.bounds)
         bounds = tuple(map(tuple, read_bounds("bounds", self.bounds).mT.tolist()))
         store_checked(
             self,
             bounds=bounds,
             num_draws=check_integer("num_draws", self.num_draws, minimum=0),
             noise_ratios=tuple(check_positive("noise_ratios", each) for each in self.noise_ratios),
-            smoothness=float(check_one_of("smoothness", self.smoothness, SMOOTHNESS)),
             prior_mean=check_number("prior_mean", self.prior_mean),
             num_first=check_integer("num_first", self.num_first, minimum=2),
-            seed=check_integer("seed", self.seed, minimum=0),
         )
 
     def scales(self, outcomes: Tensor) -> tuple[float, ...]:
@@ -231,34 +221,13 @@ class DefaultCandidates:
         steps = range(middle - HALF_DECADES, middle + HALF_DECADES + 1)
         return tuple(10.0 ** (0.5 * k) for k in steps)
 
-    def recipe(self, scales: Sequence[float]) -> CandidatesRecipe:
-        """Return the list with these output scales.
-
-        Args:
-            scales: Prior variances, in squared outcome units, as :meth:`scales` returns them.
-        """
-        bounds = torch.tensor(self.bounds, dtype=DTYPE).mT
-        dim = bounds.shape[-1]
-        lengthscales: list[float | Sequence[float]] = [*lengthscale_ladder(dim)]
-        if self.num_draws:
-            lengthscales += draw_lengthscales(dim, self.num_draws, self.seed)
-        entries = candidate_grid(
-            lengthscales,
-            self.noise_ratios,
-            scales,
-            smoothness=(self.smoothness,),
-            prior_means=(self.prior_mean,),
-            input_transform=Normalize(dim, bounds=bounds),
-        )
-        return BanditGP.with_candidates(entries, num_skipped=self.num_first)
-
     def list_of(self, outcomes: Tensor) -> CandidatesRecipe:
         """Return the list that the first outcomes select.
 
         Args:
             outcomes: All outcomes so far, in order of arrival; the first ``num_first`` count.
         """
-        return _recipe_of(self, self.scales(outcomes))
+        return _listed(self, self.scales(outcomes))
 
     def __call__(self, X: Tensor, Y: Tensor) -> CandidatesModel:
         """Build the model.
@@ -270,21 +239,19 @@ class DefaultCandidates:
         return self.list_of(Y)(X, Y)
 
 
-def _refuse_two_lists(bounds: Any) -> None:
-    """Raise an error if bounds of two dimensions could be pairs, or lower and upper bounds."""
-    if (
-        isinstance(bounds, list | tuple)
-        and len(bounds) == 2
-        and all(isinstance(row, list) and len(row) == 2 for row in bounds)
-    ):
-        pairs = ", ".join(f"({low}, {high})" for low, high in bounds)
-        raise ValueError(
-            f"bounds is {bounds!r}, which could be two (low, high) pairs, or two lower bounds and "
-            f"two upper bounds. Pass tuples, as in [{pairs}] if these are pairs, or a 2 x d tensor."
-        )
-
-
 @lru_cache(maxsize=8)
-def _recipe_of(default: DefaultCandidates, scales: tuple[float, ...]) -> CandidatesRecipe:
-    """Return the list, which takes longer to build than a model with it."""
-    return default.recipe(scales)
+def _listed(default: DefaultCandidates, scales: tuple[float, ...]) -> CandidatesRecipe:
+    """Return the list with these output scales, which takes longer to build than a model."""
+    bounds = torch.tensor(default.bounds, dtype=DTYPE).mT  # 2 x d
+    dim = bounds.shape[-1]
+    lengthscales: list[float | Sequence[float]] = [*lengthscale_ladder(dim)]
+    if default.num_draws:
+        lengthscales += draw_lengthscales(dim, default.num_draws)
+    entries = candidate_grid(
+        lengthscales,
+        default.noise_ratios,
+        scales,
+        prior_means=(default.prior_mean,),
+        input_transform=Normalize(dim, bounds=bounds),
+    )
+    return BanditGP.with_candidates(entries, num_skipped=default.num_first)

@@ -36,13 +36,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import HigherOrderGP, KroneckerMultiTaskGP, MultiTaskGP
+from botorch.models import HigherOrderGP, KroneckerMultiTaskGP
 from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel, GPyTorchModel
 from botorch.models.model import Model, ModelList
 from botorch.models.model_list_gp_regression import ModelListGP
@@ -71,9 +71,11 @@ from torch.nn import Module
 from botorch_bandits.checks import DTYPE, check_double, check_nonnegative
 from botorch_bandits.confidence.prior_reading import (
     UnreadablePriorError,
+    has_tasks,
     insert_task,
     is_of_output_task,
     outcome_units,
+    part_of,
     read_prior,
 )
 from botorch_bandits.core.priors import cholesky
@@ -141,25 +143,21 @@ def _raw_inputs(model: Model) -> Tensor | None:
     Returns:
         None if the model shows none, or several sets of them.
     """
-    inputs = getattr(model, "train_inputs", None)
+    inputs = part_of(model, "train_inputs")
     if inputs is None or len(inputs) != 1:
         return None
     # in evaluation mode, BoTorch keeps transformed inputs and stores the raw ones separately
-    original = None if model.training else getattr(model, "_original_train_inputs", None)
+    original = None if model.training else part_of(model, "_original_train_inputs")
     X: Tensor = (inputs[0] if original is None else original).detach()
-    if not _has_tasks(model):
+    if not has_tasks(model):
         return X
     column = model._task_feature
     return torch.cat([X[..., :column], X[..., column + 1 :]], dim=-1)
 
 
-def _has_tasks(model: Model) -> bool:
-    return isinstance(model, MultiTaskGP)
-
-
 def _is_of_output(model: Model) -> Tensor | slice:
     """Return which rows of a model belong to its output: those of its task, if it predicts one."""
-    is_one = _has_tasks(model) and model.num_outputs == 1
+    is_one = has_tasks(model) and model.num_outputs == 1
     return is_of_output_task(model) if is_one else slice(None)
 
 
@@ -167,21 +165,19 @@ def observed_inputs(model: Model) -> Tensor | None:
     """Return the raw inputs that a model holds, ``n x d``.
 
     Args:
-        model: Any model. If it has several outputs, members or batches, all rows are listed, but
-            equal sets of rows only once.
+        model: Any model. If parts, members or batches have different rows, all are listed.
 
     Returns:
         None if the model does not show them.
     """
-    shown = []
+    shown: list[Tensor] = []
     for part in submodels(model):
         X = _raw_inputs(part)
         if X is None:
             return None
-        sets = X[..., _is_of_output(part), :].unsqueeze(0).flatten(0, -3)  # sets x n x d
-        same = bool((sets == sets[:1]).all())
-        shown.append(sets[0] if same else sets.flatten(0, 1))
-    return torch.cat(shown)
+        shown += X[..., _is_of_output(part), :].unsqueeze(0).flatten(0, -3)  # n x d each
+    are_same = all(torch.equal(X, shown[0]) for X in shown)
+    return shown[0] if are_same else torch.cat(shown)
 
 
 def count_columns(model: Model) -> int | None:
@@ -204,10 +200,10 @@ def _count_columns(model: Model) -> int | None:
     for method in (kind.posterior, kind.transform_inputs):
         if not method.__module__.startswith(("botorch.", __package__)):
             return None
-    transform = getattr(model, "input_transform", None)
-    for part in () if transform is None else transform.modules():
-        if getattr(part, "transform_on_train", True) is False:  # it may add columns to points
-            return None
+    transform = part_of(model, "input_transform")
+    parts = [] if transform is None else transform.modules()
+    if any(part_of(part, "transform_on_train") is False for part in parts):
+        return None  # it may add columns to points
     X = _raw_inputs(model)
     return None if X is None else X.shape[-1]
 
@@ -221,7 +217,7 @@ def observed_outcomes(model: Model) -> tuple[Tensor, ...] | None:
     """
     found: list[Tensor] = []
     for part in submodels(model):
-        own = getattr(part, "train_targets", None)  # batch_shape x (m) x n
+        own = part_of(part, "train_targets")  # batch_shape x (m) x n
         has_rows = isinstance(part, BatchedMultiOutputGPyTorchModel) or part.num_outputs == 1
         if own is None or not has_rows:  # the targets of several tasks have other shapes
             return None
@@ -260,7 +256,8 @@ def prior_means(model: Model) -> tuple[Tensor, ...] | None:
 
 def transform_of(model: Model) -> OutcomeTransform | None:
     """Return the outcome transform of a model, if it has one."""
-    return getattr(model, "outcome_transform", None)
+    transform: OutcomeTransform | None = part_of(model, "outcome_transform")
+    return transform
 
 
 def _bent_parts(model: Model) -> list[type[Module]]:
@@ -271,14 +268,11 @@ def _bent_parts(model: Model) -> list[type[Module]]:
     return [type(part) for part in parts if not isinstance(part, affine)]
 
 
-def name_of_transform(transform: OutcomeTransform) -> str:
-    """Return the name of an outcome transform for error messages.
-
-    Args:
-        transform: The transform; for a chain, the parts are named as well.
-    """
-    name, *parts = (type(part).__name__ for part in transform.modules())
-    return f"{name}({', '.join(parts)})" if parts else name
+def _name_of_transform(model: Model) -> str:
+    """Return the name of a model's outcome transform, with its parts; empty without one."""
+    transform = transform_of(model)
+    parts = [] if transform is None else transform.modules()
+    return " of ".join(type(part).__name__ for part in parts)
 
 
 REMEDY = (
@@ -337,7 +331,7 @@ def check_outcomes(
         if not provides(each, needs):
             raise UnsupportedError(
                 f"{name} needs {needed}, but model ({type(each).__name__}) has the outcome "
-                f"transform {name_of_transform(each.outcome_transform)}, {why}. {REMEDY}"
+                f"transform {_name_of_transform(each)}, {why}. {REMEDY}"
             )
     return model
 
@@ -354,10 +348,10 @@ def check_model(model: Model) -> Model:
         UnsupportedError: If its outcomes are tensors.
     """
     for each in submodels(model):
-        name, targets = type(each).__name__, getattr(each, "train_targets", None)
+        name, targets = type(each).__name__, part_of(each, "train_targets")
         state = (*each.named_parameters(), *each.named_buffers())
         held = [tensor for key, tensor in state if not key.endswith("_bound")]
-        for tensor in (*held, *(getattr(each, "train_inputs", None) or ()), targets):
+        for tensor in (*held, *(part_of(each, "train_inputs") or ()), targets):
             if tensor is not None and tensor.is_floating_point() and tensor.dtype != DTYPE:
                 raise TypeError(
                     f"model ({name}) holds {tensor.dtype} numbers, but float64 is needed. Build it "
@@ -372,15 +366,16 @@ def check_model(model: Model) -> Model:
         if targets is None or bool(targets.isfinite().all()):
             continue
         is_lost = ~targets.isfinite().reshape(-1, targets.shape[-1]).all(0)
-        remedy, transform = "Leave these rows out.", transform_of(each)
-        if transform is not None:
-            remedy = (
-                f"Its outcome transform {name_of_transform(transform)} is not defined for every "
-                "number (Log needs outcomes above 0). Leave these rows out, or use Standardize."
+        kind, why = _name_of_transform(each), ""
+        if kind:
+            why = (
+                f" Its outcome transform {kind} is not defined for every number (Log needs "
+                "outcomes above 0), and Standardize is."
             )
         raise ValueError(
             f"train_Y of model ({name}) became infinite or not a number in these rows: "
-            f"{', '.join(map(str, is_lost.nonzero().squeeze(-1).tolist()))}. {remedy}"
+            f"{', '.join(map(str, is_lost.nonzero().squeeze(-1).tolist()))}. Leave these rows out."
+            f"{why}"
         )
     return model
 
@@ -523,30 +518,18 @@ class JointMoments:
         """``batch_shape x n x m`` variances of the points, each on its own."""
         return self.matrix.diagonal(dim1=-2, dim2=-1).unflatten(-1, self.mean.shape[-2:])
 
-    def given(self, noise: Tensor, away: Tensor | None = None) -> JointMoments:
-        """Return the moments of all points, given outcomes at the first ones.
+    def given(self, noise: Tensor) -> JointMoments:
+        """Return the moments of all points, given outcomes equal to their means at the first ones.
 
         Args:
             noise: ``batch_shape x count x m`` observation variances at the first points.
-            away: ``batch_shape x count x m``; the differences of the outcomes from their means; 0
-                if omitted.
         """
         matrix, size = self.matrix, noise.shape[-2] * noise.shape[-1]
         factor = _factor(matrix[..., :size, :size], noise)
         # L^{-1} S_P., of which the products with itself are what P explains
-        half = _solve(factor, matrix[..., :size, :])
-        mean = self.mean if away is None else self.mean + _shift(half.mT, factor, away)
+        half = torch.linalg.solve_triangular(factor, matrix[..., :size, :], upper=False)
         left = _blocks(matrix - half.mT @ half, *self.mean.shape[-2:])
-        return JointMoments(mean, left, self.is_mixture)
-
-    def after(self, count: int) -> JointMoments:
-        """Return the moments without those of the first points.
-
-        Args:
-            count: The number of first points.
-        """
-        covariance = self.covariance[..., count:, :, count:, :]
-        return JointMoments(self.mean[..., count:, :], covariance, self.is_mixture)
+        return replace(self, covariance=left)
 
     def one_by_one(self, noise: Tensor, away: Tensor | None = None) -> JointMoments:
         """Return the moments of the outputs at each point, given outcomes at the points before it.
@@ -564,7 +547,11 @@ class JointMoments:
         # rows of L, one for each output of a point, without the columns of the point itself
         index = torch.arange(n * m, device=factor.device) // m
         earlier = torch.where(index.unsqueeze(-1) > index, factor, 0.0)
-        mean = self.mean if away is None else self.mean + _shift(earlier, factor, away)
+        mean = self.mean
+        if away is not None:
+            d = away.flatten(-2).unsqueeze(-1)
+            shift = earlier @ torch.linalg.solve_triangular(factor, d, upper=False)  # W L^{-1} d
+            mean = mean + shift.squeeze(-1).unflatten(-1, (n, m))
         rows = earlier.unflatten(-2, (n, m))  # ... x n x m x n m
         own = self.covariance.diagonal(dim1=-4, dim2=-2).movedim(-1, -3)  # ... x n x m x m
         left = (own - rows @ rows.mT).unsqueeze(-2).unsqueeze(-4)  # ... x n x 1 x m x 1 x m
@@ -600,8 +587,8 @@ class JointMoments:
             noise: ``batch_shape x n x m`` observation variances.
         """
         levels = torch.diag_embed(noise.expand(self.mean.shape).flatten(-2))
-        covariance = self.covariance + _blocks(levels, *self.mean.shape[-2:])
-        return JointMoments(self.mean, covariance, self.is_mixture)
+        noisy = self.covariance + _blocks(levels, *self.mean.shape[-2:])
+        return replace(self, covariance=noisy)
 
 
 def _blocks(matrix: Tensor, n: int, m: int) -> Tensor:
@@ -609,21 +596,11 @@ def _blocks(matrix: Tensor, n: int, m: int) -> Tensor:
     return matrix.unflatten(-1, (n, m)).unflatten(-3, (n, m))
 
 
-def _shift(weights: Tensor, factor: Tensor, away: Tensor) -> Tensor:
-    """Return ``W L^{-1} d``, the shift of means due to outcomes, ``... x n x m``."""
-    moved = weights @ _solve(factor, away.flatten(-2).unsqueeze(-1))
-    return moved.squeeze(-1).unflatten(-1, (-1, away.shape[-1]))
-
-
 def _factor(covariance: Tensor, noise: Tensor) -> Tensor:
     """Return the Cholesky factor of covariance plus noise, ``batch_shape x s x s``."""
     largest = covariance.detach().diagonal(dim1=-2, dim2=-1).amax(-1, keepdim=True)
     least = (SMALLEST_NOISE * largest).clamp_min(torch.finfo(DTYPE).tiny)
     return cholesky(covariance + torch.diag_embed(torch.maximum(noise.flatten(-2), least)))
-
-
-def _solve(factor: Tensor, columns: Tensor) -> Tensor:
-    return torch.linalg.solve_triangular(factor, columns, upper=False)
 
 
 def read_moments(model: Model, X: Tensor) -> JointMoments:
@@ -711,7 +688,7 @@ class MomentsModel(Model):
         if output_indices is not None:
             covariance = moments.covariance[..., output_indices, :, :][..., output_indices]
             mean = moments.mean[..., output_indices]
-            moments = JointMoments(mean, covariance, moments.is_mixture)
+            moments = replace(moments, mean=mean, covariance=covariance)
         posterior: Posterior = moments.posterior()
         return posterior if posterior_transform is None else posterior_transform(posterior, X)
 
@@ -763,7 +740,10 @@ class PendingModel(_ConditionedModel):
     def _moments(self, X: Tensor, observation_noise: bool | Tensor) -> JointMoments:
         pending = self.pending_points
         both = torch.cat([pending.expand(*X.shape[:-2], *pending.shape), X], dim=-2)
-        moments = read_moments(self.base, both).given(self.pending_noise).after(len(pending))
+        given = read_moments(self.base, both).given(self.pending_noise)
+        p = len(pending)
+        left = given.covariance[..., p:, :, p:, :]
+        moments = replace(given, mean=given.mean[..., p:, :], covariance=left)
         if observation_noise is False:
             return moments
         noise = read_noise(self.base, X) if observation_noise is True else observation_noise
@@ -869,7 +849,7 @@ def condition(model: Model, X: Tensor, Y: Tensor, extra_noise: float | Tensor = 
         return ModelListGP(*(condition(part, X, *own) for part, *own in each))
     if not (isinstance(model, ExactGP) and isinstance(model, GPyTorchModel)):
         raise UnsupportedError(_refusal(model, "it is not an exact Gaussian process"))
-    if _has_tasks(model) and model.num_outputs > 1:
+    if has_tasks(model) and model.num_outputs > 1:
         reason = "it has several output tasks; build it with output_tasks=[one of them]"
         raise UnsupportedError(_refusal(model, reason))
     # even if inputs are perturbed, a pending point is the point itself; and GPyTorch would silently
@@ -886,7 +866,7 @@ def condition(model: Model, X: Tensor, Y: Tensor, extra_noise: float | Tensor = 
             added = extra / unit**2
             if is_fixed:  # BoTorch takes it in the units of transformed outcomes
                 options["noise"] = (read_noise(model, X) / unit**2).expand_as(Y)
-        rows = insert_task(model, X) if _has_tasks(model) else X
+        rows = insert_task(model, X) if has_tasks(model) else X
         try:
             model.posterior(X[..., :1, :])  # GPyTorch extends the caches of an evaluated model only
             check_transformable(model, Y)
@@ -917,7 +897,7 @@ def check_transformable(model: Model, Y: Tensor) -> None:
     """
     if not _bent_parts(model):
         return
-    kind = name_of_transform(model.outcome_transform)
+    kind = _name_of_transform(model)
     is_lost = ~model.outcome_transform(Y)[0].isfinite()
     if bool(is_lost.any()):
         raise ValueError(

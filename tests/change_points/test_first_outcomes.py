@@ -62,7 +62,7 @@ def test_it_is_the_evidence_of_the_list_that_they_choose(domain: str, robust: bo
     loop = build(domain, restart=EvidenceRestart(robust=robust))
     play(loop, 20)
     first = torch.tensor([o.reward for o in loop.history.outcomes[:NUM_FIRST]]).double()
-    known = LISTED.recipe(LISTED.scales(first))
+    known = LISTED.list_of(first)
     assert known.num_skipped == NUM_FIRST
     other = build(domain, restart=EvidenceRestart(robust=robust, candidates=known))
     play(other, 20)

@@ -20,7 +20,7 @@ import botorch_bandits.loop.chooser
 import botorch_bandits.loop.epochs
 import botorch_bandits.loop.forecasts
 import botorch_bandits.loop.guarantees
-from botorch_bandits.acquisition import dmm, upper_confidence_bound
+from botorch_bandits.acquisition import dmm
 from botorch_bandits.acquisition.player import Player as ArmsPlayer
 from botorch_bandits.confidence import (
     CandidateEvidence,
@@ -36,7 +36,6 @@ from botorch_bandits.confidence.prior_assumptions import prior_gaps
 from botorch_bandits.core.rows import Rows
 from botorch_bandits.history import History
 from botorch_bandits.models import CandidatesRecipe
-from claims.building import Plan
 from claims.campaign import tally
 from claims.judging import REFUTED
 from claims.running import Player, Run
@@ -79,15 +78,13 @@ class Fault:
         name: What is wrong with it.
         patch: Puts it back.
         settings: That can show it.
-        look: Whether it is there, where no setting is to be played.
         is_seen: Looks at the last run of a setting where counting cannot tell; None counts.
         is_quick: Whether a test of a minute can afford it.
     """
 
     name: str
     patch: Patch
-    settings: tuple[Setting, ...] = ()
-    look: Callable[[], bool] | None = None
+    settings: tuple[Setting, ...]
     is_seen: Callable[[Run], bool] | None = None
     is_quick: bool = True
 
@@ -99,8 +96,6 @@ class Fault:
             seed: Of all runs.
         """
         with self.patch():
-            if self.look is not None:
-                return self.look()
             return any(self._shows(each, num_runs, seed) for each in self.settings)
 
     def is_quiet_without(self, num_runs: int = 50, seed: int = 0) -> bool:
@@ -110,8 +105,6 @@ class Fault:
             num_runs: Of each setting.
             seed: Of all runs.
         """
-        if self.look is not None:
-            return not self.look()
         return not any(self._shows(each, num_runs, seed) for each in self.settings)
 
     def _shows(self, each: Setting, num_runs: int, seed: int) -> bool:
@@ -256,23 +249,6 @@ def printed_width_believed() -> contextlib.AbstractContextManager[Any]:
     return _patched((KernelizedWidth, "guarantee", believe))
 
 
-def noise_of_theorem_three() -> contextlib.AbstractContextManager[Any]:
-    """Theorem 3 does not say that the noise must be bounded."""
-    return _patched((igp_ucb, "BOUNDED_NOISE", words.SUB_GAUSSIAN_NOISE))
-
-
-def units_not_told() -> contextlib.AbstractContextManager[Any]:
-    """Bounds in prior standard deviations are told as bounds in outcome units."""
-    return _patched((igp_ucb, "IN_PRIOR_UNITS", words.FIXED_PRIOR))
-
-
-def seconds_not_told() -> contextlib.AbstractContextManager[Any]:
-    """A delay in seconds is told as one in rounds."""
-    original = censored_rows.censored_rule
-    changed = (censored_rows, "censored_rule", lambda rule, bound, *args: original(rule, bound))
-    return _patched(changed)
-
-
 def only_the_most_probable() -> contextlib.AbstractContextManager[Any]:
     """Of a list of priors the most probable one is taken for the true one."""
 
@@ -301,22 +277,6 @@ def predicted_in_hindsight() -> contextlib.AbstractContextManager[Any]:
     return _patched((ArmsPlayer, "_weigh", believe))
 
 
-def round_number_believed() -> contextlib.AbstractContextManager[Any]:
-    """A round number that is smaller than the model's rows allow is accepted."""
-    return _patched((upper_confidence_bound, "check_round", lambda number, *args: number))
-
-
-def accepts_a_small_round_number() -> bool:
-    """Return whether a model with rows may be in its first round."""
-    X = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1)
-    model = Plan(setting(num_arms=6)).model(X, X)
-    try:
-        upper_confidence_bound.GPUpperConfidenceBound(model, num_arms=6, round_number=1)
-    except ValueError:
-        return False
-    return True
-
-
 def variation_ignored() -> contextlib.AbstractContextManager[Any]:
     """Functions that vary do not widen the band."""
     return _patched((varying, "width_of_variation", lambda v, rows, lam: torch.zeros_like(lam)))
@@ -332,20 +292,6 @@ def gain_of_another_noise() -> contextlib.AbstractContextManager[Any]:
     original = forecasts.DesignGain
     return _patched(
         (forecasts, "DesignGain", lambda matrix, noise: original(matrix, 100.0 * noise))
-    )
-
-
-def never_restart_voids() -> contextlib.AbstractContextManager[Any]:
-    """A rule that never begins anew voids everything."""
-    original = chooser.with_restarts
-    return _patched(
-        (
-            chooser,
-            "with_restarts",
-            lambda guarantee, *args: original(guarantee, *args).with_gaps(
-                "with restarts the theorem covers each segment"
-            ),
-        )
     )
 
 
@@ -498,24 +444,6 @@ FAULTS = (
         (setting(method="IGP-UCB, printed", lam="0.01", noise_bound=1.0, norm=0.5, num_rounds=25),),
     ),
     Fault(
-        "Theorem 3 does not name bounded noise",
-        noise_of_theorem_three,
-        (setting(method="Theorem 3", noise="uniform", num_rounds=12),),
-        is_seen=lambda run: words.BOUNDED_NOISE not in run.assumptions,
-    ),
-    Fault(
-        "bounds in prior standard deviations are told as bounds in outcome units",
-        units_not_told,
-        (setting(units="prior", output_scale="large", num_rounds=12),),
-        is_seen=lambda run: "multiples of the prior standard deviation" not in run.text,
-    ),
-    Fault(
-        "a delay in seconds is told as one in rounds",
-        seconds_not_told,
-        (setting(feedback="censored, seconds", num_rounds=10),),
-        is_seen=lambda run: "max_delay seconds" not in run.text,
-    ),
-    Fault(
         "of a list of priors the most probable one is taken for the true one",
         only_the_most_probable,
         (_listed(num_arms=20, lengthscale=0.1, num_rounds=8),),
@@ -525,17 +453,6 @@ FAULTS = (
         predicted_in_hindsight,
         (_listed(num_arms=20, lengthscale=0.1, num_rounds=40, lam="0.01", delta="0.2"),),
         is_quick=False,
-    ),
-    Fault(
-        "a round number smaller than the rows of the model allow is accepted",
-        round_number_believed,
-        look=accepts_a_small_round_number,
-    ),
-    Fault(
-        "a rule that never begins anew voids everything",
-        never_restart_voids,
-        (setting(restart="never", num_rounds=12),),
-        is_seen=lambda run: not run.holds,
     ),
 )
 """All faults."""

@@ -135,33 +135,3 @@ def test_an_unreadable_prior_names_the_remedy() -> None:
 
 class _Opaque:
     num_outputs = 1
-
-
-def test_the_hoeffding_form_bounds_the_error_at_its_level() -> None:
-    """Coverage of rho_m f by the posterior mean on simulated lost and pending outcomes.
-
-    f lies in [0, 1] and outcomes are Bernoulli, so B_y = 1; a share 1 - rho is lost and the last
-    queries are pending.
-    """
-    stream = torch.Generator().manual_seed(0)
-    grid = torch.linspace(0, 1, 30, dtype=torch.float64).unsqueeze(-1)
-    kernel = RBFKernel().double()
-    kernel.lengthscale = double(0.3)
-    K = kernel(grid).to_dense().detach()
-    weights = torch.rand(30, dtype=torch.float64, generator=stream)
-    f = K @ weights
-    weights, f = weights / f.max(), f / f.max()
-    norm, lam, delta, rho, n, waiting = float((weights @ K @ weights).sqrt()), 0.5, 0.1, 0.7, 40, 5
-    misses = 0
-    for _ in range(100):
-        arms = torch.randint(30, (n,), generator=stream)
-        y = torch.bernoulli(f[arms], generator=stream)
-        arrived = torch.rand(n, generator=stream) < rho
-        arrived[-waiting:] = False
-        model = BanditGP(grid[arms], (y * arrived).unsqueeze(-1), kernel=kernel, noise=lam)
-        posterior = model.posterior(grid)
-        mean, sd = posterior.mean.squeeze(-1), posterior.variance.sqrt().squeeze(-1)
-        rule = CensoredWidth(norm, None, 1.0, delta, bounded_outcomes=True)
-        width = rule.censored_width(PriorSummary(model), (sd[arms[-waiting:]].sum(),))
-        misses += bool(((mean - rho * f).abs() > width * sd).any())
-    assert misses <= 10

@@ -31,65 +31,6 @@ def double(values: Any) -> Tensor:
 # --- the lemma ------------------------------------------------------------------------------
 
 
-def squared_exponential(a: np.ndarray, b: np.ndarray, scale: float) -> np.ndarray:
-    return np.exp(-((a[:, None] - b[None]) ** 2).sum(-1) / (2 * scale**2))
-
-
-def matern(a: np.ndarray, b: np.ndarray, scale: float) -> np.ndarray:
-    distance = math.sqrt(5) * np.sqrt(((a[:, None] - b[None]) ** 2).sum(-1)) / scale
-    return (1 + distance + distance**2 / 3) * np.exp(-distance)
-
-
-def linear(a: np.ndarray, b: np.ndarray, scale: float) -> np.ndarray:
-    return (1 + a @ b.T / scale) / (1 + a.shape[-1] / scale)
-
-
-KERNELS = {"squared exponential": squared_exponential, "matern": matern, "linear": linear}
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_the_lemma_with_fills_that_look_at_the_future(name: str) -> None:
-    """The largest ratio of what a fill moves the mean by and its bound is 1, and it is reached."""
-    kernel, ratios = KERNELS[name], []
-    for seed in range(300):
-        rng = np.random.default_rng(seed)
-        d, n = int(rng.integers(1, 4)), int(rng.integers(1, 15))
-        lam, scale = 10.0 ** rng.uniform(-3, 1), 10.0 ** rng.uniform(-1, 0.5)
-        low, bound = rng.normal(scale=3.0), 10.0 ** rng.uniform(-1, 1)
-        X = rng.random((n, d))
-        X = X[rng.integers(0, n, n)]  # some points twice
-        pending = rng.random(n) < rng.uniform(0.1, 1.0)
-        pending[rng.integers(n)] = True
-        # in the end: the outcome, or the minimum where it is lost
-        y = low + bound * rng.random(n)
-        v = np.where(rng.random(n) < 0.5, y, low)
-        style = seed % 4
-        if style == 0:  # as far from what will come as possible
-            v = np.where(pending, low + bound * rng.integers(0, 2, n), v)
-            phi = np.where(v < low + bound / 2, low + bound, low)
-        elif style == 1:  # anywhere
-            phi = low + bound * rng.random(n)
-        elif style == 2:  # the middle
-            phi = np.full(n, low + bound / 2)
-            v = np.where(pending, low + bound * rng.integers(0, 2, n), v)
-        else:  # pushes the mean at one point, the query of the first pending one
-            at = X[pending][:1]
-            sign = np.sign(posterior(kernel, scale, lam, X, at)[1][0])
-            v = np.where(pending, low + bound * (sign < 0), v)
-            phi = np.where(sign < 0, low, low + bound)
-        u = np.where(pending, phi, v)
-        x = np.vstack([X, rng.random((40, d))])
-        weights, _, deviation = posterior(kernel, scale, lam, X, x)
-        of_rows = posterior(kernel, scale, lam, X, X)[2]
-        moved = np.abs(weights @ (u - v))  # the prior mean cancels
-        b = np.maximum(phi - low, low + bound - phi)
-        assert (b <= bound * (1 + 1e-12)).all()
-        limit = deviation / lam * (b * of_rows)[pending].sum()
-        ratios.append(float((moved / limit).max()))
-    assert max(ratios) <= 1.0 + 1e-9
-    assert max(ratios) >= 1.0 - 1e-9
-
-
 def posterior(
     kernel: Any, scale: float, lam: float, X: np.ndarray, x: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -117,38 +58,6 @@ def test_the_lemma_on_models_of_the_package(lam: float) -> None:
         sd = filled.posterior(x).variance.sqrt().squeeze(-1)
         b = bound * share_of_bound(phi - low, bound).squeeze(-1)
         assert bool((moved <= sd / lam * (b * sd[5:9]).sum() * (1 + 1e-9)).all())
-
-
-@pytest.mark.slow
-def test_the_hoeffding_form_bounds_the_error_at_its_level_whatever_the_fill() -> None:
-    """Coverage of rho_m f, with outcomes on the edge of the range and fills at the other one."""
-    stream = torch.Generator().manual_seed(0)
-    grid = torch.linspace(0, 1, 30, dtype=torch.float64).unsqueeze(-1)
-    kernel = RBFKernel().double()
-    kernel.lengthscale = double(0.3)
-    K = kernel(grid).to_dense().detach()
-    weights = torch.rand(30, dtype=torch.float64, generator=stream)
-    f = K @ weights
-    weights, f = weights / f.max(), f / f.max()
-    norm, lam, delta, rho, n, waiting = float((weights @ K @ weights).sqrt()), 0.5, 0.1, 0.7, 40, 5
-    misses = dict.fromkeys(("far", "middle", "soft"), 0)
-    for _ in range(100):
-        arms = torch.randint(30, (n,), generator=stream)
-        y = torch.bernoulli(f[arms], generator=stream)
-        kept = y * (torch.rand(n, generator=stream) < rho)  # what is left of them in the end
-        last = arms[-waiting:]
-        for fill in misses:
-            phi = {"far": 1.0 - kept[-waiting:], "middle": torch.full((waiting,), 0.5).double()}
-            values = phi.get(fill, rho * f[last])
-            labels = torch.cat([kept[:-waiting], values.double()])
-            model = BanditGP(grid[arms], labels.unsqueeze(-1), kernel=kernel, noise=lam)
-            posterior = model.posterior(grid)
-            mean, sd = posterior.mean.squeeze(-1), posterior.variance.sqrt().squeeze(-1)
-            rule = CensoredWidth(norm, None, 1.0, delta, bounded_outcomes=True, fill="soft")
-            total = (share_of_bound(values, 1.0) * sd[last]).sum()
-            width = rule.censored_width(PriorSummary(model), (total,))
-            misses[fill] += bool(((mean - rho * f).abs() > width * sd).any())
-    assert max(misses.values()) <= 10
 
 
 # --- how likely an outcome is still to come -------------------------------------------------

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from botorch_bandits import BanditGP, Guarantee
 from botorch_bandits.confidence import (
-    ConstantWidth,
     FiniteArmsWidth,
     GainBound,
     KernelizedWidth,
@@ -31,8 +30,6 @@ from botorch_bandits.confidence import (
 )
 from botorch_bandits.confidence.guarantee import (
     BOUNDED_CENTERED_NORM,
-    at_posterior_mean,
-    outcomes_pending,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
@@ -88,14 +85,6 @@ def test_the_printed_form_holds_from_lambda_one_upwards() -> None:
     assert len(promise.gaps) == 1
     assert "lam = 0.99 is below 1" in promise.gaps[0]
     assert "any_lambda=True" in promise.gaps[0]
-
-
-def test_the_constants_hold_the_realized_gain() -> None:
-    model = fixed(0.5)
-    K = model.covar_module(X).to_dense()
-    gain = 0.5 * torch.logdet(torch.eye(6, dtype=torch.float64) + K / 0.5).item()
-    promise = guarantee(GENERAL, model)
-    assert promise.constants["information_gain"] == pytest.approx(gain, rel=1e-9)
 
 
 def test_what_is_learned_from_the_data_voids_every_theorem() -> None:
@@ -162,42 +151,6 @@ def test_a_model_that_cannot_be_read_has_no_promise(rule: WidthRule) -> None:
     assert any("the prior cannot be read (SingleTaskVariationalGP" in g for g in promise.gaps)
 
 
-def test_gaps_are_added_and_void_it() -> None:
-    promise = guarantee(GENERAL, fixed(0.5))
-    voided = promise.with_gaps("first", "second").with_gaps("third")
-    assert voided.gaps == ("first", "second", "third")
-    assert not voided.holds
-    assert promise.holds
-
-
-def test_it_says_everything_in_words() -> None:
-    held = str(guarantee(GENERAL, fixed(0.5)))
-    assert held.startswith("IGP-UCB width: guaranteed\n")
-    for part in (
-        "theorem: Chowdhury",
-        "confidence bounds, guaranteed: with probability 0.95",
-        "regret, guaranteed: with probability 0.95",
-        "assumes: the norm",
-        "lam = 0.5",
-    ):
-        assert part in held
-    refused = str(guarantee(ConstantWidth(2.0), fixed(0.5)))
-    assert refused == (
-        "constant width 2: no guarantee\n"
-        "  not covered: a constant width is a heuristic\n"
-        "  constants: width = 2"
-    )
-    counted = RegretStatement("small", bound=12.5, num_rounds=3, num_others=1, bound_of_others=4.0)
-    told = str(Guarantee("m", "t", regret=counted))
-    assert told.endswith(
-        "  regret, guaranteed: small\n"
-        "    so far it covers 3 of 4 rounds: at most 12.5\n"
-        "    the 1 other round adds at most 4"
-    )
-    unbounded = replace(counted, bound_of_others=None)
-    assert "the 1 other round is not bounded" in str(Guarantee("m", "t", regret=unbounded))
-
-
 def test_statements_hold_one_by_one() -> None:
     bands, regret = Statement("a band"), RegretStatement("a bound", bound=2.0, num_rounds=3)
     promise = Guarantee("m", "t", bands=bands, regret=regret)
@@ -249,12 +202,3 @@ def test_draws_have_the_theorem_that_the_width_names_for_them() -> None:
     # a width that names no other theorem keeps its own
     finite = guarantee(FiniteArmsWidth(10, 0.1), model)
     assert finite.for_draws("draws", 0.1).theorem == finite.theorem
-
-
-def test_numbers_of_points_agree_with_their_verbs() -> None:
-    assert at_posterior_mean(1) == "1 pending point enters at the posterior mean"
-    assert at_posterior_mean(2) == "2 pending points enter at the posterior mean"
-    shown = at_posterior_mean(2, "1 pending and 1 failed")
-    assert shown == "1 pending and 1 failed points enter at the posterior mean"
-    assert outcomes_pending(1) == "1 outcome is pending"
-    assert outcomes_pending(3) == "3 outcomes are pending"

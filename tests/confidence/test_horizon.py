@@ -9,16 +9,13 @@ from typing import Any
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
-from torch import Tensor
 
 from botorch_bandits import (
     Arms,
     BanditGP,
     BanditLoop,
     GPThompsonSampling,
-    ImprovedUpperConfidenceBound,
 )
-from botorch_bandits.confidence import DesignGain, exact_maximal_information_gain
 from botorch_bandits.confidence.gp_ucb import gp_ucb_compact_width, gp_ucb_finite_width
 from botorch_bandits.confidence.gp_ucb_cpd import (
     change_point_rate,
@@ -54,31 +51,6 @@ def c1_squared(lam: float) -> float:
 # --- what the sums rest on --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lam", [0.01, 1.0, 5.0])
-def test_deviations_at_points_that_are_played_are_bounded_by_the_gain(lam: float) -> None:
-    generator = torch.Generator().manual_seed(3)
-    X = torch.rand(12, 1, dtype=torch.float64, generator=generator)
-    K = torch.exp(-0.5 * (X - X.mT).square() / 0.04)
-    for _ in range(20):
-        played = torch.randint(12, (30,), generator=generator)
-        variances = []
-        for t in range(30):
-            rows = played[:t]
-            noisy = K[rows][:, rows] + lam * torch.eye(t, dtype=torch.float64)
-            k = K[rows][:, played[t]]
-            variances.append(float(K[played[t], played[t]] - k @ torch.linalg.solve(noisy, k)))
-        matrix = torch.eye(30, dtype=torch.float64) + K[played][:, played] / lam
-        realized = 0.5 * float(torch.linalg.slogdet(matrix)[1])
-        assert sum(variances) <= c1_squared(lam) * realized + 1e-9
-        assert sum(math.sqrt(v) for v in variances) <= math.sqrt(30 * c1_squared(lam) * realized)
-
-
-def test_optimism_is_the_probability_of_more_than_one_deviation() -> None:
-    normal = torch.distributions.Normal(0.0, 1.0)
-    assert pytest.approx(1.0 - float(normal.cdf(torch.tensor(1.0))), abs=1e-6) == OPTIMISM
-    assert 1.0 / (4.0 * math.e * math.sqrt(math.pi)) < OPTIMISM
-
-
 # --- upper confidence bounds ------------------------------------------------------------------
 
 
@@ -112,47 +84,6 @@ def test_gp_ucb_has_the_constants_of_theorems_1_and_2(T: int) -> None:
     assert found <= math.sqrt(c1 * T * float(box) ** 2 * many(T)) + 2.0  # as printed
 
 
-def test_it_bounds_what_runs_do() -> None:
-    """Twenty runs of IGP-UCB on twelve arms, and the exact maximal gain for a short one."""
-    X = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
-    kernel: Any = RBFKernel().double()
-    kernel.lengthscale = torch.tensor(0.2, dtype=torch.float64)
-    K = kernel(X).to_dense().detach()
-    bound = DesignGain(K, 1.0)
-    assert exact_maximal_information_gain(K[:6][:, :6], 1.0, 4) <= bound(4)
-    T, delta = 40, 0.1
-    promised = igp_ucb_regret_bound(T, bound, 1.0, 0.1, delta, 1.0)
-    assert promised < 2.0 * T  # it says something
-    worst = 0.0
-    for seed in range(20):
-        f = norm_one(K, seed)
-        options = ImprovedUpperConfidenceBound.with_options(
-            rkhs_bound=1.0, noise_bound=0.1, delta=delta
-        )
-        worst = max(worst, regret_of(X, kernel, f, options, T, seed))
-    assert worst <= promised
-
-
-def norm_one(K: Tensor, seed: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    alpha = torch.randn(len(K), dtype=torch.float64, generator=generator)
-    return K @ alpha / (alpha @ K @ alpha).sqrt()
-
-
-def regret_of(X: Tensor, kernel: Any, f: Tensor, options: Any, T: int, seed: int) -> float:
-    loop = BanditLoop(
-        Arms(X), BanditGP.with_kernel(kernel, noise=1.0), options, num_initial=0, seed=seed
-    )
-    noise = 0.1 * torch.randn(T, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-    regret = 0.0
-    for t in range(T):
-        query = loop.ask()
-        value = float(f[int((query.x == X).all(-1).nonzero())])
-        loop.tell(query.id, value + float(noise[t]))
-        regret += float(f.max()) - value
-    return regret
-
-
 # --- Thompson sampling ------------------------------------------------------------------------
 
 
@@ -179,22 +110,6 @@ def test_gp_ts(T: int, discretized: bool) -> None:
     assert found == pytest.approx(min(expected, 2 * B * T), rel=1e-12)
 
 
-def test_gp_ts_is_below_the_trivial_bound_only_after_very_many_rounds() -> None:
-    assert gp_ts_regret_bound(10_000, math.log1p, 1.0, 0.1, 0.1, 1.0, 10) == 20_000.0
-    assert gp_ts_regret_bound(500_000, math.log1p, 1.0, 0.1, 0.1, 1.0, 10) < 0.95 * 1_000_000
-
-
-def test_gp_ts_stays_below_what_is_promised() -> None:
-    X = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
-    kernel: Any = RBFKernel().double()
-    kernel.lengthscale = torch.tensor(0.2, dtype=torch.float64)
-    K = kernel(X).to_dense().detach()
-    promised = gp_ts_regret_bound(30, DesignGain(K, 1.0), 1.0, 0.1, 0.1, 1.0, 12)
-    options = GPThompsonSampling.with_options(rkhs_bound=1.0, noise_bound=0.1, delta=0.1)
-    for seed in range(5):
-        assert regret_of(X, kernel, norm_one(K, seed), options, 30, seed) <= promised
-
-
 @pytest.mark.parametrize("count", [1, 2, 3, 50])
 def test_realized_gp_ts(count: int) -> None:
     generator = torch.Generator().manual_seed(count)
@@ -214,19 +129,6 @@ def test_realized_gp_ts(count: int) -> None:
     expected += math.sqrt((variance + rho) * math.log((variance + rho) / (rho * delta**2)))
     found = realized_ts_regret_bound(v, sd, rounds, points, b, s, delta)
     assert found == pytest.approx(min(expected, b * count), rel=1e-12)
-
-
-def test_mixtures_bound_what_draws_add_at_once_for_all_rounds() -> None:
-    """The largest steps of bounded range, 2000 runs of 400 rounds: at most delta of them exceed."""
-    generator = torch.Generator().manual_seed(9)
-    signs = torch.randint(0, 2, (2000, 400), generator=generator).double() - 0.5
-    ranges = 1.0 + torch.arange(400, dtype=torch.float64).remainder(7)
-    sums = (signs * ranges).cumsum(-1)
-    variance, rho, delta = 0.25 * ranges.square().cumsum(-1), 4.0, 0.1
-    bound = ((variance + rho) * ((variance + rho) / (rho * delta**2)).log()).sqrt()
-    exceeded = float((sums > bound).any(-1).double().mean())
-    assert exceeded <= delta + 3.0 * math.sqrt(delta * (1.0 - delta) / 2000)
-    assert exceeded > 0.0  # it is no trivial bound
 
 
 def test_a_loop_prints_a_number_for_draws_on_arms() -> None:
@@ -338,25 +240,6 @@ def test_noisy_constraints(m: int) -> None:
     regret = S * W * (B + math.sqrt(1 + kappa**2) * noise) + m * S * mu * M**2
     regret = L * (regret + 4 * mu * R**2 * g**2 + 2 * R * kappa * math.sqrt(S) * g)
     assert found.regret == pytest.approx(min(regret, 2 * Q * L * S), rel=1e-12)
-
-
-def test_multipliers_of_algorithm_3_stay_below_their_bound() -> None:
-    """The recursion of the proof, (31) and (32), played with the worst increments it allows."""
-    L, S, B, R, delta, lam, mu, eps, Q, M = 300, 500, 1.0, 0.02, 0.1, 1.0, 0.3, 1.0, 1.0, 1.0
-    found = noisy_constraints_bounds(L, S, gain, B, R, delta, lam, mu, eps, Q, M)
-    level = delta / (2 * L)
-    noise = R * math.sqrt(2 * (gain(S - 1) + 1 + math.log(1 / level)))
-    W = 2 * math.sqrt(c1_squared(lam) * gain(S) / S)
-    g = 2.0 + math.sqrt(math.log(1 / level))
-    kappa, largest = 0.0, 0.0
-    for _ in range(L):
-        slack = 2 * Q + W * (B + (1 + kappa) * noise) + mu * M**2 + 4 * mu * R**2 * g**2 / S
-        slack += 2 * R * kappa * g / math.sqrt(S) - eps * kappa
-        most = math.sqrt(max(kappa**2 + 2 * mu * slack, 0.0))  # (31)
-        kappa = min(most, kappa + mu * M + 2 * mu * R * g / math.sqrt(S))  # (32)
-        largest = max(largest, kappa)
-    assert found.multiplier is not None
-    assert 0.5 * found.multiplier < largest <= found.multiplier
 
 
 def test_a_margin_that_is_too_small_says_which_would_do() -> None:

@@ -11,7 +11,7 @@ from botorch.models.transforms import Standardize
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 from botorch_bandits import BanditGP
-from botorch_bandits.confidence import most_choices, num_plays, num_plays_at, tail_on_box
+from botorch_bandits.confidence import num_plays, num_plays_at, tail_on_box
 
 
 def rows(seed: int, n: int = 9) -> tuple[torch.Tensor, torch.Tensor]:
@@ -84,33 +84,6 @@ def test_of_a_list_the_survivor_that_allows_least_counts(seed: int) -> None:
         plays = num_plays_at(model, x, 1.5, level=level)
         assert plays == 1 + math.floor((1.5**2 - 1.0) * least)
     assert not model.evidence.survivors(0.9).all()
-
-
-def test_choices_are_few_where_the_gain_is() -> None:
-    """Points at random, each played as planned: choices stay below the bound of the gain."""
-    noise, factor = 0.05, 1.5
-    points = torch.rand(60, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
-    K = RBFKernel().double()
-    K.lengthscale = 0.3
-    covariance = K(points).to_dense().detach()
-    counts = torch.zeros(60, dtype=torch.float64)
-    stream = torch.Generator().manual_seed(6)
-    for choice in range(1, 120):
-        played = counts > 0
-        kept = covariance[played][:, played] + torch.diag(noise / counts[played])
-        arm = int(torch.randint(60, (1,), generator=stream))
-        k = covariance[arm, played]
-        variance = float(covariance[arm, arm] - k @ torch.linalg.solve(kept, k))
-        counts[arm] += num_plays(math.sqrt(max(variance, 0.0)), noise, factor)
-        played = counts > 0
-        D = counts[played].sqrt()
-        whole = (
-            torch.eye(len(D), dtype=torch.float64)
-            + covariance[played][:, played] * D * D[:, None] / noise
-        )
-        gain = 0.5 * float(torch.logdet(whole))
-        assert choice <= most_choices(gain, factor)
-    assert counts.sum() > 1000  # many rounds
 
 
 @pytest.mark.parametrize("factor", [1.1, 1.5, 2.0])

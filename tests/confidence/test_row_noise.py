@@ -268,35 +268,6 @@ def test_the_noise_of_a_model_with_one_level_is_the_number_itself(
         assert torch.allclose(by_name(points), by_number(points), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("acquisition", "options"),
-    [
-        (ImprovedUpperConfidenceBound, {"any_lambda": True}),
-        (AMMUpperConfidenceBound, {}),
-        (DMMUpperConfidenceBound, {}),
-    ],
-)
-def test_a_loop_on_arms_takes_the_noise_of_its_model(
-    acquisition: type[BanditAcquisition], options: dict[str, Any]
-) -> None:
-    def play(noise: float | str) -> list[float]:
-        recipe = BanditGP.with_kernel(MaternKernel(nu=2.5), lengthscale=0.4, noise=0.09)
-        loop = BanditLoop(
-            Arms(TEST),
-            recipe,
-            acquisition.with_options(rkhs_bound=2.0, noise_bound=noise, **options),
-            seed=3,
-        )
-        values = []
-        for _ in range(6):
-            query = loop.ask()
-            values.append(float(query.diagnostics["acquisition_value"]))
-            loop.tell(query.id, float(query.x.sin().sum()))
-        return values
-
-    assert play("model") == pytest.approx(play(0.3), rel=1e-10)
-
-
 # --- guarantees ----------------------------------------------------------------------------------
 
 
@@ -491,58 +462,3 @@ def test_pending_points_go_with_rows_of_their_own_noise() -> None:
 
 
 # --- coverage ------------------------------------------------------------------------------------
-
-RUNS, ROWS, DELTA_OF_COVERAGE = 200, 24, 0.1
-GRID = torch.linspace(0.0, 1.0, 60, dtype=torch.float64).unsqueeze(-1)
-
-
-def drawn_runs() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Inputs, outcomes and noise bounds of all runs, and one function of norm exactly ``B``."""
-    centers = uniform(6, 1, seed=7).numpy()
-    weights = uniform(6, seed=8).numpy() - 0.5
-    weights *= B / math.sqrt(weights @ squared_exponential(centers, centers) @ weights)
-    inputs = uniform(RUNS, ROWS, 1, seed=9)
-
-    def f(points: Array) -> Tensor:
-        return torch.from_numpy(squared_exponential(points, centers) @ weights)
-
-    # the bound of a row depends on its input; the noise is a fair coin at the bound
-    bounds = 0.05 + 1.5 * inputs**2
-    signs = (uniform(RUNS, ROWS, 1, seed=10) < 0.5).double() * 2.0 - 1.0
-    truth = f(inputs.reshape(-1, 1).numpy()).reshape(RUNS, ROWS, 1)
-    return inputs, truth + bounds * signs, bounds, f(GRID.numpy())
-
-
-def failures(cls: Any, sizes: tuple[int, ...], factor: float = 1.0, **options: Any) -> int:
-    """In how many runs the function leaves the bounds after one of these numbers of rows."""
-    inputs, outcomes, bounds, truth = drawn_runs()
-    failed = torch.zeros(RUNS, dtype=torch.bool)
-    for rows in sizes:
-        data = inputs[:, :rows], outcomes[:, :rows], factor * bounds[:, :rows] ** 2
-        model = SingleTaskGP(*data, covar_module=scaled_kernel(1.0), outcome_transform=None)
-        model.requires_grad_(False)
-        acqf = cls(
-            model,
-            rkhs_bound=B,
-            noise_bound="model",
-            delta=DELTA_OF_COVERAGE,
-            assume="fixed prior",
-            **options,
-        )
-        assert acqf.guarantee().holds
-        with torch.no_grad():
-            posterior = model.posterior(GRID)
-            half = acqf.width.unsqueeze(-1) * posterior.variance.squeeze(-1).sqrt()
-        distance = (posterior.mean.squeeze(-1) - truth).abs()
-        failed |= (distance > half + 1e-9).any(-1)
-    return int(failed.sum())
-
-
-@pytest.mark.parametrize(
-    ("cls", "options"),
-    [(ImprovedUpperConfidenceBound, {"any_lambda": True}), (AMMUpperConfidenceBound, {})],
-)
-def test_a_function_of_the_stated_norm_stays_within_the_bounds(cls: Any, options: Any) -> None:
-    assert failures(cls, (2, 4, 8, 16, ROWS), **options) <= DELTA_OF_COVERAGE * RUNS
-    # understated noise is found out by the same runs
-    assert failures(cls, (ROWS,), factor=0.02, **options) > DELTA_OF_COVERAGE * RUNS

@@ -188,16 +188,6 @@ def loop_of(assume: Any = (), prior_mean: float = 3.0, **settings: Any) -> Bandi
     return BanditLoop(Arms(ARMS), model, recipe, seed=4, **settings)
 
 
-def test_a_journal_opens_with_an_equal_recipe(tmp_path: Any) -> None:
-    path = tmp_path / "run.jsonl"
-    with loop_of("centered bound", journal=path) as loop:
-        query = loop.ask()
-        loop.tell(query.id, 3.0)
-    with loop_of(("centered bound",), journal=path) as again:  # one word, or a tuple of it
-        assert again.history.num_queries == 1
-        assert again.guarantee().holds
-
-
 def test_censored_feedback_bounds_the_norm_less_the_minimum_anyway() -> None:
     loop = loop_of(prior_mean=3.0, feedback=Censored(minimum=3.0, outcome_bound=2.0, max_delay=4))
     query = loop.ask()

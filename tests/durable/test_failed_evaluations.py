@@ -21,19 +21,16 @@ from records import ON_BOXES, assert_same
 from torch import Tensor
 
 from botorch_bandits import (
-    BanditGP,
     BanditLoop,
     Box,
     Censored,
     EvaluationError,
     Exponential,
-    Float,
     GPUpperConfidenceBound,
     History,
     Ignored,
     MultiplicativeEpochs,
     RandomSearch,
-    Space,
     StopRun,
     run,
     run_async,
@@ -164,20 +161,6 @@ def test_what_is_no_reward_is_a_failure(way: str, returned: Any, reason: str) ->
     assert re.search(reason, str(loop.history.failures[0].reason))
 
 
-def test_the_note_says_what_the_argument_is_where_that_is_the_trouble() -> None:
-    def insists_on_numbers(x: Tensor) -> float:
-        return round(x[0], 2)  # type: ignore[call-overload, no-any-return]
-
-    with pytest.raises(TypeError, match="__round__") as caught:
-        run(random_loop(), insists_on_numbers, 1, progress=False)
-    assert "x.tolist() is a list of Python numbers" in caught.value.__notes__[0]
-    named = BanditLoop(Space({"rate": Float(0.0, 1.0)}), None, RandomSearch())
-    with pytest.raises(KeyError, match="tensor") as caught:
-        run(named, lambda parameters: parameters["tensor"], 1, progress=False)
-    assert "tolist" not in caught.value.__notes__[0]
-    assert "at {'rate': 0." in caught.value.__notes__[0]
-
-
 @both
 @pytest.mark.parametrize("error", [ValueError, TypeError, OSError])
 def test_an_error_of_the_callback_ends_the_run(way: str, error: type[Exception]) -> None:
@@ -287,18 +270,6 @@ def test_an_argument_that_does_not_exist_is_explained(way: str) -> None:
 
 
 @both
-@pytest.mark.parametrize("on_error", ["raise", "skip"])
-def test_before_the_first_outcome_another_type_is_not_to_be_skipped(
-    way: str, on_error: str
-) -> None:
-    loop = random_loop()
-    with pytest.raises(EvaluationError, match="Correct what it returns") as caught:
-        play(loop, lambda x: "0.9", 2, way, on_error=on_error)
-    assert "on-error" not in str(caught.value)
-    assert (loop.history.num_failed, loop.history.num_pending) == (0, 1)
-
-
-@both
 def test_another_type_is_a_failure_only_after_an_outcome(way: str) -> None:
     loop = random_loop()
     with pytest.raises(EvaluationError, match=r"returned \(0.9, 0.01\).* itself"):
@@ -379,39 +350,6 @@ def fails_above(limit: float) -> Callable[[Tensor], float]:
 
 
 @FAILED
-@pytest.mark.parametrize("kind", ["arms", "box", "contexts", "window"])
-def test_the_acquisition_keeps_away_from_points_that_failed(kind: str) -> None:
-    """Its pending points are the failed ones, beside those without an outcome."""
-    seen: list[Any] = []
-    model = BanditGP.with_kernel(MODEL.kernel, noise=0.01)
-
-    class Watched(GPUpperConfidenceBound):
-        def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-            seen.append(None if X_pending is None else X_pending.tolist())
-            super().set_X_pending(X_pending)
-
-    more: dict[str, Any] = {"context_dim": 1} if kind == "contexts" else {}
-    acquisition = Watched.with_options(width=2.0)
-    if kind == "contexts":
-        model = BanditGP.with_kernel(MODEL.kernel, noise=0.01)
-    domain = BOX if kind == "box" else ARMS
-    loop = BanditLoop(domain, model, acquisition, **more)
-    context = [0.5] if kind == "contexts" else None
-    front = context or []
-    queries = [loop.ask(context) for _ in range(3)]
-    loop.tell(queries[0].id, 0.5)
-    loop.tell_failed(queries[1].id, "out of memory", avoid=True)
-    seen.clear()
-    loop.ask(context)
-    expected = [[*front, *query.x.tolist()] for query in queries[1:]]
-    assert [rows for rows in seen if rows][-1] == expected
-    loop.tell_failed(queries[2].id, "a power cut")  # its point may come again
-    seen.clear()
-    loop.ask(context)
-    assert queries[2].x.tolist() not in [row[-1:] for row in [rows for rows in seen if rows][-1]]
-
-
-@FAILED
 def test_arms_that_failed_are_not_asked_again_at_once() -> None:
     """Left out, the arm that failed is chosen forever; avoided, another one is."""
     left_out = arms_loop()
@@ -439,22 +377,6 @@ def test_arms_that_failed_are_not_asked_again_at_once() -> None:
     ignored = arms_loop(feedback=Ignored())
     failure = ignored.tell_failed(ignored.ask().id, avoid=True)
     assert not failure.avoided  # such a loop leaves out whatever has no outcome
-
-
-def test_arms_and_boxes_take_failures_as_they_take_pending_queries() -> None:
-    """To the last digit: failed and avoided, or pending, makes no difference."""
-    failed, pending = arms_loop(), arms_loop()
-    for loop in (failed, pending):
-        for _ in range(6):
-            loop.ask()
-        for i in (0, 2, 3):
-            loop.tell(i, 0.1 * i)
-    failed.tell_failed(1, avoid=True)
-    failed.tell_failed(4, avoid=True)
-    for _ in range(3):
-        ours, theirs = failed.ask(), pending.ask()
-        assert ours.x.equal(theirs.x)
-        assert ours.diagnostics == theirs.diagnostics
 
 
 @FAILED

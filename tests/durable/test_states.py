@@ -46,42 +46,6 @@ def double(values: Any) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-def matern(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    scaled = (a - b.T).abs() / 0.3 * 5.0**0.5
-    return (1.0 + scaled + scaled**2 / 3.0) * torch.exp(-scaled)
-
-
-@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
-def test_the_model_is_the_textbook_posterior_without_failed_and_with_attached_points(
-    domain: Any,
-) -> None:
-    loop = BanditLoop(domain, MODEL, UCB, seed=2, num_initial=6)
-    rows = []
-    for i in range(9):
-        query = loop.ask()
-        if i % 3 == 1:
-            loop.tell_failed(query.id, "the machine broke")
-        else:
-            rows.append((float(query.x[0]), float(i)))
-            loop.tell(query.id, float(i))
-        if i == 4:
-            x = ARMS.choices[3]
-            assert loop.attach(x, 2.5).query_id == 5
-            rows.append((float(x[0]), 2.5))
-    X, Y = (double(column).unsqueeze(-1) for column in zip(*rows, strict=True))
-    test = torch.linspace(0, 1, 9, dtype=torch.float64).unsqueeze(-1)
-    K = matern(X, X) + 0.05 * torch.eye(len(X), dtype=torch.float64)
-    k = matern(test, X)
-    posterior = loop.current_model().posterior(test)
-    assert torch.allclose(posterior.mean, k @ torch.linalg.solve(K, Y), atol=1e-8)
-    variance = 1.0 - (k @ torch.linalg.solve(K, k.T)).diagonal().unsqueeze(-1)
-    assert torch.allclose(posterior.variance, variance, atol=1e-8)
-    history = loop.history
-    assert [history.state(i) for i in range(10)].count("failed") == history.num_failed == 3
-    assert history.query(5).origin == "attached"
-    assert history.num_pending == 0
-
-
 def test_a_failed_query_is_no_longer_pending() -> None:
     seen = []
 
@@ -97,22 +61,6 @@ def test_a_failed_query_is_no_longer_pending() -> None:
     assert seen[-1].tolist() == [second.x.tolist()]
     assert [query.id for query in loop.history.pending_in(4)] == [2]
     assert [query.id for query in loop.history.pending_in(3)] == [1]
-
-
-@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
-def test_with_censored_feedback_a_failed_query_is_lost_and_keeps_the_minimum(domain: Any) -> None:
-    loop = BanditLoop(domain, MODEL, UCB, feedback=Censored(minimum=-1.0, max_delay=50))
-    for _ in range(4):
-        loop.ask()
-    loop.tell(0, 0.5)
-    loop.tell_failed(2, "it never ended")
-    view = loop.feedback_view()
-    assert (view.pending, view.lost, view.late) == ((1, 3), (2,), ())
-    targets = loop.current_model().train_targets
-    assert loop.ask().diagnostics.get("lost", 1.0) == 1.0  # arms report it
-    # the prior mean is the minimum
-    assert targets.sum().item() == pytest.approx(0.5 - 3.0)
-    assert loop.history.num_pending == 3
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -231,17 +179,6 @@ def test_what_is_refused_is_not_written(
             loop.attach(*arguments)
         assert (tmp_path / "run.journal").read_bytes() == content
         assert loop.history.num_queries == 0
-
-
-def test_failures_and_attached_points_survive_records() -> None:
-    loop = build("arms, restarts")
-    play(loop, 60)
-    assert loop.history.num_failed > 0
-    again = build("arms, restarts", history=History.from_records(loop.history.to_records(), dim=1))
-    assert again.history.to_records() == loop.history.to_records()
-    assert again.history.events == loop.history.events
-    assert derived(again) == derived(loop)
-    assert again.ask().x.equal(loop.ask().x)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import gc
 import multiprocessing
 import os
 import signal
@@ -283,15 +282,6 @@ def test_a_child_that_outlives_a_killed_writer_does_not_keep_the_lock(tmp_path: 
         os.kill(child, signal.SIGKILL)
 
 
-def test_a_forgotten_journal_gives_its_lock_back(tmp_path: Path) -> None:
-    path = make(tmp_path)
-    journal: Journal | None = Journal.open(path)
-    journal = None
-    gc.collect()
-    assert journal is None
-    Journal.open(path).close()
-
-
 def test_a_failed_opening_gives_its_lock_back(tmp_path: Path) -> None:
     path = make(tmp_path)
     content = path.read_bytes()
@@ -304,16 +294,6 @@ def test_a_failed_opening_gives_its_lock_back(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(FileExistsError):
             Journal.create(path, {})
-
-
-def test_an_old_lock_file_means_nothing(tmp_path: Path) -> None:
-    path = make(tmp_path)
-    lock = path.with_name("run.journal.lock")
-    for content in (b'{"process": 1, "host": "somewhere"}', b"", b"\xff\x00garbage"):
-        lock.write_bytes(content)
-        Journal.open(path).close()
-    lock.unlink()
-    Journal.open(path).close()
 
 
 def append_in_child(journal: Journal, answers: Any) -> None:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import signal
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -160,47 +156,6 @@ def test_bad_input_records_nothing(call: Any, error: type[Exception], match: str
     short.attach([0.5])
     with pytest.raises(RuntimeError, match="horizon=1 rounds were asked"):
         short.attach([1.0])
-
-
-KILLED = """
-import os, signal, sys
-from botorch_bandits import Arms, BanditLoop, RandomSearch
-
-arms = Arms([[0.0], [0.5], [1.0]])
-loop = BanditLoop.open(
-    sys.argv[1], arms, None, RandomSearch(), context_dim=1, seed=2, durability="round"
-)
-loop.ask([0.1])
-loop.attach([0.5], context=[0.2], request_id="lab")
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.mark.slow
-def test_it_survives_a_kill(tmp_path: Path) -> None:
-    path = tmp_path / "loop.jsonl"
-    died = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False, env=os.environ)
-    assert died.returncode == -signal.SIGKILL
-    arms, settings = Arms([[0.0], [0.5], [1.0]]), {"context_dim": 1, "seed": 2}
-    with BanditLoop.open(path, arms, None, RandomSearch(), **settings) as loop:
-        query = loop.history.queries[1]
-        assert (query.origin, query.x.item(), query.context.item()) == ("attached", 0.5, 0.2)
-        assert loop.history.state(1) == "pending"
-        assert loop.attach([0.5], 2.0, context=[0.2], request_id="lab").query_id == 1
-    with BanditLoop.open(path, arms, None, RandomSearch(), **settings) as loop:
-        assert loop.history.state(1) == "told"
-        assert loop.history.outcome(1).reward == 2.0
-
-
-def test_records_of_a_history_give_it_back() -> None:
-    loop = build(acquisition=RandomSearch())
-    loop.attach([0.5])
-    loop.attach([1.0], 0.3)
-    loop.attach([0.0])
-    loop.tell(2, 0.1)
-    loop.tell(0, 0.2)
-    records = loop.history.to_records()
-    assert bb.History.from_records(records, 1).to_records() == records
 
 
 def test_a_script_that_attaches_its_data_again_is_warned_once(tmp_path: Path) -> None:

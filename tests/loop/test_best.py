@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,17 +15,12 @@ from botorch_bandits import (
     Arms,
     BanditGP,
     BanditLoop,
-    Categorical,
     ExponentialWeights,
-    Float,
     GPUpperConfidenceBound,
-    History,
     OracleRestart,
     RandomSearch,
     SlidingWindow,
-    Space,
     TimeVaryingKernel,
-    run,
 )
 from botorch_bandits.evaluation import progress_of
 
@@ -191,66 +184,9 @@ class TestContexts:
         assert ids(loop.best([1.0])) == 3
         assert loop.best([0.5]) is None
 
-    def test_before_the_first_outcome_and_after_a_reset_there_is_none(self) -> None:
-        restart = OracleRestart(change_points=(1,), exploration=None)
-        loop = make(context_dim=1, restart=restart)
-        assert loop.best([0.0]) is None
-        loop.tell(loop.ask([0.0]).id, 3.0)
-        assert ids(loop.best([0.5])) == 0
-        query = loop.ask([0.0])
-        assert loop.best([0.0]) is None
-        loop.tell(query.id, 1.0)
-        assert ids(loop.best([0.0])) == 1
-
     def test_with_constraints_only_what_met_them_counts(self) -> None:
         rule = AdditiveEpochs(1, 50)
         loop = make(context_dim=1, constraints=rule)
         for x, reward, g in ((0.0, 2.0, 0.5), (0.5, 1.0, -1.0), (1.0, 0.5, -1.0)):
             loop.attach([x], reward, [g], context=[0.0])
         assert ids(loop.best([0.0])) == 1
-
-    def test_a_window_bounds_which_points_are_compared(self) -> None:
-        loop = self.loop(forgetting=SlidingWindow(2))
-        assert ids(loop.best([0.0])) in (3, 4)
-        assert ids(loop.best([1.0])) == 3
-
-    def test_a_loop_that_is_opened_again_says_the_same(self, tmp_path: Path) -> None:
-        def opened() -> BanditLoop:
-            return BanditLoop.open(tmp_path / "run.journal", ARMS, MODEL, UCB, context_dim=1)
-
-        with opened() as loop:
-            rows = torch.tensor([[0.0], [1.0], [0.5]], dtype=torch.float64)
-            run(loop, lambda x: float(-((x[0] - x[1]) ** 2)), 3, contexts=rows, progress=False)
-            before = [ids(loop.best([c])) for c in (0.0, 0.5, 1.0)]
-        with opened() as loop:
-            assert [ids(loop.best([c])) for c in (0.0, 0.5, 1.0)] == before
-
-    def test_on_a_space_it_has_names(self) -> None:
-        space = Space({"rate": Float(1e-3, 1.0, log=True), "kind": Categorical(["a", "b"])})
-        loop = BanditLoop(space, None, RandomSearch(), context_dim=1)
-        seen = []
-
-        def reward(values: dict[str, Any]) -> float:
-            seen.append(float(values["context"]))
-            return float(values["kind"] == "a") - float(values["context"])
-
-        run(loop, reward, 6, contexts=lambda t: torch.ones(1).double() * (t % 2), progress=False)
-        best, outcome = loop.best([1.0])  # type: ignore[misc]
-        assert best.parameters is not None
-        assert set(best.parameters) == {"rate", "kind"}
-        assert outcome.reward == max(_rewards_in(loop.history, 1.0))
-        assert seen == [1.0, 0.0] * 3
-
-
-def _rewards_in(history: History, context: float) -> Sequence[float]:
-    queries = [query for query in history.queries if float(query.context) == context]  # type: ignore[arg-type]
-    return [history.outcome(query.id).reward for query in queries]  # type: ignore[union-attr]
-
-
-def test_what_was_retracted_is_not_the_best() -> None:
-    loop = make(context_dim=1)
-    told(loop, 0.0, 5.0, 0.0)
-    told(loop, 1.0, 1.0, 0.0)
-    assert ids(loop.best([0.0])) == 0
-    loop.retract(0, "the sensor was broken")
-    assert ids(loop.best([0.0])) == 1

@@ -12,7 +12,6 @@ from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from gpytorch.kernels import RBFKernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from records import ON_BOXES, assert_same
 from torch import Tensor
 
 from botorch_bandits import (
@@ -39,7 +38,6 @@ from botorch_bandits.confidence import (
     igp_ucb_width,
 )
 from botorch_bandits.feedback import CensoredQueue
-from botorch_bandits.problems import PoissonDelay
 
 CHOICES = torch.linspace(0, 1, 12, dtype=torch.float64).unsqueeze(-1)
 LENGTHSCALE, NOISE, MINIMUM, OUTCOME_BOUND = 0.2, 1.5, -2.0, 4.0
@@ -83,25 +81,6 @@ def dense(
     mean = prior_mean + solved.T @ (labels - prior_mean)
     variance = 1.0 - (k.T * solved).sum(0)
     return mean, variance.clamp_min(0.0), float(0.5 * torch.logdet(identity + K / NOISE))
-
-
-def play(loop: BanditLoop, rounds: int, seen: Any = None) -> None:
-    """Rounds with random delays; ``seen`` is called with what each query was chosen from."""
-    delays = PoissonDelay(3.0)
-    due = []
-    for query in loop.history.queries:
-        delay = max(2.0, delays.of_query(query.x, 9, query.round_number))
-        due.append((query.round_number + delay, query.id))
-    for _ in range(rounds):
-        t = loop.history.num_queries + 1
-        for when, query_id in sorted(due):
-            if when <= t and loop.history.outcome(query_id) is None:
-                loop.tell(query_id, reward(loop.history.query(query_id).x))
-        view = loop.feedback_view() if isinstance(loop.settings.feedback, Censored) else None
-        query = loop.ask()
-        if seen is not None:
-            seen(query, view)
-        due.append((t + max(2.0, delays.of_query(query.x, 9, t)), query.id))
 
 
 # --- the cost of a round --------------------------------------------------------------------
@@ -171,61 +150,6 @@ def test_a_round_on_arms_looks_at_what_is_pending_only(monkeypatch: pytest.Monke
 # --- an unknown minimum ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("domain", ["arms", "box"])
-def test_a_proxy_stands_in_for_an_unknown_minimum(domain: str) -> None:
-    prior_mean, factor = 0.3, 1.5
-    feedback = Censored(minimum_proxy=factor, outcome_bound=OUTCOME_BOUND, max_delay=4)
-    loop = make_loop(domain, feedback=feedback, prior_mean=prior_mean)
-    checked = []
-
-    def check(query: Any, view: Any) -> None:
-        t = query.round_number
-        if t == 1:
-            return
-        X = torch.stack([loop.history.query(i).x for i in range(t - 1)])
-        told = [i for i, value in enumerate(view.rewards) if value is not None]
-        rewards = torch.tensor([view.rewards[i] for i in told], dtype=torch.float64)
-        points = X[told] if told else X
-        mean, variance, _ = dense(X[told], rewards, points, prior_mean)
-        proxy = float((mean - factor * variance.sqrt()).min())
-        labels = torch.full((t - 1,), proxy, dtype=torch.float64)
-        labels[told] = rewards
-        _, variance, gain = dense(X, labels, X, prior_mean)
-        total = float(variance[list(view.pending)].sqrt().sum())
-        width = OUTCOME_BOUND * total + B
-        width += (R + OUTCOME_BOUND) * math.sqrt(2 * (gain + 1 + math.log(2 / DELTA)))
-        assert query.diagnostics["width"] == pytest.approx(width, abs=1e-8)
-        grid = CHOICES if domain == "arms" else torch.linspace(0, 1, 501).double()[:, None]
-        mean, variance, _ = dense(X, labels, torch.cat([grid, query.x[None]]), prior_mean)
-        assert query.diagnostics["mean"] == pytest.approx(float(mean[-1]), abs=1e-8)
-        values = mean + width * variance.sqrt()
-        assert float(values[-1]) >= float(values.max()) - 1e-6
-        checked.append((len(told), len(view.lost)))
-
-    play(loop, 16, check)
-    assert checked[0] == (0, 0)
-    assert checked[-1][0] > 5
-    assert checked[-1][1] > 0
-    guarantee = loop.guarantee()
-    assert not guarantee.holds
-    assert any("minimum is unknown" in gap for gap in guarantee.gaps)
-
-
-@pytest.mark.parametrize("domain", ["arms", "box"])
-@pytest.mark.parametrize("cut", [1, 6, 11])
-def test_rebuilt_loop_with_a_proxy_continues(domain: str, cut: int) -> None:
-    feedback = Censored(minimum_proxy=1.5, outcome_bound=OUTCOME_BOUND, max_delay=4)
-    whole = make_loop(domain, feedback=feedback)
-    play(whole, 14)
-    first = make_loop(domain, feedback=feedback)
-    play(first, cut)
-    records = first.history.to_records()
-    second = make_loop(domain, feedback=feedback, history=History.from_records(records, dim=1))
-    play(second, 14 - cut)
-    for a, b in zip(whole.history.queries, second.history.queries, strict=True):
-        assert_same((a.x, a.diagnostics), (b.x, b.diagnostics), ON_BOXES)
-
-
 def test_a_users_model_gives_the_proxy_of_the_drop_in() -> None:
     def build(X: Tensor, Y: Tensor) -> SingleTaskGP:
         return SingleTaskGP(X, Y, torch.full_like(Y, 0.1), outcome_transform=None).eval()
@@ -253,45 +177,6 @@ def test_a_users_model_gives_the_proxy_of_the_drop_in() -> None:
 
 
 # --- settings of the published code, and other widths ---------------------------------------
-
-
-@pytest.mark.parametrize("domain", ["arms", "box"])
-def test_published_settings(domain: str) -> None:
-    feedback = Censored(MINIMUM, OUTCOME_BOUND, max_delay=4, **Censored.as_published)
-    loop = make_loop(domain, GPUpperConfidenceBound.with_options(width=1.0), feedback)
-
-    def check(query: Any, view: Any) -> None:
-        t = query.round_number
-        if t == 1:
-            return
-        X = torch.stack([loop.history.query(i).x for i in range(t - 1)])
-        labels = torch.tensor(
-            [MINIMUM if value is None else value for value in view.rewards], dtype=torch.float64
-        )
-        window = list(range(max(0, t - 1 - 4), t - 1))
-        _, variance, _ = dense(X, labels, X[window])
-        width = 1.0 + OUTCOME_BOUND * float((variance + NOISE).sqrt().sum())
-        assert query.diagnostics["width"] == pytest.approx(width, abs=1e-8)
-        grid = CHOICES if domain == "arms" else torch.linspace(0, 1, 501).double()[:, None]
-        mean, variance, _ = dense(X, labels, torch.cat([grid, query.x[None]]))
-        deviation = (variance + NOISE).sqrt()
-        values = mean + width * deviation
-        assert float(values[-1]) >= float(values.max()) - 1e-6
-        known = query.diagnostics
-        assert known["standard_deviation"] == pytest.approx(float(deviation[-1]), abs=1e-8)
-        assert known["acquisition_value"] == pytest.approx(float(values[-1]), abs=1e-6)
-
-    play(loop, 12, check)
-    assert "standard deviations include the noise" in loop.guarantee().gaps
-
-
-def test_published_draws_have_no_scale() -> None:
-    feedback = Censored(MINIMUM, max_delay=4)
-    for domain in ("arms", "box"):
-        loop = make_loop(domain, GPThompsonSampling.with_options(width=1.0), feedback)
-        play(loop, 6)
-        assert {query.diagnostics["width"] for query in loop.history.queries} == {1.0}
-    assert dict(Censored.as_theorem) == {"window": "all"}
 
 
 OTHERS = {
@@ -357,30 +242,6 @@ def test_gaps_of_feedback_are_named() -> None:
 
 
 @pytest.mark.parametrize("domain", ["arms", "box"])
-def test_hallucinated_draws_are_gp_bts(domain: str) -> None:
-    recipe = GPThompsonSampling.with_options(**BOUNDS)
-    for feedback in (None, Hallucinated(), Ignored()):
-        loop = make_loop(domain, recipe, feedback)
-        for _ in range(5):
-            loop.ask()
-        loop.tell(1, 0.7)
-        loop.tell(3, -0.2)
-        query = loop.ask()
-        X = torch.stack([q.x for q in loop.history.queries[:5]])
-        Y = torch.tensor([0.7, -0.2], dtype=torch.float64)
-        mean, variance, gain = dense(X[[1, 3]], Y, query.x[None], prior_mean=0.0)
-        if not isinstance(feedback, Ignored):
-            labels = torch.zeros(5, dtype=torch.float64)
-            _, variance, _ = dense(X, labels, query.x[None])
-        known = query.diagnostics
-        assert known["mean"] == pytest.approx(float(mean), abs=1e-8)
-        assert known["standard_deviation"] == pytest.approx(float(variance.sqrt()), abs=1e-8)
-        width = B + R * math.sqrt(2 * (gain + 1 + math.log(2 / DELTA)))  # of what arrived alone
-        assert known["width"] == pytest.approx(width, abs=1e-8)
-        assert known["information_gain"] == pytest.approx(gain, abs=1e-8)
-
-
-@pytest.mark.parametrize("domain", ["arms", "box"])
 def test_what_a_draw_makes_of_pending_queries_can_be_stated(domain: str) -> None:
     def points(feedback: Any, **options: Any) -> list[tuple[float, float]]:
         recipe = GPThompsonSampling.with_options(width=1.0, **options)
@@ -431,20 +292,6 @@ def test_batches_are_the_loop_with_fixed_delays(domain: str) -> None:
         X, Y = torch.cat([X, found]), torch.cat([Y, outcomes])
         view = loop.feedback_view()
         assert (view.lost, view.late, view.pending) == ((), (), ())
-
-
-def test_a_draw_is_under_the_theorem_on_draws() -> None:
-    loop = BanditLoop(
-        Arms(torch.linspace(0.0, 1.0, 9, dtype=torch.float64).unsqueeze(-1)),
-        BanditGP.with_kernel(RBFKernel(), noise=1.1, lengthscale=0.3),
-        GPThompsonSampling.with_options(rkhs_bound=1.0, noise_bound=0.1, delta=0.1),
-        feedback=Censored(0.0, 1.0, 5, **Censored.as_theorem),
-    )
-    loop.ask()
-    guarantee = loop.guarantee()
-    assert guarantee.theorem is not None
-    assert "Verma, Dai and Low 2022, Theorem 3" in guarantee.theorem
-    assert guarantee.constants["delta"] == 0.1
 
 
 def test_loop_and_drop_in_give_the_same_reasons() -> None:

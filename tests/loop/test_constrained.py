@@ -14,7 +14,6 @@ from botorch_bandits import (
     Arms,
     BanditGP,
     BanditLoop,
-    Box,
     Censored,
     ChangePointDetector,
     ChangePointRestart,
@@ -30,7 +29,7 @@ from botorch_bandits import (
     RandomSearch,
 )
 from botorch_bandits.change_points import PowerThreshold
-from botorch_bandits.penalties import Exponential, Polynomial
+from botorch_bandits.penalties import Exponential
 
 NUM_ARMS, LENGTHSCALE, NOISE = 21, 0.25, 0.05
 GRID = np.linspace(0.0, 1.0, NUM_ARMS)
@@ -137,129 +136,7 @@ def test_additive_epochs_are_algorithm_3():
     assert max(loop.ledger().multipliers.flatten().tolist()) > 0.05  # the rule had work to do
 
 
-@pytest.mark.parametrize("kind", ["epochs", "every round"])
-def test_separate_surrogates_play_the_plug_in_bound(kind):
-    width = 1.5
-    acquisition = LagrangianUpperConfidenceBound.with_options(width=width)
-    if kind == "epochs":
-        rule = MultiplicativeEpochs(1, 4, penalty=Polynomial(1.0, 2), surrogate="separate")
-    else:
-        rule = PrimalDual(
-            1, max_multiplier=3.0, divisor=2.0, reward_bound=4.0, constraint_bound=0.4
-        )
-    loop = BanditLoop(ARMS, MODEL, acquisition, constraints=rule, seed=0)
-    kappa = 1.0 if kind == "epochs" else 0.0
-    xs, fs, gs = [], [], []
-    for t in range(40):
-        if kind == "epochs" and t > 0 and t % 4 == 0:
-            kappa *= (max(np.mean(gs[-4:]), 0.0) + 1.0) ** 2
-        mean_f, deviation, _ = posterior(np.array(xs), np.array(fs))
-        mean_g = posterior(np.array(xs), np.array(gs))[0]
-        upper, lower = mean_f + width * deviation, mean_g - width * deviation
-        if kind == "epochs":
-            scores = upper - kappa * ((lower.clip(0.0) + 1.0) ** 2 - 1.0)
-        else:
-            lower = lower.clip(-0.4, 0.4)
-            scores = upper.clip(-4.0, 4.0) - kappa * lower
-        arm = first_largest(scores)
-        query = loop.ask()
-        assert float(query.x[0]) == GRID[arm], t
-        assert query.diagnostics["multiplier_1"] == pytest.approx(kappa, abs=1e-10)
-        if kind == "every round":
-            kappa = min(max(kappa + lower[arm] / 2.0, 0.0), 3.0)
-        x = float(query.x[0])
-        loop.tell(query.id, f(x), constraints=[g(x)])
-        xs.append(x), fs.append(f(x)), gs.append(g(x))
-    assert len({tuple(row) for row in loop.ledger().multipliers.tolist()}) > 3
-
-
 LAGRANGIAN_UCB = LagrangianUpperConfidenceBound.with_options(width=1.5)
-COMBINATIONS = {
-    "igp-ucb, relabeled": (IGP_UCB, MultiplicativeEpochs(2, 5), {}),
-    "gp-ts, relabeled": (
-        GPThompsonSampling.with_options(width=1.0),
-        AdditiveEpochs(2, 5),
-        {},
-    ),
-    "gp-ucb, fresh": (
-        GPUpperConfidenceBound.with_options(width=2.0),
-        MultiplicativeEpochs(2, 5, surrogate="fresh"),
-        {},
-    ),
-    "separate": (LAGRANGIAN_UCB, AdditiveEpochs(2, 5, surrogate="separate"), {}),
-    "separate draws": (
-        LagrangianThompsonSampling.with_options(width=1.0),
-        AdditiveEpochs(2, 5, surrogate="separate"),
-        {},
-    ),
-    "every round": (LAGRANGIAN_UCB, PrimalDual(2, 3.0, 5.0), {}),
-    "restarts": (
-        IGP_UCB,
-        AdditiveEpochs(2, 5),
-        {
-            "restart": ChangePointRestart(
-                detector=ChangePointDetector(
-                    RBFKernel(), lengthscale=LENGTHSCALE, threshold=PowerThreshold(1.0, -0.8)
-                )
-            )
-        },
-    ),
-    "contexts": (IGP_UCB, MultiplicativeEpochs(2, 5), {"context_dim": 1}),
-    "random": (RandomSearch(), AdditiveEpochs(2, 5), {}),
-}
-
-
-BOX = Box([[0.0], [1.0]], num_restarts=2, raw_samples=16)
-CASES = [(name, domain) for name in COMBINATIONS for domain in (ARMS, BOX)]
-CASES.remove(("separate draws", BOX))  # a joint draw of several outputs needs given points
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "domain"), CASES, ids=[f"{name}-{type(domain).__name__}" for name, domain in CASES]
-)
-def test_a_rebuilt_loop_goes_on_to_the_last_bit(name, domain):
-    """With four workers, whose outcomes come in any order, over ends of epochs."""
-    acquisition, rule, options = COMBINATIONS[name]
-    num_rounds = 24 if isinstance(domain, Box) else 40
-
-    def build(history: History | None = None) -> BanditLoop:
-        return BanditLoop(
-            domain,
-            MODEL,
-            acquisition,
-            constraints=rule,
-            seed=4,
-            clock=lambda: 0.0,
-            history=history,
-            **options,
-        )
-
-    def go_on(loop: BanditLoop, num: int) -> None:
-        for _ in range(num):
-            t = loop.history.num_queries + 1
-            context = {"context": [math.sin(t)]} if options.get("context_dim") else {}
-            loop.ask(**context)
-            waiting = loop.history.pending()
-            if len(waiting) > 3 or t % 5 == 0:
-                query = waiting[(7 * t) % len(waiting)]
-                x, sign = float(query.x[0]), 1.0 if query.round_number < 20 else -1.0
-                loop.tell(query.id, sign * f(x), constraints=[g(x), 0.2 - x])
-
-    whole, cuts = build(), {}
-    for cut in (3, num_rounds - 4, num_rounds):
-        go_on(whole, cut - whole.history.num_queries)
-        cuts[cut] = whole.history.to_records(), whole.multipliers
-    records, _ = cuts.pop(num_rounds)
-    for cut, (known, multipliers) in cuts.items():
-        kept = History.from_records(
-            known, dim=1, context_dim=options.get("context_dim", 0), num_constraints=2
-        )
-        again = build(kept)
-        assert again.multipliers == multipliers
-        go_on(again, num_rounds - cut)
-        assert again.history.to_records() == records
-        assert again.ledger().to_records() == whole.ledger().to_records()
 
 
 def test_an_outcome_counts_in_the_epoch_of_its_arrival():

@@ -117,34 +117,6 @@ class TestFeasibility:
         expected = lower_bounds(x, values[1], lambda _: 0.3).min()
         assert fixed == pytest.approx(expected, abs=1e-8)
 
-    @pytest.mark.parametrize("kind", ["relabeled", "separate"])
-    def test_box_finds_the_grid_minimum(self, kind: str) -> None:
-        rule = AdditiveEpochs(1, 4, surrogate=kind)
-        acquisition = LAGRANGIAN if kind == "separate" else PLAIN
-        model = BanditGP.with_kernel(RBFKernel(), noise=NOISE, lengthscale=LENGTHSCALE)
-        loop = BanditLoop(BOX, model, acquisition, constraints=rule, num_initial=8, seed=0)
-        play(loop, 8, feasible)
-        X = loop.history.inputs()[:, 0].numpy()
-        expected = lower_bounds(X, 0.5 - X, lambda _: 1.5).min()
-        found = loop.feasibility().constraints[0].smallest_lower_bound
-        assert expected - 0.05 < found <= expected + 1e-6
-
-    def test_data_before_a_reset_do_not_count(self) -> None:
-        loop = BanditLoop(
-            ARMS,
-            MODEL,
-            PLAIN,
-            constraints=AdditiveEpochs(1, 4),
-            restart=OracleRestart((6,), exploration=None),
-            seed=0,
-        )
-        play(loop, 6, infeasible)
-        play(loop, 5, feasible)
-        X = loop.history.inputs()[6:, 0].numpy()
-        expected = lower_bounds(X, 0.5 - X, lambda _: 1.5).min()
-        found = loop.feasibility().constraints[0].smallest_lower_bound
-        assert found == pytest.approx(expected, abs=1e-8)
-
     def test_a_users_model_and_contexts(self) -> None:
         def build(X: torch.Tensor, Y: torch.Tensor) -> SingleTaskGP:
             return SingleTaskGP(X, Y, outcome_transform=None)
@@ -379,16 +351,6 @@ class TestNoise:
         assert play(loop, 8, feasible) == []
         assert play(loop, 8, lambda x: -feasible(x)) == []
 
-    def test_a_rebuilt_loop_knows_what_came_before(self) -> None:
-        arms = Arms(ARMS.choices[:1])
-        rule = MultiplicativeEpochs(1, 50)
-        first = BanditLoop(arms, MODEL, RandomSearch(), constraints=rule, seed=0)
-        play(first, 1, feasible)
-        again = BanditLoop(
-            arms, MODEL, RandomSearch(), constraints=rule, seed=0, history=first.history
-        )
-        assert len(play(again, 3, lambda x: feasible(x) + 0.1)) == 1
-
 
 def test_best_is_the_best_feasible_point_of_the_ledger() -> None:
     loop = BanditLoop(ARMS, MODEL, RandomSearch(), constraints=AdditiveEpochs(2, 3), seed=0)
@@ -411,21 +373,3 @@ def test_best_is_the_best_feasible_point_of_the_ledger() -> None:
         ARMS, MODEL, RandomSearch(), constraints=AdditiveEpochs(2, 3), history=loop.history
     )
     assert rebuilt.best() == loop.best()
-
-
-@pytest.mark.parametrize("where", ["arms", "box"])
-def test_average_violation_falls(where: str) -> None:
-    """The reward rises where the constraint x <= 0.4 is violated."""
-    on_arms = where == "arms"
-    domain, num_rounds = (ARMS, 200) if on_arms else (BOX, 48)
-    rule = AdditiveEpochs(1, 8 if on_arms else 3, step_size=1.0)
-    model = BanditGP.with_kernel(RBFKernel(), noise=NOISE, lengthscale=0.5)
-    loop = BanditLoop(domain, model, PLAIN, constraints=rule, seed=0)
-    for _ in range(num_rounds):
-        query = loop.ask()
-        x = float(query.x[0])
-        loop.tell(query.id, 2.0 * x, constraints=[x - 0.4])
-    average = loop.ledger().running_average.clamp_min(0.0)[:, 0]
-    early = float(average[num_rounds // 6])
-    assert early > 0.2
-    assert float(average[-1]) < 0.6 * early

@@ -8,8 +8,7 @@ import pytest
 import torch
 from botorch.models import SingleTaskGP
 from botorch.test_functions import Branin
-from gpytorch.kernels import Kernel, MaternKernel, ProductKernel, RBFKernel
-from records import ON_BOXES, assert_same
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
 from torch import Tensor
 
 from botorch_bandits import (
@@ -33,16 +32,6 @@ CHOICES = torch.linspace(0, 1, 11, dtype=torch.float64).unsqueeze(-1)
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1}
 
 
-def product_kernel() -> Kernel:
-    return ProductKernel(
-        RBFKernel(active_dims=(0,)), MaternKernel(nu=2.5, active_dims=(1,))
-    ).double()
-
-
-def reward(context: float, x: float) -> float:
-    return float(-((x - context) ** 2))
-
-
 ACQUISITIONS = {
     "IGP-UCB": ImprovedUpperConfidenceBound.with_options(**BOUNDS),
     "AMM": AMMUpperConfidenceBound.with_options(**BOUNDS),
@@ -62,84 +51,6 @@ def make_loop(domain: str, acquisition: Any, kernel: Kernel | None = None, **opt
         seed=2,
         **options,
     )
-
-
-@pytest.mark.parametrize("domain", ["arms", "box"])
-@pytest.mark.parametrize("name", ACQUISITIONS)
-def test_choice_is_the_best_for_the_context(domain: str, name: str) -> None:
-    """Against an evaluation of the acquisition function on a grid of points in that context."""
-    loop = make_loop(domain, ACQUISITIONS[name], num_initial=2)
-    contexts = torch.rand(7, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    for t in range(6):
-        query = loop.ask(context=contexts[t])
-        assert torch.equal(query.context, contexts[t])
-        assert query.x.shape == (1,)
-        loop.settings.domain.check_point("x", query.x)
-        loop.tell(query.id, reward(float(query.context), float(query.x)))
-    X = loop.history.arrived()[0]
-    assert X.shape == (6, 2)
-    assert torch.equal(X[:, :1], contexts[:6])
-    if name in ("random", "GP-TS"):
-        return
-    round_number, context = 7, contexts[6]
-    acquisition = loop._chooser._builder.build(
-        loop._chooser._played, round_number, loop.settings.domain.in_context(context), 0.0
-    )
-    grid = torch.linspace(0, 1, 11 if domain == "arms" else 2001, dtype=torch.float64)
-    points = torch.stack([context.expand(len(grid)), grid], dim=-1).unsqueeze(-2)
-    values = acquisition(points)
-    query = loop.ask(context=context)
-    chosen = acquisition(torch.cat([context, query.x]).reshape(1, 1, 2))
-    assert float(chosen) >= float(values.max()) - 1e-6
-    assert query.diagnostics["acquisition_value"] == pytest.approx(float(chosen), abs=1e-8)
-
-
-@pytest.mark.parametrize("kernel", [RBFKernel(), product_kernel()])
-@pytest.mark.parametrize("domain", ["arms", "box"])
-def test_points_follow_the_context(domain: str, kernel: Kernel) -> None:
-    """The best point is the context itself; contexts repeat and come in any order."""
-    recipe = ImprovedUpperConfidenceBound.with_options(width=1.5)
-    loop = BanditLoop(
-        Arms(CHOICES) if domain == "arms" else Box([[0.0], [1.0]]),
-        BanditGP.with_kernel(kernel, noise=1e-3),
-        recipe,
-        context_dim=1,
-    )
-    contexts = torch.tensor([0.2, 0.8, 0.2, 0.5, 0.8, 0.2, 0.5, 0.35] * 3, dtype=torch.float64)
-    errors = []
-    for context in contexts:
-        query = loop.ask(context=context.reshape(1))
-        errors.append(abs(float(query.x) - float(context)))
-        loop.tell(query.id, reward(float(context), float(query.x)))
-    assert sum(errors[-8:]) / 8 < 0.08
-
-
-@pytest.mark.parametrize("name", ["IGP-UCB", "GP-TS"])
-@pytest.mark.parametrize("domain", ["arms", "box"])
-def test_rebuilt_loop_continues(domain: str, name: str) -> None:
-    contexts = torch.rand(8, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-
-    def play(loop: BanditLoop, last: int) -> list[Tensor]:
-        for t in range(loop.history.num_queries, last):
-            query = loop.ask(context=contexts[t])
-            if t != 3:  # one stays pending
-                loop.tell(query.id, reward(float(contexts[t]), float(query.x)))
-        return [query.x for query in loop.history.queries]
-
-    whole = play(make_loop(domain, ACQUISITIONS[name]), 8)
-    first = make_loop(domain, ACQUISITIONS[name])
-    play(first, 5)
-    history = History.from_records(first.history.to_records(), dim=1, context_dim=1)
-    second = make_loop(domain, ACQUISITIONS[name], history=history)
-    assert_same(play(second, 8), whole, ON_BOXES)
-
-
-def test_pending_queries_count_in_their_own_context() -> None:
-    loop = make_loop("arms", ACQUISITIONS["IGP-UCB"])
-    here, there = (torch.tensor([c], dtype=torch.float64) for c in (0.0, 50.0))
-    first = loop.ask(context=here)
-    assert float(loop.ask(context=here).x) != float(first.x)  # known to be pending here
-    assert float(loop.ask(context=there).x) == float(first.x)  # another context tells nothing
 
 
 def test_rows_on_arms_are_added_and_not_rebuilt() -> None:

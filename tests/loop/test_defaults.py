@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from torch import Tensor
 
 from botorch_bandits import (
     AdditiveEpochs,
-    Arms,
     BanditGP,
     BanditLoop,
     Box,
@@ -24,7 +22,6 @@ from botorch_bandits import (
     FittedSingleTaskGP,
     Float,
     GPUpperConfidenceBound,
-    History,
     Integer,
     LagrangianUpperConfidenceBound,
     LogExpectedImprovement,
@@ -238,54 +235,7 @@ def test_a_space_is_learned_with_its_categories() -> None:
     assert loop.current_model().covar_module.base_kernel.lengthscale.numel() == 4
 
 
-def test_arms_may_have_a_column_that_says_nothing() -> None:
-    grid = torch.linspace(0.0, 1.0, 9, dtype=torch.float64)
-    choices = torch.stack([grid, torch.full_like(grid, 7.0)], dim=-1)
-    loop = make(Arms(choices))
-    for _ in range(12):
-        query = loop.ask()
-        loop.tell(query.id, -abs(float(query.x[0]) - 0.25))
-    best = loop.best()
-    assert best is not None
-    assert best[0].x.tolist() == [0.25, 7.0]
-
-
-def test_constraints_are_weighed_on_a_model_of_their_own() -> None:
-    loop = make(constraints=PrimalDual(1, 10.0, divisor=3.0))
-    for _ in range(9):
-        query = loop.ask()
-        loop.tell(query.id, reward(query.x), constraints=[float(query.x[0])])
-    model = loop.current_model()
-    assert model.num_outputs == 2
-    assert "multiplier_1" in loop.history.queries[-1].diagnostics
-
-
-def test_what_has_not_arrived_is_censored() -> None:
-    loop = make(feedback=Censored(0.0, 30.0, max_delay=10))
-    for _ in range(8):
-        query = loop.ask()
-        if query.id % 2:
-            loop.tell(query.id, reward(query.x))
-    assert loop.history.queries[-1].origin == "acquisition"
-    assert len(loop.feedback_view().pending) == 4
-
-
 # --- the same again -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("domain", ["box", "space"])
-def test_a_loop_from_its_history_suggests_the_same(objective: str, domain: str) -> None:
-    def build(**options: Any) -> BanditLoop:
-        return make(box() if domain == "box" else SPACE, objective=objective, **options)
-
-    whole = play(build(), 9)
-    first = build()
-    play(first, 6)
-    records = json.loads(json.dumps(first.history.to_records()))
-    torch.manual_seed(99)
-    second = build(history=History.from_records(records, dim=2))
-    assert play(second, 9) == whole
 
 
 def test_a_journal_goes_on_and_knows_what_it_was_for(tmp_path: Path) -> None:

@@ -164,23 +164,6 @@ def test_a_journal_goes_on(domain: Any, tmp_path: Path) -> None:
         BanditLoop.open(path, domain, constraints=other, **settings)
 
 
-def test_equal_models_play_what_one_model_plays() -> None:
-    one = recipe(*PRIORS[0])
-    played = []
-    for models in ([], [one], [one, one]):
-        rule = AdditiveEpochs(1, S, 0.5, surrogate="fresh", models=models)
-        played.append(play(BanditLoop(ARMS, one, IGP_UCB, constraints=rule, seed=0), 12))
-    assert played[0] == played[1] == played[2]
-
-
-def test_costs_are_minus_rewards() -> None:
-    made: dict[str, Any] = {"constraints": FRESH, "seed": 0}
-    rewards = play(BanditLoop(ARMS, None, IGP_UCB, **made), 10)
-    loop = BanditLoop(ARMS, None, IGP_UCB, maximize=False, **made)
-    assert play(loop, 10, sign=-1.0) == rewards
-    assert loop.guarantee().holds
-
-
 def test_what_an_earlier_model_lacks_takes_regret_and_violation_away_for_good() -> None:
     printed = bandits.ImprovedUpperConfidenceBound.with_options(**BOUNDS)
     small, large = recipe(0.3, 1.0, 0.5), recipe(0.3, 1.0, 2.0)

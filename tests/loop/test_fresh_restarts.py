@@ -7,14 +7,12 @@ running epoch; a reset cuts the epoch and begins another one.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
-from records import assert_same
 
 from botorch_bandits import (
     AdditiveEpochs,
@@ -22,13 +20,10 @@ from botorch_bandits import (
     BanditGP,
     BanditLoop,
     Box,
-    Censored,
     ChangePointDetector,
     ChangePointRestart,
     EvidenceRestart,
-    Exponential,
     ImprovedUpperConfidenceBound,
-    MultiplicativeEpochs,
     NeverRestart,
     OracleRestart,
 )
@@ -57,52 +52,6 @@ def outcome(i: int, x: float, change: int = 25) -> tuple[float, list[float]]:
     """Of query ``i``: the reward turns around after so many queries."""
     f = math.sin(6.0 * x) if i < change else math.cos(6.0 * x)
     return f + 0.1 * math.sin(9.0 * i), [0.4 - x + 0.05 * math.cos(7.0 * i)]
-
-
-def rbf(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.exp(-((a[:, None] - b[None]) ** 2) / (2.0 * LENGTH**2))
-
-
-def igp_ucb_scores(x: np.ndarray, y: np.ndarray, noise_bound: float, delta: float) -> np.ndarray:
-    """Of all arms, by the textbook."""
-    gram, cross = rbf(x, x) + NOISE * np.eye(len(x)), rbf(GRID, x)
-    mean = cross @ np.linalg.solve(gram, y)
-    variance = 1.0 - np.einsum("ij,ji->i", cross, np.linalg.solve(gram, cross.T))
-    gain = 0.5 * np.linalg.slogdet(gram / NOISE)[1]
-    width = B + noise_bound / math.sqrt(NOISE) * math.sqrt(2.0 * (gain + math.log(1.0 / delta)))
-    return mean + width * np.sqrt(variance.clip(1e-18))
-
-
-@pytest.mark.parametrize("keeps", [False, True])
-def test_a_told_change_begins_an_epoch(keeps: bool) -> None:
-    """Algorithm 2 in each segment, at the segment's and the epoch's share of delta."""
-    rule = MultiplicativeEpochs(1, S, penalty=Exponential(0.7), surrogate="fresh")
-    restart = OracleRestart((9, 20), exploration=None, keep_multipliers=keeps)
-    loop = build(restart, constraints=rule)
-    kappa, segment, epoch, first = 1.0, 0, 1, 0
-    xs, fs, gs = np.zeros(40), np.zeros(40), np.zeros(40)
-    for t in range(34):
-        if t in (9, 20):
-            segment, first = segment + 1, t
-            if not keeps:  # else the epoch that was cut begins once more
-                kappa, epoch = 1.0, 1
-        elif t - first == S:
-            kappa *= math.exp(0.7 * max(np.mean(gs[first:t]), 0.0))
-            epoch, first = epoch + 1, t
-        share = 6.0 * DELTA / (math.pi * (segment + 1)) ** 2 * 6.0 / (math.pi * epoch) ** 2
-        rows = slice(first, t)
-        labels = fs[rows] - kappa * (np.exp(0.7 * gs[rows].clip(0.0)) - 1.0)
-        scores = igp_ucb_scores(xs[rows], labels, R, share)
-        query = loop.ask()
-        arm = int(np.abs(GRID - float(query.x[0])).argmin())
-        assert scores[arm] >= scores.max() - 1e-8
-        assert query.diagnostics["acquisition_value"] == pytest.approx(scores[arm], abs=1e-8)
-        assert query.diagnostics["multiplier_1"] == pytest.approx(kappa, rel=1e-12)
-        assert query.diagnostics["segment"] == segment
-        xs[t] = GRID[arm]
-        fs[t], (gs[t],) = outcome(t, xs[t])
-        loop.tell(query.id, fs[t], [gs[t]])
-    assert [(r.after_round, r.num_dropped) for r in loop.resets] == [(9, 9), (20, 11)]
 
 
 def go_on(loop: BanditLoop, num_rounds: int, delay: int = 0) -> None:
@@ -191,31 +140,6 @@ RESTARTS: dict[str, Any] = {
     ),
     "evidence": EvidenceRestart(),
 }
-
-
-@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
-@pytest.mark.parametrize("feedback", ["hallucinated", "censored"])
-@pytest.mark.parametrize("name", RESTARTS)
-def test_reopened_loops_go_on(name: str, feedback: str, domain: Any, tmp_path: Path) -> None:
-    options: dict[str, Any] = {}
-    if feedback == "censored":
-        options["feedback"] = Censored(
-            minimum=-2.0, outcome_bound=4.0, max_delay=3, constraint_bounds=((-1.0, 1.0),)
-        )
-    rounds = (16, 14) if domain is ARMS else (8, 7)
-    whole = build(RESTARTS[name], domain, **options)
-    go_on(whole, sum(rounds), delay=2)
-    path = tmp_path / "run.journal"
-    with build(RESTARTS[name], domain, journal=path, **options) as first:
-        go_on(first, rounds[0], delay=2)
-    with build(RESTARTS[name], domain, journal=path, **options) as second:
-        go_on(second, rounds[1], delay=2)
-        assert second.resets == whole.resets
-        assert second.change_tests == whole.change_tests
-        assert second.multipliers == whole.multipliers
-        for ours, theirs in zip(second.history.queries, whole.history.queries, strict=True):
-            assert torch.equal(ours.x, theirs.x)
-            assert_same(ours.diagnostics, theirs.diagnostics)
 
 
 def test_what_is_guaranteed() -> None:

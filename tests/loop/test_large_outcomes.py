@@ -159,15 +159,6 @@ def test_large_outcomes_with_a_list_of_priors(recipe, domain):
     refuse_and_go_on(build(domain, PRIORS, recipe))
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    "recipe", [recipe for recipe in RECIPES if "num_arms" not in recipe.options], ids=name_of
-)
-def test_large_outcomes_with_a_fitted_model(recipe):
-    refuse_and_go_on(build(BOX, FittedSingleTaskGP([[0.0], [1.0]]), recipe, num_initial=1))
-
-
 def upper_confidence_bound(model, X_pending):
     return qUpperConfidenceBound(model, beta=4.0, X_pending=X_pending)
 
@@ -256,17 +247,6 @@ def test_attached_points_and_constraint_values_are_refused_before_anything_is_re
     assert loop.multipliers == (0.0, 0.0)
     loop.tell(query.id, 1.0, [0.5, -0.5])
     domain.check_point("x", loop.ask().x)
-
-
-def test_a_refused_outcome_is_not_written_down(tmp_path):
-    settings = {"domain": BOX, "model": KERNEL, "acquisition": RECIPES[0]}
-    with BanditLoop.open(tmp_path / "run.journal", **settings) as loop:
-        query = loop.ask()
-        with pytest.raises(ValueError, match="tell_failed"):
-            loop.tell(query.id, 1e300)
-    with BanditLoop.open(tmp_path / "run.journal", **settings) as loop:
-        assert loop.history.num_pending == 1
-        loop.tell(query.id, 0.5)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from botorch_bandits import (
     Box,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
-    EvidenceRestart,
     GPThompsonSampling,
     History,
     ImprovedUpperConfidenceBound,
@@ -29,13 +27,11 @@ from botorch_bandits import (
     TimeVaryingKernel,
 )
 from botorch_bandits.confidence import num_plays, num_plays_at
-from botorch_bandits.models import DefaultCandidates
 
 ARMS = Arms(torch.rand(30, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(2)))
 BOX = Box([(0.0, 1.0), (0.0, 1.0)], num_restarts=3, raw_samples=32)
 NOISE, FACTOR = 0.04, 1.5
 MODEL = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=NOISE, lengthscale=0.4)
-LEARNED = BanditGP.with_kernel(MaternKernel(), 0.1, refit_every=2)
 RULE = ImprovedUpperConfidenceBound.with_options(rkhs_bound=1.5, noise_bound=0.2, any_lambda=True)
 
 
@@ -117,20 +113,6 @@ def test_a_rebuilt_loop_goes_on_in_the_middle_of_a_run(
         assert_same(again.history.to_records(), whole.history.to_records())
 
 
-def test_the_journal_has_the_factor_and_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "run.journal"
-    known = build()
-    go_on(known, 12)
-    for _ in range(3):
-        with build(journal=path) as loop:
-            go_on(loop, 4)
-    assert_same(loop.history.to_records(), known.history.to_records())
-    with pytest.raises(ValueError, match="repeats"):
-        build(journal=path, repeats=2.0)
-    with pytest.raises(ValueError, match="repeats"):
-        build(journal=path, repeats=None)
-
-
 def test_runs_end_with_the_context_a_failure_a_retraction_or_a_reset() -> None:
     loop = build(context_dim=1, repeats=8.0)  # three plays of the first point
     origins = [loop.ask(context=[c]).origin for c in (0.0, 0.0, 0.7, 0.7, 0.7, 0.7)]
@@ -198,15 +180,6 @@ def test_the_best_of_what_was_there_is_not_played_again_when_there_is_more(domai
     assert regret.bound == pytest.approx(sum(min(bound, 3.0) for bound in bounds), rel=1e-12)
 
 
-def test_repeats_go_with_detection() -> None:
-    loop = build(restart=EvidenceRestart())
-    for t in range(60):
-        query = loop.ask()
-        loop.tell(query.id, float(query.x[0]) if t < 30 else -3.0 * float(query.x[1]) - 2.0)
-    assert loop.resets
-    assert any(query.origin == "repeat" for query in loop.history.queries)
-
-
 LIST = BanditGP.with_candidates(
     [BanditGP.with_kernel(MaternKernel(nu=2.5), 0.04, lengthscale=each) for each in (0.2, 0.4, 1.0)]
 )
@@ -256,14 +229,6 @@ def test_a_list_of_priors_plays_as_often_as_its_survivors_allow(domain: Any, nam
     given = {"repeats": factor, "history": History.from_records(records, dim=2)}
     again = build(domain, model=LIST, acquisition=acquisition, **given)
     assert torch.equal(again.ask().x, loop.ask().x)
-
-
-def test_the_default_list_plays_points_again_when_it_is_put_together() -> None:
-    listed = DefaultCandidates([(0.0, 1.0), (0.0, 1.0)], num_draws=2, num_first=5)
-    acquisition = CandidatesUpperConfidenceBound.with_options(form="mixture", width=2.0)
-    loop = build(model=listed, acquisition=acquisition, num_initial=5, repeats=3.0)
-    go_on(loop, 25)
-    assert any(query.origin == "repeat" for query in loop.history.queries)
 
 
 REFUSED = {

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from botorch.models import SingleTaskGP
-from gpytorch.kernels import MaternKernel, RBFKernel
-from records import assert_same
+from gpytorch.kernels import MaternKernel
 
 from botorch_bandits import (
     Arms,
@@ -20,14 +17,9 @@ from botorch_bandits import (
     Censored,
     ChangePointDetector,
     ChangePointRestart,
-    GPThompsonSampling,
     GPUpperConfidenceBound,
-    History,
-    Ignored,
-    ImprovedUpperConfidenceBound,
     NeverRestart,
     OracleRestart,
-    RandomSearch,
 )
 from botorch_bandits.change_points import PowerThreshold
 
@@ -129,162 +121,6 @@ def test_every_step_is_that_of_the_pseudo_code():
     located = loop.history.queries[loop.resets[0].change_round - 1]
     assert located.origin == "exploration"
     assert abs(located.round_number - CHANGE) <= 20
-
-
-def quadratic_mean(model, X_pending):
-    from botorch.acquisition import PosteriorMean
-
-    return PosteriorMean(model)
-
-
-def exact_gp(X, Y):
-    return SingleTaskGP(X, Y)
-
-
-POLICIES = {
-    "gp-ucb": (MODEL, UCB),
-    "igp-ucb": (
-        MODEL,
-        ImprovedUpperConfidenceBound.with_options(
-            rkhs_bound=2.0, noise_bound=0.05, any_lambda=True
-        ),
-    ),
-    "gp-ts": (
-        MODEL,
-        GPThompsonSampling.with_options(rkhs_bound=2.0, noise_bound=0.05, any_lambda=True),
-    ),
-    "refits": (
-        BanditGP.with_kernel(RBFKernel(), noise=NOISE, lengthscale=LENGTHSCALE, refit_every=8),
-        GPUpperConfidenceBound.with_options(width=2.0),
-    ),
-    "users own": (exact_gp, quadratic_mean),
-    "random": (None, RandomSearch()),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", POLICIES)
-def test_a_rebuilt_loop_goes_on_to_the_last_bit(name):
-    """From every stage: before the change, after the reset, with a reset as the last event."""
-    model, acquisition = POLICIES[name]
-    num_rounds = 90
-
-    def build(history: History | None = None) -> BanditLoop:
-        return BanditLoop(
-            Arms(CHOICES),
-            model,
-            acquisition,
-            restart=RESTART,
-            seed=1,
-            clock=lambda: 0.0,
-            history=history,
-        )
-
-    whole = build()
-    play(whole, num_rounds)
-    assert whole.resets, "the change must be seen for this test to say anything"
-    first = whole.resets[0].after_round
-    for cut in (10, first - 1, first, first + 1, num_rounds - 3):
-        records = whole.history.to_records()[:cut]
-        again = build(History.from_records(records, dim=1))
-        play(again, num_rounds - cut)
-        assert_same(again.history.to_records(), whole.history.to_records())
-        assert again.resets == whole.resets
-
-
-def test_on_a_box_in_six_dimensions():
-    box = Box([[0.0] * 6, [1.0] * 6])
-    detector = ChangePointDetector(
-        RBFKernel(), lengthscale=1.5, ridge=0.3, threshold=PowerThreshold(8.0, -6.0 / 7.0)
-    )
-
-    def build(history: History | None = None) -> BanditLoop:
-        return BanditLoop(
-            box,
-            BanditGP.with_kernel(RBFKernel(), noise=NOISE, lengthscale=1.5),
-            GPUpperConfidenceBound.with_options(width=1.0),
-            restart=ChangePointRestart(detector=detector, exploration=2.0),
-            seed=0,
-            clock=lambda: 0.0,
-            history=history,
-        )
-
-    def go_on(loop: BanditLoop, num_rounds: int) -> None:
-        for _ in range(num_rounds):
-            query = loop.ask()
-            sign = 1.0 if query.round_number <= 20 else -1.0
-            loop.tell(query.id, sign * (2.0 + float(query.x.sum()) - 3.0))
-
-    whole = build()
-    go_on(whole, 40)
-    assert len(whole.resets) >= 1
-    assert whole.resets[0].after_round > 20
-    again = build(History.from_records(whole.history.to_records()[:35], dim=6))
-    go_on(again, 5)
-    assert_same(again.history.to_records(), whole.history.to_records())
-
-
-def test_with_contexts_that_come_independently():
-    detector = replace(
-        ChangePointDetector(RBFKernel(), lengthscale=0.5, threshold=PowerThreshold(1.5, -0.8)),
-    )
-    loop = BanditLoop(
-        Arms(CHOICES),
-        BanditGP.with_kernel(RBFKernel(), noise=NOISE, lengthscale=0.5),
-        GPUpperConfidenceBound.with_options(width=2.0),
-        restart=ChangePointRestart(detector=detector),
-        context_dim=1,
-        seed=0,
-    )
-    contexts = np.random.default_rng(0).uniform(size=120)
-    for t in range(1, 101):
-        query = loop.ask(context=[contexts[t]])
-        sign = 1.0 if t <= 50 else -1.0
-        loop.tell(query.id, sign * math.cos(4.0 * float(query.x[0]) + contexts[t]))
-    assert len(loop.resets) == 1
-    assert 50 < loop.resets[0].after_round < 90
-
-
-@pytest.mark.parametrize("feedback", [None, Ignored(), Censored(-1.5, 3.0, max_delay=8)])
-def test_outcomes_of_an_earlier_segment_never_enter(feedback):
-    """Five workers: outcomes come in shuffled order, some of them after a reset."""
-    acquisition = GPUpperConfidenceBound.with_options(width=2.0)
-    loop = BanditLoop(Arms(CHOICES), MODEL, acquisition, restart=RESTART, feedback=feedback, seed=2)
-    rng = np.random.default_rng(1)
-    waiting: list = []
-    crossed = 0
-    with pytest.warns(RuntimeWarning) if isinstance(feedback, Censored) else no_warning():
-        for _ in range(200):
-            waiting.append(loop.ask())
-            while len(waiting) > 3 or (waiting and rng.uniform() < 0.3):
-                query = waiting.pop(int(rng.integers(len(waiting))))
-                value = reward(float(query.x[0]), query.round_number)
-                resets = len(loop.resets)
-                loop.tell(query.id, value)
-                if resets and query.round_number <= loop.resets[resets - 1].after_round:
-                    crossed += 1
-    assert loop.resets
-    assert crossed >= 1, "no outcome came after a reset; another seed is needed"
-    assert loop.history.num_arrived + len(waiting) == 200  # nothing is lost
-    first_round = loop.resets[-1].after_round + 1
-    current = [q for q in loop.history.queries if q.round_number >= first_round]
-    arrived = [q for q in current if loop.history.outcome(q.id) is not None]
-    model = loop.current_model()
-    rows = int(model.likelihood.repeats.sum()) if hasattr(model.likelihood, "repeats") else None
-    if isinstance(feedback, Censored):
-        assert len(model.train_targets) == len(current)  # a row a query of the segment
-        view = loop.feedback_view()
-        assert all(i >= first_round - 1 for i in (*view.pending, *view.lost))
-    else:
-        assert rows == len(arrived) or len(model.train_targets) <= len(arrived)
-        played = {float(q.x[0]) for q in arrived}
-        assert {float(x) for x in model.train_inputs[0].reshape(-1)} == played
-
-
-def no_warning():
-    import contextlib
-
-    return contextlib.nullcontext()
 
 
 def test_tests_see_arrived_outcomes_in_the_order_of_asking():

@@ -12,7 +12,6 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel
 from numpy.typing import NDArray
-from records import ON_BOXES, assert_same
 
 from botorch_bandits import (
     BanditGP,
@@ -386,29 +385,6 @@ def test_what_makes_no_sense_is_refused_before_anything_is_recorded(
             loop.ask(**given)
         assert loop.history.num_queries == 0
         assert path.read_bytes() == before
-
-
-@pytest.mark.parametrize("case", ["a box", "an inequality", "a category"])
-def test_a_loop_that_is_opened_again_goes_on(case: str, tmp_path: Path) -> None:
-    domain, fixed = DOMAINS[case]
-
-    def go_on(loop: BanditLoop, first: int, last: int) -> None:
-        for t in range(first, last):
-            avoid = [query.x for query in loop.history.queries[-2:]]
-            limits: dict[str, Any] = {"fixed": fixed} if t % 3 else {"avoid": avoid}
-            query = loop.ask(**limits)
-            loop.tell(query.id, math.sin(5.0 * float(query.x.sum())))
-
-    def settings() -> dict[str, Any]:
-        given = {"domain": domain, "model": recipe(), "acquisition": UCB, "num_initial": 2}
-        return {**given, "clock": lambda: 0.0}
-
-    with BanditLoop(**settings(), journal=tmp_path / "whole") as whole:
-        go_on(whole, 0, 8)
-    for t in range(0, 8, 2):
-        with BanditLoop(**settings(), journal=tmp_path / "parts") as loop:
-            go_on(loop, t, t + 2)
-    assert_same(loop.history.to_records(), whole.history.to_records(), ON_BOXES)
 
 
 def test_fixing_only_what_never_varies_restricts_nothing() -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
 import warnings
 
-import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
-from records import assert_same
 
 from botorch_bandits import (
     AdditiveEpochs,
@@ -19,29 +15,22 @@ from botorch_bandits import (
     BanditGP,
     BanditLoop,
     Box,
-    Censored,
     ChangePointDetector,
     ChangePointRestart,
     DMMUpperConfidenceBound,
-    GPThompsonSampling,
-    GPUpperConfidenceBound,
     History,
     ImprovedUpperConfidenceBound,
     LagrangianUpperConfidenceBound,
     MultiplicativeEpochs,
-    OracleRestart,
     PrimalDual,
     RandomSearch,
-    SlidingWindow,
-    TimeVaryingKernel,
 )
-from botorch_bandits.asynchronous import AsyncResult, TaskReport
 from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.cli import main
 from botorch_bandits.constraints import MultiplierOverflowError
 from botorch_bandits.history import Retraction
 from botorch_bandits.journal import JournalError
-from botorch_bandits.penalties import Exponential, Polynomial
+from botorch_bandits.penalties import Exponential
 
 NUM_ARMS = 15
 ARMS = Arms(torch.linspace(0.0, 1.0, NUM_ARMS, dtype=torch.float64).unsqueeze(-1))
@@ -55,156 +44,11 @@ DETECTOR = ChangePointDetector(
     RBFKernel(), lengthscale=0.3, threshold=PowerThreshold(scale=1.0, exponent=-0.8)
 )
 WEIGHED = LagrangianUpperConfidenceBound.with_options(width=2.0)
-CASES = {
-    "nothing": {},
-    "contexts": {"context_dim": 1},
-    "censored": {"feedback": Censored(-3.0, 6.0, max_delay=3)},
-    "minimum lowered": {"feedback": Censored(0.5, 6.0, max_delay=4, on_lower="lower")},
-    "minimum unknown": {
-        "feedback": Censored(minimum_proxy=2.0, max_delay=3),
-        "acquisition": GPUpperConfidenceBound.with_options(width=2.0),
-    },
-    "censored with a detector": {
-        "feedback": Censored(-3.0, 6.0, max_delay=3),
-        "restart": ChangePointRestart(detector=DETECTOR),
-    },
-    "relabeled": {"constraints": AdditiveEpochs(1, 4, step_size=1.0)},
-    "fresh": {"constraints": AdditiveEpochs(1, 5, surrogate="fresh")},
-    "multiplicative": {"constraints": MultiplicativeEpochs(1, 4, Polynomial(1.0, 2.0))},
-    "separate": {
-        "constraints": AdditiveEpochs(1, 4, surrogate="separate"),
-        "acquisition": WEIGHED,
-    },
-    "primal-dual": {
-        "constraints": PrimalDual(1, max_multiplier=5.0, divisor=2.0),
-        "acquisition": WEIGHED,
-    },
-    "detector": {"restart": ChangePointRestart(detector=DETECTOR)},
-    "detector and constraints": {
-        "restart": ChangePointRestart(detector=DETECTOR),
-        "constraints": AdditiveEpochs(1, 4),
-    },
-    "oracle": {"restart": OracleRestart((6,))},
-    "window": {"forgetting": SlidingWindow(6)},
-    "time": {"forgetting": TimeVaryingKernel(0.1)},
-    "refits": {"model": BanditGP.with_kernel(RBFKernel(), noise=0.05, refit_every=4)},
-    "two norms": {
-        "acquisition": DMMUpperConfidenceBound.with_options(rkhs_bound=1.0, noise_bound=0.1)
-    },
-    "draws": {"acquisition": GPThompsonSampling.with_options(width=1.0)},
-    "random": {"model": None, "acquisition": RandomSearch()},
-}
 
 
 def build(domain, settings, **more) -> BanditLoop:
     given = {"model": MODEL, "acquisition": IGP_UCB, "seed": 4, "clock": lambda: 0.0}
     return BanditLoop(domain, **{**given, **settings, **more})
-
-
-def go_on(loop: BanditLoop, num_rounds: int, told: dict[int, float] | None = None) -> None:
-    """Ask, and tell one of three that are pending; ``told`` are wrong rewards by query."""
-    constrained = loop.settings.num_constraints > 0
-    for _ in range(num_rounds):
-        t = loop.history.num_queries + 1
-        loop.ask(**({"context": [math.sin(3.0 * t)]} if loop.settings.context_dim else {}))
-        waiting = loop.history.pending()
-        if len(waiting) < 3:
-            continue
-        query = waiting[(5 * t) % 3]
-        x = float(query.x[0])
-        reward = (told or {}).get(query.id, math.sin(6.0 * x) + 0.05 * math.cos(40.0 * t))
-        loop.tell(query.id, reward, [x - 0.6] if constrained else None)
-
-
-def without(history: History) -> History:
-    """The same history, in which the queries whose outcome was retracted have failed."""
-    records = history.to_records()
-    for record in records:
-        if record["state"] == "retracted":
-            record["state"] = "failed"
-            for name in [name for name in record if name.startswith("retract")]:
-                del record[name]
-    return History.from_records(records, history.dim, history.context_dim, history.num_constraints)
-
-
-def state_of(loop: BanditLoop) -> tuple:
-    constrained = loop.settings.num_constraints > 0
-    view = loop.feedback_view() if isinstance(loop.settings.feedback, Censored) else None
-    ledger = loop.ledger().to_records() if constrained else None
-    return loop.resets, loop.multipliers, loop.change_tests, view, ledger
-
-
-@pytest.mark.filterwarnings("ignore:the outcome of query_id")
-@pytest.mark.filterwarnings("ignore:the reward")
-@pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.AssumptionRefutedWarning")
-@DOMAINS
-@pytest.mark.parametrize("settings", CASES.values(), ids=CASES)
-def test_a_loop_goes_on_as_if_the_query_had_failed(settings, domain, tmp_path):
-    """Live, from the journal, from records, and with a failure in its place: the same points."""
-    path = tmp_path / "run.journal"
-    live = build(domain, settings, journal=path)
-    go_on(live, 12)
-    wrong = live.history.outcomes[-2].query_id
-    right = live.history.outcomes[1].query_id
-    for query_id in (wrong, right):
-        live.retract(query_id, "the scale was not tared")
-    # a copy, because the journal itself is locked as long as the first loop goes on
-    opened = build(domain, settings, journal=shutil.copy(path, tmp_path / "copy.journal"))
-    loops = [opened] + [
-        build(domain, settings, history=history)
-        for history in (
-            History.from_records(
-                json.loads(json.dumps(opened.history.to_records())),
-                1,
-                opened.settings.context_dim,
-                opened.settings.num_constraints,
-            ),
-            without(opened.history),
-        )
-    ]
-    if isinstance(settings.get("constraints"), PrimalDual):
-        loops.pop()  # its multipliers follow bounds on record, some of which count no more
-    loops.append(live)
-    for _ in range(2 if domain is ARMS else 1):
-        for loop in loops:
-            go_on(loop, 3)
-        expected = [query.x.tolist() for query in live.history.queries]
-        for loop in loops:
-            assert [query.x.tolist() for query in loop.history.queries] == expected
-            assert state_of(loop) == state_of(live)
-            context = [0.5] * live.settings.context_dim if live.settings.context_dim else None
-            assert loop.best(context)[1] == live.best(context)[1]
-    opened.close()
-    live.close()
-    assert_same(opened.history.to_records(), live.history.to_records())
-
-
-def test_the_model_has_the_rows_that_are_kept():
-    loop = build(BOX, {})
-    rewards = [0.3, 5000.0, -0.2, 0.9, 0.1]
-    for reward in rewards:
-        loop.tell(loop.ask().id, reward)
-    loop.retract(1, "a typing error")
-    kept = [0, 2, 3, 4]
-    x = np.array([float(loop.history.query(i).x) for i in kept])
-    y = np.array([rewards[i] for i in kept])
-    grid = np.linspace(0.0, 1.0, 9)
-
-    def kernel(a, b):
-        return np.exp(-0.5 * ((a[:, None] - b[None, :]) / 0.3) ** 2)
-
-    cross = kernel(grid, x)
-    inverse = np.linalg.inv(kernel(x, x) + 0.05 * np.eye(4))
-    posterior = loop.current_model().posterior(torch.from_numpy(grid).unsqueeze(-1))
-    np.testing.assert_allclose(
-        posterior.mean.squeeze(-1).detach().numpy(), cross @ inverse @ y, atol=1e-8
-    )
-    np.testing.assert_allclose(
-        posterior.variance.squeeze(-1).detach().numpy(),
-        1.0 - np.einsum("ij,jk,ik->i", cross, inverse, cross),
-        atol=1e-8,
-    )
-    assert loop.best()[1].reward == 0.9
 
 
 def test_a_detection_that_the_outcome_made_is_undone():
@@ -281,19 +125,6 @@ def test_what_was_told_stays_on_record():
     assert frame["retracted_constraint1"].dropna().tolist() == [-70.0]
     assert frame["reward"].max() == 0.5
     assert [len(history.pending_in(t)) for t in (1, 2, 3, 4)] == [0, 0, 0, 0]
-
-
-def test_the_order_of_retractions_survives_records():
-    history = History(1)
-    for i in range(4):
-        query = history.add_query(torch.tensor([0.1 * i], dtype=torch.float64), "random", 0.0)
-        history.add_outcome(query.id, float(i), 1.0)
-    for query_id in (3, 0):
-        history.add_retraction(query_id, f"reason {query_id}", 2.0)
-    again = History.from_records(json.loads(json.dumps(history.to_records())), 1)
-    assert again.retractions == history.retractions
-    assert again.best()[1].reward == history.best()[1].reward == 2.0
-    assert_same(again.to_records(), history.to_records())
 
 
 @pytest.mark.parametrize(
@@ -397,19 +228,6 @@ def test_a_refutation_by_what_was_retracted_is_none():
     assert not any("refuted" in gap for gap in loop.guarantee().gaps)
 
 
-def test_one_record_in_the_journal(tmp_path):
-    path = tmp_path / "run.journal"
-    with build(BOX, {}, journal=path) as loop:
-        loop.tell(loop.ask().id, 0.5)
-        loop.retract(0, "the wrong sample")
-        num_records = loop._journal.num_records
-    assert num_records == 3
-    assert b'"kind":"retracted"' in path.read_bytes().replace(b" ", b"")
-    with build(BOX, {}, journal=path) as loop:
-        assert loop.history.retraction(0).outcome.reward == 0.5
-        assert loop.history.retraction(0).reason == "the wrong sample"
-
-
 def test_a_retraction_that_cannot_be_written_does_not_count(tmp_path, monkeypatch):
     with build(BOX, {}, journal=tmp_path / "run.journal") as loop:
         loop.tell(loop.ask().id, 0.5)
@@ -498,26 +316,3 @@ def test_show_prints_what_was_retracted(tmp_path, capsys):
     assert "round 2 was retracted: grams in place of kilograms" in shown
     assert any(line.split()[:2] == ["2", "retracted"] for line in shown.splitlines())
     assert "0.5 in round 1" in shown
-
-
-def test_reports_of_workers_name_the_state():
-    tasks = tuple(TaskReport(i, s, 1, ()) for i, s in enumerate(("told", "retracted")))
-    result = AsyncResult(History(1), tasks, 0)
-    assert result.count("retracted") == 1
-    assert "1 retracted" in repr(result)
-    assert "retracted" not in repr(AsyncResult(History(1), tasks[:1], 0))
-
-
-def test_pictures_leave_out_what_was_retracted():
-    pytest.importorskip("matplotlib").use("Agg")
-    import matplotlib.pyplot as plt
-
-    from botorch_bandits.plotting import plot_run
-
-    loop = build(BOX, {})
-    for reward in (0.5, 7.0, 0.25):
-        loop.tell(loop.ask().id, reward)
-    loop.retract(1, "the wrong sample")
-    (told,) = [line for line in plot_run(loop.history)[0].lines if line.get_label() == "reward"]
-    assert list(told.get_ydata()) == [0.5, 0.25]
-    plt.close("all")

@@ -38,10 +38,6 @@ from botorch_bandits import (
 )
 from botorch_bandits.acquisition import AcquisitionRecipe
 from botorch_bandits.acquisition.engines import build_box_engine
-from botorch_bandits.acquisition.player import Replicates
-from botorch_bandits.acquisition.rules import WidthArmsRule
-from botorch_bandits.confidence.width_rules import ConstantWidth
-from botorch_bandits.core.priors import Table
 from botorch_bandits.domains import Domain
 from botorch_bandits.problems import ArmsProblem
 
@@ -148,55 +144,45 @@ def test_arms_are_those_at_scale_1(name: str) -> None:
     assert len(set(expected)) > 1
 
 
-@pytest.mark.parametrize("name", by_day(name for name in METHODS if name != "EI, given"))
-def test_arms_with_contexts_are_those_at_scale_1(name: str) -> None:
-    """Drop-in acquisition functions choose them."""
-    settings: dict[str, Any] = {"with_contexts": True, "num_rounds": 15}
-    expected = play(METHODS[name], 1.0, 0.0, **settings)
-    for s, o in ENDS:
-        assert play(METHODS[name], s, o, **settings) == expected, (s, o)
+VARIANTS: dict[str, dict[str, Any]] = {
+    "contexts": {"with_contexts": True},
+    "pending": {"delay": 3},
+    "pending in contexts": {"delay": 3, "with_contexts": True},
+    "a kernel of GPyTorch": {"kernel": sum_of_kernels, "delay": 3, "with_contexts": True},
+    "window": {"forgetting": SlidingWindow(8)},
+    "weights": {"forgetting": ExponentialWeights(0.95)},
+    "time": {"forgetting": TimeVaryingKernel(0.05)},
+    "censored": {"delay": 3},
+    "censored in contexts": {"delay": 3, "with_contexts": True},
+}
+CENSORED_METHODS = ("IGP-UCB", "GP-TS", "constant width")
 
 
-@pytest.mark.parametrize("with_contexts", [False, True])
-@pytest.mark.parametrize("name", ["IGP-UCB", "AMM", "DMM", "EI", "EI, observed", "PI"])
-def test_arms_with_pending_queries_are_those_at_scale_1(name: str, with_contexts: bool) -> None:
-    settings: dict[str, Any] = {"delay": 3, "with_contexts": with_contexts, "num_rounds": 15}
-    expected = play(METHODS[name], 1.0, 0.0, **settings)
-    for s, o in ENDS:
-        assert play(METHODS[name], s, o, **settings) == expected, (s, o)
+def can_be_played(name: str, variant: str) -> bool:
+    given = name != "EI, given" or "contexts" not in variant
+    return given and (not variant.startswith("censored") or name in CENSORED_METHODS)
 
 
-@pytest.mark.parametrize("with_contexts", [False, True])
-@pytest.mark.parametrize("name", ["IGP-UCB", "GP-TS", "constant width"])
-def test_arms_with_censored_feedback_are_those_at_scale_1(name: str, with_contexts: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    by_day(
+        (name, variant)
+        for i, name in enumerate(METHODS)
+        for variant in [*VARIANTS][i % 2 :: 2]
+        if can_be_played(name, variant)
+    ),
+)
+def test_arms_in_other_settings_are_those_at_scale_1(name: str, variant: str) -> None:
     def found(s: float, o: float) -> list[int]:
-        censored = Censored(minimum=o - 4.0 * s, max_delay=5, outcome_bound=9.0 * s)
-        method = METHODS[name]
-        return play(method, s, o, delay=3, with_contexts=with_contexts, feedback=censored)
+        settings: dict[str, Any] = {"num_rounds": 16, **VARIANTS[variant]}  # twice the window
+        if variant.startswith("censored"):
+            censored = Censored(minimum=o - 4.0 * s, max_delay=5, outcome_bound=9.0 * s)
+            settings["feedback"] = censored
+        return play(METHODS[name], s, o, **settings)
 
     expected = found(1.0, 0.0)
     for s, o in ENDS:
         assert found(s, o) == expected, (s, o)
-
-
-@pytest.mark.parametrize("delay", [0, 3])
-@pytest.mark.parametrize("name", ["IGP-UCB", "AMM", "DMM", "EI", "variance only"])
-def test_arms_with_a_kernel_of_gpytorch_are_those_at_scale_1(name: str, delay: int) -> None:
-    settings: dict[str, Any] = {"kernel": sum_of_kernels, "delay": delay, "with_contexts": True}
-    expected = play(METHODS[name], 1.0, 0.0, num_rounds=9, **settings)
-    for s, o in ENDS:
-        assert play(METHODS[name], s, o, num_rounds=9, **settings) == expected, (s, o)
-
-
-@pytest.mark.parametrize(
-    "forgetting", [SlidingWindow(8), ExponentialWeights(0.95), TimeVaryingKernel(0.05)]
-)
-@pytest.mark.parametrize("name", ["IGP-UCB", "EI"])
-def test_arms_with_forgetting_are_those_at_scale_1(name: str, forgetting: Any) -> None:
-    settings: dict[str, Any] = {"forgetting": forgetting, "num_rounds": 16}  # twice the window
-    expected = play(METHODS[name], 1.0, 0.0, **settings)
-    for s, o in ENDS:
-        assert play(METHODS[name], s, o, **settings) == expected, (s, o)
 
 
 @pytest.mark.parametrize("separate_bounds", [None, False, True])
@@ -239,23 +225,6 @@ def test_replicates_at_any_scale_play_what_loops_play(name: str) -> None:
             query = loop.ask()
             assert int(ARMS.index_of(query.x.unsqueeze(0))) == played[s, o][b][t]
             loop.tell(query.id, float(result.outcomes[b, t]))
-
-
-def test_a_power_of_two_changes_no_bit() -> None:
-    """Scores are multiplied exactly, and so is all that decides among them."""
-    rule = WidthArmsRule(ConstantWidth(2.0))
-    units = (1.0, 2.0**-40, 2.0**40)
-    players = [
-        Replicates(rule, Table.from_matrix(KERNEL_MATRIX * s * s), 0.04 * s * s, s * s, [0])
-        for s in units
-    ]
-    for t in range(1, 70):
-        seen = [player.look(t) for player in players]
-        arms = [int(player.choose(each)) for player, each in zip(players, seen, strict=True)]
-        assert arms[0] == arms[1] == arms[2]
-        for s, player, each in zip(units, players, seen, strict=True):
-            assert torch.equal(each.scores, s * seen[0].scores)
-            player.observe_one(arms[0], s * float(REWARDS[arms[0]] + NOISE * ERRORS[t]))
 
 
 def test_moments_of_a_drop_in_at_a_tiny_scale() -> None:

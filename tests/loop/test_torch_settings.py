@@ -14,37 +14,25 @@ from torch.quasirandom import SobolEngine
 
 from botorch_bandits import (
     AdditiveEpochs,
-    AMMUpperConfidenceBound,
     Arms,
     BanditGP,
     BanditLoop,
     Box,
-    CandidatesUpperConfidenceBound,
     Categorical,
-    Censored,
-    ChangePointDetector,
-    ChangePointRestart,
-    DMMUpperConfidenceBound,
-    EvidenceRestart,
-    ExponentialWeights,
     Float,
-    GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
     Integer,
-    LagrangianThompsonSampling,
-    LagrangianUpperConfidenceBound,
-    LogExpectedImprovement,
-    MultiplicativeEpochs,
     Policy,
-    SlidingWindow,
     Space,
-    TimeVaryingKernel,
     simulate,
 )
 from botorch_bandits.models.fitted import default_kernel, default_likelihood
 from botorch_bandits.problems import ArmsProblem, BraninReward
 from botorch_bandits.random_streams import seeded_globally, usual_dtype
+
+from .rounds import Setting
+from .test_rounds import UNKNOWN
 
 EFFORT: dict[str, Any] = {"num_restarts": 2, "raw_samples": 16}
 SQUARE = Box([[0.0, 0.0], [1.0, 1.0]], **EFFORT)
@@ -58,22 +46,6 @@ def a_model(**options: Any) -> Any:
     return BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=0.3, **options)
 
 
-def a_list() -> Any:
-    scales = (0.1, 0.3)
-    return BanditGP.with_candidates(
-        [BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=each) for each in scales]
-    )
-
-
-def separately(rule: Any) -> dict[str, Any]:
-    known = {"num_constraints": 1, "epoch_length": 3, "surrogate": "separate"}
-    return {"acquisition": rule.with_options(**KNOWN), "constraints": AdditiveEpochs(**known)}
-
-
-def a_detector() -> ChangePointRestart:
-    return ChangePointRestart(detector=ChangePointDetector(MaternKernel(nu=2.5), lengthscale=0.3))
-
-
 ON_BOTH: dict[str, Callable[[], dict[str, Any]]] = {
     "default": dict,
     "earned": lambda: {"objective": "earned"},
@@ -81,72 +53,14 @@ ON_BOTH: dict[str, Callable[[], dict[str, Any]]] = {
     "default with constraints": lambda: {
         "constraints": AdditiveEpochs(num_constraints=1, epoch_length=3, surrogate="separate")
     },
-    "default with contexts": lambda: {"context_dim": 1},
-    "width": lambda: {"model": a_model(), "acquisition": WIDTH},
     "IGP-UCB": lambda: {"model": a_model(), "acquisition": IGP},
-    "refits": lambda: {"model": a_model(refit_every=3), "acquisition": WIDTH},
+    "width": lambda: {"model": a_model(), "acquisition": WIDTH},
     "composed": lambda: {
         "model": BanditGP.with_kernel(ScaleKernel(RBFKernel() + MaternKernel()), refit_every=4),
         "acquisition": WIDTH,
     },
-    "GP-TS": lambda: {
-        "model": a_model(),
-        "acquisition": GPThompsonSampling.with_options(**KNOWN),
-    },
-    "EI": lambda: {"model": a_model(), "acquisition": LogExpectedImprovement.with_options()},
-    "AMM": lambda: {
-        "model": a_model(),
-        "acquisition": AMMUpperConfidenceBound.with_options(**KNOWN, delta=0.1),
-    },
-    "DMM": lambda: {
-        "model": a_model(),
-        "acquisition": DMMUpperConfidenceBound.with_options(**KNOWN, delta=0.1),
-    },
-    "penalized": lambda: {
-        "model": a_model(),
-        "acquisition": IGP,
-        "constraints": MultiplicativeEpochs(num_constraints=1, epoch_length=3),
-    },
-    "separately": lambda: {"model": a_model(), **separately(LagrangianUpperConfidenceBound)},
-    "drawn separately": lambda: {"model": a_model(), **separately(LagrangianThompsonSampling)},
-    "censored": lambda: {
-        "model": a_model(),
-        "acquisition": WIDTH,
-        "feedback": Censored(max_delay=5, minimum=-3.0),
-    },
-    "detector": lambda: {
-        "model": a_model(),
-        "acquisition": WIDTH,
-        "horizon": 50,
-        "restart": a_detector(),
-    },
-    "evidence": lambda: {"model": a_model(), "acquisition": WIDTH, "restart": EvidenceRestart()},
-    "window": lambda: {
-        "model": a_model(),
-        "acquisition": WIDTH,
-        "forgetting": SlidingWindow(4),
-    },
-    "weights": lambda: {
-        "model": a_model(),
-        "acquisition": WIDTH,
-        "forgetting": ExponentialWeights(0.9),
-    },
-    "time": lambda: {
-        "model": a_model(),
-        "acquisition": WIDTH,
-        "forgetting": TimeVaryingKernel(0.1),
-    },
-    "list": lambda: {
-        "model": a_list(),
-        "acquisition": CandidatesUpperConfidenceBound.with_options(delta=0.1),
-    },
-    "contexts": lambda: {"model": a_model(), "acquisition": WIDTH, "context_dim": 1},
-    "repeats": lambda: {
-        "model": a_model(),
-        "acquisition": GPUpperConfidenceBound.with_options(delta=0.1),
-        "repeats": 1.5,
-    },
 }
+
 
 DOMAINS: dict[str, Callable[[], Any]] = {
     "whole numbers": lambda: Box([[0.0, 0.0], [1.0, 5.0]], integer_dims=[1], **EFFORT),
@@ -164,28 +78,31 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     **{f"{n} on arms": (lambda s=s: {"domain": Arms(POINTS), **s()}) for n, s in ON_BOTH.items()},
     **{name: (lambda d=d: {"domain": d()}) for name, d in DOMAINS.items()},
 }
+SETTINGS: dict[str, tuple[Setting, dict[str, Any]]] = {
+    **UNKNOWN,
+    "draws, weights": (Setting("box", "draws", "weights", "censored"), {}),
+    "epochs, drift": (Setting("arms", "igp", "drift", rule="exact", contexts=1), {}),
+    "separate, window": (Setting("box", "draws", "window", rule="separate"), {}),
+}
+CASES |= dict.fromkeys(SETTINGS, dict)
 
 
 def a_loop(case: str) -> BanditLoop:
+    if case in SETTINGS:
+        setting, options = SETTINGS[case]
+        return setting.loop(**options)
     return BanditLoop(**{"seed": 1, "clock": lambda: 0.0, **CASES[case]()})
 
 
-def play(loop: BanditLoop, num_rounds: int = 7) -> list[Any]:
+def play(loop: BanditLoop, num_rounds: int = 7, case: str = "") -> list[Any]:
     """Play a few rounds, and return all that the loop says of them."""
-    context = {"context": [0.25]} if loop.settings.context_dim else {}
-    is_censored = isinstance(loop.settings.feedback, Censored)
+    setting = SETTINGS[case][0] if case in SETTINGS else Setting()
     found: list[Any] = []
-    for i in range(num_rounds):
-        query = loop.ask(**context)
+    for _ in range(num_rounds):
+        setting.tell(loop)
+        query = setting.ask(loop)
         found += [query.x.tolist(), sorted(query.diagnostics.items())]
-        if is_censored and i % 3 == 1:
-            continue
-        reward = -float((query.x.double() - 0.3).square().sum())
-        more = {} if loop.settings.constraints is None else {"constraints": [0.5 - i / 4.0]}
-        loop.tell(query.id, reward, **more)
-    found += [str(loop.guarantee()), str(loop.recommend(**context))]
-    if loop.settings.constraints is not None:
-        found += [loop.multipliers, str(loop.feasibility(2.0))]
+    found += [str(loop.guarantee()), loop.multipliers]
     return found
 
 
@@ -203,7 +120,7 @@ def usual(case: str) -> list[Any]:
     """What comes out where nothing is set; to be called first."""
     assert torch.get_default_dtype() == torch.float32
     if case not in _usual:
-        _usual[case] = play(a_loop(case))
+        _usual[case] = play(a_loop(case), case=case)
     return _usual[case]
 
 
@@ -230,7 +147,7 @@ def test_the_default_dtype_changes_nothing(
     """Priors, bounds of noise and first points of Sobol sequences were rounded otherwise."""
     expected = usual(case)
     default_dtype(given)
-    assert play(a_loop(case)) == expected
+    assert play(a_loop(case), case=case) == expected
     assert torch.get_default_dtype() == given
 
 
@@ -243,7 +160,7 @@ def test_gradients_are_there_where_they_are_needed(
     """Searches on boxes had nothing to follow."""
     expected, loop = usual(case), a_loop(case)
     with given():
-        assert play(loop) == expected
+        assert play(loop, case=case) == expected
         assert not torch.is_grad_enabled()
 
 

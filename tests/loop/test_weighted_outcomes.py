@@ -15,7 +15,6 @@ from records import assert_same
 from torch import Tensor
 
 from botorch_bandits import (
-    AdditiveEpochs,
     AMMUpperConfidenceBound,
     Arms,
     BanditGP,
@@ -26,25 +25,19 @@ from botorch_bandits import (
     ChangePointRestart,
     DMMUpperConfidenceBound,
     EvidenceRestart,
-    ExponentialWeights,
     FittedSingleTaskGP,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     History,
     ImprovedUpperConfidenceBound,
-    LagrangianThompsonSampling,
-    LagrangianUpperConfidenceBound,
     LogExpectedImprovement,
-    OracleRestart,
     RandomSearch,
     SlidingWindow,
-    TimeVaryingKernel,
 )
 from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.confidence import WaterFillingGain
 from botorch_bandits.history import flatten_records
-from botorch_bandits.loop.points_stream import PointsStream
-from tests.models.textbook import posterior, squared_exponential, uniform
+from tests.models.textbook import squared_exponential, uniform
 
 LAM = 0.04
 KERNEL = squared_exponential(0.3)
@@ -86,42 +79,6 @@ def tell_some(loop: BanditLoop, domain: str) -> tuple[Tensor, Tensor, Tensor]:
     return torch.stack(rows), rewards, torch.tensor(noises, dtype=torch.float64)
 
 
-def gain_of(X: Tensor, noises: Tensor) -> Tensor:
-    root = noises.rsqrt()
-    scaled = root.unsqueeze(-1) * KERNEL(X, X) * root
-    return 0.5 * torch.logdet(torch.eye(len(X), dtype=torch.float64) + scaled)
-
-
-def check_against(loop: BanditLoop, X: Tensor, y: Tensor, noises: Tensor, shift: float) -> None:
-    points = uniform(7, 2, seed=9)
-    model = loop.current_model()
-    mean, covariance = posterior(KERNEL, X, y - shift, noises, points)
-    at = model.posterior(points)
-    assert torch.allclose(at.mean[:, 0], mean + shift, **EXACT)
-    assert torch.allclose(at.variance[:, 0], covariance.diagonal(), **EXACT)
-    # what chooses knows the same: on arms that is no model, but statistics
-    query = loop.ask()
-    known = query.diagnostics
-    mean, covariance = posterior(KERNEL, X, y - shift, noises, query.x.unsqueeze(0))
-    assert known["mean"] == pytest.approx(float(mean) + shift, rel=1e-7, abs=1e-7)
-    assert known["standard_deviation"] == pytest.approx(float(covariance) ** 0.5, rel=1e-6)
-    gain = float(gain_of(X, noises))
-    assert known["information_gain"] == pytest.approx(gain, rel=1e-8)
-    width = 2.0 + 0.2 / math.sqrt(LAM) * math.sqrt(2.0 * (gain + math.log(10.0)))
-    assert known["width"] == pytest.approx(width, rel=1e-8)
-
-
-@ON_DOMAINS
-@pytest.mark.parametrize("shift", [0.0, 0.7])
-def test_posterior_gain_and_width_are_those_of_rows_with_their_own_noise(
-    domain: str, shift: float
-) -> None:
-    model = BanditGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=0.3, prior_mean=shift)
-    loop = build(domain, model=model)
-    X, y, noises = tell_some(loop, domain)
-    check_against(loop, X, y, noises, shift)
-
-
 ACQUISITIONS = {
     "IGP-UCB": IGP,
     "GP-UCB": GPUpperConfidenceBound.with_options(width=2.0),
@@ -160,31 +117,6 @@ def test_the_mean_of_n_outcomes_is_worth_n_outcomes(domain: str, name: str) -> N
 
 
 @ON_DOMAINS
-@pytest.mark.parametrize("name", ACQUISITIONS)
-@pytest.mark.parametrize("maximize", [True, False])
-def test_a_journal_that_is_opened_again_gives_the_same_choices(
-    domain: str, name: str, maximize: bool, tmp_path: Path
-) -> None:
-    settings = {"seed": 3, "maximize": maximize}
-    path = tmp_path / "run.journal"
-    loop = build(domain, ACQUISITIONS[name], journal=path, **settings)
-    twin = build(domain, ACQUISITIONS[name], clock=lambda: 0.0, **settings)
-    for t in range(10):
-        given = [{"count": 3}, {"noise": 0.3}, {}][t % 3]
-        query, same = loop.ask(), twin.ask()
-        assert torch.equal(query.x, same.x)
-        assert_same(query.diagnostics, same.diagnostics)
-        loop.tell(query.id, 0.1 * t, **given)
-        twin.tell(same.id, 0.1 * t, **given)
-        if t % 3 == 1:  # killed: nothing but the file is left
-            loop.close()
-            loop = build(domain, ACQUISITIONS[name], journal=path, **settings)
-    assert [o.count for o in loop.history.outcomes] == [3, None, None] * 3 + [3]
-    assert [o.noise for o in loop.history.outcomes] == [None, 0.3, None] * 3 + [None]
-    loop.close()
-
-
-@ON_DOMAINS
 @pytest.mark.parametrize(
     "settings",
     [{}, {"context_dim": 1}, {"forgetting": SlidingWindow(6)}, {"objective": "earned"}],
@@ -216,31 +148,6 @@ def test_the_loop_of_who_knows_nothing_takes_counts(
     assert loop.history.num_pending == 1
     loop.ask(**given)  # while another one is pending
     loop.close()
-
-
-def test_choices_are_those_of_the_negatives_where_a_cost_is_minimized() -> None:
-    costs, rewards = build(maximize=False), build()
-    for t in range(8):
-        query, same = costs.ask(), rewards.ask()
-        assert torch.equal(query.x, same.x)
-        costs.tell(query.id, 0.1 * t, count=t + 1)
-        rewards.tell(same.id, -0.1 * t, count=t + 1)
-
-
-@ON_DOMAINS
-def test_an_outcome_that_is_withdrawn_takes_its_weight_along(domain: str) -> None:
-    loop = build(domain)
-    X, y, noises = tell_some(loop, domain)
-    kept = torch.ones(len(X), dtype=torch.bool)
-    for row in (3, 4, 10):
-        loop.retract(row, "a broken counter")
-        kept[row] = False
-    check_against(loop, X[kept], y[kept], noises[kept], 0.0)
-    for row in kept.nonzero().squeeze(-1).tolist():
-        if loop.history.outcome(row).is_weighted:
-            loop.retract(row, "all of them")
-    assert not loop.history.is_weighted
-    assert loop.history.weights(LAM) is None
 
 
 def test_records_and_files_have_the_weights_where_there_are_any() -> None:
@@ -323,7 +230,6 @@ DETECTOR = ChangePointDetector(
 )
 WATER = WaterFillingGain(KERNEL(CHOICES, CHOICES), LAM)
 LIST = BanditGP.with_candidates([MODEL, BanditGP.with_kernel(RBFKernel(), noise=LAM)])
-RULE = AdditiveEpochs(num_constraints=1, step_size=0.1, epoch_length=3)
 
 
 def users_model(X: Tensor, Y: Tensor) -> BanditGP:
@@ -388,155 +294,6 @@ def test_random_search_records_what_it_does_not_look_at() -> None:
     assert loop.best()[1].reward == 0.7
 
 
-SEPARATE = AdditiveEpochs(num_constraints=1, step_size=0.1, epoch_length=3, surrogate="separate")
-WEIGHED = {
-    "bound": LagrangianUpperConfidenceBound.with_options(width=2.0),
-    "draw": LagrangianThompsonSampling.with_options(width=2.0),
-}
-
-
-@ON_DOMAINS
-@pytest.mark.parametrize("name", WEIGHED)
-def test_a_count_is_that_of_the_reward_and_of_each_constraint(domain: str, name: str) -> None:
-    loop = build(domain, WEIGHED[name], constraints=SEPARATE)
-    X, Y, noises = [], [], []
-    for t in range(8):
-        query, count = loop.ask(), (1, 4, 30)[t % 3]
-        loop.tell(query.id, 0.1 * t, constraints=[0.3 - 0.1 * t], count=count)
-        X.append(query.x)
-        Y.append([0.1 * t, 0.3 - 0.1 * t])
-        noises.append(LAM / count)
-    rows, outcomes = torch.stack(X), torch.tensor(Y, dtype=torch.float64)
-    points, levels = uniform(5, 2, seed=9), torch.tensor(noises, dtype=torch.float64)
-    query = loop.ask()
-    known = query.diagnostics
-    for j, output in enumerate(("mean", "constraint_mean_1")):
-        mean, _ = posterior(KERNEL, rows, outcomes[:, j], levels, points)
-        at = loop.current_model().posterior(points)
-        assert torch.allclose(at.mean[:, j], mean, **EXACT)
-        mean, covariance = posterior(KERNEL, rows, outcomes[:, j], levels, query.x.unsqueeze(0))
-        if output in known:
-            assert known[output] == pytest.approx(float(mean), abs=1e-7)
-    if name == "bound":
-        lower = float(mean) - 2.0 * float(covariance) ** 0.5
-        assert known["constraint_lower_bound_1"] == pytest.approx(lower, abs=1e-6)
-    with pytest.raises(ValueError, match="variance of the reward's"):
-        loop.tell(query.id, 0.1, constraints=[0.1], noise=0.5)
-
-
-@ON_DOMAINS
-@pytest.mark.parametrize("surrogate", ["relabeled", "fresh"])
-def test_penalized_means_have_the_counts_of_their_outcomes(domain: str, surrogate: str) -> None:
-    rule = AdditiveEpochs(num_constraints=1, step_size=0.5, epoch_length=3, surrogate=surrogate)
-    loop = build(domain, constraints=rule)
-    rows, rewards, values, noises = [], [], [], []
-    for t in range(8):
-        query, count = loop.ask(), (1, 4, 30)[t % 3]
-        loop.tell(query.id, 0.1 * t, constraints=[0.8 - 0.1 * t], count=count)
-        rows.append(query.x)
-        rewards.append(0.1 * t)
-        values.append(0.8 - 0.1 * t)
-        noises.append(LAM / count)
-    query = loop.ask()
-    kappa = loop.multipliers[0]
-    assert kappa > 0.0
-    start = 6 if surrogate == "fresh" else 0
-    penalized = torch.tensor(rewards).double() - kappa * torch.tensor(values).double()
-    X, y, levels = torch.stack(rows), penalized, torch.tensor(noises).double()
-    at = (X[start:], y[start:], levels[start:], query.x.unsqueeze(0))
-    mean, covariance = posterior(KERNEL, *at)
-    assert query.diagnostics["mean"] == pytest.approx(float(mean), abs=1e-6)
-    deviation = query.diagnostics["standard_deviation"]
-    assert deviation == pytest.approx(float(covariance) ** 0.5, rel=1e-6)
-    found = loop.current_model().posterior(query.x.unsqueeze(0)).mean
-    assert float(found) == pytest.approx(float(mean), abs=1e-8)
-    # the models of the constraints, of all values, know the counts too
-    least = loop.feasibility(width=2.0).constraints[0].smallest_lower_bound
-    constraint = torch.tensor(values).double()
-    grid = CHOICES if domain == "arms" else uniform(200, 2, seed=9)
-    mean, covariance = posterior(KERNEL, X, constraint, levels, grid)
-    lower = float((mean - 2.0 * covariance.diagonal().sqrt()).min())
-    assert least == pytest.approx(lower, abs=1e-7) if domain == "arms" else least <= lower + 1e-7
-
-
-@ON_DOMAINS
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"context_dim": 1},
-        {"forgetting": SlidingWindow(5)},
-        {"forgetting": ExponentialWeights(0.9)},
-        {"forgetting": TimeVaryingKernel(0.1)},
-        {"restart": OracleRestart(change_points=(4,), exploration=None)},
-    ],
-    ids=["contexts", "window", "weights", "drift", "restart"],
-)
-def test_contexts_forgetting_and_resets_keep_weights(
-    domain: str, settings: dict[str, Any], tmp_path: Path
-) -> None:
-    acquisition = GPUpperConfidenceBound.with_options(width=2.0)
-    path = tmp_path / "run.journal"
-    loop = build(domain, acquisition, journal=path, **settings)
-    given = {"context": [0.3]} if settings.get("context_dim") else {}
-    rows, y, noises = [], [], []
-    for t in range(10):  # the first ones are plain, so that on arms a stream of rows begins
-        query, count = loop.ask(**given), (1, 1, 1, 6, 1, 25)[t % 6]
-        loop.tell(query.id, math.sin(t), count=count)
-        rows.append(torch.tensor([*given.get("context", []), *query.x.tolist()]).double())
-        y.append(math.sin(t))
-        noises.append(LAM / count)
-    X, Y, levels = torch.stack(rows), torch.tensor(y).double(), torch.tensor(noises).double()
-    query = loop.ask(**given)
-    at = torch.tensor([[*given.get("context", []), *query.x.tolist()]]).double()
-    kernel, rounds = KERNEL, torch.arange(1, 11)
-    kept, scale = rounds > 0, torch.ones(10, dtype=torch.float64)
-    if "restart" in settings:
-        kept = rounds > 4
-    if isinstance(settings.get("forgetting"), SlidingWindow):
-        kept = rounds >= 11 - 5
-    if isinstance(settings.get("forgetting"), ExponentialWeights):
-        scale = 0.9 ** (10 - rounds).double()
-    if isinstance(settings.get("forgetting"), TimeVaryingKernel):
-        X = torch.cat([rounds.double().unsqueeze(-1), X], dim=-1)
-        at = torch.cat([torch.tensor([[11.0]]).double(), at], dim=-1)
-
-        def kernel(A: Tensor, B: Tensor) -> Tensor:
-            gap = (A[:, None, 0] - B[None, :, 0]).abs()
-            return KERNEL(A[:, 1:], B[:, 1:]) * 0.9 ** (gap / 2.0)
-
-    mean, covariance = posterior(kernel, X[kept], Y[kept], (levels / scale)[kept], at)
-    known = query.diagnostics
-    assert known["mean"] == pytest.approx(float(mean), abs=1e-7)
-    assert known["standard_deviation"] == pytest.approx(float(covariance) ** 0.5, rel=1e-6)
-    loop.close()
-    loop = build(domain, acquisition, journal=path, **settings)
-    loop.tell(query.id, 0.5, count=2)
-    again = loop.ask(**given)
-    loop.close()
-    loop = build(domain, acquisition, journal=path, **settings)
-    loop.tell_failed(again.id)
-    loop.close()
-
-
-def test_pending_queries_stand_for_one_observation_each() -> None:
-    loop, other = build("box"), build("box")
-    for each in (loop, other):
-        for t in range(4):
-            each.tell(each.ask().id, 0.2 * t, count=10)
-    first = loop.ask()
-    second = loop.ask()
-    other.ask()
-    X = torch.stack([q.x for q in loop.history.queries[:4]])
-    rows = torch.cat([X, first.x.unsqueeze(0)])
-    levels = torch.tensor([LAM / 10] * 4 + [LAM], dtype=torch.float64)
-    y = torch.tensor([0.0, 0.2, 0.4, 0.6], dtype=torch.float64)
-    mean, _ = posterior(KERNEL, X, y, levels[:4], first.x.unsqueeze(0))
-    y = torch.cat([y, mean])
-    _, covariance = posterior(KERNEL, rows, y, levels, second.x.unsqueeze(0))
-    found = second.diagnostics["standard_deviation"]
-    assert found == pytest.approx(float(covariance) ** 0.5, rel=1e-6)
-
-
 def test_the_guarantee_says_what_it_needs_of_weights() -> None:
     loop = build()
     plain = loop.guarantee()
@@ -553,57 +310,3 @@ def test_the_guarantee_says_what_it_needs_of_weights() -> None:
     draws.tell(draws.ask().id, 0.5, noise=0.5)
     assert any("has the variance v" in each for each in draws.guarantee().assumptions)
     assert "count" not in plain.statement
-
-
-@pytest.mark.slow
-def test_certificates_cover_the_reward_in_runs_with_clicks() -> None:
-    """200 runs of 15 rounds: the band of the last round holds everywhere but in few of them.
-
-    Click rates are in [0, 1], so that single clicks are 1/2-sub-Gaussian. If the band failed in
-    more than a tenth of all runs, 36 failures in 200 had a probability below 1e-3.
-    """
-    delta, kernel = 0.1, squared_exponential(0.25)
-    choices = torch.linspace(0.0, 1.0, 15, dtype=torch.float64).unsqueeze(-1)
-    model = BanditGP.with_kernel(RBFKernel(), noise=0.25, lengthscale=0.25, prior_mean=0.3)
-    generator = np.random.default_rng(0)
-    failures, certificates = 0, []
-    for seed in range(200):
-        centers = torch.from_numpy(generator.random((3, 1)))
-        weights = torch.from_numpy(generator.uniform(-0.1, 0.2, 3))
-        norm = float((weights @ kernel(centers, centers) @ weights).sqrt())
-        rates = (0.3 + kernel(choices, centers) @ weights).clamp(0.0, 1.0)
-        assert float((0.3 + kernel(choices, centers) @ weights - rates).abs().max()) == 0.0
-        loop = BanditLoop(
-            Arms(choices),
-            model,
-            ImprovedUpperConfidenceBound.with_options(
-                rkhs_bound=norm,
-                noise_bound=0.5,
-                delta=delta,
-                any_lambda=True,
-                assume="centered bound",
-            ),
-            seed=seed,
-        )
-        for _ in range(15):
-            query = loop.ask()
-            rate = float(rates[int((query.x * 14).round())])
-            shown = int(generator.integers(50, 5000))
-            loop.tell(query.id, generator.binomial(shown, rate) / shown, count=shown)
-        found = loop.recommend()
-        assert found.certificate is not None
-        best, here = float(rates.max()), float(rates[int((torch.tensor(found.point) * 14).round())])
-        bounds = loop._chooser.bounds_on_arms()
-        is_outside = bool(((rates < bounds.lower) | (rates > bounds.upper)).any())
-        failures += is_outside or best - here > found.certificate
-        certificates.append(found.certificate)
-    assert failures < 36
-    # thousands of impressions say much more than 15 outcomes
-    assert float(np.median(certificates)) < 0.15
-
-
-def test_arms_without_contexts_are_played_from_statistics() -> None:
-    loop = build()
-    loop.tell(loop.ask().id, 0.5, count=3)
-    loop.ask()
-    assert isinstance(loop._chooser._stream, PointsStream)

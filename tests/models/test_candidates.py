@@ -505,7 +505,7 @@ def test_default_list_takes_its_scales_from_the_first_outcomes_alone() -> None:
     assert scales == tuple(10.0 ** (0.5 * k) for k in range(middle - 2, middle + 3))
     louder = torch.cat([Y[:4], 1e3 * Y[4:]])
     assert default.scales(louder) == scales  # what comes later has no say
-    recipe = default.recipe(scales)
+    recipe = default.list_of(Y)
     assert recipe.num_candidates == (5 + 2) * 4 * 5
     assert len(recipe.groups) == (5 + 2) * 4
     model = default(X, Y)
@@ -596,16 +596,6 @@ def test_posterior_of_an_ensemble_is_pickled_with_its_covariance() -> None:
     ours, theirs = (each.distribution.covariance_matrix for each in (again, posterior))
     assert torch.equal(ours, theirs)
     assert again.rsample(torch.Size([2])).shape == posterior.rsample(torch.Size([2])).shape
-
-
-def test_bounds_that_could_be_read_in_two_ways_are_refused():
-    for bounds in ([[0.0, 1.0], [2.0, 3.0]], ([0.0, 1.0], [0.0, 1.0])):
-        with pytest.raises(ValueError, match=r"could be two \(low"):
-            DefaultCandidates(bounds)
-    pairs = DefaultCandidates([(0.0, 1.0), (2.0, 3.0)])
-    rows = DefaultCandidates(torch.tensor([[0.0, 2.0], [1.0, 3.0]], dtype=torch.float64))
-    assert pairs.bounds == rows.bounds == ((0.0, 1.0), (2.0, 3.0))
-    assert DefaultCandidates([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]).bounds == ((0.0, 1.0),) * 3
 
 
 def test_a_list_is_shown_in_one_line() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import torch
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
-from reading_html import Reader
 from torch import Tensor
 from torch.distributions import MultivariateNormal, Normal
 
@@ -121,8 +119,7 @@ def test_verdicts() -> None:
     assert check_model(gp(X, spoiled)).verdict.startswith("Outcome 18 is")
     assert "too few" in check_model(gp(X[:3], Y[:3])).verdict
     assert "0 outcomes" in check_model(gp(X[:0], Y[:0])).verdict
-    page = Reader(check_model(gp(X, Y))._repr_html_())
-    assert "in their 95%" in page.text
+    assert "in their 95%" in repr(check_model(gp(X, Y)))
 
 
 def residuals(z: Tensor) -> ModelCheck:
@@ -208,7 +205,7 @@ def test_without_deviations_there_is_no_log_likelihood() -> None:
 
 
 @pytest.mark.slow
-def test_a_drift_rate_is_named_and_rates_can_be_compared() -> None:
+def test_drift_rates_can_be_compared() -> None:
     """A reward that drifts at the rate 0.05 is most likely under that rate of three."""
     arms = Arms(torch.linspace(0.0, 1.0, 12, dtype=DTYPE).unsqueeze(-1))
     recipe = BanditGP.with_kernel(RBFKernel(), noise=0.04, lengthscale=0.3)
@@ -223,11 +220,6 @@ def test_a_drift_rate_is_named_and_rates_can_be_compared() -> None:
     }
     assert max(checks, key=lambda rate: checks[rate].log_likelihood) == 0.05
     assert checks[0.05].finding == "agrees"
-    assert all(check.has_rate for check in checks.values())
-    z = torch.tensor([3.0, -3.0], dtype=DTYPE).repeat(60)
-    assert "drift rate too small" in replace(checks[0.05], one_step=z).verdict
-    assert "or its drift rate too large" in checks[0.8].verdict  # the policy prefers large rewards
-    assert "or its drift rate is too large" in replace(checks[0.8], one_step=0.1 * z).verdict
 
 
 def test_an_offset_is_named() -> None:
@@ -420,7 +412,7 @@ def test_a_mean_that_no_outcome_can_correct_is_told_with_the_lengthscale() -> No
     (prior,) = candidate_grid([0.2], scales=[3000.0])
     check = check_model(prior(X, Y))
     assert check.finding == "mean off"
-    assert check.verdict.endswith("its prior mean is off, or its lengthscale too short.")
+    assert "its prior mean is off, or its lengthscale too short" in check.verdict
 
 
 def test_few_points_or_one_have_no_correlation_to_judge() -> None:

@@ -11,65 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from botorch_bandits import Arms, BanditGP, BanditLoop, SlidingWindow, TimeVaryingKernel
-from botorch_bandits.forgetting import ExponentialWeights
+from botorch_bandits import Arms, BanditGP, BanditLoop
 from botorch_bandits.random_streams import RandomBlocks
 from papers import beyond
-from papers.avanesov import NOISE_STD, kernel, tabulate_detections
+from papers.avanesov import kernel, tabulate_detections
 from papers.beyond import Change
 from papers.runner import build_experiments, run_arms_experiment, tabulate
 from papers.shi import tabulate_violation
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
-
-
-def dense(
-    rule, arms: torch.Tensor, outcomes: torch.Tensor, matrix: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return mean and variance of all arms of one run, by a solve."""
-    n = len(arms)
-    rounds = torch.arange(1.0, n + 1, dtype=torch.float64)
-    noise = torch.full((n,), NOISE_STD**2, dtype=torch.float64)
-    gram, cross = matrix[arms][:, arms], matrix[arms]
-    if isinstance(rule, SlidingWindow):
-        first = max(n - rule.length, 0)
-        gram, cross, noise = gram[first:, first:], cross[first:], noise[first:]
-        outcomes = outcomes[first:]
-    if isinstance(rule, ExponentialWeights):
-        noise = noise / rule.discount ** (n - rounds)
-    if isinstance(rule, TimeVaryingKernel):
-        kept = (1.0 - rule.rate) ** 0.5
-        gram = gram * kept ** (rounds.unsqueeze(-1) - rounds).abs()
-        cross = cross * (kept ** (n + 1 - rounds)).unsqueeze(-1)
-    weights = torch.linalg.solve(gram + noise.diag(), cross).mT
-    return weights @ outcomes, matrix.diagonal() - (weights * cross.mT).sum(-1)
-
-
-@pytest.mark.parametrize(
-    "rule", [SlidingWindow(6), ExponentialWeights(0.9), TimeVaryingKernel(0.05)], ids=str
-)
-def test_models_forget_as_a_dense_computation_says(rule) -> None:
-    panel = beyond.forgetting(2, 24, num_arms=30)[1]
-    study = panel.make_study(0, 2)
-    method = replace(beyond._forgetting_methods(study)[0], forgetting=rule)
-    regret = torch.from_numpy(beyond.follow(study, method)["regret"])
-    noise = RandomBlocks(study.seeds, "noise")
-    values = torch.stack([study.rewards(t) for t in range(1, 25)], 1)
-    for b in range(2):
-        arms: list[int] = []
-        outcomes: list[float] = []
-        for t in range(24):
-            score = torch.ones(30)
-            if arms:
-                known = torch.tensor(arms), torch.tensor(outcomes, dtype=torch.float64)
-                mean, variance = dense(rule, *known, study.prior.matrix)
-                score = mean + 2.0 * variance.clamp_min(0.0).sqrt()
-            arm = int(score.argmax())
-            arms.append(arm)
-            outcomes.append(float(values[b, t, arm] + NOISE_STD * noise.at(t + 1)[b]))
-            assert float(regret[b, t]) == pytest.approx(
-                float(values[b, t].max() - values[b, t, arm])
-            )
 
 
 @pytest.mark.parametrize("name", [beyond.PLAIN, beyond.ROBUST, beyond.NEVER])

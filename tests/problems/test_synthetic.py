@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from botorch.test_functions import Branin, Hartmann
+from botorch.test_functions import Branin
 from torch import Tensor
 
 from botorch_bandits.problems import BraninReward, Hartmann3Reward
@@ -48,13 +48,3 @@ def test_hartmann_formula() -> None:
             exponent = sum(a * (x - p) ** 2 for a, x, p in zip(rate, row, center, strict=True))
             expected += height * math.exp(-exponent)
         assert reward == pytest.approx(expected, rel=1e-12)
-
-
-def test_hartmann_optimum_is_stationary() -> None:
-    problem = Hartmann3Reward()
-    assert problem.optimal_value == pytest.approx(-Hartmann(dim=3).optimal_value, abs=1e-5)
-    points = problem.optimizers.clone().requires_grad_(True)
-    (gradient,) = torch.autograd.grad(problem(points).sum(), points)
-    assert gradient.abs().max().item() < 1e-12
-    hessian = torch.autograd.functional.hessian(lambda x: problem(x), problem.optimizers[0])
-    assert torch.linalg.eigvalsh(hessian).max().item() < 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import warnings
@@ -14,7 +13,6 @@ import torch
 from gpytorch.kernels import MaternKernel
 
 from botorch_bandits import (
-    AdditiveEpochs,
     BanditGP,
     BanditLoop,
     Box,
@@ -26,10 +24,8 @@ from botorch_bandits import (
     GPUpperConfidenceBound,
     History,
     Integer,
-    LagrangianUpperConfidenceBound,
     RandomSearch,
     Space,
-    run,
 )
 from botorch_bandits.history import flatten_records
 from botorch_bandits.journal import Journal
@@ -82,25 +78,6 @@ def test_queries_have_names_and_native_values() -> None:
     assert BanditLoop(Box([[0.0], [1.0]]), None, RandomSearch()).ask().parameters is None
 
 
-def test_a_loop_on_a_space_finds_the_best_category_and_its_neighborhood() -> None:
-    """Of 16 rounds; a draw at random is that near about 1 time in 30."""
-    space = Space({"C": SPACE.parameters["C"], "kernel": SPACE.parameters["kernel"]}, 2, 16)
-    kernel = MaternKernel(nu=2.5, ard_num_dims=space.num_columns)
-    model = BanditGP.with_kernel(
-        kernel, noise=1e-3, lengthscale=0.5, input_transform=space.input_transform()
-    )
-    loop = BanditLoop(space, model, GPUpperConfidenceBound.with_options(width=2.0), num_initial=3)
-    for _ in range(16):
-        query = loop.ask()
-        C, name = query.parameters.values()
-        off = (math.log10(C) - 1.0) ** 2
-        loop.tell(query.id, -off / 4.0 - (name != "poly"))
-    best = loop.best()
-    assert best is not None
-    assert best[0].parameters["kernel"] == "poly"
-    assert best[0].parameters["C"] == pytest.approx(10.0, rel=0.5)
-
-
 def test_a_point_is_attached_by_name_and_stays_as_it_was_given() -> None:
     loop = make_loop()
     loop.attach(GIVEN, 1.5)
@@ -150,7 +127,7 @@ def test_a_model_that_takes_categories_for_numbers_is_warned_of() -> None:
 
 def test_values_by_name_are_for_spaces() -> None:
     loop = BanditLoop(Box([[0.0], [1.0]]), None, RandomSearch())
-    with pytest.raises(TypeError, match=r"x is \{'C': 1\}"):
+    with pytest.raises(TypeError, match="x is a dictionary"):
         loop.attach({"C": 1}, 1.0)
 
 
@@ -193,19 +170,6 @@ def test_a_history_of_another_space_is_refused() -> None:
     fewer = Space({**SPACE.parameters, "kernel": Categorical(["rbf", "linear", None])}, 2, 16)
     with pytest.raises(ValueError, match="parameter 'kernel' is 'poly'"):
         BanditLoop(fewer, None, RandomSearch(), history=loop.history)
-
-
-def test_tables_have_a_column_a_parameter() -> None:
-    loop = make_loop()
-    play(loop, 3)
-    table = loop.history.to_dataframe()
-    assert [name for name in table.columns if name in (*SPACE.parameters, "x0")] == [
-        "C",
-        "depth",
-        "kernel",
-        "data",
-    ]
-    assert table["depth"].tolist() == [q.parameters["depth"] for q in loop.history.queries]
 
 
 def test_a_category_that_is_none_stays_none_in_a_table() -> None:
@@ -326,7 +290,7 @@ def test_a_refused_journal_lists_the_domain_and_counts_what_follows_from_it(
     with pytest.raises(DifferentSettingsError) as refused:
         BanditLoop(wider, seed=0, maximize=False, journal=path)
     hidden = [line for line in refused.value.differences if line.startswith("model.")]
-    assert any("_coefficient" in line for line in hidden)
+    assert any(line.startswith("model.encode.") for line in hidden)
     _, *lines, remedy = str(refused.value).splitlines()
     assert sorted(lines) == [
         "  domain.parameters.C.low: was 0.01, is 0.001",
@@ -374,20 +338,6 @@ def test_snapshots_hold_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert loop.history.to_records() == known
 
 
-def test_a_table_of_plain_values_survives_a_csv_file(tmp_path: Path) -> None:
-    loop = make_loop()
-    play(loop, 2)
-    rows = flatten_records(loop.history.to_records())
-    path = tmp_path / "table.csv"
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
-    with path.open() as file:
-        read = list(csv.DictReader(file))
-    assert [float(row["C"]) for row in read] == [q.parameters["C"] for q in loop.history.queries]
-
-
 # --- the default model ----------------------------------------------------------------------
 
 
@@ -421,57 +371,3 @@ def test_a_loop_alone_plays_a_space_in_contexts() -> None:
         query = loop.ask(context=[i / 4.0])
         assert query.parameters == SPACE.decode(query.x)
         loop.tell(query.id, reward(**query.parameters) + i)
-
-
-@pytest.mark.parametrize("surrogate", ["relabeled", "separate"])
-def test_a_loop_on_a_space_has_constraints_in_contexts(surrogate: str, tmp_path: Path) -> None:
-    """The cost of a depth depends on the context; names, multipliers and journal go together."""
-    step, length, num_rounds = 0.5, 3, 8
-    rule = AdditiveEpochs(1, length, step_size=step, surrogate=surrogate)
-    contexts = torch.tensor([[(t % 3) / 2.0] for t in range(num_rounds)], dtype=torch.float64)
-    called: list[dict[str, Any]] = []
-
-    def open_loop(name: str) -> BanditLoop:
-        kernel = MaternKernel(nu=2.5, ard_num_dims=SPACE.num_columns + 1)
-        transform = SPACE.input_transform(torch.tensor([[0.0], [1.0]], dtype=torch.float64))
-        model = BanditGP.with_kernel(kernel, noise=0.01, lengthscale=0.5, input_transform=transform)
-        weighs = surrogate == "separate"
-        played = LagrangianUpperConfidenceBound if weighs else GPUpperConfidenceBound
-        acquisition = played.with_options(width=2.0)
-        settings = {"num_initial": 2, "context_dim": 1, "constraints": rule}
-        return BanditLoop.open(tmp_path / name, SPACE, model, acquisition, **settings)
-
-    def costly(values: dict[str, Any]) -> tuple[float, list[float]]:
-        called.append(values)
-        named = {name: value for name, value in values.items() if name != "context"}
-        return reward(**named), [values["depth"] - 3.0 + float(values["context"])]
-
-    def play_on(loop: BanditLoop, rounds: int) -> None:
-        run(loop, costly, rounds, contexts=contexts, progress=False)
-
-    with open_loop("whole") as loop:
-        play_on(loop, num_rounds)
-        queries = loop.history.queries
-        assert called == [{**(q.parameters or {}), "context": q.context} for q in queries]
-        assert [query.parameters for query in queries] == [SPACE.decode(q.x) for q in queries]
-        assert torch.stack([query.context for query in queries]).equal(contexts)
-        costs = [outcome.constraints[0] for outcome in loop.history.outcomes]
-        expected = [
-            q.parameters["depth"] - 3.0 + float(q.context)  # type: ignore[index, arg-type]
-            for q in queries
-        ]
-        assert costs == pytest.approx(expected)
-        multiplier = 0.0
-        for first in range(0, num_rounds - num_rounds % length, length):
-            total = sum(costs[first : first + length])
-            multiplier = max(0.0, multiplier + step * total / length)
-        assert [float(value) for value in loop.multipliers] == pytest.approx([multiplier])
-        assert multiplier > 0.0
-        best = loop.best(context=[0.0])
-        assert best is None or best[1].constraints[0] <= 0.0
-    with open_loop("pieces") as loop:
-        play_on(loop, 4)
-    with open_loop("pieces") as loop:  # an epoch was under way
-        play_on(loop, num_rounds - 4)
-        points = [query.parameters for query in loop.history.queries]
-        assert points == [query.parameters for query in queries]

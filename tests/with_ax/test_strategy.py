@@ -5,7 +5,6 @@ Needs the extra ``ax``, in an environment of its own: CONTRIBUTING.md says how.
 
 from __future__ import annotations
 
-import math
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +17,6 @@ pytest.importorskip(
     "ax.api.client", reason="needs Ax, the extra ax: pip install -c constraints.txt -e '.[ax]'"
 )
 
-from ax.adapter.registry import MBM_X_trans
 from ax.api.client import Client
 from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig, StorageConfig
 from ax.core.trial_status import TrialStatus
@@ -28,7 +26,6 @@ from ax.storage.botorch_modular_registry import CLASS_TO_REVERSE_REGISTRY
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition import LogExpectedImprovement as OfBoTorch
 from botorch.models import SingleTaskGP
-from botorch.models.transforms import Standardize
 from gpytorch.kernels import MaternKernel, ScaleKernel
 
 import botorch_bandits
@@ -153,15 +150,6 @@ def test_failed_points_are_pending_unless_they_were_told(built: list[BanditAcqui
     ask(client)
     assert len(built[-1].X_pending) == len(running)
     assert [x] not in built[-1].X_pending.tolist()
-
-
-def test_ax_alone_suggests_the_point_of_a_failed_trial_again() -> None:
-    """What the strategy is for: a node of Ax does not know of failures."""
-    client = make_client(bandit_node(ImprovedUpperConfidenceBound, {"width": 1.0}))
-    observe(client, [-4.0, -1.0, 2.0, 4.5])
-    index, x = ask(client)
-    client.mark_trial_failed(index)
-    assert ask(client)[1] == pytest.approx(x, abs=1e-3)
 
 
 def test_where_pending_points_change_nothing_another_point_is_drawn() -> None:
@@ -430,16 +418,3 @@ def test_mistakes_are_named_at_once(
 ) -> None:
     with pytest.raises(error, match=message):
         ax_strategy(cls, **options)
-
-
-def test_the_parts_are_what_the_page_says() -> None:
-    strategy = ax_strategy(ImprovedUpperConfidenceBound, width=2.0, seed=7)
-    first, then = strategy._nodes
-    assert first.generator_specs[0].generator_kwargs == {"seed": 7}
-    kwargs = then.generator_specs[0].generator_kwargs
-    assert kwargs["transforms"] == MBM_X_trans
-    assert kwargs["botorch_acqf_options"] == {"width": 2.0}
-    (model,) = kwargs["surrogate_spec"].model_configs
-    assert model.botorch_model_class is SingleTaskGP
-    assert model.outcome_transform_classes == [Standardize]
-    assert math.isfinite(then.seed)
