@@ -228,6 +228,8 @@ class BanditAcquisition(AcquisitionFunction):
 
     _summary: PriorSummary | None = None
     maximize: bool = True
+    predictive: bool = False
+    """Whether deviations are those of outcomes, with their noise."""
     _num_columns: int | None = None
     """The number of columns of the last points; other numbers are checked against the model."""
 
@@ -351,7 +353,7 @@ class BanditAcquisition(AcquisitionFunction):
         return None
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return posterior mean and standard deviation of the reward, without noise.
+        """Return posterior mean and standard deviation of the reward.
 
         Args:
             X: ``n x d`` points, float64.
@@ -359,7 +361,8 @@ class BanditAcquisition(AcquisitionFunction):
         Returns:
             ``n`` each, in outcome units; for an ensemble, of the mixture of its members.
         """
-        return moments_at(self.model, X, getattr(self, "posterior_transform", None))
+        transform = getattr(self, "posterior_transform", None)
+        return moments_at(self.model, X, transform, self.predictive)
 
     def known_at(self, X: Tensor) -> Bounds:
         """Return what is known at some points; the base class has no confidence bounds.
@@ -680,8 +683,6 @@ class HallucinatesPending(BanditAcquisition):
 
     base_model: Model
     posterior_transform: PosteriorTransform | None
-    predictive: bool = False
-
     _summary: PriorSummary
     _evaluate: Callable[[Tensor], Tensor]
     """A function from ``batch_shape x 1 x d`` points to ``batch_shape`` values."""

@@ -67,7 +67,7 @@ class Bounds(NamedTuple):
 
 
 def moments_at(
-    model: Model, X: Tensor, transform: PosteriorTransform | None = None
+    model: Model, X: Tensor, transform: PosteriorTransform | None = None, noisy: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return posterior mean and standard deviation of the reward at some points.
 
@@ -75,6 +75,7 @@ def moments_at(
         model: The model.
         X: ``n x d`` points, float64.
         transform: Defines the reward; if None, it is the first output.
+        noisy: Whether deviations are those of outcomes, with their noise.
 
     Returns:
         ``n`` each; for an ensemble, the moments of the mixture of its members.
@@ -85,7 +86,9 @@ def moments_at(
     if isinstance(model, CandidatesModel) and transform is None:  # its members have weights
         mean, variance = model.mixture(X)
         return mean, variance.clamp_min(0.0).sqrt()
-    posterior = model.posterior(X.unsqueeze(-2), posterior_transform=transform)
+    posterior = model.posterior(
+        X.unsqueeze(-2), observation_noise=noisy, posterior_transform=transform
+    )
     if transform is None:
         variance = variances_of_outputs(posterior, model)
     else:

@@ -57,7 +57,7 @@ def test_affine_outcomes_refuse():
     with pytest.raises(ValueError, match="for 3 outputs, but"):
         CASES[0].build().posterior(X, posterior_transform=AffineOutcomes(double([[1.0, 2.0, 3.0]])))
     positive = SingleTaskGP(X, Y.abs() + 1.0, outcome_transform=Log())
-    with pytest.raises(UnsupportedError, match=r"joint Gaussian posterior.*such as"):
+    with pytest.raises(UnsupportedError, match=r"joint Gaussian posterior.*ModelListGP"):
         positive.posterior(X, posterior_transform=AffineOutcomes(double([[1.0, 2.0]])))
 
 

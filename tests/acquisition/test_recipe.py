@@ -227,7 +227,7 @@ def test_a_class_of_ones_own_gets_recipes_from_the_base_class() -> None:
     assert recipe == Distance.with_options(center=center.clone())
     acqf = recipe.build(bandit_gp(), ARMS, seed=1, round_number=2)
     assert torch.equal(ARMS.maximize(acqf)[0], center)
-    assert acqf.describe(center) == {"acquisition_value": 0.0}
+    assert acqf.describe(center)["acquisition_value"] == 0.0
     guarantee = acqf.guarantee()
     assert guarantee.method == "Distance"
     assert not guarantee.holds
