@@ -652,16 +652,6 @@ def constructor_parameters(cls: type) -> Mapping[str, inspect.Parameter]:
     return MappingProxyType(found)
 
 
-def passed_on(given: Mapping[str, Any], cls: type) -> dict[str, Any]:
-    """Return the arguments that a base class's constructor takes by name.
-
-    Args:
-        given: All arguments of the constructor of a subclass, by name.
-        cls: The base class.
-    """
-    return {n: given[n] for n in constructor_parameters(cls) if n in given and n != "model"}
-
-
 @_once_a_class
 def default_options(cls: type) -> Mapping[str, Any]:
     """Return the constructor's options and their defaults, None for those without one."""

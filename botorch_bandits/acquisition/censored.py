@@ -32,7 +32,6 @@ from botorch_bandits.acquisition.base import (
     BanditAcquisition,
     check_points,
     copy_pending,
-    of_acquisition,
     view_of,
 )
 from botorch_bandits.acquisition.rules import ArmsRule
@@ -121,11 +120,13 @@ class CensorsPending(BanditAcquisition):
     scale: float
     assume: tuple[str, ...]
     _censoring: DropInCensoring
-    _pseudo_values: tuple[float, ...] | None = None
-    _filled_values: Tensor | None = None
-    _signs: tuple[float, ...] = ()
-    _X_observed: Tensor | None = None
-    _Y_observed: Tensor | None = None
+    _signs: tuple[float, ...]
+    pseudo_values: tuple[float, ...] | None
+    """The value used as the minimum: one number per output, in raw units; None before there is a
+    proxy for an unknown minimum."""
+    filled_values: Tensor | None
+    """The values that fill in pending queries, ``batch_shape x p x m`` in raw units; None if there
+    are none, and with ``fill="minimum"``."""
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
@@ -142,22 +143,6 @@ class CensorsPending(BanditAcquisition):
         """Return the rule of the width; see :meth:`WidthUpperConfidenceBound.width_rule`."""
         raise NotImplementedError
 
-    @property
-    def pseudo_values(self) -> tuple[float, ...] | None:
-        """The value used as the minimum: one number per output, in raw units.
-
-        None before there is a proxy for an unknown minimum.
-        """
-        return self._pseudo_values
-
-    @property
-    def filled_values(self) -> Tensor | None:
-        """The values that fill in pending queries, ``batch_shape x p x m`` in raw units.
-
-        None if there are none, and with ``fill="minimum"``, where :attr:`pseudo_values` are used.
-        """
-        return self._filled_values
-
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean, standard deviation, width and information gain at one point.
 
@@ -169,11 +154,6 @@ class CensorsPending(BanditAcquisition):
         if gain is not None:  # the base class's gain is without pending rows
             described["information_gain"] = float(gain.mean())
         return described
-
-    def _prepare_censoring(self, options: Mapping[str, Any]) -> None:
-        """Store how to censor, before the constructor of the base class asks for it."""
-        self._censoring = drop_in_censoring(options)
-        self._X_observed, self._Y_observed = options["X_observed"], options["Y_observed"]
 
     def _censor(self, X_pending: Tensor | None) -> Tensor:
         """Replace the model with the censored one, and return the scaled width."""
@@ -187,7 +167,7 @@ class CensorsPending(BanditAcquisition):
             check_outcomes(f"{type(self).__name__} with minimum_proxy=", base_model, "moments")
         pending = copy_pending(X_pending, base_model)
         signs = output_signs(base_model, self.posterior_transform, self.maximize)
-        values = censoring.pseudo_values(base_model, signs, self._X_observed, self._Y_observed)
+        values = censoring.pseudo_values(base_model, signs)
         model = with_ordinary_noise = base_model
         filled = shares = None
         if pending is not None:
@@ -210,21 +190,18 @@ class CensorsPending(BanditAcquisition):
                 values,
                 self.posterior_transform,
                 self.maximize,
-                self._X_observed,
             )
         # no error can follow, so nothing is left half done
-        self.model, self._pseudo_values, self._signs = model, values, signs
-        self._filled_values, self._summary_with_pending = filled, summary
+        self.model, self.pseudo_values, self._signs = model, values, signs
+        self.filled_values, self._summary_with_pending = filled, summary
         AcquisitionFunction.set_X_pending(self, pending)
         return width
 
     def _censored_guarantee(self) -> Guarantee:
         """Return the guarantee of the width, if the user does what a loop would do."""
         guarantee: Guarantee = self.rule.guarantee(self._summary_with_pending, 1)
-        censoring, values = self._censoring, self._pseudo_values or ()
+        censoring, values = self._censoring, self.pseudo_values or ()
         outcomes = observed_outcomes(self.base_model)
-        if self._Y_observed is not None:
-            outcomes = self._Y_observed.unbind(-1)
         if guarantee.theorem is not None:
             num_below, farthest = 0, 0.0
             if outcomes is not None and censoring.minimum is not None:
@@ -237,10 +214,6 @@ class CensorsPending(BanditAcquisition):
             elif num_below and not censoring.fills_in:
                 guarantee = guarantee.with_assumptions(below_the_minimum(num_below, farthest))
             guarantee = guarantee.with_assumptions(ALL_QUERIES_ENTER)
-        if self.scale != 1.0:
-            guarantee = guarantee.with_gaps(f"the width is scaled by {self.scale:g}")
-        if is_ensemble(self.base_model):
-            guarantee = guarantee.with_gaps("the bound is averaged over the members of an ensemble")
         if censoring.pseudo_noise > 0.0 and self.X_pending is not None:
             guarantee = guarantee.with_gaps("pending rows have more noise than the others")
         means = prior_means(self.base_model)
@@ -325,8 +298,6 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         delay_distribution: For ``fill="soft"``: the probabilities of delays 0, 1, 2, ... in
             rounds, or a cumulative distribution function. Pending points are assumed to be in the
             order of issue, one per round.
-        X_observed: ``n x d`` observed inputs; the model's if omitted.
-        Y_observed: ``n x m`` observed outcomes, used to check the minimum; the model's if omitted.
         posterior_transform: See :class:`WidthUpperConfidenceBound`.
         maximize: See :class:`WidthUpperConfidenceBound`.
         assume: See :class:`WidthUpperConfidenceBound`; the norm is always that of ``f - minimum``.
@@ -388,8 +359,6 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         ringing_tolerance: float | None = DEFAULT_TOLERANCE,
         fill: str = "minimum",
         delay_distribution: DelayDistribution | None = None,
-        X_observed: Tensor | None = None,
-        Y_observed: Tensor | None = None,
         posterior_transform: PosteriorTransform | None = None,
         maximize: bool = True,
         assume: str | tuple[str, ...] = (),
@@ -397,7 +366,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
     ) -> None:
         """See the class."""
         given = {**locals()}
-        self._prepare_censoring(given)
+        self._censoring = drop_in_censoring(given)
         self._initialize(given)
 
     @classmethod
@@ -456,8 +425,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
-        guarantee = of_acquisition(self, self._censored_guarantee())
-        return guarantee if self.maximize else guarantee.for_minimizing()
+        return self._as_used(self._censored_guarantee())
 
 
 class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
@@ -494,8 +462,6 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         ringing_tolerance: See there.
         fill: See there.
         delay_distribution: See there.
-        X_observed: See there.
-        Y_observed: See there.
         choices: ``num_points x d`` points for exact draws; only these points can then be evaluated.
         posterior_transform: See there.
         maximize: See there; when minimizing, the value is minus the value of the draw.
@@ -555,8 +521,6 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         ringing_tolerance: float | None = DEFAULT_TOLERANCE,
         fill: str = "minimum",
         delay_distribution: DelayDistribution | None = None,
-        X_observed: Tensor | None = None,
-        Y_observed: Tensor | None = None,
         choices: Tensor | None = None,
         posterior_transform: PosteriorTransform | None = None,
         maximize: bool = True,
@@ -566,7 +530,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
     ) -> None:
         """See the class."""
         given = {**locals()}
-        self._prepare_censoring(given)
+        self._censoring = drop_in_censoring(given)
         self._initialize(given)
 
     @classmethod
@@ -609,7 +573,4 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
                 "Theorem 3 draws on a finite set; a pathwise draw approximates a draw on the box",
                 of="regret",
             )
-        if is_ensemble(self.base_model):
-            guarantee = guarantee.with_gaps("the draw is from one member of an ensemble")
-        guarantee = guarantee if self.maximize else guarantee.for_minimizing()
-        return of_acquisition(self, guarantee)
+        return self._as_used(guarantee)

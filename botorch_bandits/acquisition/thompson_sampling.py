@@ -25,7 +25,7 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import ExpectationPosteriorTransform, PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
-from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
+from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import (
@@ -33,7 +33,6 @@ from botorch_bandits.acquisition.base import (
     check_points,
     copy_pending,
     kernelized_rule,
-    of_acquisition,
 )
 from botorch_bandits.acquisition.draws import SeededDraw
 from botorch_bandits.acquisition.rules import (
@@ -137,6 +136,7 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
     """
 
     defines_rule: ClassVar[bool] = True
+    of_ensemble: ClassVar[str] = "the draw is from one member of an ensemble"
     stream = "thompson"
     width: Tensor
 
@@ -180,7 +180,7 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
         self.rule = self.width_rule(given)
         self.assume = check_assume(given["assume"])
         self._summary = PriorSummary(model, transform, self.assume)
-        self.scale = check_scale(given["scale"])
+        self.scale = check_scale(given.get("scale", 1.0))
         width = self.scale * self.rule.width(self._summary, 1)
         if width.dim():
             width = fit_to_batch(WIDTH, width, model.batch_shape)
@@ -285,20 +285,16 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
             needed = kernel_assumptions(self._summary, is_at_most_one=True)
             against = () if self.arms is None else ("regret is against the best of the choices",)
             guarantee = guarantee.with_assumptions(*against, *needed)
-        if self.scale != 1.0:
-            guarantee = guarantee.with_gaps(f"the scale is multiplied by {self.scale:g}")
-        if is_ensemble(self.base_model):
-            guarantee = guarantee.with_gaps("the draw is from one member of an ensemble")
         if self.arms is None:
             guarantee = guarantee.with_gaps(
                 "Theorem 4 draws on a finite set in each round; a pathwise draw approximates a "
                 "draw on the whole box",
                 of="regret",
             )
-        return self._as_used(guarantee)
+        return self._with_pending(guarantee)
 
-    def _as_used(self, guarantee: Guarantee) -> Guarantee:
-        """Return the guarantee that remains with pending points, worded for this use."""
+    def _with_pending(self, guarantee: Guarantee) -> Guarantee:
+        """Return the guarantee that remains with pending points."""
         if self.X_pending is not None:
             count = len(self.X_pending)
             guarantee = guarantee.with_gaps(
@@ -306,10 +302,7 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
                 if self.pending == "hallucinate"
                 else outcomes_pending(count)
             )
-        if self.posterior_transform is not None:
-            guarantee = guarantee.of_weighted_sum()
-        guarantee = guarantee if self.maximize else guarantee.for_minimizing()
-        return of_acquisition(self, guarantee)
+        return self._as_used(guarantee)
 
     def _check_outcomes(self) -> None:
         """Raise an error unless the model provides what this draw needs."""

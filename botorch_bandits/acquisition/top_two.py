@@ -35,7 +35,7 @@ from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
-from botorch_bandits.acquisition.base import kernelized_rule, passed_on
+from botorch_bandits.acquisition.base import kernelized_rule
 from botorch_bandits.acquisition.draws import Draw
 from botorch_bandits.acquisition.rules import (
     Seen,
@@ -270,7 +270,7 @@ class TopTwoThompsonSampling(GPThompsonSampling):
         """See the class."""
         given = dict(locals())
         rule = self.arms_rule(given)
-        super().__init__(model, **passed_on(given, GPThompsonSampling))
+        self._initialize(given)
         self.leader_probability, self.max_draws = rule.leader_probability, rule.max_draws
 
     @classmethod
@@ -345,7 +345,7 @@ class TopTwoThompsonSampling(GPThompsonSampling):
             )
         if is_ensemble(self.base_model):
             guarantee = guarantee.with_gaps("each draw is from one member of an ensemble")
-        return self._as_used(guarantee)
+        return self._with_pending(guarantee)
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return moments and value at one point, and whether the challenger is played.

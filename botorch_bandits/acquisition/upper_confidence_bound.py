@@ -19,7 +19,6 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from botorch.utils.transforms import (
     average_over_ensemble_models,
-    is_ensemble,
     t_batch_mode_transform,
 )
 from torch import Tensor
@@ -30,8 +29,6 @@ from botorch_bandits.acquisition.base import (
     check_required,
     check_round,
     kernelized_rule,
-    of_acquisition,
-    passed_on,
 )
 from botorch_bandits.acquisition.rules import ArmsRule, RandomizedArmsRule, WidthArmsRule
 from botorch_bandits.acquisition.scores import Bounds, score
@@ -112,37 +109,29 @@ class WidthUpperConfidenceBound(WidthAcquisition, HallucinatesPending, UpperConf
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        name = type(self).__name__
-        super().__init__(
-            check_outcomes(name, check_model(model), "moments", posterior_transform),
-            beta=torch.zeros((), dtype=torch.float64),
-            posterior_transform=posterior_transform,
-            maximize=maximize,
-        )
-        self.base_model = model
-        self.rule = rule
-        self.scale = check_scale(scale)
-        self.predictive = check_one_of("predictive", predictive, (True, False))
-        self.assume = check_assume(assume)
-        self._summary = PriorSummary(model, posterior_transform, self.assume)
-        num_pending = 0 if X_pending is None else len(X_pending)
-        self._first_round = (
-            None
-            if round_number is None
-            else check_round(round_number, self._summary, num_pending) - num_pending
-        )
-        self.set_X_pending(X_pending)
-        self.warn_if_wide()
+        self._initialize({**locals()})
 
     def _initialize(self, given: Mapping[str, Any]) -> None:
-        """Call this class's constructor with the arguments of a subclass's own.
-
-        Args:
-            given: These arguments by name, from which :meth:`width_rule` makes the rule.
-        """
-        shared = passed_on(given, WidthUpperConfidenceBound)
-        shared["rule"] = self.width_rule(given)
-        WidthUpperConfidenceBound.__init__(self, given["model"], **shared)
+        """Call the constructor with its arguments, or with those of a subclass, by name."""
+        model, transform = given["model"], given["posterior_transform"]
+        super().__init__(
+            check_outcomes(type(self).__name__, check_model(model), "moments", transform),
+            beta=torch.zeros((), dtype=torch.float64),
+            posterior_transform=transform,
+            maximize=given["maximize"],
+        )
+        self.base_model = model
+        self.rule = self.width_rule(given)
+        self.scale = check_scale(given.get("scale", 1.0))
+        self.predictive = check_one_of("predictive", given.get("predictive", False), (True, False))
+        self.assume = check_assume(given["assume"])
+        self._summary = PriorSummary(model, transform, self.assume)
+        pending, self._first_round = given["X_pending"], given.get("round_number")
+        if self._first_round is not None:
+            count = 0 if pending is None else len(pending)
+            self._first_round = check_round(self._first_round, self._summary, count) - count
+        self.set_X_pending(pending)
+        self.warn_if_wide()
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
@@ -228,16 +217,9 @@ class WidthUpperConfidenceBound(WidthAcquisition, HallucinatesPending, UpperConf
         """Return the theorem that covers this bound with this model, or why none does."""
         round_number = self.round_number if self.rule.needs_round else 1
         guarantee = self.rule.guarantee(self._summary, round_number)
-        if self.scale != 1.0:
-            guarantee = guarantee.with_gaps(f"the width is scaled by {self.scale:g}")
-        if is_ensemble(self.base_model):
-            guarantee = guarantee.with_gaps("the bound is averaged over the members of an ensemble")
         if self.X_pending is not None:
             guarantee = guarantee.with_gaps(at_posterior_mean(len(self.X_pending)))
-        guarantee = guarantee if self.maximize else guarantee.for_minimizing()
-        if self.posterior_transform is not None:
-            guarantee = guarantee.of_weighted_sum()
-        return of_acquisition(self, guarantee)
+        return self._as_used(guarantee)
 
     def forward(self, X: Tensor) -> Tensor:
         """Evaluate the bound.
@@ -338,7 +320,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        self._initialize(locals())
+        self._initialize({**locals()})
 
     @classmethod
     def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -465,7 +447,7 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        self._initialize(locals())
+        self._initialize({**locals()})
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
@@ -529,7 +511,7 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        self._initialize(locals())
+        self._initialize({**locals()})
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
@@ -584,7 +566,7 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
     ) -> None:
         """See the class."""
         seed = int(torch.randint(2**62, ())) if seed is None else seed
-        self._initialize(locals())
+        self._initialize({**locals()})
 
     @classmethod
     def options_from_domain(
@@ -668,7 +650,7 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        self._initialize(locals())
+        self._initialize({**locals()})
 
     @classmethod
     def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:

@@ -6,17 +6,18 @@ A bound with such a width is largest where the deviation is largest, regardless 
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
+from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
-from botorch_bandits.acquisition.base import BanditAcquisition
+from botorch_bandits.acquisition.base import BanditAcquisition, of_acquisition
 from botorch_bandits.acquisition.scores import Bounds, score
 from botorch_bandits.checks import level_of_users_line
-from botorch_bandits.confidence import PriorSummary, WidthRule
+from botorch_bandits.confidence import Guarantee, PriorSummary, WidthRule
 from botorch_bandits.models.censoring import spread_points
 from botorch_bandits.models.reading import observed_inputs, observed_outcomes
 
@@ -51,8 +52,12 @@ class WidthAcquisition(BanditAcquisition):
     rounds of exploration. It was never given with a width of 2 or without bounds.
     """
 
+    of_ensemble: ClassVar[str] = "the bound is averaged over the members of an ensemble"
+    """What becomes of the members of an ensemble."""
     rule: WidthRule
     width: Any  # a tensor
+    scale: float
+    posterior_transform: PosteriorTransform | None
     base_model: Model
     _summary: PriorSummary
 
@@ -83,6 +88,17 @@ class WidthAcquisition(BanditAcquisition):
         if gain is not None:
             known["information_gain"] = float(gain.mean())
         return {**known, "width": float(self.width.mean())}
+
+    def _as_used(self, guarantee: Guarantee) -> Guarantee:
+        """Return what remains of a width's guarantee, worded for this use."""
+        if self.scale != 1.0:
+            guarantee = guarantee.with_gaps(f"the width is scaled by {self.scale:g}")
+        if is_ensemble(self.base_model):
+            guarantee = guarantee.with_gaps(self.of_ensemble)
+        if self.posterior_transform is not None:
+            guarantee = guarantee.of_weighted_sum()
+        guarantee = guarantee if self.maximize else guarantee.for_minimizing()
+        return of_acquisition(self, guarantee)
 
     def warn_if_wide(self) -> None:
         """Warn if the width is so large that outcomes do not affect the choice.

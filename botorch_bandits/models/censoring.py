@@ -33,8 +33,6 @@ from botorch_bandits.checks import (
     DTYPE,
     BelowMinimumWarning,
     MinimumLoweredWarning,
-    check_double,
-    check_finite,
     check_nonnegative,
     check_one_of,
     counted,
@@ -213,21 +211,13 @@ class DropInCensoring(Censoring):
             tolerance = check_nonnegative("ringing_tolerance", self.ringing_tolerance)
             store_checked(self, ringing_tolerance=tolerance)
 
-    def pseudo_values(
-        self,
-        model: Model,
-        signs: Sequence[float],
-        X_observed: Tensor | None,
-        Y_observed: Tensor | None,
-    ) -> tuple[float, ...] | None:
+    def pseudo_values(self, model: Model, signs: Sequence[float]) -> tuple[float, ...] | None:
         """Return the pseudo-value of each output, in raw units.
 
         Args:
             model: The user's model.
             signs: For each output, 1 if more of it is better, -1 if less is better, 0 if it has no
                 weight.
-            X_observed: ``n x d`` observed inputs for the proxy; the model's if None.
-            Y_observed: ``n x m`` observed outcomes for the check; the model's if None.
 
         Returns:
             None if the minimum is unknown and nothing has been observed yet; pending points are
@@ -238,25 +228,17 @@ class DropInCensoring(Censoring):
         """
         num_outputs = len(signs)
         if self.minimum is None:
-            X = observed_inputs(model) if X_observed is None else X_observed
+            X = observed_inputs(model)
             if X is None:
                 raise ValueError(
-                    "minimum_proxy= needs the observed inputs, which the model does not show: pass "
-                    "X_observed=."
+                    "minimum_proxy= needs the observed inputs, which the model does not show. Pass "
+                    "minimum=."
                 )
             return least_lower_bounds(model, self.minimum_proxy, signs, X) if len(X) else None
         stated = [
             float(pick_bound("minimum", self.minimum, j, num_outputs)) for j in range(num_outputs)
         ]
         outcomes = observed_outcomes(model)
-        if Y_observed is not None:
-            check_finite("Y_observed", check_double("Y_observed", Y_observed))
-            if Y_observed.dim() != 2 or Y_observed.shape[-1] != num_outputs:
-                raise ValueError(
-                    f"Y_observed has shape {tuple(Y_observed.shape)}; it must be n x "
-                    f"{num_outputs}. A vector y becomes a column with y.unsqueeze(-1)."
-                )
-            outcomes = Y_observed.unbind(-1)
         if outcomes is None:
             return tuple(stated)
         each = enumerate(zip(stated, signs, outcomes, strict=True))
@@ -375,14 +357,13 @@ class DropInCensoring(Censoring):
         values: Sequence[float],
         posterior_transform: PosteriorTransform | None,
         maximize: bool,
-        X_observed: Tensor | None,
     ) -> None:
         """Warn if the pseudo-values have raised the largest posterior mean noticeably."""
         if self.ringing_tolerance is None or not provides(base_model, "moments"):
             return
         if isinstance(posterior_transform, ExpectationPosteriorTransform):
             return  # it has no means without covariances
-        X = observed_inputs(base_model) if X_observed is None else X_observed
+        X = observed_inputs(base_model)
         if X is None or len(X) == 0:
             return
         lowest = X_pending.new_tensor([values])

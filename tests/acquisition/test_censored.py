@@ -306,11 +306,6 @@ def test_an_outcome_below_the_minimum() -> None:
     assert acqf.pseudo_values == (lowest,)
     assert acqf.model.train_targets[-1].item() == lowest
     assert any("lowered" in gap for gap in acqf.guarantee().gaps)
-    given = torch.cat([model.train_targets.unsqueeze(-1), double([[-3.0]])])
-    with pytest.raises(ValueError, match="an observed outcome, -3"):
-        censored(model, Y_observed=given)
-    with pytest.raises(ValueError, match="Y_observed has shape"):
-        censored(model, Y_observed=given.squeeze(-1))
     # a transform rounds: the minimum itself is not below the minimum
     X, Y = rows()
     censored(SingleTaskGP(X, Y[:, :1]), minimum=float(Y[:, 0].min()))
@@ -338,15 +333,6 @@ def test_a_proxy_for_an_unknown_minimum(name: str) -> None:
         expected.append((mean - 1.5 * sd).min() if weight > 0.0 else (mean + 1.5 * sd).max())
     assert close(acqf.pseudo_values, expected)
     assert any("minimum is unknown" in gap for gap in acqf.guarantee().gaps)
-    few = censored(
-        model,
-        minimum=None,
-        minimum_proxy=1.5,
-        posterior_transform=case.posterior_transform,
-        X_observed=case.observed[:2],
-        X_pending=PENDING,
-    )
-    assert few.pseudo_values != acqf.pseudo_values
 
 
 def test_a_proxy_without_data_is_made_at_the_pending_points() -> None:
@@ -585,11 +571,8 @@ def test_recipes() -> None:
     assert on_arms(X_TEST.unsqueeze(-2)).shape == (5,)
 
 
-def test_copies_with_observed_data() -> None:
-    X, Y = rows()
-    acqf = censored(
-        bandit_gp(), X_observed=X, Y_observed=Y[:, 1:], pseudo_noise=0.3, X_pending=PENDING
-    )
+def test_copies() -> None:
+    acqf = censored(bandit_gp(), pseudo_noise=0.3, X_pending=PENDING)
     values = acqf(X_TEST.unsqueeze(-2)).detach()
     for copied in (copy.deepcopy(acqf), pickle.loads(pickle.dumps(acqf))):
         assert close(copied(X_TEST.unsqueeze(-2)), values, 1e-12)

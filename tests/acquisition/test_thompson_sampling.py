@@ -343,7 +343,7 @@ def test_a_draw_on_arms_with_theorem_4s_scale_is_guaranteed() -> None:
     ("options", "gap"),
     [
         ({**BOUNDS}, "a pathwise draw approximates"),
-        ({**BOUNDS, "choices": ARMS, "scale": 0.5}, "multiplied by 0.5"),
+        ({**BOUNDS, "choices": ARMS, "scale": 0.5}, "scaled by 0.5"),
         ({**BOUNDS, "choices": ARMS, "X_pending": ARMS[:2]}, "2 outcomes are pending"),
         ({"width": 1.0, "choices": ARMS}, "heuristic"),
     ],
