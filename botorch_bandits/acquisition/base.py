@@ -25,7 +25,6 @@ from typing import Any, ClassVar, Self, TypeVar
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
-from botorch.exceptions.errors import UnsupportedError
 from botorch.exceptions.warnings import BotorchWarning
 from botorch.models.gpytorch import MultiTaskGPyTorchModel
 from botorch.models.model import Model
@@ -607,24 +606,6 @@ def check_round(round_number: int, summary: PriorSummary, num_pending: int = 0) 
             f"must be at least {least}. Leave it out to have it counted."
         )
     return checked
-
-
-def check_single_point(acquisition: BanditAcquisition, X: Tensor) -> None:
-    """Raise unless ``X`` is ``batch_shape x 1 x d`` in float64.
-
-    Raises:
-        TypeError: If ``X`` is not a float64 tensor.
-        ValueError: If ``X`` has fewer than two dimensions, or if its columns differ from those of
-            the model.
-        UnsupportedError: If there are ``q > 1`` points.
-    """
-    check_points(acquisition, X)
-    if X.shape[-2] != 1:
-        raise UnsupportedError(
-            f"{type(acquisition).__name__} computes values for single points here, got X of "
-            f"shape {tuple(X.shape)} with q = {X.shape[-2]}. Several points go into the batch "
-            "dimension: X.unsqueeze(-2)."
-        )
 
 
 _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)

@@ -732,25 +732,16 @@ class CandidatesThompsonSampling(SeededDraw):
         self.set_X_pending(X_pending)
 
     @classmethod
-    def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        return ("choices",)
-
-    @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule:
         return ListArmsRule(None, check_one_of("maximize", options["maximize"], (True, False)))
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Draw again: each set of pending points has its own draw.
+        """Draw again, both the prior and the function; see the base class.
 
         Args:
             X_pending: ``n x d`` points, or None.
-
-        Raises:
-            TypeError: If they are not float64.
-            ValueError: If they are not an ``n x d`` matrix of finite numbers.
         """
-        AcquisitionFunction.set_X_pending(self, copy_pending(X_pending, self.base_model))
-        self._begin_draw()
+        super().set_X_pending(X_pending)
         self.entry, self.draw = self._function(0)
 
     def _function(self, num_redraws: int) -> tuple[int, GPThompsonSampling]:
@@ -771,23 +762,8 @@ class CandidatesThompsonSampling(SeededDraw):
         found: tuple[int, GPThompsonSampling] = self._drawn[num_redraws]
         return found
 
-    def forward(self, X: Tensor) -> Tensor:
-        """Evaluate the draw.
-
-        Args:
-            X: ``batch_shape x q x d`` points, float64; each of ``q`` points has its own draw.
-
-        Returns:
-            ``batch_shape`` values.
-
-        Raises:
-            TypeError: If ``X`` is not float64.
-            ValueError: If it has fewer than two dimensions, or if its columns differ from those of
-                the model.
-        """
-        check_points(self, X)
-        each = [self._function(i)[1](X[..., i : i + 1, :]) for i in range(X.shape[-2])]
-        return torch.stack(each).sum(0)
+    def _evaluate(self, X: Tensor, ahead: int = 0) -> Tensor:
+        return self._function(ahead)[1](X)
 
     def guarantee(self) -> Guarantee:
         """Report that no theorem is stated."""

@@ -50,7 +50,6 @@ from botorch_bandits.confidence.censored import (
 from botorch_bandits.confidence.censored_bounds import complete_censored_bounds
 from botorch_bandits.confidence.fills import DelayDistribution
 from botorch_bandits.confidence.width_rules import PLAIN_WIDTH, check_scale
-from botorch_bandits.domains import Arms
 from botorch_bandits.models.censoring import (
     DEFAULT_TOLERANCE,
     DropInCensoring,
@@ -134,8 +133,6 @@ class CensorsPending(BanditAcquisition):
         cls.width_rule(options)
         drop_in_censoring(options)
         check_scale(options["scale"])
-        if options.get("choices") is not None:
-            Arms(options["choices"])
         return None
 
     @classmethod

@@ -26,11 +26,13 @@ al., *Pathwise conditioning of Gaussian processes*, JMLR 2021.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
 import torch
+from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
@@ -43,11 +45,16 @@ from botorch.utils.transforms import is_ensemble
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_bandits.acquisition.base import BanditAcquisition, check_columns
+from botorch_bandits.acquisition.base import (
+    BanditAcquisition,
+    check_columns,
+    check_points,
+    copy_pending,
+)
 from botorch_bandits.checks import DTYPE, check_integer
 from botorch_bandits.core.box import BoxPosterior
 from botorch_bandits.core.priors import cholesky, root_of
-from botorch_bandits.domains import Arms
+from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.models import BanditGP
 from botorch_bandits.models.growing import closed_form_of
 from botorch_bandits.models.reading import JointMoments, submodels
@@ -93,6 +100,52 @@ class SeededDraw(BanditAcquisition):
     def __getstate__(self) -> dict[str, Any]:
         """Leave the draw out."""
         return {**self.__dict__, "_drawn": {}, "_on_choices": {}}
+
+    @classmethod
+    def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("choices",)
+
+    @classmethod
+    def check_options(cls, options: Mapping[str, Any], domain: Domain | None) -> None:
+        if options.get("choices") is not None:
+            Arms(options["choices"])
+        super().check_options(options, domain)
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Set the pending points and draw again.
+
+        Args:
+            X_pending: ``n x d`` points, or None.
+
+        Raises:
+            TypeError: If they are not float64.
+            ValueError: If they are not an ``n x d`` matrix of finite numbers.
+        """
+        AcquisitionFunction.set_X_pending(self, copy_pending(X_pending, self.model))
+        self._begin_draw()
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Evaluate the draw.
+
+        Args:
+            X: ``batch_shape x q x d`` points, float64. The value of several points is a sum over
+                draws: the first point has this draw, and each further point has its own draw, the
+                one that follows when pending points are set.
+
+        Returns:
+            ``batch_shape`` values.
+
+        Raises:
+            TypeError: If ``X`` is not float64.
+        """
+        check_points(self, X)
+        # as BoTorch's analytic functions do, ``_evaluate`` refuses q = 0
+        parts = X.split(1, dim=-2) if X.shape[-2] else (X,)
+        return torch.stack([self._evaluate(part, ahead) for ahead, part in enumerate(parts)]).sum(0)
+
+    @abstractmethod
+    def _evaluate(self, X: Tensor, ahead: int = 0) -> Tensor:
+        """Return the values of single points after some further draws."""
 
     def _forget(self) -> None:
         super()._forget()

@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
-from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import ModelListGP
@@ -38,8 +37,6 @@ from botorch_bandits.acquisition.base import (
     HallucinatesPending,
     check_model,
     check_points,
-    check_single_point,
-    copy_pending,
     kernelized_rule,
     of_acquisition,
 )
@@ -53,11 +50,11 @@ from botorch_bandits.acquisition.scores import (
 )
 from botorch_bandits.checks import (
     DTYPE,
-    check_double,
-    check_finite,
+    check_matrix,
     check_one_of,
     check_positive,
     check_probability,
+    check_vector,
     counted,
 )
 from botorch_bandits.confidence import (
@@ -77,7 +74,7 @@ from botorch_bandits.confidence.width_rules import (
     fit_to_batch,
     pick_bound,
 )
-from botorch_bandits.domains import Arms, ValueScale
+from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.reading import JointMoments, check_outcomes, variance_of
 from botorch_bandits.penalties import (
     Linear,
@@ -97,12 +94,12 @@ class AffineOutcomes(PosteriorTransform):
     still work.
 
     Args:
-        weights: ``num_rows x m``, float64; no row may contain only zeros.
+        weights: ``num_rows x m``, float64.
         offsets: ``num_rows``, float64; zeros if omitted.
 
     Raises:
         TypeError: If a tensor is not float64.
-        ValueError: If a shape is wrong, a number is not finite or a row has only zeros.
+        ValueError: If a shape is wrong, or a number is not finite.
 
     Example:
         >>> from botorch.models import ModelListGP
@@ -122,22 +119,9 @@ class AffineOutcomes(PosteriorTransform):
     def __init__(self, weights: Tensor, offsets: Tensor | None = None) -> None:
         """See the class."""
         super().__init__()
-        check_finite("weights", check_double("weights", weights))
-        if weights.dim() != 2 or weights.numel() == 0:
-            raise ValueError(
-                f"weights must be num_rows x m, got shape {tuple(weights.shape)}. Turn a "
-                "single row into a matrix with weights.unsqueeze(0)."
-            )
-        empty = [j for j, row in enumerate(weights.tolist()) if not any(row)]
-        if empty:
-            raise ValueError(f"weights has only zeros in row {empty[0]}; leave the row out.")
-        offsets = torch.zeros(len(weights), dtype=DTYPE) if offsets is None else offsets
-        check_finite("offsets", check_double("offsets", offsets))
-        if offsets.shape != weights.shape[:1]:
-            raise ValueError(
-                f"offsets has shape {tuple(offsets.shape)}; it must have one number for each of "
-                f"the {len(weights)} rows of weights."
-            )
+        weights = check_matrix("weights", weights, None, "one new output per row")
+        zeros = torch.zeros(len(weights), dtype=DTYPE)
+        offsets = check_vector("offsets", zeros if offsets is None else offsets, len(weights))
         self.register_buffer("weights", weights.detach().clone())
         self.register_buffer("offsets", offsets.detach().clone())
 
@@ -264,18 +248,18 @@ class LagrangianAcquisition(BanditAcquisition):
         self.delta = check_probability("delta", given["delta"])
         self.posterior_transform = transform
         here = next(model.parameters(), torch.empty(0)).device
-        num_outputs, found = settings.num_outputs, model.num_outputs
-        if transform is not None:
-            if getattr(transform, "scalarize", False):
-                raise UnsupportedError(
-                    f"{name} weights the outputs by its multipliers itself; "
-                    f"{type(transform).__name__} leaves only one. Leave it out, or pass one with "
-                    "scalarize = False."
-                )
-            # the first evaluation shows how many outputs another transform returns
-            found = len(getattr(transform, "weights", range(num_outputs)))
-        self._check_num_outputs(found)
         affine = self._affine = transform if isinstance(transform, AffineOutcomes) else None
+        num_outputs = settings.num_outputs
+        if transform is None:
+            self._check_num_outputs(model.num_outputs)
+        elif affine is not None:
+            self._check_num_outputs(len(affine.weights))
+        elif transform.scalarize:  # the first evaluation shows how many another one returns
+            raise UnsupportedError(
+                f"{name} weights the outputs by its multipliers itself; "
+                f"{type(transform).__name__} leaves only one. Leave it out, or pass one with "
+                "scalarize = False."
+            )
         self._summaries = tuple(
             PriorSummary(
                 model,
@@ -391,19 +375,24 @@ class LagrangianAcquisition(BanditAcquisition):
             for rule, summary in zip(self.rules, self._summaries, strict=True)
         ]
         names = ["reward", *(f"constraint {j}" for j in range(1, len(each)))]
-        gaps: dict[str, list[str]] = {}
-        for name, guarantee in zip(names, each, strict=True):
-            for gap in guarantee.gaps:
-                gaps.setdefault(gap, []).append(name)
-        told = tuple(
-            gap if len(who) == len(each) else f"{', '.join(who)}: {gap}"
-            for gap, who in gaps.items()
+        gaps = [
+            gap if all(gap in other.gaps for other in each) else f"{name}: {gap}"
+            for name, guarantee in zip(names, each, strict=True)
+            for gap in guarantee.gaps
+        ]
+        constants = {
+            f"{key}_{j}": value
+            for j, guarantee in enumerate(each)
+            for key, value in guarantee.constants.items()
+        }
+        combined = Guarantee(
+            method=method,
+            constants={"delta": self.delta, **constants},
+            gaps=tuple(dict.fromkeys(gaps)),
         )
-        constants = {"delta": self.delta}
-        for j, guarantee in enumerate(each):
-            constants.update({f"{key}_{j}": value for key, value in guarantee.constants.items()})
-        combined = Guarantee(method=method, constants=constants, gaps=told)
         if all(guarantee.theorem is not None for guarantee in each):
+            on_same = "with {probability}, on the same event, "
+            assumptions = [a for g in each for a in g.about("each function").assumptions]
             combined = replace(
                 combined,
                 theorem=f"{each[0].theorem}, for reward and constraints at delta / {len(each)} "
@@ -416,25 +405,19 @@ class LagrangianAcquisition(BanditAcquisition):
                     reach="everywhere",
                 ),
                 regret=RegretStatement(
-                    "with {probability}, on the same event, the regret of every round "
-                    "that maximizes the bound of the penalized reward, against the best point that "
-                    "meets the constraints, is at most the value of that bound less the lower "
-                    "confidence bound of the reward, at the point that it chose",
+                    f"{on_same}the regret of every round that maximizes the bound of the penalized "
+                    "reward, against the best point that meets the constraints, is at most the "
+                    "value of that bound less the lower confidence bound of the reward, at the "
+                    "point that it chose",
                     delta=self.delta,
                 ),
                 violation=Statement(
-                    "with {probability}, on the same event, each constraint is at most its upper "
-                    "confidence bound at the points that were chosen, so that the norm of the "
-                    "positive part of summed constraint values is at most that of summed bounds",
+                    f"{on_same}each constraint is at most its upper confidence bound at the points "
+                    "that were chosen, so that the norm of the positive part of summed constraint "
+                    "values is at most that of summed bounds",
                     delta=self.delta,
                 ),
-                assumptions=tuple(
-                    dict.fromkeys(
-                        assumption
-                        for guarantee in each
-                        for assumption in guarantee.about("each function").assumptions
-                    )
-                ),
+                assumptions=tuple(dict.fromkeys(assumptions)),
             )
         if self.scale != 1.0:
             combined = combined.with_gaps(f"the width is scaled by {self.scale:g}")
@@ -453,25 +436,25 @@ class LagrangianAcquisition(BanditAcquisition):
         Args:
             x: A ``d``-dimensional point. The model must not be batched.
         """
+        known = super().describe(x)
         with torch.no_grad():
-            value = self(x.unsqueeze(0))
             mean, sigma = self._moments(x.unsqueeze(0))
             _, lower = self._ends(mean, sigma)
-        known = {
-            "mean": float(mean[..., 0].mean()),
-            "standard_deviation": float(sigma[..., 0].mean()),
-            "width": float(self.widths[..., 0].mean()),
-            "acquisition_value": float(value),
-        }
+        known["width"] = float(self.widths[..., 0].mean())
         for j in range(self.num_constraints):
             known[f"constraint_mean_{j + 1}"] = float(mean[..., j + 1].mean())
             known[f"constraint_lower_bound_{j + 1}"] = float(lower[j].mean())
         return known
 
-    def _posterior(self, X: Tensor) -> Posterior:
-        posterior = self.model.posterior(X, posterior_transform=self.posterior_transform)
+    def _posteriors(self, X: Tensor) -> list[Posterior]:
+        """Return the posteriors of all outputs, one by one if a list has a model for each."""
+        model, transform = self.model, self.posterior_transform
+        is_list = isinstance(model, ModelListGP) and transform is None
+        if is_list and len(model.models) == model.num_outputs:
+            return [part.posterior(X) for part in model.models]  # they need no merging
+        posterior = model.posterior(X, posterior_transform=transform)
         self._check_num_outputs(posterior.mean.shape[-1])
-        return posterior
+        return [posterior]
 
     def _check_num_outputs(self, found: int) -> None:
         wanted = 1 + self.num_constraints
@@ -482,22 +465,9 @@ class LagrangianAcquisition(BanditAcquisition):
                 f"but the model has {found}. ModelListGP combines several models."
             )
 
-    @property
-    def _has_independent_outputs(self) -> bool:
-        """Whether the model is a list of one model per output, whose posteriors need no merging."""
-        return (
-            isinstance(self.model, ModelListGP)
-            and self.posterior_transform is None
-            and len(self.model.models) == self.model.num_outputs
-        )
-
     def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return means and standard deviations, ``batch_shape x num_outputs`` each."""
-        posteriors = (
-            [part.posterior(X) for part in self.model.models]
-            if self._has_independent_outputs
-            else [self._posterior(X)]
-        )
+        posteriors = self._posteriors(X)
         units = self._prior_variances().chunk(len(posteriors))
         means = [posterior.mean.squeeze(-2) for posterior in posteriors]
         variances = [
@@ -640,6 +610,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         """
         return self._value(X)
 
+    @t_batch_mode_transform(expected_q=1, assert_output_shape=False)
     def constraint_lower_bounds(self, X: Tensor) -> Tensor:
         """Return the lower confidence bounds of the constraints, clipped if that was requested.
 
@@ -652,7 +623,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         Returns:
             ``batch_shape x num_constraints``.
         """
-        check_single_point(self, X)
+        check_points(self, X)
         return self._ends(*self._moments(X))[1].movedim(0, -1)
 
     def guarantee(self) -> Guarantee:
@@ -678,11 +649,12 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
     def _scalarized(self, X: Tensor) -> Tensor:
         """Return the bound of one weighted sum of the outputs."""
         weights = self._settings.weights.to(self.widths)
-        if self._has_independent_outputs:
+        posterior, *others = self._posteriors(X)
+        if others:
             means, sigmas = self._moments(X)
             mean, variance = means @ weights, sigmas.square() @ weights.square()
         else:
-            scalar = ScalarizedPosteriorTransform(weights)(_joint(self._posterior(X)))
+            scalar = ScalarizedPosteriorTransform(weights)(_joint(posterior))
             mean = scalar.mean.squeeze(-1).squeeze(-1)
             unit = weights.square() @ self._prior_variances()
             variance = variance_of(scalar, unit).reshape(mean.shape)
@@ -781,16 +753,6 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         check_outcomes(type(self).__name__, model, "draws" if is_plain else "gaussian")
         self.set_X_pending(X_pending)
 
-    @classmethod
-    def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        return ("choices",)
-
-    @classmethod
-    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        if options["choices"] is not None:
-            Arms(options["choices"])
-        return super().arms_rule(options)
-
     @staticmethod
     def options_of_widths(options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options for the widths: half of ``delta`` is for the draws.
@@ -809,38 +771,8 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         check_outcomes(type(self).__name__, self.model, "gaussian")
         super().set_rules(rules)
 
-    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Set the pending points and draw again.
-
-        Args:
-            X_pending: ``n x d`` points, or None.
-
-        Raises:
-            TypeError: If they are not float64.
-            ValueError: If they are not an ``n x d`` matrix of finite numbers.
-        """
-        AcquisitionFunction.set_X_pending(self, copy_pending(X_pending, self.model))
-        self._begin_draw()
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Evaluate the score of the draw.
-
-        Args:
-            X: ``batch_shape x q x d`` points, float64. The value of several points is a sum over
-                draws: each point has its own draw.
-
-        Returns:
-            ``batch_shape`` scores.
-
-        Raises:
-            TypeError: If ``X`` is not float64.
-            OverflowError: If a penalty is too large for float64.
-        """
-        check_points(self, X)
-        parts = X.split(1, dim=-2) if X.shape[-2] else (X,)
-        return torch.stack([self._score(part, ahead) for ahead, part in enumerate(parts)]).sum(0)
-
-    def _score(self, X: Tensor, ahead: int) -> Tensor:
+    @t_batch_mode_transform(expected_q=1)
+    def _evaluate(self, X: Tensor, ahead: int = 0) -> Tensor:
         drawn = self.draw(X, ahead).movedim(-1, 0)
         return self._settings.penalized(self._sign * drawn[0], drawn[1:])
 
@@ -856,9 +788,8 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
 
         Raises:
             TypeError: If ``X`` is not float64.
-            UnsupportedError: If points are to be evaluated jointly (``q > 1``).
         """
-        check_single_point(self, X)
+        check_points(self, X)
         drawn = self._scaled(X if X.dim() > 2 else X.unsqueeze(0), self.widths, ahead).squeeze(-2)
         self._check_num_outputs(drawn.shape[-1])
         return drawn

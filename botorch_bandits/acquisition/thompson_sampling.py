@@ -20,8 +20,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import torch
-from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import ExpectationPosteriorTransform, PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
@@ -30,8 +28,6 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.base import (
     check_model,
-    check_points,
-    copy_pending,
     kernelized_rule,
 )
 from botorch_bandits.acquisition.draws import SeededDraw
@@ -61,7 +57,6 @@ from botorch_bandits.confidence.width_rules import (
     check_scale,
     fit_to_batch,
 )
-from botorch_bandits.domains import Arms
 from botorch_bandits.models.reading import (
     check_outcomes,
     hallucinate,
@@ -192,10 +187,6 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
         self.warn_if_wide()
 
     @classmethod
-    def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        return ("choices",)
-
-    @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
         """Return the rule of the scale of the draw.
 
@@ -216,8 +207,6 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
         scale, rule = check_scale(options["scale"]), cls.width_rule(options)
         pending = check_one_of("pending", options["pending"], PENDING)
-        if options["choices"] is not None:
-            Arms(options["choices"])
         maximize = check_one_of("maximize", options["maximize"], (True, False))
         return ThompsonArmsRule(rule, scale, maximize, hallucinates=pending == "hallucinate")
 
@@ -232,12 +221,10 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
             ValueError: If they are not an ``n x d`` matrix of finite numbers.
             UnsupportedError: If they are to be hallucinated and the model cannot be conditioned.
         """
-        points = copy_pending(X_pending, self.base_model)
+        super().set_X_pending(X_pending)
         if self.pending == "hallucinate":
-            base = self.base_model
+            base, points = self.base_model, self.X_pending
             self.model = base if points is None else hallucinate(base, points)
-        AcquisitionFunction.set_X_pending(self, points)
-        self._begin_draw()
 
     def set_rule(self, rule: WidthRule) -> None:
         """Set another rule for the scale of the draw.
@@ -250,32 +237,13 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
         self.width = (self.scale * rule.width(self._summary, 1)).to(self.width)
         self.warn_if_wide()
 
-    def forward(self, X: Tensor) -> Tensor:
-        """Evaluate the draw.
-
-        Args:
-            X: ``batch_shape x q x d`` points, float64. The value of several points is a sum over
-                draws: the first point has this draw, and each further point has its own draw, the
-                one that follows when pending points are set.
-
-        Returns:
-            ``batch_shape`` values of the scaled posterior draw, or minus these when minimizing.
-
-        Raises:
-            TypeError: If ``X`` is not float64.
-        """
-        check_points(self, X)
-        # as BoTorch's analytic functions do, ``_evaluate`` refuses q = 0
-        parts = X.split(1, dim=-2) if X.shape[-2] else (X,)
-        each = [self._evaluate(part, ahead) for ahead, part in enumerate(parts)]
-        return self._sign * torch.stack(each).sum(0)
-
     @t_batch_mode_transform(expected_q=1)
     def _evaluate(self, X: Tensor, ahead: int = 0) -> Tensor:
         member, width = self._member(ahead), self.width
         if member is not None and width.dim():
             width = width[..., member]
-        return self._scaled(X, width[..., None, None].to(X), ahead).squeeze(-1).squeeze(-1)
+        values = self._scaled(X, width[..., None, None].to(X), ahead).squeeze(-1).squeeze(-1)
+        return self._sign * values
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this draw with this model, or why none does."""

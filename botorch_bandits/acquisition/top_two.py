@@ -25,7 +25,7 @@ best-arm identification*, AISTATS 2020, for T3C, in which the arms are independe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -48,7 +48,6 @@ from botorch_bandits.confidence import (
     ConstantWidth,
     GainBound,
     Guarantee,
-    PriorSummary,
     WidthRule,
 )
 from botorch_bandits.confidence.guarantee import RegretStatement
@@ -358,8 +357,8 @@ class TopTwoThompsonSampling(GPThompsonSampling):
             del known["width"]  # there are no confidence bounds
         return {**known, "is_challenger": float(self._plays_challenger())}
 
-    def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
-        return []  # the draws use no width, so there is none to warn about
+    def warn_if_wide(self) -> None:
+        """The draws use no width, so there is none to warn about."""
 
     def _plays_challenger(self, ahead: int = 0) -> bool:
         numbers = self._generator("leader or challenger", ahead)
