@@ -54,16 +54,20 @@ from botorch_bandits.acquisition.draws import SeededDraw
 from botorch_bandits.acquisition.rules import ArmsRule, ListArmsRule
 from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
+from botorch_bandits.acquisition.upper_confidence_bound import (
+    THEOREMS,
+    ingredients,
+    wanted_by_theorem,
+)
 from botorch_bandits.checks import (
     check_double,
     check_integer,
-    check_nonnegative,
     check_one_of,
     check_positive,
     check_probability,
     counted,
 )
-from botorch_bandits.confidence.gp_ucb import gp_ucb_compact_width, gp_ucb_finite_width
+from botorch_bandits.confidence.gp_ucb import gp_ucb_compact_width
 from botorch_bandits.confidence.guarantee import (
     DRAWN_FROM_LIST,
     FIXED_AFTER_FIRST,
@@ -101,8 +105,8 @@ def check_list_model(model: Model) -> CandidatesModel:
 FORMS = ("survivors", "mixture")
 """The forms: the largest bound of the survivors, or the bound of the mixture."""
 
-OF_BOX = ("smoothness_a", "smoothness_b", "dim", "side_length")
-"""The ingredients of the width of Theorem 2."""
+SMOOTHNESS = ("smoothness_a", "smoothness_b")
+"""The ingredients of the width of Theorem 2 that may differ between priors."""
 
 MIXTURE_WIDTH = 2.0
 """The constant width if no ingredient of a width is given."""
@@ -139,27 +143,17 @@ class CandidateWidths:
         """See the class."""
         self.form = form = check_one_of("form", options["form"], FORMS)
         self.delta = check_probability("delta", options["delta"])
-        num_arms, width = options["num_arms"], options["width"]
-        of_box = {name: options[name] for name in OF_BOX if options[name] is not None}
-        if form == "mixture" and (of_box or num_arms is not None):
+        given = ingredients(CandidatesUpperConfidenceBound, options)
+        if form == "mixture" and given.keys() - {"width"}:
             raise ValueError(
                 "form='mixture' has a constant width; leave num_arms=, smoothness_a=, "
                 "smoothness_b=, dim= and side_length= out."
             )
-        if num_arms is None and not of_box and width is None:
-            width = MIXTURE_WIDTH
-        kinds = (num_arms is not None) + bool(of_box) + (width is not None)
-        if kinds != 1 or (of_box and len(of_box) < len(OF_BOX)):
-            raise ValueError(
-                "give the ingredients of exactly one width: num_arms= (finitely many arms); "
-                "smoothness_a=, smoothness_b=, dim= and side_length= (a box); or width= (a "
-                f"constant, without a theorem). Got num_arms={num_arms}, width={width}, "
-                + ", ".join(f"{name}={options[name]}" for name in OF_BOX)
-                + "."
-            )
-        self.num_arms = None if num_arms is None else check_integer("num_arms", num_arms, minimum=1)
-        self.width = None if width is None else check_nonnegative("width", width)
-        self.on_box, self._of_box = bool(of_box), of_box
+        self.given = given or {"width": MIXTURE_WIDTH}
+        self.num_arms, self.on_box = given.get("num_arms"), "dim" in given
+        self._rule: Any = None  # on a box, the width differs between priors
+        if not self.on_box:
+            self._rule = THEOREMS[tuple(self.given)](delta=self.level, **self.given)
 
     @property
     def level(self) -> float:
@@ -173,12 +167,10 @@ class CandidateWidths:
             round_number: ``t``, from 1.
             scales: The output scale of each prior.
         """
-        if self.width is not None:
-            return self.width
-        if self.num_arms is not None:
-            return float(gp_ucb_finite_width(self.num_arms, round_number, self.level))
-        a, b = (one_each(name, self._of_box[name], len(scales)) for name in OF_BOX[:2])
-        dim, side_length = self._of_box["dim"], self._of_box["side_length"]
+        if self._rule is not None:
+            return float(self._rule.width(None, round_number))
+        a, b = (one_each(name, self.given[name], len(scales)) for name in SMOOTHNESS)
+        dim, side_length = self.given["dim"], self.given["side_length"]
         # many priors have the same width
         pairs, which = np.unique(np.stack([a, b / np.sqrt(scales)]), axis=1, return_inverse=True)
         each = [
@@ -221,7 +213,7 @@ class CandidateWidths:
                 gaps=("no theorem covers the mixture; form='survivors' has one",),
             )
         count = model.recipe.num_candidates
-        if self.width is not None:
+        if "width" in self.given:
             return Guarantee(
                 method="upper confidence bound of a list of priors",
                 gaps=(CONSTANT_WIDTH,),
@@ -444,10 +436,7 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         Args:
             options: See the base class.
         """
-        if options["form"] == "mixture" or options["width"] is not None:
-            return ()
-        is_smooth = options["smoothness_a"] is not None or options["smoothness_b"] is not None
-        return ("dim", "side_length") if is_smooth else ("num_arms",)
+        return () if options["form"] == "mixture" else wanted_by_theorem(options)
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule:

@@ -325,27 +325,14 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
     @classmethod
     def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
         """See the base class: the number of arms, or the shape of the box, for a theorem."""
-        given = {name for name in INGREDIENTS if options.get(name) is not None}
-        if not given:
-            return ("num_arms",)
-        return ("dim", "side_length") if "smoothness_b" in given else ()
+        return wanted_by_theorem(options)
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
-        delta = check_probability("delta", options["delta"])
-        given = {name: options[name] for name in INGREDIENTS if options[name] is not None}
-        for names, build in THEOREMS.items():
-            if given.keys() == set(names):
-                return build(delta=delta, **given)
+        delta, given = check_probability("delta", options["delta"]), ingredients(cls, options)
         if not given:
             return ConstantWidth(DEFAULT_WIDTH, is_default=True)
-        theorems = "; ".join(" and ".join(f"{name}=" for name in names) for names in THEOREMS)
-        raise ValueError(
-            f"GPUpperConfidenceBound takes the ingredients of exactly one width ({theorems}), got "
-            f"{', '.join(f'{n}={v}' for n, v in given.items())}. On a box, "
-            "ImprovedUpperConfidenceBound has a width with a theorem that needs only rkhs_bound= "
-            "and noise_bound=."
-        )
+        return THEOREMS[tuple(given)](delta=delta, **given)
 
 
 THEOREMS: dict[tuple[str, ...], Callable[..., WidthRule]] = {
@@ -359,7 +346,40 @@ THEOREMS: dict[tuple[str, ...], Callable[..., WidthRule]] = {
 }
 """The ingredients of each width, and the function that makes a rule of them."""
 
-INGREDIENTS = tuple(name for names in THEOREMS for name in names)
+
+def wanted_by_theorem(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a domain fills in: the number of arms, or the shape of a box, for a theorem.
+
+    Args:
+        options: Constructor arguments by name, None for those that were left out.
+    """
+    given = [name for each in THEOREMS for name in each if options.get(name) is not None]
+    if not given:
+        return ("num_arms",)
+    return ("dim", "side_length") if "smoothness_b" in given else ()
+
+
+def ingredients(cls: type, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ingredients of a width among some options; empty if none are given.
+
+    Args:
+        cls: The acquisition class, for errors.
+        options: Constructor arguments by name, None for those that were left out.
+
+    Raises:
+        ValueError: If they are not those of exactly one width.
+    """
+    names = [name for theorem in THEOREMS for name in theorem]
+    given = {name: options[name] for name in names if options.get(name) is not None}
+    if given and tuple(given) not in THEOREMS:
+        theorems = "; ".join(" and ".join(f"{name}=" for name in each) for each in THEOREMS)
+        raise ValueError(
+            f"{cls.__name__} takes the ingredients of exactly one width ({theorems}), got "
+            f"{', '.join(f'{n}={v}' for n, v in given.items())}. On a box, "
+            "ImprovedUpperConfidenceBound has a width with a theorem that needs only rkhs_bound= "
+            "and noise_bound=."
+        )
+    return given
 
 
 class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
