@@ -20,8 +20,6 @@ from botorch_bandits import (
     BanditLoop,
     Box,
     Censored,
-    CensoredThompsonSampling,
-    CensoredUpperConfidenceBound,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
@@ -65,47 +63,6 @@ def published_width(rows: np.ndarray, variance: float) -> float:
 
 def labels() -> np.ndarray:
     return np.array([MINIMUM if reward is None else reward for reward in REWARDS])
-
-
-@pytest.mark.parametrize("variance", VARIANCES)
-def test_the_width_of_the_drop_in(variance: float) -> None:
-    told = [i for i, reward in enumerate(REWARDS) if reward is not None]
-    pending = [i for i, reward in enumerate(REWARDS) if reward is None]
-    model = BanditGP(
-        X[told],
-        torch.tensor([[REWARDS[i]] for i in told], dtype=torch.float64),
-        kernel=kernel(variance),
-        noise=NOISE,
-        prior_mean=MINIMUM,
-    )
-    options = {"minimum": MINIMUM, "outcome_bound": BOUND, "X_pending": X[pending]}
-    acqf = CensoredUpperConfidenceBound(
-        model, max_delay=M, **options, **CensoredUpperConfidenceBound.as_published
-    )
-    rows = X[[*told, *pending]].numpy()
-    width = published_width(rows, variance)
-    assert acqf.width.item() == pytest.approx(width, abs=1e-8)
-    points = CHOICES.numpy()
-    mean, covariance = dense(rows, labels()[[*told, *pending]], points, variance)
-    values = mean + width * np.sqrt(np.diag(covariance) + NOISE)
-    assert acqf(CHOICES.unsqueeze(-2)).tolist() == pytest.approx(values.tolist(), abs=1e-8)
-    # together, each point is pending for those behind it
-    first, second = CHOICES[3:4], CHOICES[7:8]
-    alone = acqf(first)
-    acqf.set_X_pending(torch.cat([X[pending], first]))
-    grown = np.vstack([rows, first.numpy()])
-    assert acqf.width.item() == pytest.approx(published_width(grown, variance), abs=1e-8)
-    total = (alone + acqf(second)).item()
-    acqf.set_X_pending(X[pending])
-    assert acqf(torch.cat([first, second])).item() == pytest.approx(total, abs=1e-8)
-    # bounds in prior standard deviations are of the same outcomes
-    relative = options | {"outcome_bound": BOUND / math.sqrt(variance), "units": "prior"}
-    again = CensoredUpperConfidenceBound(
-        model, max_delay=M, **relative, **CensoredUpperConfidenceBound.as_published
-    )
-    assert again.width.item() == pytest.approx(width, abs=1e-8)
-    draws = CensoredThompsonSampling(model, **options, **CensoredThompsonSampling.as_published)
-    assert draws.width.item() == 1.0
 
 
 def build(domain: Any, acquisition: Any, variance: float, **options: Any) -> BanditLoop:
@@ -164,17 +121,6 @@ def test_draws_of_the_loop_are_those_of_the_posterior_as_it_is(variance: float) 
     assert played[0] == played[1]
 
 
-def test_the_theorem_divides_the_sum_by_the_prior_variance() -> None:
-    """As where the released code has the width 6.27 at prior variance 0.3, and that form 18.6."""
-    model = BanditGP(X[:1], X[:1], kernel=kernel(0.3), noise=NOISE)
-    options = {"minimum": 0.0, "outcome_bound": 1.0, "max_delay": M, "X_pending": X[1:]}
-    published = {**CensoredUpperConfidenceBound.as_published}
-    width = CensoredUpperConfidenceBound(model, **options, **published).width.item()
-    published["sum_form"] = "theorem"
-    theorem = CensoredUpperConfidenceBound(model, **options, **published).width.item()
-    assert theorem - 1.0 == pytest.approx((width - 1.0) / 0.3, abs=1e-8)
-
-
 def test_bad_input() -> None:
     with pytest.raises(ValueError, match="sum_form is 'raw'"):
         Censored(0.0, sum_form="raw")
@@ -187,10 +133,4 @@ def test_bad_input() -> None:
                 BanditGP.with_kernel(RBFKernel(), noise=NOISE),
                 acquisition,
                 feedback=feedback,
-            )
-    model = BanditGP(X[:1], X[:1], kernel=RBFKernel(), noise=NOISE)
-    for options in ({"rkhs_bound": 1.0, "noise_bound": 0.1}, {"width": 1.0, "any_lambda": True}):
-        with pytest.raises(ValueError, match="goes with a constant"):
-            CensoredUpperConfidenceBound(
-                model, minimum=0.0, outcome_bound=1.0, sum_form="published", **options
             )

@@ -16,8 +16,7 @@ Theorems 1 and 2 for GP-UCB-SDF, Theorem 3 for GP-TS-SDF.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
-from types import MappingProxyType
+from dataclasses import fields
 from typing import Any, ClassVar
 
 import torch
@@ -93,7 +92,6 @@ def censored_width_rule(
         delta=delta,
         constant=constant,
         not_given=not_given,
-        sum_form=options["sum_form"],
         **{name: options[name] for name in names},
     )
 
@@ -270,11 +268,6 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         pseudo_noise: A number added to the noise variance of pending rows, in squared outcome units
             or, with ``units="prior"``, in prior variances. It prevents ringing but is not covered
             by the theorem.
-        predictive: Use the predictive standard deviation, noise included, as the published code
-            does.
-        sum_form: ``"theorem"``: the sum and ``outcome_bound`` are in prior standard deviations.
-            ``"published"``: both are in outcome units, as in the authors' code; only with a
-            constant width. The two forms are the same at prior variance 1.
         on_lower: What to do with an observed outcome far below the minimum. ``"error"`` raises an
             error; with ``"lower"``, the outcome becomes the minimum, with a
             :class:`MinimumLoweredWarning`.
@@ -322,15 +315,6 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
 
     defines_rule: ClassVar[bool] = True
 
-    as_theorem: ClassVar[Mapping[str, Any]] = MappingProxyType({"window": "all"})
-    """Options as printed in Theorem 1: a sum over the last ``m`` queries; pass ``max_delay=m``."""
-
-    as_published: ClassVar[Mapping[str, Any]] = MappingProxyType(
-        {"window": "all", "width": 1.0, "predictive": True, "sum_form": "published"}
-    )
-    """Options of the authors' code: ``beta_t = 1``, and predictive deviations whose sum is not
-    divided by the prior variance; pass ``max_delay=m``, and ``outcome_bound=1.0`` as they do."""
-
     def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
@@ -349,8 +333,6 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         width: float | None = None,
         scale: float = 1.0,
         pseudo_noise: float = 0.0,
-        predictive: bool = False,
-        sum_form: str = "theorem",
         on_lower: str = "error",
         tolerance: float | None = None,
         ringing_tolerance: float | None = DEFAULT_TOLERANCE,
@@ -452,8 +434,6 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
             censored posterior.
         scale: A factor on the scale of the draw.
         pseudo_noise: See there.
-        sum_form: ``"theorem"``: the scale includes the sum. ``"published"``: it does not,
-            regardless of ``outcome_bound``, as in the authors' code; only with a constant width.
         on_lower: See there.
         tolerance: See there.
         ringing_tolerance: See there.
@@ -486,14 +466,6 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
 
     defines_rule: ClassVar[bool] = True
 
-    as_theorem: ClassVar[Mapping[str, Any]] = MappingProxyType({"window": "all"})
-    """Options as printed: a sum over the last ``m`` queries; pass ``max_delay=m``."""
-
-    as_published: ClassVar[Mapping[str, Any]] = MappingProxyType(
-        {"width": 1.0, "sum_form": "published"}
-    )
-    """Options of the authors' code: draws from the unscaled posterior, without ``nu_t``."""
-
     def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
@@ -512,7 +484,6 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         width: float | None = None,
         scale: float = 1.0,
         pseudo_noise: float = 0.0,
-        sum_form: str = "theorem",
         on_lower: str = "error",
         tolerance: float | None = None,
         ringing_tolerance: float | None = DEFAULT_TOLERANCE,
@@ -542,8 +513,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         """
         # the other half of delta is for the draws
         delta = check_probability("delta", options["delta"]) / 2.0
-        rule = censored_width_rule(options, delta, PLAIN_WIDTH)
-        return rule if rule.sum_form == "theorem" else replace(rule, outcome_bound=None)
+        return censored_width_rule(options, delta, PLAIN_WIDTH)
 
     @property
     def _is_plain(self) -> bool:

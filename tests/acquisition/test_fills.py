@@ -137,7 +137,7 @@ def test_every_fill_on_every_model(case: Any, name: str, limit: int | None) -> N
 def test_the_window_of_the_theorem_as_printed() -> None:
     """The last ``m`` queries: ``b_s`` for those that are waited for, ``B_y`` for the others."""
     model = bandit_gp()
-    options = {"max_delay": 6, **CensoredUpperConfidenceBound.as_theorem}
+    options = {"max_delay": 6, "window": "all"}
     acqf = CensoredUpperConfidenceBound(
         model, minimum=-1.0, X_pending=PENDING, fill="middle", **BOUNDS, **options
     )
