@@ -99,8 +99,6 @@ def _constructor_of(acquisition_class: type[BanditAcquisition]) -> Constructor:
     def construct_inputs(model: Model, **given: Any) -> dict[str, Any]:
         return _construct_inputs(acquisition_class, model, given)
 
-    construct_inputs.__name__ = construct_inputs.__qualname__ = acquisition_class.__name__
-    construct_inputs.__doc__ = f"Return constructor arguments of {acquisition_class.__name__}."
     construct_inputs.__signature__ = inspect.Signature([*named, *outside])  # type: ignore[attr-defined]
     return construct_inputs
 
@@ -188,14 +186,13 @@ def lagrangian_outcomes(
 
     Returns:
         ``(w f, A f - b)``; the arguments as given if there are no outcome constraints (the outputs
-        of the model are then the reward and the constraints, unchanged); None if nothing needs to
-        be changed.
+        of the model are then the reward and the constraints, unchanged).
 
     Raises:
         ValueError: If there are constraints but no objective, or vice versa.
     """
     if constraints_tuple is None:
-        if getattr(objective, "scalarize", False):
+        if objective is not None and objective.scalarize:
             raise ValueError(
                 f"{name} needs outcome constraints besides the objective, but has none. Use "
                 "ImprovedUpperConfidenceBound or GPThompsonSampling without them."
@@ -210,10 +207,7 @@ def lagrangian_outcomes(
     A, b = (part.to(DTYPE) for part in constraints_tuple)
     weights = torch.cat([objective.weights.to(A).unsqueeze(0), A])
     offsets = torch.cat([A.new_full((1,), float(objective.offset)), -b.reshape(-1)])
-    is_identity = not bool(offsets.any()) and torch.equal(
-        weights, torch.eye(len(weights), dtype=DTYPE).to(weights)
-    )
-    return None if is_identity else AffineOutcomes(weights, offsets)
+    return AffineOutcomes(weights, offsets)
 
 
 def _refuse_what_is_not_one_reward(name: str, context: Mapping[str, Any]) -> None:

@@ -30,7 +30,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
@@ -446,17 +446,7 @@ def fit_to_batch(name: str, value: Tensor, batch_shape: torch.Size) -> Tensor:
     return value
 
 
-@overload
-def pick_bound(name: str, bound: Bound, output: int, num_outputs: int) -> float | Tensor: ...
-
-
-@overload
-def pick_bound(
-    name: str, bound: NoiseBound, output: int, num_outputs: int
-) -> float | Tensor | str: ...
-
-
-def pick_bound(name: str, bound: NoiseBound, output: int, num_outputs: int) -> float | Tensor | str:
+def pick_bound(name: str, bound: NoiseBound, output: int, num_outputs: int) -> Any:
     """Return the bound of one output.
 
     Raises:
@@ -480,9 +470,9 @@ def bound_constants(delta: float, **bounds: NoiseBound) -> dict[str, float]:
     constants = {"delta": delta}
     for name, bound in bounds.items():
         values = numbers_of(bound)
-        names = [name] if len(values) == 1 else [f"{name}_{j}" for j in range(len(values))]
-        pairs = zip(names, values, strict=True)
-        constants.update({key: float(value) for key, value in pairs if value != MODEL_NOISE})
+        for j, value in enumerate(values):
+            if value != MODEL_NOISE:
+                constants[f"{name}_{j}" if len(values) > 1 else name] = float(value)
     return constants
 
 
