@@ -150,6 +150,10 @@ class CensorsPending(BanditAcquisition):
             described["information_gain"] = float(gain.mean())
         return described
 
+    def _forget(self) -> None:
+        super()._forget()
+        self._summary_with_pending.forget()
+
     def _censor(self, X_pending: Tensor | None) -> Tensor:
         """Replace the model with the censored one, and return the scaled width."""
         base_model, censoring = self.base_model, self._censoring
