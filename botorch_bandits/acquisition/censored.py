@@ -388,6 +388,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         check_points(self, X)
         if X.shape[-2] <= 1:
             return self._value(X)
+        X = X if X.dim() > 2 else X.unsqueeze(0)
         is_batch = bool(shape_of_batch(self.base_model)) and not is_ensemble(self.base_model)
         if X.requires_grad or is_batch:
             raise UnsupportedError(

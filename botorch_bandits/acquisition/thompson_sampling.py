@@ -182,8 +182,8 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
             width = width.to(next(model.parameters(), width).device)
         self.register_buffer("width", width)
         self._prepare_draws(given["choices"], given["seed"])
-        self._check_outcomes()
         self.set_X_pending(given["X_pending"])
+        self._check_outcomes()
         self.warn_if_wide()
 
     @classmethod

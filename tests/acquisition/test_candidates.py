@@ -209,7 +209,7 @@ def test_outcomes_that_changed_are_noted() -> None:
     assert check.growth is not None
     assert abs(check.growth[0] - 20) <= 1
     (note,) = CandidatesUpperConfidenceBound(model, num_arms=20).guarantee().notes
-    assert f"from outcome {check.growth[0] + 1} on, outcomes vary" in note
+    assert check.verdict in note
 
 
 @pytest.mark.parametrize("shift", [0.0, 40.0])

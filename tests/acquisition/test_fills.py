@@ -183,7 +183,7 @@ def test_points_that_are_chosen_one_after_the_other() -> None:
     )
     assert torch.pdist(candidates).min() > 1e-3
     with pytest.raises(UnsupportedError, match="q > 1 points"):
-        acqf(candidates.unsqueeze(0))
+        acqf(candidates.unsqueeze(0).requires_grad_())
 
 
 def test_a_minimum_fill_is_what_it_was() -> None:
