@@ -99,6 +99,7 @@ def _constructor_of(acquisition_class: type[BanditAcquisition]) -> Constructor:
     def construct_inputs(model: Model, **given: Any) -> dict[str, Any]:
         return _construct_inputs(acquisition_class, model, given)
 
+    construct_inputs.__name__ = acquisition_class.__name__
     construct_inputs.__signature__ = inspect.Signature([*named, *outside])  # type: ignore[attr-defined]
     return construct_inputs
 

@@ -33,7 +33,6 @@ from typing import Any
 
 import torch
 from botorch.models import ModelListGP
-from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel
 from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
@@ -133,10 +132,7 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
     """
     if isinstance(model, ModelListGP):
         return tuple(data for submodel in model.models for data in read_data(submodel))
-    if isinstance(model, BatchedMultiOutputGPyTorchModel) and model.num_outputs > 1:
-        outputs = (model.subset_output([j]) for j in range(model.num_outputs))
-        return tuple(data for output in outputs for data in read_data(output))
-    (prior,) = read_prior(model)
+    priors, num_outputs = read_prior(model), model.num_outputs
     if len(model.batch_shape) > 0 and not is_ensemble(model):
         raise UnreadablePriorError(
             f"{type(model).__name__} is a batch of {tuple(model.batch_shape)} models, each with "
@@ -149,30 +145,42 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
     has_levels = isinstance(model.likelihood, FixedNoiseGaussianLikelihood)
     repeats = None if has_levels else getattr(model, "repeats", None)
     counts = torch.ones_like(model.train_targets) if repeats is None else repeats
-    scale, shift = (each.unsqueeze(-1) if each.dim() else each for each in outcome_units(model))
-
-    def points(X: Tensor) -> tuple[Tensor, Tensor]:
-        Z = inputs_of_kernel(model, X)
-        if function is not None:
-            return Z, function.diagonal(Z)
-        # as many points as members look like a matrix to GPyTorch, if points have no batch
-        Z = Z.expand(*torch.broadcast_shapes(Z.shape[:-2], kernel.batch_shape), *Z.shape[-2:])
-        return Z, kernel(Z, diag=True)
-
-    def covariance(Z: Tensor, others: Tensor) -> Tensor:
-        if function is not None:
-            return function(Z, others)
-        if others.shape[-2] == 0:
-            return Z[..., :0] @ others[..., :0].mT
-        return kernel(Z, others).to_dense()
-
-    def to_raw(values: Tensor, Z: Tensor) -> Tensor:
-        return shift + scale * (values + prior_mean_at(model, Z))
-
+    scale, shift = outcome_units(model)
     with torch.no_grad():
         residual = model.train_targets - prior_mean_at(model, inputs)
-    kept = None if inputs.dim() > 2 else getattr(model, "kept", None)
-    return (OutputData(prior, inputs, counts, residual, covariance, kept, points, to_raw),)
+    kept = None if num_outputs > 1 or inputs.dim() > 2 else getattr(model, "kept", None)
+
+    def read_output(j: int, prior: OutputPrior) -> OutputData:
+        def select(values: Tensor, event_dims: int = 1) -> Tensor:
+            """Pick this output from the last batch dimension."""
+            return values if num_outputs == 1 else values.select(-event_dims - 1, j)
+
+        factor, offset = (
+            select(each.unsqueeze(-1)) if each.dim() else each for each in (scale, shift)
+        )
+
+        def points(X: Tensor) -> tuple[Tensor, Tensor]:
+            Z = inputs_of_kernel(model, X)
+            if function is not None:
+                return Z, function.diagonal(Z)
+            # as many points as members look like a matrix to GPyTorch, if points have no batch
+            Z = Z.expand(*torch.broadcast_shapes(Z.shape[:-2], kernel.batch_shape), *Z.shape[-2:])
+            return Z, select(kernel(Z, diag=True))
+
+        def covariance(Z: Tensor, others: Tensor) -> Tensor:
+            if function is not None:
+                return function(Z, others)
+            if others.shape[-2] == 0:
+                return select(Z[..., :0] @ others[..., :0].mT, 2)
+            return select(kernel(Z, others).to_dense(), 2)
+
+        def to_raw(values: Tensor, Z: Tensor) -> Tensor:
+            return offset + factor * (values + select(prior_mean_at(model, Z)))
+
+        rows = (inputs, select(counts), select(residual), covariance, kept)
+        return OutputData(prior, *rows, points, to_raw)
+
+    return tuple(read_output(j, prior) for j, prior in enumerate(priors))
 
 
 @dataclass(frozen=True, eq=False)

@@ -153,7 +153,11 @@ SEARCHED: dict[str, Any] = {
     "penalized reward, separate": lambda: penalized(separate_bounds=True),
     "penalized reward, exponential": lambda: penalized(penalty=Exponential(0.3)),
     "a penalized path": lambda: LagrangianThompsonSampling(
-        ModelListGP(gp(), gp(seed=1)), multipliers=[0.7], penalty=Exponential(0.5), width=1.3
+        ModelListGP(gp(), gp(seed=1)),
+        multipliers=[0.7],
+        penalty=Exponential(0.5),
+        width=1.3,
+        seed=5,
     ),
 }
 

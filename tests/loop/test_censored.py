@@ -300,14 +300,13 @@ def test_loop_and_drop_in_give_the_same_reasons() -> None:
     def build(X: Tensor, Y: Tensor) -> BanditGP:
         return BanditGP(X, Y, kernel=RBFKernel(), noise=NOISE, prior_mean=0.0)
 
-    feedback = Censored(MINIMUM, outcome_bound=2.5, predictive=True, on_lower="lower")
+    feedback = Censored(MINIMUM, outcome_bound=2.5, on_lower="lower")
     loop = BanditLoop(Arms(CHOICES), build, IGP, feedback=feedback, num_initial=1, seed=0)
     loop.attach(CHOICES[3], 1.0)
     query = loop.ask()
     acqf = CensoredUpperConfidenceBound(
         build(CHOICES[3:4], torch.ones(1, 1).double()),
         minimum=MINIMUM,
-        predictive=True,
         X_pending=query.x[None],
         rkhs_bound=B,
         noise_bound=R,

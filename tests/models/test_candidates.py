@@ -186,7 +186,7 @@ def test_hallucinated_rows_are_no_evidence(recipe: CandidatesRecipe) -> None:
 
 def player_of_list(recipe: CandidatesRecipe, choices: Tensor, draws: bool = False) -> Player:
     acquisition = (
-        CandidatesThompsonSampling.with_options(choices=choices)
+        CandidatesThompsonSampling.with_options()
         if draws
         else CandidatesUpperConfidenceBound.with_options(width=2.0, delta=0.1)
     )
