@@ -160,6 +160,8 @@ class _OnlyOnce(torch.autograd.Function):
         )
 
 
+BLOCK = 32768
+"""The number of kernel values (256 KiB) that a core computes at once."""
 SMALLEST_DISTANCE = 1e-15
 """At the kink of the Matern 1/2 kernel, its slope is taken to be 0, as in GPyTorch."""
 
@@ -231,15 +233,18 @@ class StationaryKernel(KernelFunction):
     ) -> tuple[Tensor, Pullback]:
         """See :class:`KernelFunction`."""
         u = (_chosen(X, self.columns) - rows.center) / self.lengthscale  # ... x n x d
-        if self.smoothness == 0.5:
-            # differences before squares keep the distances of near points, which the kink reveals
-            plain = "donot_use_mm_for_euclid_dist"
-            squared = torch.cdist(u, rows.scaled, compute_mode=plain).square_()
+        shape, count = (*u.shape[:-1], rows.scaled.shape[-2]), len(u)
+        if u.dim() == rows.scaled.dim() == 2 and u.device.type == "cpu":
+            # a block for each thread stays in its cache through all steps, three times as fast
+            count = max(BLOCK * torch.get_num_threads() // max(shape[-1], 1), 1)
+        if count >= len(u):
+            values, slope = self.of_squared_distance(self._squared(u, rows), with_pullback)
         else:
-            # r^2 = |u|^2 + |v|^2 - 2 u.v, in one product of n x (d + 2) and (d + 2) x p
-            left = torch.cat([u, _squared_norm(u), torch.ones_like(u[..., :1])], dim=-1)
-            squared = (left @ rows.right).clamp_min_(0.0)
-        values, slope = self.of_squared_distance(squared, with_pullback)
+            values, slope = u.new_empty(shape), u.new_empty(shape if with_pullback else ())
+            for i in range(0, len(u), count):
+                out = values[i : i + count], slope[i : i + count] if with_pullback else None
+                squared = self._squared(u[i : i + count], rows)
+                self.of_squared_distance(squared, with_pullback, out)
 
         def pullback(outer: Tensor) -> Tensor:
             assert slope is not None
@@ -253,6 +258,16 @@ class StationaryKernel(KernelFunction):
             return own.new_zeros(shape).index_add_(-1, columns, own)
 
         return values, pullback
+
+    def _squared(self, u: Tensor, rows: PreparedRows) -> Tensor:
+        """Return the scaled squared distances of points and rows, ``... x n x p``."""
+        if self.smoothness == 0.5:
+            # differences before squares keep the distances of near points, which the kink reveals
+            plain = "donot_use_mm_for_euclid_dist"
+            return torch.cdist(u, rows.scaled, compute_mode=plain).square_()
+        # r^2 = |u|^2 + |v|^2 - 2 u.v, in one product of n x (d + 2) and (d + 2) x p
+        left = torch.cat([u, _squared_norm(u), torch.ones_like(u[..., :1])], dim=-1)
+        return (left @ rows.right).clamp_min_(0.0)
 
     def of_squared_distance(
         self,

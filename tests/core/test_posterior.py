@@ -14,8 +14,8 @@ from other_device import other_device
 from torch import Tensor
 
 from botorch_bandits.core.conditioner import Conditioner, RoundConditioner
-from botorch_bandits.core.posterior import Posterior
 from botorch_bandits.core.kernels import TimeDecayKernel
+from botorch_bandits.core.posterior import Posterior
 from botorch_bandits.core.priors import Prior, Stack, Table, prior_of, root_of
 from botorch_bandits.core.round_posterior import FEW_OPERATIONS, RoundPosterior
 from botorch_bandits.core.rows import Rows, changes_between
