@@ -498,10 +498,9 @@ def player_of(  # noqa: PLR0913 - each setting of a loop on arms
     with torch.no_grad():
         points = _transformed(transform, domain.choices, num_contexts)
         own = [copy.deepcopy(kernel).to(points) for kernel in kernels]
-        priors = list(known) or [prior_of(kernel, points, num_contexts, rate) for kernel in own]
-        empty = points.new_empty(0, there.dim)
-        inputs = empty if num_front else points
         whole = own if rate is None else [TimeDecayKernel(kernel, rate) for kernel in own]
+        priors = list(known) or [prior_of(kernel, points, num_front) for kernel in whole]
+        inputs = points.new_empty(0, there.dim) if num_front else points
         units = [float(prior_variance_of(kernel, inputs)) for kernel in whole]
     if isinstance(rule, LagrangianArmsRule) and not all(0.0 < unit < math.inf for unit in units):
         return None  # bounds of outputs are measured in prior deviations

@@ -6,7 +6,7 @@ behind the front of the present round. Three forms cover all kernels:
 * :class:`Table`: points without fronts. The matrix of all points is kept; of very many points only
   columns are evaluated.
 * :class:`Separable`: sums of products ``k(c, c') k(x, x')`` of kernels that read either the front
-  or the point, and a decay with time. Tables serve all fronts.
+  or the point. Tables serve all fronts.
 * :class:`OfFronts`: any kernel of front and point together.
 
 :class:`Stack` joins ``G`` priors in a batch dimension.
@@ -14,27 +14,30 @@ behind the front of the present round. Three forms cover all kernels:
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
-from gpytorch.kernels import AdditiveKernel, Kernel, ProductKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel
 from scipy.linalg.lapack import dpstrf
 from torch import Tensor
 
 from botorch_bandits.checks import check_double, check_finite
 from botorch_bandits.core.kernels import (
+    KernelFunction,
     StationaryKernel,
+    Term,
     check_kernel_columns,
     fingerprint_kernel,
+    kernel_function,
+    read_products,
+    sum_of_products,
 )
 
 LARGEST_MATRIX = 4096
@@ -205,28 +208,42 @@ class Table(Prior):
             ValueError: If the kernel reads other columns, or its values are not a covariance.
         """
         check_kernel_columns(kernel, points.shape[-1])
-        stationary = StationaryKernel.read(kernel)
-        key = (_name_of(kernel, stationary), *_name_of_points(points))
-        with torch.no_grad():
-            diagonal = kernel(points, diag=True)
+        function = kernel_function(kernel, points.shape[-1])
+        key = (fingerprint_kernel(kernel), *_name_of_points(points))
         with _lock:
             found = _shared.get(key)
             # a fingerprint tells stationary kernels apart; others may differ where it does not look
-            if found is not None and (stationary or found._is_of(kernel, points, diagonal)):
+            if found is not None and (function.is_stationary or found._is_of(function, points)):
                 return found
-            own, points = copy.deepcopy(kernel), points.detach().clone()
-            evaluate = partial(_evaluate, own, stationary, points)
-            every = torch.arange(len(points), device=points.device)
-            matrix = evaluate(every) if len(points) <= LARGEST_MATRIX else None
-            if stationary is None:  # a stationary kernel is a covariance at any points
-                name = f"the matrix of the kernel ({type(kernel).__name__}) on the arms"
-                some = every[:: max(1, len(every) // NUM_CHECKED)]
-                # of very many points, the principal block of some
-                among = evaluate(some)[:, some] if matrix is None else matrix
-                check_finite(name, diagonal)
-                _check_covariance(name, among, ROUNDING)
-            _shared[key] = table = cls(diagonal, matrix, evaluate)
+            _shared[key] = table = cls.from_function(function, points, type(kernel).__name__)
         return table
+
+    @classmethod
+    def from_function(cls, function: KernelFunction, points: Tensor, name: str) -> Table:
+        """Return the prior of points under a kernel that is not shared.
+
+        Args:
+            function: The kernel.
+            points: ``A x d``.
+            name: The name of the kernel in error messages.
+
+        Raises:
+            ValueError: If the values of the kernel are not a covariance.
+        """
+        points = points.detach().clone()
+        with torch.no_grad():
+            diagonal = function.diagonal(points).contiguous()
+            evaluate = partial(_evaluate, function, points, function.prepared(points))
+        every = torch.arange(len(points), device=points.device)
+        matrix = evaluate(every) if len(points) <= LARGEST_MATRIX else None
+        if not function.is_stationary:  # a stationary kernel is a covariance at any points
+            name = f"the matrix of the kernel ({name}) on the arms"
+            some = every[:: max(1, len(every) // NUM_CHECKED)]
+            # of very many points, the principal block of some
+            among = evaluate(some)[:, some] if matrix is None else matrix
+            check_finite(name, diagonal)
+            _check_covariance(name, among, ROUNDING)
+        return cls(diagonal, matrix, evaluate)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Table:
         """Return the prior itself, because it never changes."""
@@ -244,7 +261,10 @@ class Table(Prior):
     def block(
         self, index: Tensor, front: Tensor | None, others: Tensor, behind: Tensor | None
     ) -> Tensor:
-        return self.columns(index).take_along_dim(others.unsqueeze(-2), -1)
+        if self.matrix is None:
+            return self.columns(index).take_along_dim(others.unsqueeze(-2), -1)
+        # entries by their places, because copies of k x A first cost three times as much
+        return self.matrix.take(index.unsqueeze(-1) * self.num_points + others.unsqueeze(-2))
 
     def variances(self, now: Tensor | None = None) -> Tensor:
         return self.diagonal
@@ -284,11 +304,12 @@ class Table(Prior):
     def function(self, simulated: Tensor, now: Tensor | None = None) -> Tensor:
         return simulated
 
-    def _is_of(self, kernel: Kernel, points: Tensor, diagonal: Tensor) -> bool:
+    def _is_of(self, function: KernelFunction, points: Tensor) -> bool:
         """Return whether the variances and some columns are those of a kernel."""
         # three columns of different points tell kernels apart that fingerprints do not
         some = torch.linspace(0, self.num_points - 1, 3, device=points.device).long().unique()
-        theirs = _evaluate(kernel, None, points, some)
+        with torch.no_grad():
+            theirs, diagonal = function(points[some], points), function.diagonal(points)
         tolerance = 1e-12 * float(self.diagonal.abs().max())
         is_close = torch.allclose(self.columns(some), theirs, rtol=0.0, atol=tolerance)
         return is_close and torch.equal(self.diagonal, diagonal)
@@ -298,13 +319,9 @@ _shared: WeakValueDictionary[tuple[Any, ...], Table] = WeakValueDictionary()
 _lock = threading.RLock()
 
 
-def _evaluate(
-    kernel: Kernel, stationary: StationaryKernel | None, points: Tensor, index: Tensor
-) -> Tensor:
+def _evaluate(function: KernelFunction, points: Tensor, rows: Any, index: Tensor) -> Tensor:
     with torch.no_grad():
-        if stationary is not None:
-            return stationary(points[index], points)
-        return kernel(points[index], points).to_dense()
+        return function(points[index], points, rows)
 
 
 def _check_covariance(name: str, matrix: Tensor, share: float) -> None:
@@ -330,13 +347,6 @@ def _check_covariance(name: str, matrix: Tensor, share: float) -> None:
         )
 
 
-def _name_of(kernel: Kernel, stationary: StationaryKernel | None) -> tuple[Any, ...]:
-    if stationary is None:
-        return (fingerprint_kernel(kernel),)
-    numbers = (stationary.lengthscale, stationary.outputscale)
-    return stationary.smoothness, *(tuple(each.reshape(-1).tolist()) for each in numbers)
-
-
 def _name_of_points(points: Tensor) -> tuple[Any, ...]:
     values = points.detach().cpu().contiguous().numpy()
     digest = hashlib.blake2b(values.tobytes(), digest_size=32).digest()
@@ -346,140 +356,26 @@ def _name_of_points(points: Tensor) -> tuple[Any, ...]:
 # --- kernels of fronts and points ----------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Term:
-    """One product of a sum: a number, kernels of the front, and kernels of the point.
-
-    Attributes:
-        scale: The number.
-        front: The kernels that read only the front.
-        behind: The kernels that read only the point.
-    """
-
-    scale: float
-    front: tuple[Kernel, ...] = ()
-    behind: tuple[Kernel, ...] = ()
-
-    def times(self, other: Term) -> Term:
-        """Return the product of both."""
-        return Term(self.scale * other.scale, self.front + other.front, self.behind + other.behind)
-
-
-def read_terms(kernel: Kernel, num_front: int, num_columns: int) -> list[Term] | None:
-    """Return a kernel as a sum of products of kernels of the front and kernels of the point.
-
-    Args:
-        kernel: A GPyTorch kernel of ``num_columns`` columns, the first ``num_front`` in front.
-        num_front: The number of columns in front.
-        num_columns: The number of all columns.
-
-    Returns:
-        The terms; None if there is no such sum, or if it is too long to pay.
-    """
-    if kernel.batch_shape:
-        return None
-    kind = type(kernel)
-    if kind is ScaleKernel and _passes_on(kernel):  # s (sum of terms)
-        inner = read_terms(kernel.base_kernel, num_front, num_columns)
-        own = Term(float(kernel.outputscale.detach()))
-        return None if inner is None else [own.times(each) for each in inner]
-    if kind in (ProductKernel, AdditiveKernel) and kernel.active_dims is None:
-        parts = [read_terms(part, num_front, num_columns) for part in kernel.kernels]
-        terms = [] if kind is AdditiveKernel else [Term(1.0)]
-        for part in parts:
-            if part is None:
-                return None
-            if kind is AdditiveKernel:
-                terms = terms + part
-            else:  # (sum_i a_i)(sum_j b_j) = sum_ij a_i b_j
-                terms = [one.times(other) for one in terms for other in part]
-        return terms if len(terms) <= LARGEST_SUM else None
-    columns = range(num_columns) if kernel.active_dims is None else kernel.active_dims.tolist()
-    in_front = [column < num_front for column in columns]
-    if all(in_front):
-        return [Term(1.0, front=(kernel,))]
-    if not any(in_front):
-        return [Term(1.0, behind=(kernel,))]
-    if kind is not RBFKernel:  # of front and point together, and no product
-        return None
-    # exp(-|u|^2 / 2 - |v|^2 / 2) = exp(-|u|^2 / 2) exp(-|v|^2 / 2)
-    scales = kernel.lengthscale.detach().reshape(-1)
-    if len(scales) not in (1, len(in_front)):
-        return None
-    scales = scales.expand(len(in_front))
-    sides: list[tuple[Kernel, ...]] = []
-    for is_front in (True, False):
-        kept = [i for i, own in enumerate(in_front) if own == is_front]
-        dims = [list(columns)[i] for i in kept]
-        half = RBFKernel(ard_num_dims=len(kept), active_dims=dims).to(scales)
-        half.lengthscale = scales[kept]
-        sides.append((half.requires_grad_(False),))
-    return [Term(1.0, *sides)]
-
-
-def _passes_on(kernel: Any) -> bool:
-    """Return whether a kernel passes on all columns that the kernel inside it reads."""
-    own, inner = kernel.active_dims, kernel.base_kernel.active_dims
-    return own is None or (inner is not None and torch.equal(own, inner))
-
-
-class _BehindFront(Prior):
-    """What both kinds of kernels with a front share: the decay with time, ``(1-rate)^(|t-t'|/2)``.
-
-    With a rate, the first column of a front is the round, and contexts follow.
-    """
-
-    def __init__(self, num_points: int, num_contexts: int, rate: float | None) -> None:
-        self.num_points, self.num_front = num_points, num_contexts + (rate is not None)
-        self._log_decay = None if rate is None else 0.5 * math.log1p(-rate)
-
-    def decay(self, front: Tensor, behind: Tensor) -> Tensor | None:
-        """Return the ``k x l`` factors of covariances due to time; None if there are none."""
-        if self._log_decay is None:
-            return None
-        # k x l, (1 - rate)^(|t - t'| / 2) of the rounds in the first column
-        return (self._log_decay * (front[:, :1] - behind[:, 0]).abs()).exp_()
-
-    def contexts(self, front: Tensor) -> Tensor:
-        """Return fronts without the round."""
-        return front if self._log_decay is None else front[..., 1:]
-
-
-class Separable(_BehindFront):
+class Separable(Prior):
     """Sums of products: ``sum_l c_l(front, front') K_l(point, point')``."""
 
     def __init__(
-        self,
-        terms: Sequence[Term],
-        tables: Sequence[Table],
-        num_contexts: int,
-        num_columns: int,
-        rate: float | None,
+        self, fronts: Sequence[KernelFunction], tables: Sequence[Table], num_front: int
     ) -> None:
         """See the class.
 
         Args:
-            terms: The products of the sum.
-            tables: The prior of the points in each of them, of variance 1 where it is stationary.
-            num_contexts: The number of contexts.
-            num_columns: The number of columns that kernels read, contexts included.
-            rate: The rate of the decay with time; None without it.
+            fronts: ``c_l``, the kernel of the front in each product.
+            tables: The prior of the points in each product.
+            num_front: The number of columns in front.
         """
-        super().__init__(tables[0].num_points, num_contexts, rate)
-        self._terms, self.tables = tuple(terms), tuple(tables)
-        self._num_columns = num_columns
+        self.num_points, self.num_front = tables[0].num_points, num_front
+        self._fronts, self.tables = tuple(fronts), tuple(tables)
 
     def scales(self, front: Tensor, behind: Tensor) -> list[Tensor]:
-        """Return ``c_l`` of the module for each product, ``k x l`` each."""
-        decay = self.decay(front, behind)
-        X, Z = self._padded(front), self._padded(behind)
-        found = []
-        for term in self._terms:  # s prod k(c, c') times the decay, k x l
-            values = front.new_full((len(front), len(behind)), term.scale)
-            for kernel in term.front:
-                values = values * _values(kernel, X, Z)
-            found.append(values if decay is None else values * decay)
-        return found
+        """Return ``c_l`` of the class for each product, ``k x l`` each."""
+        with torch.no_grad():
+            return [function(front, behind) for function in self._fronts]
 
     def columns(self, index: Tensor, front: Tensor | None, now: Tensor | None) -> Tensor:
         assert front is not None
@@ -525,11 +421,12 @@ class Separable(_BehindFront):
         """
         mean = simulated.new_zeros(len(simulated), len(index))
         known = simulated.new_zeros(len(index), len(index))
+        scales = self.scales(front, now[None])  # n x 1 each
         for i, own in enumerate(self._own(now).tolist()):
             if own > 0.0:  # a linear kernel of the front is 0 at the front 0
-                share = self.scales(front, now[None])[i] / math.sqrt(own)  # n x 1
+                share = scales[i] / math.sqrt(own)
                 mean += share[:, 0] * simulated[:, i, index]
-                known += self.tables[i].block(index, None, index, None) * share * share.mT
+                known += self.tables[i].block(index, None, index, None).mul_(share).mul_(share.mT)
         return mean, known
 
     def _own(self, now: Tensor | None) -> Tensor:
@@ -543,61 +440,44 @@ class Separable(_BehindFront):
             total.addcmul_(scale, part)
         return total
 
-    def _padded(self, front: Tensor) -> Tensor:
-        """Return contexts as inputs of all columns, because kernels count columns."""
-        contexts = self.contexts(front)
-        rest = self._num_columns - contexts.shape[-1]
-        return torch.nn.functional.pad(contexts, (0, rest))
 
+class OfFronts(Prior):
+    """Any kernel of fronts and points together."""
 
-class OfFronts(_BehindFront):
-    """Any kernel of contexts and points together, times a decay with time."""
-
-    def __init__(
-        self, kernel: Kernel, points: Tensor, num_contexts: int, rate: float | None
-    ) -> None:
+    def __init__(self, kernel: KernelFunction, points: Tensor, num_front: int) -> None:
         """See the class.
 
         Args:
-            kernel: A GPyTorch kernel of contexts and points.
+            kernel: The kernel of fronts and points.
             points: ``A x d``.
-            num_contexts: The number of contexts.
-            rate: The rate of the decay with time; None without it.
+            num_front: The number of columns in front.
         """
-        super().__init__(len(points), num_contexts, rate)
+        self.num_points, self.num_front = len(points), num_front
         self._kernel, self._points = kernel, points
-        read = StationaryKernel.read(kernel)
-        num_columns = num_contexts + points.shape[-1]
-        is_read = read is not None and len(read.lengthscale) in (1, num_columns)
-        self._stationary = read if is_read else None
 
     def columns(self, index: Tensor, front: Tensor | None, now: Tensor | None) -> Tensor:
         assert front is not None
         assert now is not None
-        return self._of(self._inputs(index, front), self._here(now), front, now[None])
+        return self._kernel(self._inputs(index, front), self._here(now))
 
     def block(
         self, index: Tensor, front: Tensor | None, others: Tensor, behind: Tensor | None
     ) -> Tensor:
         assert front is not None
         assert behind is not None
-        X, Z = self._inputs(index, front), self._inputs(others, behind)
-        return self._of(X, Z, front, behind)
+        return self._kernel(self._inputs(index, front), self._inputs(others, behind))
 
     def variances(self, now: Tensor | None) -> Tensor:
         assert now is not None
-        if self._stationary is not None:  # k(0), without an evaluation
-            return self._stationary.outputscale.reshape(()).expand(self.num_points)
-        with torch.no_grad():
-            return self._kernel(self._here(now), diag=True)
+        return self._kernel.diagonal(self._here(now))
 
     @property
     def num_normals(self) -> int:
-        return self.num_points if self._stationary is None else len(self._root[0])
+        return len(self._root[0]) if self._kernel.terms else self.num_points
 
     def simulate(self, normal: Tensor) -> Tensor:
         """See the base class; the numbers, followed by the values at all points."""
-        if self._stationary is None:
+        if not self._kernel.terms:
             return normal
         factor, order = self._root
         # in the order of the pivots, values are U' z
@@ -606,7 +486,7 @@ class OfFronts(_BehindFront):
         return torch.cat([normal, values], dim=-1)
 
     def function(self, simulated: Tensor, now: Tensor | None) -> Tensor | None:
-        return None if self._stationary is None else simulated[..., len(self._root[0]) :]
+        return simulated[..., len(self._root[0]) :] if self._kernel.terms else None
 
     def rows_given(
         self, simulated: Tensor, index: Tensor, front: Tensor, now: Tensor
@@ -626,72 +506,66 @@ class OfFronts(_BehindFront):
         It is the same behind every front, since the kernel is stationary.
         """
         here = self._here(self._points.new_zeros(self.num_front))
-        assert self._stationary is not None
-        matrix = self._stationary(here, here).cpu().numpy()
-        smallest = NEGLIGIBLE * float(self._stationary.outputscale)
+        matrix = self._kernel(here, here).cpu().numpy()
+        smallest = NEGLIGIBLE * float(matrix.diagonal().max())
         factor, pivots, rank, _ = dpstrf(matrix.T, tol=smallest, lower=1, overwrite_a=1)
         upper = torch.from_numpy(factor).tril().mT[:rank].contiguous()
         return upper.to(self._points), torch.from_numpy(pivots).long().to(here.device) - 1
 
     def _inputs(self, index: Tensor, front: Tensor) -> Tensor:
-        return torch.cat([self.contexts(front), self._points[index]], dim=-1)
+        return torch.cat([front, self._points[index]], dim=-1)
 
     def _here(self, now: Tensor) -> Tensor:
-        contexts = self.contexts(now).expand(self.num_points, -1)
-        return torch.cat([contexts, self._points], dim=-1)
-
-    def _of(self, X: Tensor, Z: Tensor, front: Tensor, behind: Tensor) -> Tensor:
-        if self._stationary is not None:
-            values = self._stationary(X, Z)
-        else:
-            values = _values(self._kernel, X, Z)
-        decay = self.decay(front, behind)
-        return values if decay is None else values.mul_(decay)
+        return torch.cat([now.expand(self.num_points, -1), self._points], dim=-1)
 
 
-def _values(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:
-    with torch.no_grad():
-        return kernel(X, Z).to_dense()
+def _split(term: Term, num_front: int) -> tuple[Term, Term] | None:
+    """Return the factors of a front and those of a point; None if one of them reads both."""
+    sides: tuple[list[Any], list[Any]] = ([], [])
+    for factor in term:
+        in_front = [column < num_front for column in factor.columns]
+        if len(set(in_front)) == 1:
+            sides[not in_front[0]].append(factor)
+        elif factor.smoothness != math.inf:
+            return None
+        else:  # s exp(-|u|^2 / 2 - |v|^2 / 2) = s exp(-|u|^2 / 2) exp(-|v|^2 / 2)
+            for side, is_front in zip(sides, (True, False), strict=True):
+                kept = [i for i, own in enumerate(in_front) if own is is_front]
+                scale = factor.outputscale if is_front else torch.ones_like(factor.outputscale)
+                columns = tuple(factor.columns[i] for i in kept)
+                lengthscale = factor.lengthscale[kept]
+                side.append(StationaryKernel(math.inf, lengthscale, scale, columns))
+    return tuple(sides[0]), tuple(sides[1])
 
 
-def _table_of(term: Term, points: Tensor, num_contexts: int) -> Table:
-    """Return the prior of points under the kernels of one term that read points."""
-    inputs = torch.nn.functional.pad(points, (num_contexts, 0))  # kernels count all columns
-
-    def evaluate(index: Tensor) -> Tensor:
-        total = points.new_ones(len(index), len(points))
-        for kernel in term.behind:  # prod k(x, x'), k x A
-            total = total * _values(kernel, inputs[index], inputs)
-        return total
-
-    diagonal = points.new_ones(len(points))
-    for kernel in term.behind:
-        with torch.no_grad():
-            diagonal = diagonal * kernel(inputs, diag=True)
-    every = torch.arange(len(points), device=points.device)
-    return Table(diagonal, evaluate(every) if len(points) <= LARGEST_MATRIX else None, evaluate)
-
-
-def prior_of(
-    kernel: Kernel, points: Tensor, num_contexts: int = 0, rate: float | None = None
-) -> Prior:
+def prior_of(kernel: Kernel, points: Tensor, num_front: int = 0) -> Prior:
     """Return the prior of points under a kernel, in its cheapest form.
 
     Args:
-        kernel: A GPyTorch kernel of contexts and points, without a batch shape.
+        kernel: A GPyTorch kernel of fronts and points, without a batch shape.
         points: ``A x d``, as the kernel expects them.
-        num_contexts: The number of contexts, which come in front of the points.
-        rate: The rate of a decay with time; None without it. The round is then the first column.
+        num_front: The number of columns in front of the points.
     """
-    num_columns = num_contexts + points.shape[-1]
-    if num_contexts == 0:
-        table = Table.from_kernel(kernel, points)
-        return table if rate is None else Separable([Term(1.0)], [table], 0, num_columns, rate)
-    terms = read_terms(kernel, num_contexts, num_columns)
-    if terms is None:
-        return OfFronts(kernel, points, num_contexts, rate)
-    tables = [_table_of(term, points, num_contexts) for term in terms]
-    return Separable(terms, tables, num_contexts, num_columns, rate)
+    if num_front == 0:
+        return Table.from_kernel(kernel, points)
+    dim = num_front + points.shape[-1]
+    products = read_products(kernel, dim, with_others=True) or []
+    split = [_split(term, num_front) for term in products]
+    if None in split or not 0 < len(split) <= LARGEST_SUM:
+        return OfFronts(kernel_function(kernel, dim), points, num_front)
+    inputs = torch.nn.functional.pad(points, (num_front, 0))  # kernels count all columns
+    one = points.new_ones(())
+    fronts, tables = [], []
+    for sides in filter(None, split):
+        # no factor is a constant, which has an infinite lengthscale
+        constants = (StationaryKernel(math.inf, one / 0.0, one, (c,)) for c in (0, num_front))
+        front, behind = (
+            sum_of_products([side or (constant,)])
+            for side, constant in zip(sides, constants, strict=True)
+        )
+        fronts.append(front)
+        tables.append(Table.from_function(behind, inputs, type(kernel).__name__))
+    return Separable(fronts, tables, num_front)
 
 
 class Stack:

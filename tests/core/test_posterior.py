@@ -14,6 +14,7 @@ from other_device import other_device
 from torch import Tensor
 
 from botorch_bandits.core.conditioner import Conditioner, RoundConditioner
+from botorch_bandits.core.kernels import TimeDecayKernel
 from botorch_bandits.core.posterior import Posterior
 from botorch_bandits.core.priors import Prior, Stack, Table, prior_of, root_of
 from botorch_bandits.core.round_posterior import FEW_OPERATIONS, RoundPosterior
@@ -189,7 +190,8 @@ def whole_kernel(kernel: Kernel, front: Tensor, points: Tensor, rate: float | No
 def test_rows_behind_fronts_give_the_textbook_posterior(name):
     kernel, num_contexts, rate = FRONTS[name]
     num_front = num_contexts + (rate is not None)
-    prior = prior_of(kernel.double(), POINTS, num_contexts, rate)
+    varying = kernel if rate is None else TimeDecayKernel(kernel, rate)
+    prior = prior_of(varying.double(), POINTS, num_front)
     means = torch.full((1, 2), 0.2, dtype=DTYPE)
     conditioner = RoundConditioner(Stack([prior]), torch.tensor([0.05], dtype=DTYPE), means, True)
     rows = draw_rows(30, 2, front=num_front)
@@ -322,7 +324,8 @@ def test_draws_of_points_have_the_posterior_covariance(noise):
 def test_draws_behind_fronts_have_the_posterior_covariance(name):
     kernel, num_contexts, rate = FRONTS[name]
     num_front = num_contexts + (rate is not None)
-    prior = prior_of(kernel.double(), POINTS, num_contexts, rate)
+    varying = kernel if rate is None else TimeDecayKernel(kernel, rate)
+    prior = prior_of(varying.double(), POINTS, num_front)
     means = torch.zeros(1, 1, dtype=DTYPE)
     conditioner = RoundConditioner(Stack([prior]), torch.tensor([0.05], dtype=DTYPE), means, True)
     rows, now = draw_rows(20, front=num_front), torch.full((num_front,), 0.4, dtype=DTYPE)
@@ -349,7 +352,7 @@ def test_repeated_rows_collapse_to_their_weighted_mean():
 
 
 def test_behind_fronts_repeated_places_are_merged_and_say_the_same():
-    prior = prior_of(matern(0.4, (0,)) * matern(0.3, (1, 2)), POINTS, 1, None)
+    prior = prior_of(matern(0.4, (0,)) * matern(0.3, (1, 2)), POINTS, 1)
     lam, means = torch.tensor([0.05], dtype=DTYPE), torch.zeros(1, 1, dtype=DTYPE)
     conditioner = RoundConditioner(Stack([prior]), lam, means, True)
     rows = draw_rows(300)
