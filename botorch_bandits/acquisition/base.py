@@ -515,10 +515,7 @@ def kernelized_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
     delta = check_probability("delta", options["delta"])
     any_lambda = check_one_of("any_lambda", options["any_lambda"], (True, False))
     variation = check_nonnegative("variation", options.get("variation", 0.0))
-    bounds, gain = (
-        [options[key] for key in ("rkhs_bound", "noise_bound")],
-        options["information_gain"],
-    )
+    bounds, gain = (options["rkhs_bound"], options["noise_bound"]), options["information_gain"]
     if variation and None in bounds:
         raise ValueError(
             f"{name} has variation={variation:g}, which is added only to a width that follows "
@@ -536,9 +533,8 @@ def kernelized_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
     default_width = options.get("default_width")
     if default_width is not None and has_none:
         return ConstantWidth(default_width, is_default=True)
-    rkhs_bound, noise_bound, not_given = complete_bounds(name, bounds[0], bounds[1], units)
-    own = (rkhs_bound, noise_bound, delta, units, not_given)
-    rule = KernelizedWidth(*own, any_lambda, gain)
+    norm, noise, not_given = complete_bounds(name, *bounds, units)
+    rule = KernelizedWidth(norm, noise, delta, units, not_given, any_lambda, gain)
     return VaryingWidth(rule, variation) if variation else rule
 
 

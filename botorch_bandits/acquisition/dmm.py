@@ -34,7 +34,6 @@ from botorch_bandits.acquisition.base import (
 from botorch_bandits.acquisition.rules import ArmsRule, Seen
 from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.checks import (
-    check_one_of,
     counted,
 )
 from botorch_bandits.confidence import (
@@ -331,15 +330,13 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         Raises:
             ValueError: If an ingredient is infeasible.
         """
-        units = check_one_of("units", options["units"], ("outcome", "prior"))
-        rkhs_bound, noise_bound, not_given = complete_bounds(
-            cls.__name__, options["rkhs_bound"], options["noise_bound"], units
-        )
+        bounds = options["rkhs_bound"], options["noise_bound"]
+        norm, noise, not_given = complete_bounds(cls.__name__, *bounds, options["units"])
         return RidgeTerms(
-            rkhs_bound,
-            noise_bound,
+            norm,
+            noise,
             options["delta"],
-            units,
+            options["units"],
             not_given,
             options["double_rkhs_bound"] or "rkhs_bound" in not_given,
             options["on_refuted"],

@@ -535,11 +535,9 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
-        units = check_one_of("units", options["units"], ("outcome", "prior"))
-        rkhs_bound, noise_bound, not_given = complete_bounds(
-            cls.__name__, options["rkhs_bound"], options["noise_bound"], units
-        )
-        return AMMWidth(rkhs_bound, noise_bound, options["delta"], units, not_given)
+        bounds = options["rkhs_bound"], options["noise_bound"]
+        norm, noise, not_given = complete_bounds(cls.__name__, *bounds, options["units"])
+        return AMMWidth(norm, noise, options["delta"], options["units"], not_given)
 
 
 class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):

@@ -261,7 +261,7 @@ DEFAULT_RKHS_BOUND = 1.0
 
 def complete_bounds(
     name: str, rkhs_bound: Bound | None, noise_bound: NoiseBound | None, units: str
-) -> tuple[Bound, NoiseBound, tuple[str, ...]]:
+) -> tuple[Any, Any, Any]:
     """Return both bounds, with defaults for those that were not given, and the names of the latter.
 
     The default of the norm is in prior standard deviations regardless of ``units``; the default of
