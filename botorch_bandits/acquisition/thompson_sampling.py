@@ -122,6 +122,7 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
             multi-task model (in that case, pass ``choices``).
 
     Example:
+        >>> import torch
         >>> from botorch_bandits import FittedSingleTaskGP
         >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
         >>> model = FittedSingleTaskGP([[0.0], [1.0]])(X, X.sin())
