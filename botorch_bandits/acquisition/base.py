@@ -226,6 +226,7 @@ class BanditAcquisition(AcquisitionFunction):
         return super().__new__(cls)
 
     _summary: PriorSummary | None = None
+    _first_round: int | None = None
     maximize: bool = True
     predictive: bool = False
     """Whether deviations are those of outcomes, with their noise."""
@@ -350,6 +351,29 @@ class BanditAcquisition(AcquisitionFunction):
             ValueError: If an option is missing or infeasible.
         """
         return None
+
+    def _start_rounds(self, round_number: int | None, X_pending: Tensor | None) -> None:
+        """Store the round of the first point, which comes after the pending ones."""
+        assert self._summary is not None
+        if round_number is not None:
+            count = 0 if X_pending is None else len(X_pending)
+            self._first_round = check_round(round_number, self._summary, count) - count
+
+    @property
+    def round_number(self) -> int:
+        """The round of the next point: rows plus pending points plus 1, unless given.
+
+        Raises:
+            ValueError: If it was not given and the model does not show its rows.
+        """
+        num_pending = 0 if self.X_pending is None else len(self.X_pending)
+        if self._first_round is not None:
+            return max(self._first_round + num_pending, 1)
+        assert self._summary is not None
+        try:
+            return self._summary.num_rows + num_pending + 1
+        except UnreadablePriorError as error:
+            raise ValueError(f"round_number is needed: {error}. Pass round_number=.") from error
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return posterior mean and standard deviation of the reward.

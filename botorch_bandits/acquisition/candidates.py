@@ -61,12 +61,12 @@ from botorch_bandits.acquisition.upper_confidence_bound import (
 )
 from botorch_bandits.checks import (
     check_double,
-    check_integer,
     check_one_of,
     check_positive,
     check_probability,
     counted,
 )
+from botorch_bandits.confidence import PriorSummary
 from botorch_bandits.confidence.gp_ucb import gp_ucb_compact_width
 from botorch_bandits.confidence.guarantee import (
     DRAWN_FROM_LIST,
@@ -422,11 +422,8 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         self.maximize = check_one_of("maximize", maximize, (True, False))
         self.assume = check_assume(assume)
         self.widths = CandidateWidths(given)
-        num_pending = 0 if X_pending is None else len(X_pending)
-        self._first_round = None
-        if round_number is not None:
-            number = check_integer("round_number", round_number, minimum=1)
-            self._first_round = max(number - num_pending, 1)
+        self._summary = PriorSummary(model, None, self.assume)
+        self._start_rounds(round_number, X_pending)
         self.set_X_pending(X_pending)
 
     @classmethod
@@ -443,14 +440,6 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         check_one_of("maximize", options["maximize"], (True, False))
         check_assume(options["assume"])
         return ListArmsRule(CandidateWidths(options), options["maximize"])
-
-    @property
-    def round_number(self) -> int:
-        """The round of the next point: outcomes plus pending points plus 1, unless given."""
-        num_pending = 0 if self.X_pending is None else len(self.X_pending)
-        if self._first_round is not None:
-            return self._first_round + num_pending
-        return self.base_model.num_rows + num_pending + 1
 
     @property
     def is_refuted(self) -> bool:

@@ -27,7 +27,6 @@ from botorch_bandits.acquisition.base import (
     HallucinatesPending,
     check_model,
     check_required,
-    check_round,
     kernelized_rule,
 )
 from botorch_bandits.acquisition.rules import ArmsRule, RandomizedArmsRule, WidthArmsRule
@@ -44,7 +43,6 @@ from botorch_bandits.confidence import (
     PriorSummary,
     RandomizedWidth,
     RKHSWidth,
-    UnreadablePriorError,
     WidthRule,
 )
 from botorch_bandits.confidence.gp_ucb import width_of_beta
@@ -126,11 +124,8 @@ class WidthUpperConfidenceBound(WidthAcquisition, HallucinatesPending, UpperConf
         self.predictive = check_one_of("predictive", given.get("predictive", False), (True, False))
         self.assume = check_assume(given["assume"])
         self._summary = PriorSummary(model, transform, self.assume)
-        pending, self._first_round = given["X_pending"], given.get("round_number")
-        if self._first_round is not None:
-            count = 0 if pending is None else len(pending)
-            self._first_round = check_round(self._first_round, self._summary, count) - count
-        self.set_X_pending(pending)
+        self._start_rounds(given.get("round_number"), given["X_pending"])
+        self.set_X_pending(given["X_pending"])
         self.warn_if_wide()
 
     @classmethod
@@ -155,21 +150,6 @@ class WidthUpperConfidenceBound(WidthAcquisition, HallucinatesPending, UpperConf
     def width(self) -> Tensor:
         """The factor of the posterior standard deviation; the model's batch shape."""
         return self.beta.sqrt().squeeze(-1) if self.beta.dim() else self.beta.sqrt()
-
-    @property
-    def round_number(self) -> int:
-        """The round of the next point: rows plus pending points plus 1, unless given.
-
-        Raises:
-            ValueError: If it was not given and the model does not show its rows.
-        """
-        num_pending = 0 if self.X_pending is None else len(self.X_pending)
-        if self._first_round is not None:
-            return max(self._first_round + num_pending, 1)
-        try:
-            return self._summary.num_rows + num_pending + 1
-        except UnreadablePriorError as error:
-            raise ValueError(f"round_number is needed: {error}. Pass round_number=.") from error
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Set the pending points, starting again from the user's model.
