@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
+    CancelledError,
     Executor,
     Future,
     ProcessPoolExecutor,
@@ -53,11 +54,10 @@ from botorch_bandits.evaluation import (
     limits_of,
     progress_of,
 )
-from botorch_bandits.feedback import Censored
 from botorch_bandits.history import Event, History, Query
 from botorch_bandits.journal.files import read_bounded, write_whole
 from botorch_bandits.loop import BanditLoop
-from botorch_bandits.processes import one_thread_each
+from botorch_bandits.processes import one_thread_each, processes_of
 from botorch_bandits.progress import ProgressBar
 from botorch_bandits.queries import argument_of
 from botorch_bandits.stopping import (
@@ -69,6 +69,7 @@ from botorch_bandits.stopping import (
     FailureKeeper,
     NotARewardError,
     StopRun,
+    kind_of,
     note_stop,
     reason_of,
 )
@@ -84,16 +85,19 @@ class Workers:
     """
 
     def __init__(self, given: Executor | Callable[[], Executor]) -> None:
-        if not isinstance(given, Executor):
+        self._make: Callable[[], Executor] | None
+        self._own: list[Executor] = []
+        if isinstance(given, Executor):
+            self._make, self.current = _maker_of(given), given
+        else:
             check_callable(
                 "executor",
                 given,
                 "Pass an executor, such as ThreadPoolExecutor(4) or client.get_executor() of a "
                 "Dask client, or a function that creates one.",
             )
-        self._make = _maker_of(given) if isinstance(given, Executor) else given
-        self.current = given if isinstance(given, Executor) else given()
-        self._own = [] if isinstance(given, Executor) else [self.current]
+            self._make, self.current = given, given()
+            self._own.append(self.current)
         self._retired: list[Executor] = []  # executors in which a task hangs
         self._hung: list[Executor] = []
         self.num_replaced = 0
@@ -123,7 +127,8 @@ class Workers:
         for executor in [each for each in self._retired if each not in in_use]:
             self._retired.remove(executor)
             self._hung.append(executor)
-            _kill(executor)
+            for process in processes_of(executor):
+                process.kill()
 
     def close(self) -> None:
         """Shut down the executors that were created here."""
@@ -149,11 +154,6 @@ def _maker_of(executor: Executor) -> Callable[[], Executor] | None:
         public: attributes[private] for private, public in names.items() if private in attributes
     }
     return lambda: type(executor)(**options)
-
-
-def _kill(executor: Executor) -> None:
-    for process in list((getattr(executor, "_processes", None) or {}).values()):
-        process.kill()
 
 
 STATES = ("told", "failed", "pending", "retracted")
@@ -573,7 +573,7 @@ class _Run:
         if self.suspects or any(task.is_alone for task in self.running.values()):
             return False
         occupied = {task.query.id for task in self.running.values()}
-        if isinstance(self.loop.settings.feedback, Censored):
+        if self.loop.settings.feedback.censored is not None:
             occupied &= set(self.loop.feedback_view().pending)
         return len(occupied) < self.max_pending
 
@@ -619,27 +619,26 @@ class _Run:
 
     def _end(self, future: Future[Any], task: _Task) -> None:
         was_alone, task.is_alone = task.is_alone, False
-        error = None if future.cancelled() else future.exception()
-        if isinstance(error, BrokenExecutor):
+        try:
+            told = future.result()
+        except BrokenExecutor:
             if was_alone:
                 died = EvaluationError("its worker died")
                 self._fail_try(task, died, "its worker died", self.suspects)
             else:
                 task.reasons.append(BESIDE)
                 self.suspects.append(task)
-        elif future.cancelled():
+        except CancelledError:
             self._fail_try(
                 task, EvaluationError("it was canceled"), "it was canceled", self.waiting
             )
-        elif isinstance(error, StopRun):
-            self.stopped = str(error) or "StopRun"
-        elif error is not None and not isinstance(error, Exception):
-            raise error
-        elif error is not None:
+        except StopRun as stop:
+            self.stopped = str(stop) or "StopRun"
+        except Exception as error:
             self._fail_try(task, error, reason_of(error), self.waiting)
         else:
             self.keeper.note_success()
-            self._tell(task, *future.result())
+            self._tell(task, *told)
 
     def _tell(self, task: _Task, reward: float, constraints: list[float] | None) -> None:
         loop, query_id = self.loop, task.query.id
@@ -737,25 +736,27 @@ def check_sendable(function: Callable[..., Any] | ByRound, executor: Executor) -
         ) from error
 
 
+def _converted(argument: Any, kind: type, convert: Callable[[Any], Any]) -> Any:
+    """Return an argument, or each value of a dictionary, converted if it is of a kind."""
+    if isinstance(argument, kind):
+        return convert(argument)
+    return {n: convert(v) if isinstance(v, kind) else v for n, v in argument.items()}
+
+
 def as_plain(argument: Tensor | dict[str, Any]) -> Any:
     """Return a function's argument in the form sent to a worker, with NumPy arrays for tensors."""
-    if isinstance(argument, Tensor):
-        return argument.cpu().numpy()
-    return {name: as_plain(v) if isinstance(v, Tensor) else v for name, v in argument.items()}
+    return _converted(argument, Tensor, lambda tensor: tensor.cpu().numpy())
 
 
 def as_shown(argument: Tensor | dict[str, Any]) -> Any:
     """Return a function's argument with exact Python numbers, lists and strings."""
-    if isinstance(argument, Tensor):
-        return argument.tolist()
-    return {name: as_shown(v) if isinstance(v, Tensor) else v for name, v in argument.items()}
+    return _converted(argument, Tensor, Tensor.tolist)
 
 
 def from_plain(plain: Any) -> Tensor | dict[str, Any]:
     """Undo :func:`as_plain`, in the worker."""
-    if isinstance(plain, np.ndarray):
-        return torch.from_numpy(plain)
-    return {n: from_plain(v) if isinstance(v, np.ndarray) else v for n, v in plain.items()}
+    found: Tensor | dict[str, Any] = _converted(plain, np.ndarray, torch.from_numpy)
+    return found
 
 
 def outcome_of(returned: Any) -> tuple[float, list[float] | None]:
@@ -798,5 +799,4 @@ def _evaluate(
     try:
         return outcome_of(returned)
     except (TypeError, ValueError) as error:
-        kind = NotARewardError if isinstance(error, TypeError) else EvaluationError
-        raise kind(f"the function returned {shown_value(returned)}: {error}") from None
+        raise kind_of(error)(f"the function returned {shown_value(returned)}: {error}") from None

@@ -33,7 +33,15 @@ from botorch_bandits.bounds import (
     read_bounds,
     rows_in_lists,
 )
-from botorch_bandits.checks import DTYPE, check_finite, check_integer, check_matrix
+from botorch_bandits.checks import (
+    DTYPE,
+    check_finite,
+    check_instance,
+    check_integer,
+    check_matrix,
+    is_list,
+    is_listed,
+)
 from botorch_bandits.feasible_sets import (
     CONSTRAINTS,
     FeasibleSet,
@@ -102,8 +110,8 @@ def value_scale_of(acquisition: AcquisitionFunction) -> ValueScale | None:
     Args:
         acquisition: An acquisition function of this package or any other.
     """
-    scale = getattr(acquisition, "value_scale", None)
-    return scale if isinstance(scale, ValueScale) else None
+    scale: ValueScale | None = getattr(acquisition, "value_scale", None)
+    return scale
 
 
 @dataclass(frozen=True)
@@ -128,9 +136,43 @@ class Domain(ABC):
 
     Attributes:
         dim: ``d``.
+        choices: ``num_arms x d``; all points, if it is a list of them, otherwise None.
+        bounds: ``2 x d``; the least and the largest coordinates, if they are known.
+        feasible: The constraints that points of a box meet; None if there are none.
+        integer_dims: The coordinates that take whole numbers.
+        names: The names of the coordinates; empty if they have none.
     """
 
-    dim: int
+    dim: int = 0
+    choices: Tensor | None = None
+    bounds: Tensor | None = None
+    feasible: FeasibleSet | None = None
+    integer_dims: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @property
+    def search_assumptions(self) -> tuple[str, ...]:
+        """What theorems assume about :meth:`maximize`, and about regret under constraints."""
+        return ("the acquisition is maximized exactly by domain.maximize",)
+
+    @property
+    def arms(self) -> Arms | None:
+        """The set itself if it is a list of points, otherwise None; see also :meth:`few_points`."""
+        return None
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """All named parameters, fixed ones included; none without names."""
+        return {}
+
+    @property
+    def unordered_dims(self) -> tuple[int, ...]:
+        """The coordinates whose values have no order."""
+        return ()
+
+    def without_names(self) -> Box | None:
+        """Return the box with the same points and suggestions; None if there is none."""
+        return None
 
     @property
     def volume(self) -> float:
@@ -223,12 +265,11 @@ class Domain(ABC):
         Raises:
             TypeError: If the set shows no ``bounds``.
         """
-        bounds: Tensor | None = getattr(self, "bounds", None)
-        if bounds is None:
+        if self.bounds is None:
             raise TypeError(
                 f"{type(self).__name__} shows no bounds with which inputs could be normalized."
             )
-        return bounds
+        return self.bounds
 
     def input_transform(self, context_bounds: Any = None) -> InputTransform | None:
         """Return the transform that encodes points for a model; None if ``Normalize`` is enough.
@@ -243,9 +284,9 @@ class Domain(ABC):
 
         These are the attributes with the names of the constructor's arguments, or all of them.
         """
+        own = vars(self)
         known = inspect.signature(type(self)).parameters
-        parts = {key: getattr(self, key) for key in known if hasattr(self, key)}
-        return parts or dict(vars(self))
+        return {key: own[key] for key in known if key in own} or dict(own)
 
     def _lacks(self, name: str) -> NotImplementedError:
         return NotImplementedError(
@@ -338,6 +379,8 @@ class Arms(Domain):
         [2, 0]
     """
 
+    choices: Tensor
+
     def __init__(self, choices: Tensor | Sequence[Sequence[float]]) -> None:
         """See the class."""
         self.choices = check_matrix("choices", choices).detach() + 0.0  # -0.0 and 0.0 are the same
@@ -352,6 +395,14 @@ class Arms(Domain):
     def __repr__(self) -> str:
         """Show the number of arms."""
         return f"Arms({self.num_arms} arms in {self.dim} dimensions)"
+
+    @property
+    def search_assumptions(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def arms(self) -> Arms:
+        return self
 
     @property
     def volume(self) -> float:
@@ -506,11 +557,8 @@ class Box(Domain):
         """See the class."""
         self.bounds = read_bounds("bounds", bounds)
         self.dim = self.bounds.shape[1]
-        if not isinstance(integer_dims, Iterable):
-            raise TypeError(
-                f"integer_dims is {integer_dims!r}; give the indices of the dimensions in a list, "
-                f"as in [{integer_dims!r}]."
-            )
+        remedy = f"Give the indices of the dimensions in a list, as in [{integer_dims!r}]."
+        check_instance("integer_dims", integer_dims, Iterable, remedy)
         self.integer_dims = tuple(
             sorted({check_integer("integer_dims entry", i, minimum=0) for i in integer_dims})
         )
@@ -531,37 +579,43 @@ class Box(Domain):
         if any(each is not None for each in given):
             self._constrain(*given)
 
+    bounds: Tensor
     inequality_constraints: tuple[Any, ...] = ()
     equality_constraints: tuple[Any, ...] = ()
     nonlinear_inequality_constraints: tuple[Any, ...] = ()
-    feasible: FeasibleSet | None = None
+
+    @property
+    def search_assumptions(self) -> tuple[str, ...]:
+        numerically = "the acquisition is maximized exactly (on a box it is numerically)"
+        if self.feasible is None:
+            return (numerically,)
+        against = (
+            "regret is against the best point that meets the constraints of the domain, which "
+            "were fixed before the data"
+        )
+        return (numerically, against)
 
     def _constrain(
         self, inequality: Any, equality: Any, nonlinear: Any, names: tuple[str, ...] = ()
     ) -> None:
         """Set the constraints; :attr:`feasible` is None without any."""
-        self.inequality_constraints = read_linear("inequality_constraints", inequality, self.dim)
-        self.equality_constraints = read_linear("equality_constraints", equality, self.dim)
-        self.nonlinear_inequality_constraints = read_nonlinear(
-            "nonlinear_inequality_constraints", nonlinear
+        read = (
+            read_linear(CONSTRAINTS[0], inequality, self.dim),
+            read_linear(CONSTRAINTS[1], equality, self.dim),
+            read_nonlinear(CONSTRAINTS[2], nonlinear),
         )
-        inequality, equality, nonlinear = (getattr(self, name) for name in CONSTRAINTS)
-        if inequality or equality or nonlinear:
-            feasible = FeasibleSet(
-                self.bounds, inequality, equality, nonlinear, self.discrete_dims, names=names
-            )
+        vars(self).update(
+            {name: each for name, each in zip(CONSTRAINTS, read, strict=True) if each}
+        )
+        if any(read):
+            feasible = FeasibleSet(self.bounds, *read, self.discrete_dims, names=names)
             feasible.check_not_empty(self._from_unit, self.integer_dims)
             self.feasible = feasible
 
     @property
     def constraints(self) -> dict[str, Any]:
         """The given constraints by the names of their arguments."""
-        return {name: each for name in CONSTRAINTS if (each := getattr(self, name))}
-
-    def recorded_parts(self) -> dict[str, Any]:
-        """See :meth:`Domain.recorded_parts`; missing constraints are left out."""
-        parts = super().recorded_parts()
-        return {k: part for k, part in parts.items() if k not in CONSTRAINTS or part}
+        return {name: vars(self)[name] for name in CONSTRAINTS if name in vars(self)}
 
     @classmethod
     def from_pairs(
@@ -592,15 +646,15 @@ class Box(Domain):
             Box([[-5.0, 0.0], [10.0, 15.0]])
         """
         check_no_names("pairs", pairs)
-        if isinstance(pairs, Iterable) and not isinstance(pairs, Tensor | str | bytes):
-            pairs = pairs if hasattr(pairs, "dtype") else rows_in_lists("pairs", list(pairs))
+        if is_listed(pairs) and not hasattr(pairs, "dtype"):
+            pairs = rows_in_lists("pairs", list(pairs))
         rows = check_matrix("pairs", pairs, 2, "one (low, high) pair per row", ONE_DIMENSION)
         read_bounds("pairs", [tuple(pair) for pair in rows.tolist()])
         return Box(rows.T.contiguous(), integer_dims, num_restarts, raw_samples, **constraints)
 
     def _pairs_meant(self, bounds: Any) -> str:
         """Return a hint if nested lists make sense as pairs, with integers."""
-        if not isinstance(bounds, list | tuple) or isinstance(bounds[0], tuple):
+        if not is_list(bounds) or isinstance(bounds[0], tuple):
             return ""
         rows = self.bounds
         columns = rows[[i for i in self.integer_dims if i < len(rows)]]
@@ -864,11 +918,6 @@ class Box(Domain):
         if bool(((side >= 1.0 / ORDINARY_SIDE) & (side <= ORDINARY_SIDE) | kept).all()):
             return None
         return ToBox(low, side)
-
-    @property
-    def unordered_dims(self) -> tuple[int, ...]:
-        """The discrete dimensions whose values have no order; a box has none."""
-        return ()
 
     def _discrete_values(self) -> dict[int, list[float]]:
         """Return the values of discrete dimensions, except those with too many."""

@@ -704,6 +704,7 @@ class RKHSWidth(WidthRule):
     rkhs_bound: float | Tensor
     gain_bound: GainBound
     delta: float
+    theorem_of_srinivas: ClassVar[int | None] = 3
     needs_round: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -6,10 +6,9 @@ a history from these records. It refuses a journal that was begun with other set
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,26 +33,14 @@ from botorch_bandits.journal import (
 )
 from botorch_bandits.loop.checking import check_given
 from botorch_bandits.loop.settings import ATTACH_INSTEAD, LoopSettings, check_history
-from botorch_bandits.spaces import Space
 
 
 def record_of(*entries: Query | Event) -> dict[str, Any]:
     """Return the record of a query or an event, or of an attached query and its outcome."""
-    first, *others = entries
-    if isinstance(first, Query) and others:
-        (outcome,) = others
-        assert isinstance(outcome, Outcome)
-        return {**_asked(first), **_told(outcome), "kind": "attached"}
-    if isinstance(first, Query):
-        return _asked(first)
-    if isinstance(first, Retraction):
-        at = first.retracted_at
-        return {"kind": "retracted", "id": first.query_id, "at": at, "reason": first.reason}
-    if isinstance(first, Failure):
-        reason = {} if first.reason is None else {"reason": first.reason}
-        avoided = {"avoided": True} if first.avoided else {}
-        return {"kind": "failed", "id": first.query_id, "at": first.arrived_at, **reason, **avoided}
-    return _told(first)
+    record: dict[str, Any] = {}
+    for entry in entries:
+        record |= _RECORDS[entry.state](entry)
+    return record | ({"kind": "attached"} if len(entries) > 1 else {})
 
 
 STOPPED = "stopped"
@@ -157,6 +144,17 @@ def _asked(query: Query) -> dict[str, Any]:
     return record
 
 
+def _failed(failure: Failure) -> dict[str, Any]:
+    reason = {} if failure.reason is None else {"reason": failure.reason}
+    avoided = {"avoided": True} if failure.avoided else {}
+    return {"kind": "failed", "id": failure.query_id, "at": failure.arrived_at, **reason, **avoided}
+
+
+def _retracted(retraction: Retraction) -> dict[str, Any]:
+    known = {"id": retraction.query_id, "at": retraction.retracted_at, "reason": retraction.reason}
+    return {"kind": "retracted", **known}
+
+
 def _told(outcome: Outcome) -> dict[str, Any]:
     record: dict[str, Any] = {
         "kind": "told",
@@ -171,6 +169,14 @@ def _told(outcome: Outcome) -> dict[str, Any]:
     if outcome.noise is not None:
         record["noise"] = outcome.noise
     return record
+
+
+_RECORDS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    Query.state: _asked,
+    Outcome.state: _told,
+    Failure.state: _failed,
+    Retraction.state: _retracted,
+}
 
 
 CONTENT, VERSION = "a loop of botorch_bandits", 2
@@ -341,9 +347,9 @@ class LoopJournal:
             if fit != self._recorded_fit:
                 record["fit"] = fit
         # an outcome or a failure ends a round, and everything before it goes to disk, too
-        first = entries[0]
-        is_chosen = isinstance(first, Query) and first.origin != "attached"
-        is_end = self._syncs_rounds and not is_chosen
+        is_end = self._syncs_rounds and (
+            record["kind"] != "asked" or record["origin"] == "attached"
+        )
         if is_end:
             self._journal.append(record, sync=True)
         else:
@@ -351,7 +357,7 @@ class LoopJournal:
         self.stopped = None
         if fit is not None:
             self._recorded_fit = fit
-        if isinstance(first, Retraction):
+        if record["kind"] == "retracted":
             self._recorded_fit = None  # see read()
 
     def append_stop(self, reason: str, at: float) -> None:
@@ -459,9 +465,7 @@ def header_of(settings: LoopSettings) -> dict[str, Any]:
     return {
         "content": CONTENT,
         "version": VERSION,
-        "settings": fingerprint(
-            {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
-        ),
+        "settings": fingerprint(vars(settings)),
         "environment": environment(points.device),
     }
 
@@ -477,7 +481,7 @@ def _without_names(
         domain: The domain in the latter.
     """
     of_box = fingerprint({"class": Box})["class"]
-    box = domain.without_names() if isinstance(domain, Space) else None
+    box = domain.without_names()
     if box is None or (known.get("domain") or {}).get("class") != of_box:
         return wanted
     return {**wanted, **fingerprint({"domain": box})}

@@ -26,11 +26,12 @@ from botorch_bandits.checks import (
     check_positive,
     explains_arguments,
     level_of_users_line,
+    name_of,
 )
 from botorch_bandits.confidence import EvidenceTable, Guarantee
 from botorch_bandits.constraints import Ledger, MultiplierOverflowError, MultiplierRule
 from botorch_bandits.domains import Domain
-from botorch_bandits.feedback import Censored, CensoredView, Feedback, Hallucinated
+from botorch_bandits.feedback import CensoredView, Feedback
 from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.history import Failure, History, Outcome, Query, Retraction
 from botorch_bandits.journal import JournalError
@@ -58,7 +59,9 @@ from botorch_bandits.loop.settings import (
     AcquisitionFactory,
     LoopSettings,
     ModelFactory,
+    check_feedback,
     check_history,
+    check_rule,
     default_acquisition,
 )
 from botorch_bandits.loop.state import ChangeTestRecord
@@ -186,11 +189,13 @@ class BanditLoop(AttachesPoints):
         """See the class."""
         if num_initial is None:
             num_initial = DEFAULT_INITIAL if acquisition is None else 0
+        feedback = check_feedback(feedback)
         if acquisition is None:
+            rule = check_rule(constraints)
             acquisition = default_acquisition(
                 "best" if objective is None else objective,
-                is_censored=isinstance(feedback, Censored),
-                weighs_constraints=getattr(constraints, "surrogate", None) == "separate",
+                is_censored=feedback.censored is not None,
+                weighs_constraints=rule is not None and rule.surrogate == "separate",
                 has_contexts=bool(context_dim),
             )
         elif objective is not None:
@@ -203,7 +208,7 @@ class BanditLoop(AttachesPoints):
             model=model,
             acquisition=acquisition,
             horizon=horizon,
-            feedback=Hallucinated() if feedback is None else feedback,
+            feedback=feedback,
             restart=restart,
             constraints=constraints,
             forgetting=forgetting,
@@ -213,7 +218,7 @@ class BanditLoop(AttachesPoints):
             maximize=maximize,
             repeats=repeats,
         )
-        warn_of_drift_rate(settings.forgetting, settings.restart)
+        warn_of_drift_rate(settings)
         self._clock = checked_clock(clock)
         super().__init__()
         sizes = settings.history_sizes
@@ -273,9 +278,8 @@ class BanditLoop(AttachesPoints):
 
     def __repr__(self) -> str:
         """Show the domain, the acquisition and the number of rounds so far."""
-        played = self.settings.acquisition
-        kind = getattr(played, "acquisition_class", None) or played
-        name = getattr(kind, "__name__", type(kind).__name__)
+        played = self.settings.played
+        name = name_of(self.settings.acquisition if played is None else played.acquisition_class)
         with HandlersOnHold(), self._lock:
             return f"BanditLoop({self.settings.domain!r}, {name}, {self._history!r})"
 
@@ -505,7 +509,7 @@ class BanditLoop(AttachesPoints):
             told = self._history.failure(query_id)
             if told is not None:
                 return told
-            avoided = avoid and isinstance(self.settings.feedback, Hallucinated)
+            avoided = avoid and self.settings.feedback.hallucinates
             failure = self._history.new_failure(query_id, self._clock(), reason, avoided)
             with self._derived_state() as chooser:
                 self._record(failure)
@@ -562,8 +566,8 @@ class BanditLoop(AttachesPoints):
         Raises:
             RuntimeError: If feedback is not censored.
         """
-        feedback = self.settings.feedback
-        if not isinstance(feedback, Censored):
+        feedback = self.settings.feedback.censored
+        if feedback is None:
             raise RuntimeError("the loop has no censored feedback; pass feedback=Censored(...).")
         with HandlersOnHold(), self._lock:
             current = self._chooser.current
@@ -729,12 +733,11 @@ class BanditLoop(AttachesPoints):
         upper confidence bounds, its number is the sum of ``2 w_t sigma_{t-1}(x_t)`` over these
         rounds. Other rounds are counted separately, if they are bounded at all.
         """
-        if isinstance(self.settings.acquisition, RandomSearch):
+        if self.settings.is_random:
             return Guarantee(method="random search", gaps=("it does not look at outcomes",))
         with HandlersOnHold(), self._lock:
             if self._chooser.has_no_data():
-                model = self.settings.model
-                name = getattr(model, "__name__", type(model).__name__)
+                name = name_of(self.settings.model)
                 gap = f"the model is made from outcomes (by {name}), and none has arrived yet"
                 return Guarantee(method="a loop without outcomes", gaps=(gap,))
             return self._chooser.guarantee(self._clock(), self._num_given)
@@ -824,7 +827,7 @@ class BanditLoop(AttachesPoints):
         check_all_carried(outcome.reward, outcome.constraints)
         if outcome.is_weighted:
             check_weighted(self.settings, outcome)
-        if isinstance(feedback := self.settings.feedback, Censored):
+        if (feedback := self.settings.feedback.censored) is not None:
             scale, arrived = self.settings.outcome_scale, outcome.arrived_round
             feedback.check_outcome(query, outcome.reward, arrived, now, self._history, scale)
 

@@ -27,7 +27,7 @@ import copy
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -263,6 +263,14 @@ class CandidatesRecipe:
         """The transform applied to inputs before the kernels."""
         transform: InputTransform | None = self.candidates[0].input_transform
         return transform
+
+    def flipped(self) -> CandidatesRecipe:
+        """Return the list for minus the outcomes, with the same names."""
+        flipped = tuple(
+            replace(entry, prior_mean=0.0 - entry.prior_mean) if entry.prior_mean else entry
+            for entry in self.candidates
+        )
+        return replace(self, candidates=flipped)
 
     def new_evidence(self) -> CandidateEvidence:
         """Return the evidence before the data."""

@@ -16,7 +16,7 @@ from botorch.models.transforms.input import InputTransform, NumericToCategorical
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from botorch_bandits.checks import DTYPE, check_instance, check_matrix, check_text
+from botorch_bandits.checks import DTYPE, check_instance, check_matrix, check_text, is_list
 from botorch_bandits.domains import Arms, Box
 from botorch_bandits.feasible_sets import constraints_text, read_indices
 from botorch_bandits.spaces.conversions import of_configspace, of_optuna, parse_parameter
@@ -111,21 +111,22 @@ class Space(Box):
         Raises:
             ValueError: If a parameter is unknown, or a sum with its values makes no sense.
         """
-        if not isinstance(given, list | tuple):
+        if not is_list(given):
             return given
         told = []
         for k, triple in enumerate(given):
-            if not isinstance(triple, list | tuple) or len(triple) != 3:
+            if not is_list(triple, 3):
                 told.append(triple)  # rejected later
                 continue
             indices = read_indices(f"{name}[{k}]", triple[0])
-            for one in indices:
-                if isinstance(one, str) and one not in self.names:
+            numbers = {known: i for i, known in enumerate(self.names)}
+            places = [numbers.get(one, one) for one in indices]
+            for one in places:
+                if isinstance(one, str):
                     raise ValueError(
                         f"{name}[{k}] names {one!r}; the parameters that vary are "
                         f"{', '.join(self.names)}."
                     )
-            places = [self.names.index(one) if isinstance(one, str) else one for one in indices]
             for i in (place for place in places if place in range(self.dim)):
                 parameter = self._varied[self.names[i]]
                 if parameter.log or not parameter.has_order:
@@ -391,6 +392,7 @@ class Space(Box):
         return self.dim + sum(self.num_values[i] - 1 for i in self.unordered_dims)
 
     def recorded_parts(self) -> dict[str, Any]:
+        """See :meth:`Domain.recorded_parts`."""
         return {
             "parameters": self._parameters,
             "names": list(self._parameters),  # a mapping does not record the order
@@ -400,7 +402,7 @@ class Space(Box):
         }
 
     def without_names(self) -> Box | None:
-        """Return the box with the same points and suggestions, if there is one.
+        """See :meth:`Domain.without_names`.
 
         There is none if a category has no order, an integer is on a logarithmic scale, or nothing
         is continuous.
