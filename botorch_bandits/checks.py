@@ -74,6 +74,11 @@ def is_list(value: Any, length: int | None = None) -> TypeGuard[Sequence[Any]]:
     return isinstance(value, list | tuple) and length in (None, len(value))
 
 
+def entries_of(value: Any) -> tuple[Any, ...]:
+    """Return the entries of a list or a tuple; anything else is the only entry."""
+    return tuple(value) if is_list(value) else (value,)
+
+
 def is_listed(value: Any) -> bool:
     """Return whether a value has entries that can be read one by one, and is no text or mapping."""
     return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)

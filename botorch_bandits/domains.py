@@ -1,6 +1,6 @@
 """Domains: the sets from which a bandit chooses.
 
-A domain can sample from itself, maximize an acquisition function over itself, and integrate.
+A domain can sample from itself, and maximize an acquisition function over itself.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import itertools
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -47,13 +46,13 @@ from botorch_bandits.feasible_sets import (
     FeasibleSet,
     Search,
     constraints_text,
+    limits_of,
     read_linear,
     read_nonlinear,
 )
 from botorch_bandits.optim import (
     MAXIMUM_DIMENSION,
-    OnCube,
-    Rescaled,
+    InUnits,
     ToBox,
     gen_candidates_batched,
     gen_starting_points,
@@ -65,7 +64,6 @@ __all__ = [
     "Arms",
     "Box",
     "Domain",
-    "Integral",
     "ValueScale",
     "first_of_the_largest",
 ]
@@ -104,6 +102,12 @@ class ValueScale(NamedTuple):
         return max(relative, ROUNDING * abs(self.offset))
 
 
+def choices_of(acquisition: AcquisitionFunction) -> Tensor | None:
+    """Return the points on which an acquisition function is defined; None if on all of them."""
+    choices: Tensor | None = getattr(acquisition, "choices", None)
+    return choices
+
+
 def value_scale_of(acquisition: AcquisitionFunction) -> ValueScale | None:
     """Return the scale of an acquisition function's values, if it states one.
 
@@ -112,19 +116,6 @@ def value_scale_of(acquisition: AcquisitionFunction) -> ValueScale | None:
     """
     scale: ValueScale | None = getattr(acquisition, "value_scale", None)
     return scale
-
-
-@dataclass(frozen=True)
-class Integral:
-    """The integral of a function over a domain.
-
-    Attributes:
-        value: The integral.
-        standard_error: An estimate of its error; exactly 0 on arms.
-    """
-
-    value: float
-    standard_error: float
 
 
 class Domain(ABC):
@@ -218,17 +209,6 @@ class Domain(ABC):
         """
         raise self._lacks("in_context")
 
-    def integrate(self, function: Callable[[Tensor], Tensor], seed: int = 0) -> Integral:
-        """Integrate a function over the domain (Lebesgue on boxes, a sum over arms).
-
-        The mean over the domain is the integral divided by :attr:`volume`.
-
-        Args:
-            function: Maps an ``n x d`` tensor to ``n`` values.
-            seed: The seed of the scrambling of the quasi-random points on a box.
-        """
-        raise self._lacks("integrate")
-
     @abstractmethod
     def check_point(self, name: str, x: Any) -> Tensor:
         """Return ``x`` as a ``d``-dimensional float64 tensor if it lies in the domain.
@@ -293,17 +273,6 @@ class Domain(ABC):
             f"{type(self).__name__} has no {name}, which is needed here. Define it, or use "
             "arms: Arms(domain.sample(1000))."
         )
-
-
-def evaluate(function: Callable[[Tensor], Tensor], points: Tensor) -> Tensor:
-    """Return a function's values at points, one finite value per point."""
-    values = function(points)
-    if values.shape != points.shape[:1]:
-        raise ValueError(
-            f"the function's values have shape {tuple(values.shape)} at {len(points)} points; they "
-            f"must have shape ({len(points)},). A column becomes that with values.squeeze(-1)."
-        )
-    return check_finite("the function's values", values)
 
 
 def first_of_the_largest(
@@ -441,10 +410,6 @@ class Arms(Domain):
     def in_context(self, context: Tensor) -> Arms:
         context = context.to(self.choices.device)
         return Arms(torch.cat([context.expand(self.num_arms, -1), self.choices], dim=-1))
-
-    def integrate(self, function: Callable[[Tensor], Tensor], seed: int = 0) -> Integral:
-        """Sum over the arms, exactly; see :meth:`Domain.integrate`."""
-        return Integral(float(evaluate(function, self.choices).sum()), 0.0)
 
     def check_point(self, name: str, x: Any) -> Tensor:
         point = check_coordinates(name, x, self.dim).to(self.choices.device)
@@ -608,8 +573,9 @@ class Box(Domain):
             {name: each for name, each in zip(CONSTRAINTS, read, strict=True) if each}
         )
         if any(read):
-            feasible = FeasibleSet(self.bounds, *read, self.discrete_dims, names=names)
-            feasible.check_not_empty(self._from_unit, self.integer_dims)
+            limits = limits_of(*read[:2])
+            feasible = FeasibleSet(self.bounds, limits, read[2], self.discrete_dims, names=names)
+            feasible.check_not_empty(self._from_unit)
             self.feasible = feasible
 
     @property
@@ -686,16 +652,16 @@ class Box(Domain):
 
         With constraints, it is an estimate of the feasible part of that volume.
         """
-        if self.feasible is not None:
-            return self.integrate(lambda X: X.new_ones(len(X))).value
-        return self._volume
-
-    @property
-    def _volume(self) -> float:
         sides = self.bounds[1] - self.bounds[0]
         for i, count in self.num_values.items():
             sides[i] = count
-        return float(sides.prod())
+        volume = float(sides.prod())
+        if self.feasible is None:
+            return volume
+        unit = torch.tensor([[0.0], [1.0]], dtype=DTYPE).expand(2, self.dim)
+        even = draw_sobol_samples(unit, n=8192, q=1, seed=0).squeeze(-2)
+        inside = self.feasible.contains(self._from_unit(even.to(self.bounds)))
+        return volume * float(inside.double().mean())
 
     def sample(self, num_points: int, generator: torch.Generator | None = None) -> Tensor:
         num_points = check_integer("num_points", num_points, minimum=0)
@@ -716,7 +682,7 @@ class Box(Domain):
         as often as at random points. Under constraints, it is ``optimize_acqf`` with these
         constraints, from feasible points.
         """
-        choices = getattr(acquisition, "choices", None)
+        choices = choices_of(acquisition)
         if choices is not None:  # it is defined only on a finite set of points of the box
             if self.feasible is not None:
                 self.feasible.check_choices(choices)
@@ -741,7 +707,7 @@ class Box(Domain):
         if is_ordinary:  # unchanged, to the last bit
             scale = ValueScale()
         else:
-            acquisition = Rescaled(acquisition, scale.offset, scale.unit)
+            acquisition = InUnits(acquisition, *scale)
         fixed, values = self._fixed_features(), self._discrete_values()
         unordered = self.unordered_dims
         if self.feasible is not None:
@@ -754,7 +720,7 @@ class Box(Domain):
         if is_mixed or self.dim > MAXIMUM_DIMENSION:  # BoTorch's searches ignore side lengths
             to_box = self._cube(values)
         if to_box is not None:
-            acquisition = OnCube(acquisition, to_box)
+            acquisition = InUnits(acquisition, to_box=to_box)
             bounds = to_box.inverse(self.bounds)
         if len(values) < len(self.discrete_dims):  # the others are searched as intervals
             common["post_processing_func"] = (
@@ -821,40 +787,6 @@ class Box(Domain):
 
     def in_context(self, context: Tensor) -> Box:
         return _BoxInContext(self, context)
-
-    def integrate(
-        self,
-        function: Callable[[Tensor], Tensor],
-        seed: int = 0,
-        num_points: int = 1024,
-        num_scramblings: int = 8,
-    ) -> Integral:
-        """Integrate by randomized quasi-Monte Carlo; see :meth:`Domain.integrate`.
-
-        Each of ``num_scramblings`` independently scrambled Sobol sets of ``num_points`` gives one
-        estimate; the standard error is that of their mean.
-        """
-        num_points = check_integer("num_points", num_points, minimum=1)
-        num_scramblings = check_integer("num_scramblings", num_scramblings, minimum=2)
-        if self.equality_constraints:
-            raise ValueError(
-                "the box has equality_constraints=, whose points have no volume. Solve them for "
-                "dimensions that are left out of the box."
-            )
-        unit = torch.tensor([[0.0], [1.0]], dtype=self.bounds.dtype).expand(2, self.dim)
-        means = []
-        for i in range(num_scramblings):
-            points = draw_sobol_samples(
-                unit, n=num_points, q=1, seed=derive_seed(seed, i, "integrate") % 2**31
-            ).squeeze(-2)
-            X = self._from_unit(points.to(self.bounds))
-            values = evaluate(function, X)
-            if self.feasible is not None:
-                values = values * self.feasible.contains(X)
-            means.append(values.mean())
-        estimates = torch.stack(means) * self._volume
-        error = estimates.std() / math.sqrt(num_scramblings)
-        return Integral(float(estimates.mean()), float(error))
 
     def check_point(self, name: str, x: Any) -> Tensor:
         point = check_coordinates(name, x, self.dim).to(self.bounds.device)
@@ -964,7 +896,6 @@ class _BoxInContext(Box):
         self.dim = self.bounds.shape[1]
         self.integer_dims = tuple(i + len(context) for i in box.integer_dims)
         self.num_restarts, self.raw_samples = box.num_restarts, box.raw_samples
-        self.equality_constraints = box.equality_constraints  # these have no volume
         self.feasible = None if box.feasible is None else box.feasible.behind(self._context)
 
     def few_points(self) -> Arms | None:

@@ -25,7 +25,6 @@ algorithm for bound constrained optimization*, SIAM J. Scientific Computing 1995
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,7 +114,6 @@ def minimize_on_unit_cube(
     evaluate: Evaluation,
     points: Array,
     max_iterations: int,
-    deadline: float | None = None,
     has_cheap_gradients: bool = False,
     num_functions: int = 1,
 ) -> tuple[Array, Array] | None:
@@ -126,7 +124,6 @@ def minimize_on_unit_cube(
             several functions come in order.
         points: ``b x d`` starting points in the unit cube.
         max_iterations: The largest number of steps.
-        deadline: On the clock of ``time.monotonic``, when the best points so far are returned.
         has_cheap_gradients: Whether to take the curvature from ``d`` further gradients per point.
         num_functions: The number of functions to minimize, numbered from 0; the starting points of
             each are an equal share of ``points``, one share after the other.
@@ -182,7 +179,7 @@ def minimize_on_unit_cube(
             restarts.keep(going)
             target, step, decrease = target[going], step[going], decrease[going]
             scale = scale[going]
-        if not len(step) or (deadline is not None and time.monotonic() > deadline):
+        if not len(step):
             break
         seen = observe(evaluate, target, restarts.function)
         lost = _learn(restarts, target, step, decrease, *seen, is_first=iteration == 0)
@@ -413,8 +410,8 @@ def gen_candidates_batched(  # noqa: PLR0913 - options, each with a name
     climb different hills: if there are many hills, neither generator always finds the highest.
 
     Cases that it does not support are passed on to ``gen_candidates_scipy`` unchanged: ``q > 1``,
-    constraints, more than 60 dimensions, no bounds, options other than ``maxiter``, models of
-    several batches, and numbers that are not finite.
+    constraints, a limit of time, more than 60 dimensions, no bounds, options other than
+    ``maxiter``, models of several batches, and numbers that are not finite.
 
     Args:
         initial_conditions: ``b x 1 x d`` starting points within the bounds.
@@ -427,7 +424,7 @@ def gen_candidates_batched(  # noqa: PLR0913 - options, each with a name
         options: ``maxiter`` limits the steps (2000 if omitted).
         fixed_features: Values of dimensions that do not move. Values that differ between restarts
             are passed on.
-        timeout_sec: The number of seconds after which the best points so far are returned.
+        timeout_sec: Passed on.
 
     Returns:
         ``b x 1 x d`` points within the bounds, to the last bit, and their ``b`` values.
@@ -445,13 +442,13 @@ def gen_candidates_batched(  # noqa: PLR0913 - options, each with a name
         >>> candidate.shape
         torch.Size([1, 1])
     """
-    start = time.monotonic()
     options, fixed = options or {}, fixed_features or {}
     is_constrained = (
         inequality_constraints or equality_constraints or nonlinear_inequality_constraints
     )
     if (
         not is_constrained
+        and timeout_sec is None
         and initial_conditions.dim() == 3
         and initial_conditions.shape[-2] == 1
         and initial_conditions.shape[-1] <= MAXIMUM_DIMENSION
@@ -461,12 +458,11 @@ def gen_candidates_batched(  # noqa: PLR0913 - options, each with a name
         and options.keys() <= {"maxiter"}
         and all(torch.as_tensor(value).numel() == 1 for value in fixed.values())
     ):
-        deadline = None if timeout_sec is None else start + timeout_sec
         steps, device = int(options.get("maxiter", MAXIMUM_ITERATIONS)), initial_conditions.device
         ends = _points_and_bounds(initial_conditions, lower_bounds, upper_bounds, fixed)
         evaluate = values_and_slopes(acquisition_function, device)
         are_cheap = has_few_rows(acquisition_function)
-        found = maximize_locally(evaluate, *ends, steps, deadline, are_cheap)
+        found = maximize_locally(evaluate, *ends, steps, are_cheap)
         if found is not None:
             candidates, values = (torch.from_numpy(a).to(initial_conditions) for a in found)
             return candidates.unsqueeze(-2), values
@@ -567,7 +563,6 @@ def maximize_locally(
     lower: Array,
     upper: Array,
     max_iterations: int = MAXIMUM_ITERATIONS,
-    deadline: float | None = None,
     has_cheap_gradients: bool = False,
     num_functions: int = 1,
 ) -> tuple[Array, Array] | None:
@@ -580,7 +575,6 @@ def maximize_locally(
         lower: ``b x d`` lower bounds, the same in all rows; equal to ``upper`` for fixed features.
         upper: ``b x d`` upper bounds, the same in all rows.
         max_iterations: The largest number of steps.
-        deadline: On the clock of ``time.monotonic``.
         has_cheap_gradients: Whether to take the curvature from ``d`` further gradients per point.
         num_functions: The number of functions for which ``X`` has starting points, in equal shares.
 
@@ -600,7 +594,6 @@ def maximize_locally(
         on_cube,
         np.clip((X - low) / np.where(side > 0.0, side, 1.0), 0.0, 1.0),
         max_iterations,
-        deadline,
         has_cheap_gradients=has_cheap_gradients and X.shape[-1] <= MAXIMUM_FOR_DIFFERENCES,
         num_functions=num_functions,
     )
@@ -674,34 +667,6 @@ def gen_starting_points(
     return found
 
 
-class Rescaled(AcquisitionFunction):
-    """Another acquisition function's values, less an offset and divided by a unit.
-
-    Args:
-        acquisition: The other acquisition function.
-        offset: The value that becomes 0.
-        unit: The difference that becomes 1; positive.
-    """
-
-    def __init__(self, acquisition: AcquisitionFunction, offset: float, unit: float) -> None:
-        """See the class."""
-        super().__init__(acquisition.model)
-        self.acquisition, self.offset, self.unit = acquisition, offset, unit
-        self.maximize = getattr(acquisition, "maximize", True)
-        self.has_kinks = getattr(acquisition, "has_kinks", False)
-
-    @property
-    def X_baseline(self) -> Tensor:
-        """Points near which the other function may be largest, ``n x d``."""
-        baseline: Tensor = self.acquisition.X_baseline
-        return baseline
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Return the values at ``b x 1 x d`` points."""
-        values: Tensor = (self.acquisition(X) - self.offset) / self.unit
-        return values
-
-
 class ToBox(NamedTuple):
     """The map from a cube to a box.
 
@@ -722,26 +687,38 @@ class ToBox(NamedTuple):
         return (points - self.low) / self.side
 
 
-class OnCube(AcquisitionFunction):
-    """Another acquisition function's values, on a cube that represents its box.
+class InUnits(AcquisitionFunction):
+    """Another acquisition function's values in another unit, on a cube that represents its box.
 
     Args:
         acquisition: The other acquisition function.
-        to_box: The map from the cube to the box.
+        offset: The value that becomes 0.
+        unit: The difference that becomes 1; positive.
+        to_box: The map from the cube to the box; None if points stay as they are.
     """
 
-    def __init__(self, acquisition: AcquisitionFunction, to_box: ToBox) -> None:
+    def __init__(
+        self,
+        acquisition: AcquisitionFunction,
+        offset: float = 0.0,
+        unit: float = 1.0,
+        to_box: ToBox | None = None,
+    ) -> None:
         """See the class."""
         super().__init__(acquisition.model)
-        self.acquisition, self.to_box = acquisition, to_box
+        self.acquisition, self.offset, self.unit, self.to_box = acquisition, offset, unit, to_box
         self.maximize = getattr(acquisition, "maximize", True)
+        self.has_kinks = getattr(acquisition, "has_kinks", False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BotorchWarning)
-            seen = get_X_baseline(acquisition)
-        if seen is not None and seen.shape[-1] == len(to_box.low):
-            self.X_baseline = to_box.inverse(seen)  # near which some searches start
+            seen = get_X_baseline(acquisition)  # near which some searches start
+        if seen is not None and to_box is None:
+            self.X_baseline = seen
+        elif seen is not None and to_box is not None and seen.shape[-1] == len(to_box.low):
+            self.X_baseline = to_box.inverse(seen)
 
     def forward(self, X: Tensor) -> Tensor:
         """Return the values at ``b x 1 x d`` points."""
-        values: Tensor = self.acquisition(self.to_box(X))
+        there = X if self.to_box is None else self.to_box(X)
+        values: Tensor = (self.acquisition(there) - self.offset) / self.unit
         return values

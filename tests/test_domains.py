@@ -1,4 +1,4 @@
-"""Domains sample uniformly, maximize, integrate, and refuse what is malformed.
+"""Domains sample uniformly, maximize, and refuse what is malformed.
 
 Each statistical test has a fixed seed; its level (the share of seeds for which a correct sampler
 would fail) is stated where it is not 5 standard errors.
@@ -242,51 +242,6 @@ def test_a_flat_acquisition_has_a_maximum_too(recwarn: pytest.WarningsRecorder) 
     assert not [w for w in recwarn if "initial" in str(w.message).lower()]
 
 
-# --- boxes: integrating -----------------------------------------------------------------------
-
-
-def test_the_integral_over_a_box_matches_the_closed_form() -> None:
-    box = Box([[0.0, -1.0], [2.0, 3.0]])
-    exact = math.sin(2.0) * (math.exp(3.0) - math.exp(-1.0))
-    errors, standard_errors = [], []
-    for seed in range(100):
-        integral = box.integrate(
-            lambda X: torch.cos(X[:, 0]) * torch.exp(X[:, 1]), seed=seed, num_points=256
-        )
-        errors.append(integral.value - exact)
-        standard_errors.append(integral.standard_error)
-    assert max(map(abs, errors)) < 1e-2 * exact
-    # The standard error is honest: the mean square of 100 errors is that of the reported ones to
-    # within a third (a chi-squared variable with 100 degrees of freedom has 14 % of spread).
-    ratio = sum(e**2 for e in errors) / sum(s**2 for s in standard_errors)
-    assert 2 / 3 < ratio < 3 / 2
-    assert box.integrate(lambda X: X.sum(-1), seed=3) == box.integrate(lambda X: X.sum(-1), seed=3)
-
-
-def test_whole_numbers_are_summed() -> None:
-    box = Box([[1.0, 0.0], [4.0, 2.0]], integer_dims=[0])
-    assert box.volume == 8.0
-    integral = box.integrate(lambda X: X[:, 0] ** 2 * X[:, 1])
-    assert integral.value == pytest.approx((1 + 4 + 9 + 16) * 2.0, rel=1e-3)
-    assert integral.value == pytest.approx(60.0, abs=6 * integral.standard_error)
-
-
-@pytest.mark.parametrize("domain", [Box([[0.0], [1.0]]), Arms([[0.0], [1.0]])], ids=["box", "arms"])
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        (lambda X: X, r"values have shape \(\d+, 1\) at \d+ points; they must have shape \(\d+,\)"),
-        (lambda X: X.sum(), r"values have shape \(\)"),
-        (lambda X: X.squeeze(-1) / 0.0, r"function's values\[\d\] is (nan|inf)"),
-    ],
-)
-def test_bad_integrands_are_refused(
-    domain: Domain, function: Callable[[Tensor], Tensor], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        domain.integrate(function)
-
-
 # --- boxes: what is malformed -----------------------------------------------------------------
 
 
@@ -505,13 +460,6 @@ def test_values_that_are_not_finite_have_no_maximum() -> None:
             Arms([[0.0], [1.0]]).maximize(Value(lambda X, bad=bad: X.squeeze(-1) + bad))
 
 
-def test_an_integral_over_arms_is_an_exact_sum() -> None:
-    arms = Arms([[1.0], [2.0], [4.0]])
-    integral = arms.integrate(lambda X: X.squeeze(-1) ** 2)
-    assert (integral.value, integral.standard_error) == (21.0, 0.0)
-    assert integral.value / arms.volume == 7.0
-
-
 def test_arms_are_looked_up_to_the_last_bit() -> None:
     choices = torch.rand(500, 3, dtype=torch.float64, generator=seeded(4))
     arms = Arms(choices)
@@ -639,8 +587,6 @@ def test_what_a_domain_of_a_user_lacks_is_named() -> None:
     circle = Circle(1.0)
     with pytest.raises(NotImplementedError, match=r"Circle has no in_context.*Arms\("):
         on_circle(circle, context_dim=1)
-    with pytest.raises(NotImplementedError, match="Circle has no integrate"):
-        circle.integrate(lambda X: X[:, 0])
     with pytest.raises(NotImplementedError, match="Circle has no volume"):
         circle.volume  # noqa: B018
     with pytest.raises(TypeError, match=r"change test knows only.*Arms\(domain.sample"):

@@ -117,13 +117,11 @@ def test_samples_are_inside_and_repeatable(name: str) -> None:
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_volumes_and_integrals() -> None:
+def test_volumes() -> None:
+    assert bb.Box([[1.0, 0.0], [4.0, 2.0]], integer_dims=[0]).volume == 8.0
     assert SETS["triangle"].volume == pytest.approx(0.5, abs=0.01)
     assert SETS["disk"].volume == pytest.approx(math.pi * 0.09, abs=0.01)
-    mean = SETS["triangle"].integrate(lambda X: X[:, 0])
-    assert mean.value == pytest.approx(1.0 / 6.0, abs=0.005)
-    with pytest.raises(ValueError, match="equality_constraints=, whose points have"):
-        _ = SETS["line"].volume
+    assert SETS["line"].volume == 0.0
 
 
 class Quadratic(PosteriorMean):
@@ -259,7 +257,10 @@ def true_or_false(x: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("given", "match"),
     [
-        ({"inequality_constraints": [([0, 1], [1.0, 1.0], 3.0)]}, r"cannot be met even on its own"),
+        (
+            {"inequality_constraints": [([0, 1], [1.0, 1.0], 3.0)]},
+            r"contradict each other within the bounds",
+        ),
         (
             {"inequality_constraints": [([0], [1.0], 0.6), ([0], [-1.0], -0.5)]},
             r"a linear program finds that no point",

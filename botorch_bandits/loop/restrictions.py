@@ -17,7 +17,7 @@ from __future__ import annotations
 import base64
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -28,20 +28,20 @@ from botorch.acquisition import AcquisitionFunction
 from numpy.typing import NDArray
 from torch import Tensor
 
-from botorch_bandits.change_points import ChangePointRestart
 from botorch_bandits.checks import (
+    check_instance,
     check_integer,
     check_kept_exactly,
     check_matrix,
     check_number,
     check_positive,
+    is_listed,
     shown_value,
 )
-from botorch_bandits.domains import Arms, Box, Domain
-from botorch_bandits.feasible_sets import NONLINEAR, FeasibleSet
+from botorch_bandits.domains import Arms, Box, Domain, choices_of
+from botorch_bandits.feasible_sets import NONLINEAR, Behind, FeasibleSet
 from botorch_bandits.history import Query
 from botorch_bandits.loop.settings import LoopSettings
-from botorch_bandits.spaces import Space
 from botorch_bandits.spaces.space import FEW_POINTS
 
 AVOIDED_WITHIN = 0.01
@@ -65,7 +65,7 @@ class Restriction:
     @cached_property
     def domain(self) -> Arms | Box:
         """The set of the round; most engines on arms avoid it, because sorting arms is slow."""
-        if self.among is None or not isinstance(self.part, Arms):
+        if self.among is None or self.part.choices is None:
             return self.part
         return Arms(self.part.choices[self.among])
 
@@ -91,27 +91,25 @@ def read_restriction(
         ValueError: If a value is not in the domain, nothing is left to choose from, or the loop
             does not support the restriction.
     """
-    is_empty = isinstance(fixed, Mapping) and not fixed
-    fixed = None if is_empty else fixed
-    avoid = None if avoid is None or _is_empty(avoid) else avoid
+    fixed, avoid = (None if each is None or _is_empty(each) else each for each in (fixed, avoid))
     if avoid_within is not None and avoid is None:
         avoid_within = check_positive("avoid_within", avoid_within)  # checked, but not used
     if available is None and fixed is None and avoid is None:
         return None
-    if isinstance(settings.restart, ChangePointRestart):
+    if settings.detection is not None:
         raise ValueError(
             "available=, fixed= and avoid= cannot go with ChangePointRestart, whose test compares "
             "uniform draws from the whole domain. Use EvidenceRestart, which looks at all outcomes "
             "wherever they were chosen."
         )
     domain = settings.domain
-    if isinstance(domain, Arms):
+    if domain.arms is not None:
         if avoid_within is not None:
             raise ValueError(
                 f"avoid_within is {avoid_within}, but on arms, only the arms that avoid= names are "
                 "avoided. Leave it out, and name the arms nearby, too."
             )
-        return _restricted_arms(domain, available, fixed, avoid)
+        return _restricted_arms(domain.arms, available, fixed, avoid)
     if not isinstance(domain, Box):
         raise ValueError(
             f"{type(domain).__name__} is a domain of your own, which cannot be restricted for a "
@@ -156,8 +154,8 @@ def points_within(query: Query, domain: Domain) -> Tensor | None:
         None if there are not finitely many.
     """
     record = query.restriction or {}
-    if isinstance(domain, Arms):
-        return domain.choices[arms_available(record, domain.num_arms).to(domain.choices.device)]
+    if (choices := domain.choices) is not None:
+        return choices[arms_available(record, len(choices)).to(choices.device)]
     if "points" not in record:
         return None
     return query.x.new_tensor(record["points"])
@@ -218,10 +216,10 @@ def _read_arms(name: str, given: Any, domain: Arms) -> NDArray[np.int64]:
         f"pass numbers of arms (0 to {domain.num_arms - 1}), {domain.num_arms} truth values, or "
         "points as rows."
     )
-    if isinstance(given, Mapping | str | bytes) or not isinstance(given, Iterable):
+    if not is_listed(given):
         raise TypeError(f"{name} is {shown_value(given)}; {remedy}")
-    is_listed = not hasattr(given, "ndim")  # neither a tensor nor an array
-    if is_listed:
+    is_plain = not hasattr(given, "ndim")  # neither a tensor nor an array
+    if is_plain:
         given = list(given)
         if given and all(isinstance(each, Tensor) and each.dim() == 1 for each in given):
             given = torch.stack(given)  # the points
@@ -230,7 +228,7 @@ def _read_arms(name: str, given: Any, domain: Arms) -> NDArray[np.int64]:
     if array.size == 0:
         raise ValueError(f"{name} is empty, so that there is nothing to choose from; {remedy}")
     if array.ndim == 2 and array.dtype != np.bool_:
-        rows = given if isinstance(given, Tensor | np.ndarray) else array.tolist()
+        rows = array.tolist() if is_plain else given
         points = check_matrix(name, rows, domain.dim, "points as rows")
         return domain.index_of(points, name).cpu().numpy()
     if array.ndim == 1 and array.dtype == np.bool_:
@@ -240,7 +238,7 @@ def _read_arms(name: str, given: Any, domain: Arms) -> NDArray[np.int64]:
                 f"{remedy}"
             )
         return np.flatnonzero(array)
-    is_mixed = is_listed and any(isinstance(i, bool | np.bool_) for i in given)
+    is_mixed = is_plain and any(isinstance(i, bool | np.bool_) for i in given)
     if array.ndim != 1 or array.dtype.kind not in "iu" or is_mixed:
         raise TypeError(
             f"{name} has the shape {array.shape} and the kind {array.dtype.name}; {remedy}"
@@ -260,10 +258,8 @@ def _as_array(name: str, given: Sequence[Any]) -> Any:
 
 def _read_columns(fixed: Any, dim: int) -> dict[int, float]:
     """Return values by column."""
-    if not isinstance(fixed, Mapping):
-        raise TypeError(
-            f"fixed is {shown_value(fixed)}; pass a dict from columns (0 to {dim - 1}) to values."
-        )
+    remedy = f"Pass a dict from columns (0 to {dim - 1}) to values."
+    check_instance("fixed", fixed, Mapping, remedy)
     found = {}
     for column, value in fixed.items():
         if isinstance(column, str):
@@ -299,12 +295,12 @@ def _restricted_box(
         part = _slice_of(domain, values, record["fixed"])
     elif (few := domain.few_points()) is not None:
         part = _Points(few.choices)
-    if away is not None and isinstance(part, Arms):
-        part = _Points(away.kept(part.choices))
-    elif away is not None:
-        assert isinstance(part, Box)
-        part = _Apart(part, away).checked()
-    if available is not None and isinstance(part, Arms):
+    if away is not None:
+        if isinstance(part, Box):
+            part = _Apart(part, away).checked()
+        else:
+            part = _Points(away.kept(part.choices))
+    if available is not None and part.choices is not None:
         return Restriction({"points": part.choices.tolist()}, part)
     if away is not None:
         record |= {"avoid": away.points.tolist(), "avoid_within": within}
@@ -329,7 +325,7 @@ def _kept(points: Tensor, values: Mapping[int, float], problem: str) -> Tensor:
 
 def _read_points(name: str, given: Any, domain: Box) -> Tensor:
     """Return points of a box as rows, each checked."""
-    if isinstance(given, Mapping | str | bytes | Set) or not isinstance(given, Iterable):
+    if not is_listed(given):
         raise TypeError(f"{name} is {shown_value(given)}; pass points of the domain in a list.")
     rows = list(check_matrix(name, given, domain.dim) if hasattr(given, "ndim") else given)
     if not rows:
@@ -339,7 +335,7 @@ def _read_points(name: str, given: Any, domain: Box) -> Tensor:
 
 def _read_fixed(fixed: Any, domain: Box) -> tuple[dict[int, float], dict[str, Any]]:
     """Return the values by column, and the record of them."""
-    if not isinstance(domain, Space):
+    if not domain.names:
         values = _read_columns(fixed, domain.dim)
         for column, value in values.items():
             low, high = domain.bounds[:, column].tolist()
@@ -351,9 +347,8 @@ def _read_fixed(fixed: Any, domain: Box) -> tuple[dict[int, float], dict[str, An
             if column in domain.integer_dims and value != round(value):
                 raise ValueError(f"fixed[{column}] is {value}; this dimension takes whole numbers.")
         return values, {str(column): value for column, value in values.items()}
-    if not isinstance(fixed, Mapping):
-        raise TypeError(f"fixed is {shown_value(fixed)}; pass a dict from names to values.")
-    known: dict[str, Any] = domain.parameters
+    check_instance("fixed", fixed, Mapping, "Pass a dict from names to values.")
+    known = domain.parameters
     values, told = {}, {}
     for name, value in fixed.items():
         if name not in known:
@@ -372,7 +367,7 @@ def _slice_of(domain: Box, values: Mapping[int, float], told: Mapping[str, Any])
         found = _Slice(domain, values)
         points = found.few_points()
         if points is None and found.feasible is not None:
-            found.feasible.check_not_empty(found._from_unit, found.integer_dims)
+            found.feasible.check_not_empty(found._from_unit)
     except ValueError as error:
         raise ValueError(f"fixed is {dict(told)}, which leaves no point: {error}") from error
     return found if points is None else points
@@ -444,7 +439,7 @@ class _Points(Arms):
     """Points of a box, with the box's search for an acquisition function that has its own."""
 
     def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
-        choices = getattr(acquisition, "choices", None)
+        choices = choices_of(acquisition)
         if choices is None:
             return super().maximize(acquisition, seed)
         known = set(map(tuple, self.choices.tolist()))
@@ -475,7 +470,6 @@ class _PartOfBox(Box):
         self.bounds, self.dim = box.bounds, box.dim
         self.integer_dims = box.integer_dims
         self.num_restarts, self.raw_samples = box.num_restarts, box.raw_samples
-        self.equality_constraints = box.equality_constraints  # these sets have no volume
         self.feasible = box.feasible
 
     def _fixed_features(self) -> dict[int, float]:
@@ -508,8 +502,7 @@ class _Slice(_PartOfBox):
         self.bounds = self._held(box.bounds.clone())
         self.integer_dims = tuple(i for i in box.integer_dims if i not in values)
         if box.feasible is not None:
-            behind = box.feasible.num_fixed
-            self.feasible = box.feasible.holding({i - behind: x for i, x in values.items()})
+            self.feasible = box.feasible.holding(values)
 
     def _held(self, points: Tensor) -> Tensor:
         for i, value in self._values.items():
@@ -548,7 +541,7 @@ class _Slice(_PartOfBox):
         return _Points(points)
 
     def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
-        choices = getattr(acquisition, "choices", None)
+        choices = choices_of(acquisition)
         if choices is None:
             return super().maximize(acquisition, seed)
         held = choices[:, list(self._values)] == choices.new_tensor(list(self._values.values()))
@@ -570,11 +563,11 @@ class _Apart(_PartOfBox):
     def __init__(self, box: Box, away: _Away) -> None:
         super().__init__(box)
         self._away, self._front = away, box.dim - len(away.sides)
-        held = tuple(i for i in box._fixed_features() if i >= self._front)
         known = box.feasible or FeasibleSet(
-            box.bounds, discrete=box.discrete_dims, num_fixed=self._front, held=held
+            box.bounds, discrete=box.discrete_dims, held=tuple(box._fixed_features())
         )
-        self.feasible = replace(known, nonlinear=(*known.nonlinear, (away, True)))
+        apart = (Behind(away, self._front), True)
+        self.feasible = replace(known, nonlinear=(*known.nonlinear, apart))
 
     def checked(self) -> _Apart:
         """Return this part if it has a point.
@@ -592,7 +585,7 @@ class _Apart(_PartOfBox):
         return self
 
     def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
-        choices = getattr(acquisition, "choices", None)
+        choices = choices_of(acquisition)
         if choices is not None:
             kept = choices[self._away.has(choices[:, self._front :])]
             return _of_choices(kept, acquisition, seed)

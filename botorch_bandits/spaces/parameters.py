@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
@@ -18,6 +18,7 @@ from botorch_bandits.checks import (
     check_integer,
     check_number,
     explains_arguments,
+    is_listed,
     store_checked,
 )
 
@@ -44,6 +45,11 @@ class Parameter(ABC):
 
     log: bool = False
     varies: bool = True
+
+    @property
+    def categories(self) -> Sequence[Plain] | None:
+        """All values, if they are given one by one; None for a range."""
+        return None
 
     @property
     def is_whole(self) -> bool:
@@ -306,7 +312,7 @@ class Categorical(Parameter):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        if isinstance(self.values, str | bytes) or not isinstance(self.values, Iterable):
+        if not is_listed(self.values):
             raise TypeError(f"values is {self.values!r}; pass a list of values.")
         if isinstance(self.values, Set):  # each process orders strings in a set differently
             raise TypeError(
@@ -332,6 +338,10 @@ class Categorical(Parameter):
                     "are equal in Python. Give each value once, or as strings."
                 )
         store_checked(self, values=values)
+
+    @property
+    def categories(self) -> Sequence[Plain]:
+        return self.values
 
     @property
     def is_whole(self) -> bool:
@@ -382,6 +392,10 @@ class Fixed(Parameter):
 
     value: Plain
     varies = False
+
+    @property
+    def categories(self) -> Sequence[Plain]:
+        return (self.value,)
 
     def __post_init__(self) -> None:
         """Check the value."""
