@@ -28,7 +28,6 @@ from botorch_bandits.bounds import (
     ONE_DIMENSION,
     check_coordinates,
     check_no_names,
-    other_reading,
     read_bounds,
     rows_in_lists,
 )
@@ -38,7 +37,6 @@ from botorch_bandits.checks import (
     check_instance,
     check_integer,
     check_matrix,
-    is_list,
     is_listed,
 )
 from botorch_bandits.feasible_sets import (
@@ -536,7 +534,8 @@ class Box(Domain):
             if not torch.equal(self.bounds[:, i], self.bounds[:, i].round()):
                 raise ValueError(
                     f"bounds of integer dimension {i} are {self.bounds[:, i].tolist()}; they must "
-                    f"be whole numbers.{self._pairs_meant(bounds)}"
+                    "be whole numbers. The rows of nested lists are the lower bounds, then the "
+                    "upper bounds; one (low, high) pair per dimension is a list of tuples."
                 )
         self.num_restarts = check_integer("num_restarts", num_restarts, minimum=1)
         self.raw_samples = check_integer("raw_samples", raw_samples, minimum=num_restarts)
@@ -617,17 +616,6 @@ class Box(Domain):
         rows = check_matrix("pairs", pairs, 2, "one (low, high) pair per row", ONE_DIMENSION)
         read_bounds("pairs", [tuple(pair) for pair in rows.tolist()])
         return Box(rows.T.contiguous(), integer_dims, num_restarts, raw_samples, **constraints)
-
-    def _pairs_meant(self, bounds: Any) -> str:
-        """Return a hint if nested lists make sense as pairs, with integers."""
-        if not is_list(bounds) or isinstance(bounds[0], tuple):
-            return ""
-        rows = self.bounds
-        columns = rows[[i for i in self.integer_dims if i < len(rows)]]
-        makes_sense = rows.shape == (2, 2) and bool((rows[:, 0] < rows[:, 1]).all())
-        if not makes_sense or not torch.equal(columns, columns.round()):
-            return ""
-        return f" {other_reading(rows, has_pairs=False)}"
 
     def __repr__(self) -> str:
         """Show the box as Python code."""
