@@ -21,7 +21,6 @@ from botorch.exceptions.warnings import BadInitialCandidatesWarning
 from botorch.models.transforms.input import InputTransform
 from botorch.optim import optimize_acqf, optimize_acqf_mixed
 from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
-from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from botorch_bandits.bounds import (
@@ -39,12 +38,11 @@ from botorch_bandits.checks import (
     check_matrix,
     is_listed,
 )
+from botorch_bandits.coordinates import Coordinates, Whole
 from botorch_bandits.feasible_sets import (
-    CONSTRAINTS,
     FeasibleSet,
     Search,
     constraints_text,
-    limits_of,
     read_linear,
     read_nonlinear,
 )
@@ -158,10 +156,6 @@ class Domain(ABC):
     def unordered_dims(self) -> tuple[int, ...]:
         """The coordinates whose values have no order."""
         return ()
-
-    def without_names(self) -> Box | None:
-        """Return the box with the same points and suggestions; None if there is none."""
-        return None
 
     @property
     def volume(self) -> float:
@@ -382,15 +376,22 @@ class Arms(Domain):
         return self.choices[index.to(self.choices.device)]
 
     def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
-        """Evaluate every arm and take the first of the largest; see :meth:`Domain.maximize`."""
+        """Evaluate every arm and take the first of the largest; see :meth:`Domain.maximize`.
+
+        An acquisition function with a tensor ``choices`` is evaluated at those that are arms.
+        """
+        points, choices = self.choices, choices_of(acquisition)
+        if choices is not None and not torch.equal(choices, points):
+            known = [tuple(row) in self._index for row in choices.tolist()]
+            points = _kept(choices, torch.tensor(known, device=choices.device))
         with torch.no_grad(), seeded_globally(derive_seed(seed, 0, "maximize")):
-            values = torch.cat([acquisition(c.unsqueeze(-2)) for c in self.choices.split(4096)])
+            values = torch.cat([acquisition(c.unsqueeze(-2)) for c in points.split(4096)])
         scale = value_scale_of(acquisition)
         if scale is None:
             largest = float(values.abs().max()) if values.numel() else 1.0
             scale = ValueScale(unit=min(largest, 1.0)) if math.isfinite(largest) else ValueScale()
         index = int(first_of_the_largest(values, scale=scale))
-        return self.choices[index].clone(), float(values[index])
+        return points[index].clone(), float(values[index])
 
     def few_points(self) -> Arms:
         """Return the set itself, whatever its size."""
@@ -458,6 +459,17 @@ class Arms(Domain):
                     "listed once. Remove repeats with torch.unique(choices, dim=0)."
                 )
         return index
+
+
+def _kept(choices: Tensor, inside: Tensor) -> Tensor:
+    """Return the points of an acquisition function that are in the domain."""
+    if not bool(inside.any()):
+        raise ValueError(
+            "none of the points in choices= of the acquisition function is in the domain, or in "
+            "what available=, fixed= and avoid= leave of it. Leave some of them, or leave out the "
+            "option."
+        )
+    return choices[inside]
 
 
 def _hash_rows(X: Tensor) -> Tensor:
@@ -537,6 +549,9 @@ class Box(Domain):
                     "be whole numbers. The rows of nested lists are the lower bounds, then the "
                     "upper bounds; one (low, high) pair per dimension is a list of tuples."
                 )
+        ends = self.bounds.T.tolist()
+        grids = {i: Whole(int(ends[i][0]), int(ends[i][1])) for i in self.integer_dims}
+        self.coordinates = Coordinates(self.bounds, grids)
         self.num_restarts = check_integer("num_restarts", num_restarts, minimum=1)
         self.raw_samples = check_integer("raw_samples", raw_samples, minimum=num_restarts)
         given = (inequality_constraints, equality_constraints, nonlinear_inequality_constraints)
@@ -544,9 +559,6 @@ class Box(Domain):
             self._constrain(*given)
 
     bounds: Tensor
-    inequality_constraints: tuple[Any, ...] = ()
-    equality_constraints: tuple[Any, ...] = ()
-    nonlinear_inequality_constraints: tuple[Any, ...] = ()
 
     @property
     def search_assumptions(self) -> tuple[str, ...]:
@@ -563,24 +575,19 @@ class Box(Domain):
         self, inequality: Any, equality: Any, nonlinear: Any, names: tuple[str, ...] = ()
     ) -> None:
         """Set the constraints; :attr:`feasible` is None without any."""
-        read = (
-            read_linear(CONSTRAINTS[0], inequality, self.dim),
-            read_linear(CONSTRAINTS[1], equality, self.dim),
-            read_nonlinear(CONSTRAINTS[2], nonlinear),
-        )
-        vars(self).update(
-            {name: each for name, each in zip(CONSTRAINTS, read, strict=True) if each}
-        )
-        if any(read):
-            limits = limits_of(*read[:2])
-            feasible = FeasibleSet(self.bounds, limits, read[2], self.discrete_dims, names=names)
-            feasible.check_not_empty(self._from_unit)
-            self.feasible = feasible
+        limits = read_linear(inequality, self.dim, False) + read_linear(equality, self.dim, True)
+        conditions = read_nonlinear(nonlinear)
+        if limits or conditions:
+            self.feasible = FeasibleSet(self.coordinates, limits, conditions, names)
+            self.feasible.check_not_empty()
 
     @property
     def constraints(self) -> dict[str, Any]:
         """The given constraints by the names of their arguments."""
-        return {name: vars(self)[name] for name in CONSTRAINTS if name in vars(self)}
+        return {} if self.feasible is None else self.feasible.given
+
+    def recorded_parts(self) -> dict[str, Any]:
+        return {**super().recorded_parts(), **self.constraints}
 
     @classmethod
     def from_pairs(
@@ -630,51 +637,62 @@ class Box(Domain):
         }
 
     @property
-    def discrete_dims(self) -> tuple[int, ...]:
-        """The dimensions that take finitely many values; in a box, the integer dimensions."""
-        return tuple(self.num_values)
+    def unordered_dims(self) -> tuple[int, ...]:
+        """The dimensions of categories without an order."""
+        return self.coordinates.unordered
+
+    def few_points(self) -> Arms | None:
+        """Return all points if there are at most 1000, otherwise None."""
+        return self._few
+
+    @cached_property
+    def _few(self) -> Arms | None:
+        points = self.coordinates.all_points(FEW_POINTS)
+        if points is None:
+            return None
+        if self.feasible is not None:
+            points = points[self.feasible.contains(points)]
+        if len(points) == 0:
+            raise ValueError("what is left of the box violates its constraints.")
+        return Arms(points)
 
     @property
     def volume(self) -> float:
         """The product of the side lengths; a discrete dimension counts the number of its values.
 
-        With constraints, it is an estimate of the feasible part of that volume.
+        Constraints do not count.
         """
-        sides = self.bounds[1] - self.bounds[0]
-        for i, count in self.num_values.items():
-            sides[i] = count
-        volume = float(sides.prod())
-        if self.feasible is None:
-            return volume
-        unit = torch.tensor([[0.0], [1.0]], dtype=DTYPE).expand(2, self.dim)
-        even = draw_sobol_samples(unit, n=8192, q=1, seed=0).squeeze(-2)
-        inside = self.feasible.contains(self._from_unit(even.to(self.bounds)))
-        return volume * float(inside.double().mean())
+        sides = self.coordinates.sides
+        for i, grid in self.coordinates.grids.items():
+            sides[i] = grid.count
+        return float(sides.prod())
 
     def sample(self, num_points: int, generator: torch.Generator | None = None) -> Tensor:
         num_points = check_integer("num_points", num_points, minimum=0)
         if self.feasible is not None:
-            return self.feasible.sample(num_points, generator, self._from_unit)
+            return self.feasible.sample(num_points, generator)
         uniform = torch.rand(num_points, self.dim, dtype=self.bounds.dtype, generator=generator)
-        return self._from_unit(uniform.to(self.bounds.device))
+        return self.coordinates.from_unit(uniform.to(self.bounds.device))
 
     def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:  # noqa: C901, PLR0912, PLR0915 - one search after the other, as long as a bound is missed
         """Maximize with BoTorch's optimizers; see :meth:`Domain.maximize`.
 
         Without discrete dimensions, this is ``optimize_acqf``. With at most 16 combinations of
         discrete values, it is ``optimize_acqf_mixed`` over all of them, otherwise
-        ``optimize_acqf_mixed_alternating``. An acquisition function with a tensor ``choices`` can
-        be evaluated only at these points, and is maximized over them. Local searches are those of
+        ``optimize_acqf_mixed_alternating``. At most 1000 points are all evaluated. An acquisition
+        function with a tensor ``choices`` can be evaluated only at these points, and is maximized
+        over those that are in the box. Local searches are those of
         :func:`~botorch_bandits.gen_candidates_batched` where BoTorch takes them. An acquisition
         function with an ``X_baseline`` is also evaluated near the best of these points,
         as often as at random points. Under constraints, it is ``optimize_acqf`` with these
         constraints, from feasible points.
         """
         choices = choices_of(acquisition)
-        if choices is not None:  # it is defined only on a finite set of points of the box
+        if choices is not None:  # it is defined only on a finite set of points
+            inside = self.coordinates.has(choices)
             if self.feasible is not None:
-                self.feasible.check_choices(choices)
-            return Arms(choices).maximize(acquisition, seed)
+                inside &= self.feasible.contains(choices)
+            return Arms(_kept(choices, inside)).maximize(acquisition, seed)
         if (few := self.few_points()) is not None:
             return few.maximize(acquisition, seed)
         common: dict[str, Any] = {
@@ -696,7 +714,7 @@ class Box(Domain):
             scale = ValueScale()
         else:
             acquisition = InUnits(acquisition, *scale)
-        fixed, values = self._fixed_features(), self._discrete_values()
+        fixed, values = self.coordinates.held, self._discrete_values()
         unordered = self.unordered_dims
         if self.feasible is not None:
             x, found = self._maximize_feasible(acquisition, seed)
@@ -710,9 +728,11 @@ class Box(Domain):
         if to_box is not None:
             acquisition = InUnits(acquisition, to_box=to_box)
             bounds = to_box.inverse(self.bounds)
-        if len(values) < len(self.discrete_dims):  # the others are searched as intervals
+        if len(values) < len(self.coordinates.grids):  # the others are searched as intervals
             common["post_processing_func"] = (
-                self._snap if to_box is None else lambda X: to_box.inverse(self._snap(to_box(X)))
+                self.coordinates.snap
+                if to_box is None
+                else lambda X: to_box.inverse(self.coordinates.snap(to_box(X)))
             )
         draws = derive_seed(seed, 0, "maximize")
         with (
@@ -749,15 +769,15 @@ class Box(Domain):
         candidate = candidate.detach().reshape(self.dim)
         candidate = candidate if to_box is None else to_box(candidate)
         found = scale.offset + scale.unit * float(value)
-        return self._snap(candidate), found
+        return self.coordinates.snap(candidate), found
 
     def _maximize_feasible(
         self, acquisition: AcquisitionFunction, seed: int
     ) -> tuple[Tensor, float]:
         """Maximize under constraints."""
         assert self.feasible is not None
-        of_box = (self._from_unit, self._discrete_values(), self.unordered_dims)
-        search = Search(self.feasible, *of_box, self.num_restarts, self.raw_samples)
+        sizes = (self.num_restarts, self.raw_samples)
+        search = Search(self.feasible, self._discrete_values(), *sizes)
         draws = derive_seed(seed, 0, "maximize")
         with seeded_globally(draws), warnings.catch_warnings():
             warnings.simplefilter("ignore", BadInitialCandidatesWarning)
@@ -773,8 +793,19 @@ class Box(Domain):
             "raw_samples": max(16, -(-2 * self.raw_samples // num_combinations)),
         }
 
-    def in_context(self, context: Tensor) -> Box:
-        return _BoxInContext(self, context)
+    def in_context(self, context: Tensor) -> Arms | Box:
+        few = self.few_points()
+        return self.behind(context) if few is None else few.in_context(context)
+
+    def behind(self, front: Tensor) -> Box:
+        """Return the box of points with single values before the others.
+
+        Args:
+            front: The single values, such as a context.
+        """
+        coordinates = self.coordinates.behind(front)
+        feasible = None if self.feasible is None else self.feasible.behind(coordinates)
+        return PartOfBox(self, coordinates, feasible)
 
     def check_point(self, name: str, x: Any) -> Tensor:
         point = check_coordinates(name, x, self.dim).to(self.bounds.device)
@@ -790,49 +821,14 @@ class Box(Domain):
             self.feasible.check(name, point)
         return point
 
-    def _fixed_features(self) -> dict[int, float]:
-        return {}
-
-    def _from_unit(self, uniform: Tensor) -> Tensor:
-        points = self.bounds[0] + (self.bounds[1] - self.bounds[0]) * uniform
-        for i in self.integer_dims:
-            low, high = self.bounds[:, i]
-            # every integer gets an equal share of [0, 1)
-            points[..., i] = low + torch.floor(uniform[..., i] * (high - low + 1))
-        return torch.minimum(points, self.bounds[1])  # rounding may carry a point past the end
-
-    def _snap(self, points: Tensor) -> Tensor:
-        """Return the nearest points of the box, ``... x d``."""
-        points = torch.minimum(torch.maximum(points, self.bounds[0]), self.bounds[1])
-        for i in self.integer_dims:
-            points[..., i] = points[..., i].round()
-        return points
-
-    @property
-    def num_values(self) -> dict[int, int]:
-        """The number of values of each discrete dimension."""
-        lows, highs = self.bounds.tolist()
-        return {i: int(highs[i]) - int(lows[i]) + 1 for i in self.integer_dims}
-
-    def values_of(self, dim: int) -> list[float]:
-        """Return the values of a discrete dimension, in order.
-
-        Args:
-            dim: One of :attr:`discrete_dims`.
-        """
-        low, high = self.bounds[:, dim].tolist()
-        # float32, the usual default, skips integers above 2**24
-        return torch.arange(low, high + 1, dtype=DTYPE).tolist()
-
     def _cube(self, listed: Iterable[int]) -> ToBox | None:
         """Return the map from a box with sides of 1; None if all sides are of ordinary length.
 
         Args:
             listed: Discrete dimensions, which are left as they are.
         """
-        side = self.bounds[1] - self.bounds[0]
-        low = self.bounds[0].clone()
-        kept = side == 0.0  # dimensions of a context
+        side, low = self.coordinates.sides, self.bounds[0].clone()
+        kept = side == 0.0  # dimensions with a single value
         kept[list(listed)] = True
         low[kept], side[kept] = 0.0, 1.0
         if bool(((side >= 1.0 / ORDINARY_SIDE) & (side <= ORDINARY_SIDE) | kept).all()):
@@ -841,13 +837,15 @@ class Box(Domain):
 
     def _discrete_values(self) -> dict[int, list[float]]:
         """Return the values of discrete dimensions, except those with too many."""
-        unordered = self.unordered_dims
         return {
-            i: self.values_of(i)
-            for i, count in self.num_values.items()
-            if count <= LARGEST_LISTED or i in unordered
+            i: grid.values()
+            for i, grid in self.coordinates.grids.items()
+            if grid.count <= LARGEST_LISTED or not grid.has_order
         }
 
+
+FEW_POINTS = 1000
+"""With at most this many points in all, each of them is evaluated."""
 
 LARGEST_MIXED = 16
 """With at most this many combinations of discrete values, the rest is optimized for each."""
@@ -875,40 +873,19 @@ ORDINARY_SIDE = 100.0
 per unit of the coordinate is small."""
 
 
-class _BoxInContext(Box):
-    """A box whose first dimensions are a context, with a single value each."""
+class PartOfBox(Box):
+    """A part of a box, or a box behind a context, made of what has been checked.
 
-    def __init__(self, box: Box, context: Tensor) -> None:
-        self._box, self._context = box, context.to(box.bounds)
-        self.bounds = torch.cat([self._context.expand(2, -1), box.bounds], dim=-1)
-        self.dim = self.bounds.shape[1]
-        self.integer_dims = tuple(i + len(context) for i in box.integer_dims)
+    Args:
+        box: The box, whose sizes of the search count.
+        coordinates: The coordinates of the part.
+        feasible: The constraints of the part; None if there are none.
+    """
+
+    def __init__(
+        self, box: Box, coordinates: Coordinates, feasible: FeasibleSet | None = None
+    ) -> None:
+        """See the class."""
+        self.coordinates, self.feasible = coordinates, feasible
+        self.bounds, self.dim = coordinates.bounds, coordinates.dim
         self.num_restarts, self.raw_samples = box.num_restarts, box.raw_samples
-        self.feasible = None if box.feasible is None else box.feasible.behind(self._context)
-
-    def few_points(self) -> Arms | None:
-        arms = self._box.few_points()
-        return None if arms is None else arms.in_context(self._context)
-
-    def _fixed_features(self) -> dict[int, float]:
-        return dict(enumerate(self._context.tolist()))
-
-    def _from_unit(self, uniform: Tensor) -> Tensor:
-        return self._in_context(self._box._from_unit(uniform[..., len(self._context) :]))
-
-    def _snap(self, points: Tensor) -> Tensor:
-        return self._in_context(self._box._snap(points[..., len(self._context) :]))
-
-    def _in_context(self, points: Tensor) -> Tensor:
-        return torch.cat([self._context.expand(*points.shape[:-1], -1), points], dim=-1)
-
-    @property
-    def num_values(self) -> dict[int, int]:
-        return {i + len(self._context): count for i, count in self._box.num_values.items()}
-
-    def values_of(self, dim: int) -> list[float]:
-        return self._box.values_of(dim - len(self._context))
-
-    @property
-    def unordered_dims(self) -> tuple[int, ...]:
-        return tuple(i + len(self._context) for i in self._box.unordered_dims)

@@ -1,8 +1,7 @@
 """The part of a box that meets constraints, in the formats of BoTorch's ``optimize_acqf``.
 
 A :class:`FeasibleSet` determines whether points are in it, names the constraint that a point
-violates, draws from itself and maximizes acquisition functions over itself. It knows only
-coordinates: the box to which it belongs states which of them take integers and which are fixed.
+violates, draws from itself and maximizes acquisition functions over itself.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +29,9 @@ from botorch_bandits.checks import (
     check_number,
     check_vector,
     is_list,
+    name_of,
 )
+from botorch_bandits.coordinates import Coordinates
 
 INEQUALITY, EQUALITY = 1e-9, 1e-7
 """How far a point may miss a linear constraint, as a share of the range of its sum on the box."""
@@ -71,41 +73,116 @@ def constraints_text(constraints: Mapping[str, Any]) -> str:
     """
     told = ""
     for name, each in constraints.items():
-        shown = [
-            f"({_name_of(one[0], one[0])}, True)" if len(one) == 2 else repr(one) for one in each
-        ]
+        shown = [f"({name_of(one[0])}, True)" if len(one) == 2 else repr(one) for one in each]
         told += f", {name}=[{', '.join(shown)}]"
     return told
 
 
-def _name_of(function: Any, otherwise: Any = None) -> Any:
-    """Return how a user's function is called in messages."""
-    return getattr(function, "__name__", otherwise or type(function).__name__)
+class Limit(NamedTuple):
+    """A linear constraint: ``sum(coefficients * x[indices])`` is at least, or equals, ``rhs``."""
+
+    indices: tuple[int, ...]
+    coefficients: tuple[float, ...]
+    rhs: float
+    is_equality: bool
+    name: str
+
+    @property
+    def sign(self) -> str:
+        """How the sum compares with the right-hand side."""
+        return "==" if self.is_equality else ">="
+
+    def at(self, indices: Iterable[int]) -> Limit:
+        """Return the same constraint on other coordinates."""
+        return self._replace(indices=tuple(indices))
 
 
-Linear = tuple[tuple[int, ...], tuple[float, ...], float]
-"""Indices, coefficients and right-hand side of a linear constraint."""
+@dataclass(frozen=True)
+class Condition:
+    """A nonlinear constraint: a function of a point must be at least 0.
 
-Nonlinear = tuple[Callable[[Tensor], Any], bool]
-"""A function of a point that is at least 0 if the point is feasible; the second entry is True."""
+    Attributes:
+        function: The function.
+        name: How error messages call the constraint.
+        takes_rows: Whether the function is called with many points at once.
+        num_left_out: How many of a point's first coordinates the function does not see.
+    """
 
-FromUnit = Callable[[Tensor], Tensor]
-"""A function from points of the unit cube to points of a box."""
+    function: Callable[[Tensor], Any]
+    name: str
+    takes_rows: bool = False
+    num_left_out: int = 0
+
+    def behind(self, count: int) -> Condition:
+        """Return the same constraint on points with more coordinates before the others.
+
+        Args:
+            count: The number of coordinates.
+        """
+        return replace(self, num_left_out=self.num_left_out + count)
+
+    def __call__(self, X: Tensor) -> Any:
+        """Return what the function returns at ``d`` coordinates, or ``n x d`` if it takes rows."""
+        return self.function(X[..., self.num_left_out :])
+
+    def holds(self, X: Tensor) -> Tensor:
+        """Return which of ``n x d`` points meet the constraint, ``n`` booleans."""
+        if not self.takes_rows:
+            met = [self.value(x) >= -NONLINEAR for x in X]
+            return torch.tensor(met, dtype=torch.bool, device=X.device)
+        with torch.no_grad():
+            met_by_rows: Tensor = self(X) >= -NONLINEAR
+            return met_by_rows
+
+    def value(self, x: Tensor) -> float:
+        """Return the value of the function at a point.
+
+        Args:
+            x: ``d`` coordinates.
+
+        Raises:
+            ValueError: If it is not one number.
+        """
+        with torch.no_grad():
+            value = self(x)
+        if getattr(value, "dtype", type(value)) in (bool, torch.bool, np.dtype(bool)):
+            raise ValueError(
+                f"{name_of(self.function)} of nonlinear_inequality_constraints returned {value} at "
+                "one point, and False counts as 0, which is feasible. Return a number that is "
+                "negative if a point is infeasible."
+            )
+        try:
+            return float(value)
+        except (TypeError, ValueError, RuntimeError):
+            shape = getattr(value, "shape", None)
+            what = repr(value) if shape is None else f"shape {tuple(shape)}"
+            raise ValueError(
+                f"{name_of(self.function)} of nonlinear_inequality_constraints returned {what} at "
+                "one point; return one number, or a tensor with one element."
+            ) from None
+
+    def has_gradient(self, x: Tensor) -> bool:
+        """Return whether the function has a gradient at a point."""
+        try:
+            return bool(self(x.clone().requires_grad_(True)).requires_grad)
+        except (AttributeError, RuntimeError, TypeError):  # no tensor, or from NumPy, which fails
+            return False
 
 
-def read_linear(name: str, given: Any, dim: int) -> tuple[Linear, ...]:
-    """Return linear constraints as plain numbers.
+def read_linear(given: Any, dim: int, is_equality: bool) -> tuple[Limit, ...]:
+    """Return linear constraints.
 
     Args:
-        name: The name of the argument, for error messages.
         given: ``(indices, coefficients, rhs)`` triples, or None.
         dim: The dimension of the points.
+        is_equality: Whether they are equalities.
 
     Raises:
         TypeError: If something has the wrong type.
         ValueError: If an index does not exist or is repeated, numbers are missing or not finite, or
             all coefficients are 0.
     """
+    name = CONSTRAINTS[is_equality]
     if given is None:
         return ()
     if not is_list(given):
@@ -128,7 +205,7 @@ def read_linear(name: str, given: Any, dim: int) -> tuple[Linear, ...]:
         if not bool((coefficients != 0.0).any()):
             raise ValueError(f"{where} has coefficients that are all 0; leave it out.")
         rhs = check_number(f"rhs of {where}", triple[2])
-        found.append((tuple(indices), tuple(coefficients.tolist()), rhs))
+        found.append(Limit(tuple(indices), tuple(coefficients.tolist()), rhs, is_equality, where))
     return tuple(found)
 
 
@@ -148,17 +225,17 @@ def read_indices(where: str, given: Any) -> list[Any]:
     return list(listed)
 
 
-def read_nonlinear(name: str, given: Any) -> tuple[Nonlinear, ...]:
+def read_nonlinear(given: Any) -> tuple[Condition, ...]:
     """Return nonlinear constraints after checking them.
 
     Args:
-        name: The name of the argument, for error messages.
         given: ``(function, True)`` pairs, or None.
 
     Raises:
         TypeError: If something has the wrong type.
         ValueError: If a constraint applies to several points jointly.
     """
+    name, found = CONSTRAINTS[2], []
     if given is None:
         return ()
     if not is_list(given):
@@ -176,63 +253,8 @@ def read_nonlinear(name: str, given: Any) -> tuple[Nonlinear, ...]:
                 f"{where} has {pair[1]!r} after its function, but a loop asks for one point at a "
                 "time: pass True, for a constraint on each point separately."
             )
-    return tuple((pair[0], True) for pair in given)
-
-
-class Limit(NamedTuple):
-    """A linear constraint: ``sum(coefficients * x[indices])`` is at least, or equals, ``rhs``."""
-
-    indices: tuple[int, ...]
-    coefficients: tuple[float, ...]
-    rhs: float
-    is_equality: bool
-    name: str
-
-    @property
-    def sign(self) -> str:
-        """How the sum compares with the right-hand side."""
-        return "==" if self.is_equality else ">="
-
-    def at(self, indices: Iterable[int]) -> Limit:
-        """Return the same constraint on other coordinates."""
-        return self._replace(indices=tuple(indices))
-
-
-def limits_of(inequality: Sequence[Linear], equality: Sequence[Linear]) -> tuple[Limit, ...]:
-    """Return linear constraints with the names that error messages have for them.
-
-    Args:
-        inequality: Constraints of the form ``>=``.
-        equality: Constraints of the form ``==``, on continuous dimensions.
-    """
-    named = ((CONSTRAINTS[0], inequality, False), (CONSTRAINTS[1], equality, True))
-    return tuple(
-        Limit(*each, is_equality, f"{name}[{k}]")
-        for name, given, is_equality in named
-        for k, each in enumerate(given)
-    )
-
-
-@dataclass(frozen=True)
-class Behind:
-    """A nonlinear constraint that does not see the first coordinates of a point.
-
-    Attributes:
-        function: The constraint.
-        num_left_out: The number of coordinates that it does not see.
-    """
-
-    function: Callable[[Tensor], Any]
-    num_left_out: int
-
-    @property
-    def takes_rows(self) -> bool:
-        """Whether it is called with many points at once."""
-        return getattr(self.function, "takes_rows", False)
-
-    def __call__(self, X: Tensor) -> Any:
-        """Return the value at ``... x d`` points."""
-        return self.function(X[..., self.num_left_out :])
+        found.append(Condition(pair[0], where))
+    return tuple(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,35 +262,38 @@ class FeasibleSet:
     """The points of a box that meet all constraints.
 
     Attributes:
-        bounds: ``2 x d``; the bounds of the box.
+        coordinates: The coordinates of the box.
         linear: Constraints on sums of coordinates.
-        nonlinear: Constraints ``function(x) >= 0``. A function with the attribute ``takes_rows`` is
-            called with many points at once.
-        discrete: The dimensions that take finitely many values.
-        held: Coordinates that have a single value, such as a context; it is in ``bounds``.
+        nonlinear: Constraints on functions of points.
         names: The names of the coordinates, for error messages; ``x[0]`` and so on if empty.
     """
 
-    bounds: Tensor
+    coordinates: Coordinates
     linear: tuple[Limit, ...] = ()
-    nonlinear: tuple[Nonlinear, ...] = ()
-    discrete: tuple[int, ...] = ()
-    held: tuple[int, ...] = ()
+    nonlinear: tuple[Condition, ...] = ()
     names: tuple[str, ...] = ()
 
-    def behind(self, front: Tensor) -> FeasibleSet:
-        """Return the set of points with fixed coordinates before the others.
+    @property
+    def given(self) -> dict[str, Any]:
+        """The constraints as a user gave them, by the names of the arguments."""
+        found: dict[str, Any] = {}
+        for limit in self.linear:
+            found.setdefault(CONSTRAINTS[limit.is_equality], []).append(limit[:3])
+        for condition in self.nonlinear:
+            found.setdefault(CONSTRAINTS[2], []).append((condition.function, True))
+        return found
+
+    def behind(self, coordinates: Coordinates) -> FeasibleSet:
+        """Return the set of points with single values before the other coordinates.
 
         Args:
-            front: The values of the fixed coordinates.
+            coordinates: The coordinates of these points.
         """
-        count = len(front)
+        count = coordinates.dim - self.coordinates.dim
         return FeasibleSet(
-            torch.cat([front.to(self.bounds).expand(2, -1), self.bounds], dim=-1),
+            coordinates,
             tuple(limit.at(i + count for i in limit.indices) for limit in self.linear),
-            tuple((Behind(function, count), True) for function, _ in self.nonlinear),
-            tuple(i + count for i in self.discrete),
-            (*range(count), *(i + count for i in self.held)),
+            tuple(condition.behind(count) for condition in self.nonlinear),
         )
 
     def holding(self, values: Mapping[int, float]) -> FeasibleSet:
@@ -280,11 +305,8 @@ class FeasibleSet:
         Raises:
             ValueError: If a constraint applies only to these coordinates and is violated.
         """
-        bounds = self.bounds.clone()
-        for i, value in values.items():
-            bounds[:, i] = value
         kept = []
-        for limit, scale in zip(self.linear, self.rows()[2].tolist(), strict=True):
+        for limit, scale in zip(self.linear, self.rows[2].tolist(), strict=True):
             pairs = list(zip(limit.indices, limit.coefficients, strict=True))
             rest = limit.rhs - math.fsum(c * values[i] for i, c in pairs if i in values)
             free = [(i, c) for i, c in pairs if i not in values]
@@ -298,35 +320,20 @@ class FeasibleSet:
                     f"{limit.name} is violated: its sum is {limit.rhs - rest:.6g}, and it must be "
                     f"{limit.sign} {limit.rhs:g}."
                 )
-        return replace(
-            self,
-            bounds=bounds,
-            linear=tuple(kept),
-            discrete=tuple(i for i in self.discrete if i not in values),
-            held=tuple(sorted({*self.held, *values})),
-        )
+        return replace(self, coordinates=self.coordinates.holding(values), linear=tuple(kept))
 
-    @property
-    def dim(self) -> int:
-        """The dimension of the points, including those that are held."""
-        return self.bounds.shape[-1]
-
-    @property
-    def free(self) -> list[int]:
-        """The continuous dimensions that vary."""
-        return [i for i in range(self.dim) if i not in self.discrete and i not in self.held]
-
+    @cached_property
     def rows(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return matrix, right-hand sides and scales of the ``m`` linear constraints.
+        """Matrix, right-hand sides and scales of the ``m`` linear constraints.
 
-        Returns:
-            ``m x d``, ``m`` and ``m`` numbers; the scale is the range of a sum on the box.
+        These are ``m x d``, ``m`` and ``m`` numbers; the scale is the range of a sum on the box.
         """
-        matrix = self.bounds.new_zeros(len(self.linear), self.dim)
+        sides = self.coordinates.sides
+        matrix = sides.new_zeros(len(self.linear), len(sides))
         for row, limit in zip(matrix, self.linear, strict=True):
             row[list(limit.indices)] = row.new_tensor(limit.coefficients)
-        rhs = self.bounds.new_tensor([limit.rhs for limit in self.linear])
-        return matrix, rhs, matrix.abs() @ (self.bounds[1] - self.bounds[0])
+        rhs = sides.new_tensor([limit.rhs for limit in self.linear])
+        return matrix, rhs, matrix.abs() @ sides
 
     @property
     def _is_equality(self) -> Tensor:
@@ -342,7 +349,7 @@ class FeasibleSet:
         Returns:
             ``n x m``, as shares of the range of a sum, with the tolerance added.
         """
-        matrix, rhs, scale = self.rows()
+        matrix, rhs, scale = self.rows
         left = (X @ matrix.T - rhs) / scale  # n x m
         equal = self._is_equality.to(left.device)
         return torch.where(equal, EQUALITY - left.abs(), left + INEQUALITY)
@@ -357,14 +364,8 @@ class FeasibleSet:
             ``n`` booleans.
         """
         inside = (self.slacks(X) >= 0.0).all(-1)
-        for function, _ in self.nonlinear:
-            if getattr(function, "takes_rows", False):
-                with torch.no_grad():
-                    inside &= function(X) >= -NONLINEAR
-                continue
-            for k in inside.nonzero().reshape(-1).tolist():
-                if not _value(function, X[k]) >= -NONLINEAR:
-                    inside[k] = False
+        for condition in self.nonlinear:
+            inside[inside.clone()] = condition.holds(X[inside])
         return inside
 
     def check(self, name: str, x: Tensor) -> None:
@@ -389,100 +390,65 @@ class FeasibleSet:
                     f"{limit.rhs:g}, but the sum is {total:.6g}. Move the point, or relax the "
                     "constraint."
                 )
-        for k, (function, _) in enumerate(self.nonlinear):
-            value = _value(function, x)
+        for condition in self.nonlinear:
+            value = condition.value(x)
             if not value >= -NONLINEAR:
-                called = _name_of(function)
                 raise ValueError(
-                    f"{name} is {point}, which violates nonlinear_inequality_constraints[{k}]: "
-                    f"{called} is {value:.6g} there, but it must be at least 0. Move the point, or "
-                    "relax the constraint."
+                    f"{name} is {point}, which violates {condition.name}: "
+                    f"{name_of(condition.function)} is {value:.6g} there, but it must be at least "
+                    "0. Move the point, or relax the constraint."
                 )
 
-    def check_choices(self, choices: Tensor) -> None:
-        """Raise an error unless all points of a finite set are feasible.
-
-        Args:
-            choices: ``n x d``; the points at which an acquisition function is defined.
-
-        Raises:
-            ValueError: If one of them is not.
-        """
-        if not bool(self.contains(choices).all()):
-            raise ValueError(
-                "the acquisition function has choices= that violate the constraints of the box. "
-                "Leave out those points, or choices= altogether."
-            )
-
-    def check_not_empty(self, from_unit: FromUnit) -> None:
+    def check_not_empty(self) -> None:
         """Raise an error if no point meets all constraints.
 
         For linear constraints that leave little of the box, a linear program decides it, with which
         a random walk begins.
-
-        Args:
-            from_unit: The map from the unit cube to the box.
 
         Raises:
             ValueError: If there is none, an equality is on a discrete dimension, or a function has
                 no gradient although there are continuous dimensions.
         """
         for limit in self.linear:
-            on_discrete = sorted(set(limit.indices) & set(self.discrete))
+            on_discrete = sorted(set(limit.indices) & self.coordinates.grids.keys())
             if limit.is_equality and on_discrete:
                 raise ValueError(
                     f"{limit.name} is on dimension {on_discrete[0]}, which takes finitely many "
                     "values, so that a uniform draw hardly ever meets it. Solve it for one "
                     "dimension and leave that out, or use Arms of the feasible points."
                 )
-        one, other = self.sample(2, torch.Generator().manual_seed(0), from_unit)
-        free = self.free
-        side = (self.bounds[1] - self.bounds[0])[free]
+        one, other = self.sample(2, torch.Generator().manual_seed(0))
+        free = self.coordinates.free
         if not free:
             return
-        if bool(((one - other)[free].abs() <= LEAST_ROOM * side).all()):
+        if bool(((one - other).abs() <= LEAST_ROOM * self.coordinates.sides)[free].all()):
             raise ValueError(
                 "inequality_constraints and equality_constraints leave no room: wherever they "
                 "hold, a continuous dimension is at its bound or an inequality is an equality. "
                 "Write such an inequality as equality_constraints, and leave out dimensions that "
                 "are then fixed."
             )
-        self._check_gradients(one)
-
-    def _check_gradients(self, x: Tensor) -> None:
-        """Raise an error unless the nonlinear constraints have gradients at a feasible point."""
-        for k, (function, _) in enumerate(self.nonlinear):
-            if getattr(function, "takes_rows", False):
-                continue
-            try:
-                value = function(x.clone().requires_grad_(True))
-                has_gradient = isinstance(value, Tensor) and value.requires_grad
-            except (RuntimeError, TypeError):  # NumPy does not accept tensors with a gradient
-                has_gradient = False
-            if not has_gradient:
-                called = _name_of(function)
+        for condition in self.nonlinear:
+            if not (condition.takes_rows or condition.has_gradient(one)):
                 raise ValueError(
-                    f"{called} of nonlinear_inequality_constraints[{k}] has no gradient, which "
+                    f"{name_of(condition.function)} of {condition.name} has no gradient, which "
                     "searches on continuous dimensions need. Compute it from the point in PyTorch, "
                     "without float(), .numpy() or comparisons; or use Arms of feasible points."
                 )
 
     def _of_free(self) -> FeasibleSet:
         """Return the continuous dimensions as a set, with the linear constraints on these alone."""
-        place = {i: k for k, i in enumerate(self.free)}
-        kept = [limit for limit in self.linear if all(i in place for i in limit.indices)]
-        limits = tuple(limit.at(place[i] for i in limit.indices) for limit in kept)
-        return FeasibleSet(self.bounds[:, self.free], limits)
+        free = self.coordinates.free
+        kept = [limit for limit in self.linear if set(limit.indices) <= set(free)]
+        limits = tuple(limit.at(map(free.index, limit.indices)) for limit in kept)
+        return FeasibleSet(Coordinates(self.coordinates.bounds[:, free], {}), limits)
 
-    def sample(
-        self, num_points: int, generator: torch.Generator | None, from_unit: FromUnit
-    ) -> Tensor:
+    def sample(self, num_points: int, generator: torch.Generator | None) -> Tensor:
         """Draw points uniformly, by rejection, or by BoTorch's random walk if few are feasible.
 
         Args:
             num_points: The number of points.
             generator: A CPU generator; PyTorch's global one if omitted.
-            from_unit: The map from the unit cube to the box.
 
         Returns:
             ``num_points x d``.
@@ -490,16 +456,16 @@ class FeasibleSet:
         Raises:
             ValueError: If :data:`MOST_DRAWS` draws contain no point that meets all constraints.
         """
-        walks = self._walks(from_unit)
-        found: list[Tensor] = []
-        rejects = not walks or bool(self.nonlinear or self.discrete)
+        coordinates, walks = self.coordinates, self._walks()
+        found = [coordinates.bounds[:0]]
+        rejects = not walks or bool(self.nonlinear or coordinates.grids)
         num_found, num_drawn, size = 0, 0, max(64, 2 * num_points) if rejects else num_points
         while num_found < num_points:
-            unit = torch.rand(size, self.dim, dtype=DTYPE, generator=generator)
-            X = from_unit(unit.to(self.bounds))
+            unit = torch.rand(size, coordinates.dim, dtype=DTYPE, generator=generator)
+            X = coordinates.from_unit(unit.to(coordinates.bounds))
             if walks:
                 seed = int(torch.randint(2**31 - 1, (1,), generator=generator))
-                X[:, self.free] = self._of_free()._walk(size, seed)
+                X[:, coordinates.free] = self._of_free()._walk(size, seed)
             kept = X[self.contains(X)]
             found.append(kept)
             num_found, num_drawn = num_found + len(kept), num_drawn + size
@@ -511,15 +477,16 @@ class FeasibleSet:
                     "narrow the bounds to the feasible part, or use Arms of feasible "
                     "points."
                 )
-        return torch.cat([self.bounds[:0], *found])[:num_points]
+        return torch.cat(found)[:num_points]
 
-    def _walks(self, from_unit: FromUnit) -> bool:
+    def _walks(self) -> bool:
         """Whether points are drawn by a random walk."""
-        part = self._of_free()
+        part, coordinates = self._of_free(), self.coordinates
         if bool(self._is_equality.any()) or not part.linear:
             return bool(self._is_equality.any())
-        unit = torch.rand(1024, self.dim, dtype=DTYPE, generator=torch.Generator().manual_seed(0))
-        X = from_unit(unit.to(self.bounds))[:, self.free]
+        source = torch.Generator().manual_seed(0)
+        unit = torch.rand(1024, coordinates.dim, dtype=DTYPE, generator=source)
+        X = coordinates.from_unit(unit.to(coordinates.bounds))[:, coordinates.free]
         return float(part.contains(X).double().mean()) < RARE
 
     def _walk(self, num_points: int, seed: int) -> Tensor:
@@ -533,7 +500,7 @@ class FeasibleSet:
         try:
             points = get_polytope_samples(
                 num_points,
-                self.bounds,
+                self.coordinates.bounds,
                 inequality_constraints=of_kind[False] or None,
                 equality_constraints=of_kind[True] or None,
                 seed=seed,
@@ -546,7 +513,7 @@ class FeasibleSet:
                 "bounds: a linear program finds that no point of the box meets all of them. Relax "
                 "them, or widen the box."
             ) from error
-        return torch.minimum(torch.maximum(points.to(self.bounds), self.bounds[0]), self.bounds[1])
+        return self.coordinates.snap(points.to(self.coordinates.bounds))
 
     def reduced(self, x: Tensor, free: Sequence[int]) -> dict[str, Any]:
         """Return the constraints on some dimensions of a point in the form of ``optimize_acqf``.
@@ -555,12 +522,11 @@ class FeasibleSet:
             x: ``d`` coordinates, of which the others keep their values.
             free: ``k`` dimensions that vary, in the unit cube of their bounds.
         """
-        low = self.bounds[0, list(free)]
-        side = self.bounds[1, list(free)] - low
+        low, side = self.coordinates.bounds[0, list(free)], self.coordinates.sides[list(free)]
         others = x.clone()
         others[list(free)] = 0.0
         told: dict[str, Any] = {}
-        matrix, rhs, _ = self.rows()
+        matrix, rhs, _ = self.rows
         left = rhs - matrix @ others - matrix[:, list(free)] @ low
         for limit, row, end in zip(self.linear, matrix[:, list(free)] * side, left, strict=True):
             used = row.nonzero().reshape(-1)
@@ -570,7 +536,7 @@ class FeasibleSet:
                 rows.append((used, row[used] / unit, float(end) / unit))
         if self.nonlinear:
             told["nonlinear_inequality_constraints"] = [
-                (_OnFree(x, free, low, side, function), True) for function, _ in self.nonlinear
+                (_OnFree(x, free, low, side, condition), True) for condition in self.nonlinear
             ]
         return told
 
@@ -582,7 +548,7 @@ class FeasibleSet:
             start: ``n x d`` feasible points from which the optimizer started.
         """
         step = X - start
-        matrix = self.rows()[0][self._is_equality]
+        matrix = self.rows[0][self._is_equality]
         if len(matrix):  # stay where all equalities hold
             step = step - (torch.linalg.pinv(matrix) @ (matrix @ step.T)).T
         pulled = start + step
@@ -600,30 +566,9 @@ class FeasibleSet:
         return pulled
 
     def _has(self, x: Tensor) -> bool:
-        within = bool(((x >= self.bounds[0]) & (x <= self.bounds[1])).all())
+        low, high = self.coordinates.bounds
+        within = bool(((x >= low) & (x <= high)).all())
         return within and bool(self.contains(x.unsqueeze(0)))
-
-
-def _value(function: Callable[[Tensor], Any], x: Tensor) -> float:
-    """Return the value of a nonlinear constraint at a point."""
-    with torch.no_grad():
-        value = function(x)
-    called = _name_of(function)
-    dtype = getattr(value, "dtype", None)
-    if isinstance(value, bool) or dtype in (torch.bool, np.dtype(bool)):
-        raise ValueError(
-            f"{called} of nonlinear_inequality_constraints returned {value} at one point, and "
-            "False counts as 0, which is feasible. Return a number that is negative if a "
-            "point is infeasible."
-        )
-    try:
-        return float(value)
-    except (TypeError, ValueError, RuntimeError):
-        what = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
-        raise ValueError(
-            f"{called} of nonlinear_inequality_constraints returned {what} at one point; "
-            "return one number, or a tensor with one element."
-        ) from None
 
 
 class _OnFree(AcquisitionFunction):
@@ -657,17 +602,13 @@ class Search:
 
     Attributes:
         feasible: The feasible set.
-        from_unit: The map from the unit cube to the box.
         values: The values of discrete dimensions.
-        unordered: The discrete dimensions whose values have no order.
         num_restarts: The number of local searches.
         raw_samples: The number of points from which their starting points are chosen.
     """
 
     feasible: FeasibleSet
-    from_unit: FromUnit
     values: Mapping[int, Sequence[float]]
-    unordered: Sequence[int]
     num_restarts: int
     raw_samples: int
 
@@ -681,10 +622,9 @@ class Search:
             generator: The generator of all random draws.
             near: ``n x d`` further starting points, of which the feasible ones are used.
         """
-        raw = self.feasible.sample(self.raw_samples, generator, self.from_unit)
+        raw = self.feasible.sample(self.raw_samples, generator)
         if near is not None and len(near):
-            inside = (near >= self.feasible.bounds[0]) & (near <= self.feasible.bounds[1])
-            kept = near[inside.all(-1)]
+            kept = near[self.feasible.coordinates.has(near)]
             raw = torch.cat([raw, kept[self.feasible.contains(kept)]])
         values = _evaluate(acquisition, raw)
         found = [(raw[values.argmax()], float(values.max()))]
@@ -734,13 +674,12 @@ class Search:
 
     def _climb(self, acquisition: AcquisitionFunction, starts: Tensor) -> tuple[Tensor, float]:
         """Return the best end of local searches from points with the same discrete values."""
-        feasible = self.feasible
-        fixed = {*feasible.held, *self.values}
-        free = [i for i in range(feasible.dim) if i not in fixed]
+        feasible, coordinates = self.feasible, self.feasible.coordinates
+        fixed = {*coordinates.held, *self.values}
+        free = [i for i in range(coordinates.dim) if i not in fixed]
         ends = starts
         if free:
-            low = feasible.bounds[0, free]
-            side = feasible.bounds[1, free] - low
+            low, side = coordinates.bounds[0, free], coordinates.sides[free]
             inner = _OnFree(starts[0], free, low, side, acquisition)
             at_once = 1 if feasible.nonlinear else max(1, VARIABLES_AT_ONCE // len(free))
             begin = ((starts[:, free] - low) / side).clamp(0.0, 1.0).unsqueeze(-2)
@@ -762,19 +701,12 @@ class Search:
             searched = inner.whole(found.detach().reshape(len(starts), -1).clamp(0.0, 1.0))
             searched = torch.where(searched.isfinite(), searched, starts)
             ends = torch.cat([feasible.pulled(searched, starts), starts])
-        ends = self._rounded(ends)
+        ends = coordinates.snap(ends)  # also rounds dimensions with too many values to list
         ends = ends[feasible.contains(ends)] if len(ends) else ends
         ends = ends if len(ends) else starts
         values = _evaluate(acquisition, ends)
         best = int(values.argmax())
         return ends[best], float(values[best])
-
-    def _rounded(self, X: Tensor) -> Tensor:
-        """Return points whose discrete dimensions have allowed values, also those of long lists."""
-        X = torch.minimum(torch.maximum(X, self.feasible.bounds[0]), self.feasible.bounds[1])
-        for i in set(self.feasible.discrete) - set(self.values):
-            X[:, i] = X[:, i].round()
-        return X
 
     def _step(
         self, acquisition: AcquisitionFunction, best: tuple[Tensor, float]
@@ -784,7 +716,9 @@ class Search:
         rows = []
         for i, known in self.values.items():
             at = min(range(len(known)), key=lambda k: abs(known[k] - float(x[i])))
-            near = range(len(known)) if i in self.unordered else (at - 1, at + 1)
+            near = (
+                range(len(known)) if i in self.feasible.coordinates.unordered else (at - 1, at + 1)
+            )
             for k in near:
                 if 0 <= k < len(known) and k != at:
                     rows.append(x.clone())

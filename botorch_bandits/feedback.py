@@ -77,7 +77,12 @@ class Feedback:
         return None
 
     def is_late(self, query: Query, event: Event) -> bool:
-        """Return whether an outcome came after its query was given up."""
+        """Return whether an outcome came after its query was given up.
+
+        Args:
+            query: The query.
+            event: Its outcome.
+        """
         return False
 
 

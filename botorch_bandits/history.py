@@ -47,8 +47,6 @@ from botorch_bandits.queries import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from botorch_bandits.feedback import Censored
-
 __all__ = [
     "ORIGINS",
     "Event",
@@ -96,11 +94,11 @@ class History(KeptInJournal):
         """The number of columns of :meth:`arrived`: those of the outcomes of the model."""
         return 1
 
-    def censored(self, feedback: Censored) -> Censored:
+    def censored(self, feedback: Any) -> Any:
         """Return censored feedback on the outcomes as they are read.
 
         Args:
-            feedback: As the user gave it, on rewards.
+            feedback: :class:`.Censored` feedback as the user gave it, on rewards.
         """
         return feedback
 

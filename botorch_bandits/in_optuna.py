@@ -66,7 +66,7 @@ def to_optuna(
             the storage has a study of that name.
 
     Example:
-        >>> from botorch_bandits import BanditLoop, RandomSearch
+        >>> from botorch_bandits import BanditLoop, Float, RandomSearch, Space
         >>> loop = BanditLoop(Space({"rate": Float(1e-3, 1.0, log=True)}), None, RandomSearch())
         >>> outcome = loop.tell(loop.ask().id, 0.75)
         >>> study = to_optuna(loop)

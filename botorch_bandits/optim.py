@@ -391,17 +391,14 @@ MAXIMUM_ITERATIONS = 2000
 """The default of BoTorch's own generator."""
 
 
-def gen_candidates_batched(  # noqa: PLR0913 - options, each with a name
+def gen_candidates_batched(
     initial_conditions: Tensor,
     acquisition_function: AcquisitionFunction,
     lower_bounds: float | Tensor | None = None,
     upper_bounds: float | Tensor | None = None,
-    inequality_constraints: list[tuple[Tensor, Tensor, float]] | None = None,
-    equality_constraints: list[tuple[Tensor, Tensor, float]] | None = None,
-    nonlinear_inequality_constraints: list[tuple[Callable[..., Any], bool]] | None = None,
     options: dict[str, Any] | None = None,
     fixed_features: Mapping[int, float | Tensor] | None = None,
-    timeout_sec: float | None = None,
+    **others: Any,
 ) -> tuple[Tensor, Tensor]:
     """Maximize an acquisition function locally from all starting points; BoTorch's interface.
 
@@ -418,13 +415,10 @@ def gen_candidates_batched(  # noqa: PLR0913 - options, each with a name
         acquisition_function: The function to maximize; differentiable.
         lower_bounds: A lower bound, or one for each dimension.
         upper_bounds: An upper bound, or one for each dimension.
-        inequality_constraints: Passed on.
-        equality_constraints: Passed on.
-        nonlinear_inequality_constraints: Passed on.
         options: ``maxiter`` limits the steps (2000 if omitted).
         fixed_features: Values of dimensions that do not move. Values that differ between restarts
             are passed on.
-        timeout_sec: Passed on.
+        **others: Constraints and ``timeout_sec``, which are passed on.
 
     Returns:
         ``b x 1 x d`` points within the bounds, to the last bit, and their ``b`` values.
@@ -443,12 +437,8 @@ def gen_candidates_batched(  # noqa: PLR0913 - options, each with a name
         torch.Size([1, 1])
     """
     options, fixed = options or {}, fixed_features or {}
-    is_constrained = (
-        inequality_constraints or equality_constraints or nonlinear_inequality_constraints
-    )
     if (
-        not is_constrained
-        and timeout_sec is None
+        all(value is None for value in others.values())
         and initial_conditions.dim() == 3
         and initial_conditions.shape[-2] == 1
         and initial_conditions.shape[-1] <= MAXIMUM_DIMENSION
@@ -471,12 +461,9 @@ def gen_candidates_batched(  # noqa: PLR0913 - options, each with a name
         acquisition_function,
         lower_bounds=lower_bounds,
         upper_bounds=upper_bounds,
-        inequality_constraints=inequality_constraints,
-        equality_constraints=equality_constraints,
-        nonlinear_inequality_constraints=nonlinear_inequality_constraints,
         options=options,
         fixed_features=fixed_features,
-        timeout_sec=timeout_sec,
+        **others,
     )
     return candidates, values
 

@@ -19,8 +19,6 @@ from botorch_bandits.checks import is_listed, shown_value
 if TYPE_CHECKING:
     import pandas as pd
 
-    from botorch_bandits.history import History
-
 ORIGINS = ("initial", "acquisition", "repeat", "random", "exploration", "attached")
 
 
@@ -121,8 +119,13 @@ class Query:
         """Return the query with diagnostics for rewards of the other sign."""
         return replace(self, _diagnostics=flipped_diagnostics(self._diagnostics))
 
-    def add_to(self, history: History, query_id: int) -> None:
-        """Add the query to another history, in which its id is the next one."""
+    def add_to(self, history: Any, query_id: int) -> None:
+        """Add the query to another history.
+
+        Args:
+            history: The other :class:`.History`.
+            query_id: The id of the query, the next one, there.
+        """
         history.add_query(self.x, self.origin, self.asked_at, self.context, self.diagnostics)
 
     def __repr__(self) -> str:
@@ -173,8 +176,13 @@ class Outcome:
         """Return the outcome with the reward in the other sign; 0 stays 0."""
         return replace(self, reward=0.0 - self.reward)
 
-    def add_to(self, history: History, query_id: int) -> None:
-        """Add the outcome to another history, in which its query has this id."""
+    def add_to(self, history: Any, query_id: int) -> None:
+        """Add the outcome to another history.
+
+        Args:
+            history: The other :class:`.History`.
+            query_id: The id of its query there.
+        """
         values = (self.constraints or None, self.count, self.noise)
         history.add_outcome(query_id, self.reward, self.arrived_at, *values)
 
@@ -231,8 +239,13 @@ class Failure:
         """Return the failure for rewards of the other sign: itself."""
         return self
 
-    def add_to(self, history: History, query_id: int) -> None:
-        """Add the failure to another history, in which its query has this id."""
+    def add_to(self, history: Any, query_id: int) -> None:
+        """Add the failure to another history.
+
+        Args:
+            history: The other :class:`.History`.
+            query_id: The id of its query there.
+        """
         history.add_failure(query_id, self.arrived_at, self.reason, self.avoided)
 
 

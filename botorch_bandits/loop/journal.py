@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from botorch_bandits.checks import check_one_of, check_vector, level_of_users_line
-from botorch_bandits.domains import Box, Domain
 from botorch_bandits.fingerprints import (
     EnvironmentWarning,
     difference,
@@ -407,8 +406,7 @@ class LoopJournal:
         path, recorded = self._journal.path, self._journal.header
         check_content(self._journal)
         known = recorded["settings"]
-        wanted = _without_names(known, header["settings"], self._domain)
-        differences = difference(known, wanted)
+        differences = difference(known, header["settings"])
         if differences:
             raise DifferentSettingsError(path, differences, self._remedy())
         lines = environment_warnings(recorded["environment"], header["environment"])
@@ -468,23 +466,6 @@ def header_of(settings: LoopSettings) -> dict[str, Any]:
         "settings": fingerprint(vars(settings)),
         "environment": environment(points.device),
     }
-
-
-def _without_names(
-    known: Mapping[str, Any], wanted: dict[str, Any], domain: Domain
-) -> dict[str, Any]:
-    """Return the settings to compare, with a space as its box if the journal was begun on a box.
-
-    Args:
-        known: The settings on record.
-        wanted: The settings with which the journal is opened.
-        domain: The domain in the latter.
-    """
-    of_box = fingerprint({"class": Box})["class"]
-    box = domain.without_names()
-    if box is None or (known.get("domain") or {}).get("class") != of_box:
-        return wanted
-    return {**wanted, **fingerprint({"domain": box})}
 
 
 def check_content(journal: JournalReader) -> None:

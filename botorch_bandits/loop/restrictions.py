@@ -15,12 +15,10 @@ Points are avoided within a distance :math:`\rho`. With :math:`p` the point that
 from __future__ import annotations
 
 import base64
-import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,11 +36,10 @@ from botorch_bandits.checks import (
     is_listed,
     shown_value,
 )
-from botorch_bandits.domains import Arms, Box, Domain, choices_of
-from botorch_bandits.feasible_sets import NONLINEAR, Behind, FeasibleSet
+from botorch_bandits.domains import Arms, Box, Domain, PartOfBox, choices_of
+from botorch_bandits.feasible_sets import Condition, FeasibleSet
 from botorch_bandits.history import Query
 from botorch_bandits.loop.settings import LoopSettings
-from botorch_bandits.spaces.space import FEW_POINTS
 
 AVOIDED_WITHIN = 0.01
 """The least distance of a query from an avoided point, in sides of the box."""
@@ -283,23 +280,24 @@ def _restricted_box(
         values, record["fixed"] = _read_fixed(fixed, domain)
     away = None
     if avoid is not None:
-        sides = domain.bounds[1] - domain.bounds[0]
-        away = _Away(_read_points("avoid", avoid, domain), within, sides, domain.discrete_dims)
+        points = _read_points("avoid", avoid, domain)
+        away = _Away(points, within, domain.coordinates.sides, tuple(domain.coordinates.grids))
     if available is None and not values and away is None:
         return None  # only dimensions that never vary are fixed
     part: Box | Arms = domain
     if available is not None:
         points = _distinct(_read_points("available", available, domain))
-        part = _Points(_kept(points, values, "available and fixed leave no point"))
+        part = Arms(_kept(points, values, "available and fixed leave no point"))
     elif values:
         part = _slice_of(domain, values, record["fixed"])
     elif (few := domain.few_points()) is not None:
-        part = _Points(few.choices)
+        part = few
     if away is not None:
         if isinstance(part, Box):
-            part = _Apart(part, away).checked()
+            part = _Apart(part, away.condition)
+            away.check_leaves_points(part)
         else:
-            part = _Points(away.kept(part.choices))
+            part = Arms(away.kept(part.choices))
     if available is not None and part.choices is not None:
         return Restriction({"points": part.choices.tolist()}, part)
     if away is not None:
@@ -364,10 +362,11 @@ def _read_fixed(fixed: Any, domain: Box) -> tuple[dict[int, float], dict[str, An
 def _slice_of(domain: Box, values: Mapping[int, float], told: Mapping[str, Any]) -> Box | Arms:
     """Return the part of a box in which some coordinates have given values."""
     try:
-        found = _Slice(domain, values)
+        feasible = None if domain.feasible is None else domain.feasible.holding(values)
+        found = PartOfBox(domain, domain.coordinates.holding(values), feasible)
         points = found.few_points()
-        if points is None and found.feasible is not None:
-            found.feasible.check_not_empty(found._from_unit)
+        if points is None and feasible is not None:
+            feasible.check_not_empty()
     except ValueError as error:
         raise ValueError(f"fixed is {dict(told)}, which leaves no point: {error}") from error
     return found if points is None else points
@@ -389,8 +388,6 @@ class _Away:
     sides: Tensor
     discrete: tuple[int, ...]
 
-    takes_rows: ClassVar[bool] = True
-
     def __call__(self, X: Tensor) -> Tensor:
         """Return the distance from the nearest avoided point over the least distance, minus 1.
 
@@ -407,14 +404,10 @@ class _Away:
         nearest = squares.sum(-1).amin(-1).clamp_min(1e-18 * self.within**2)
         return nearest.sqrt() / self.within - 1.0
 
-    def has(self, X: Tensor) -> Tensor:
-        """Return which points are away, ``...`` booleans.
-
-        Args:
-            X: ``... x d``.
-        """
-        with torch.no_grad():
-            return self(X) >= -NONLINEAR
+    @property
+    def condition(self) -> Condition:
+        """The constraint as one of a feasible set."""
+        return Condition(self, "avoid", takes_rows=True)
 
     def kept(self, X: Tensor) -> Tensor:
         """Return the rows that are away.
@@ -425,7 +418,7 @@ class _Away:
         Raises:
             ValueError: If no row is left.
         """
-        kept = X[self.has(X)]
+        kept = X[self.condition.holds(X)]
         if len(kept) == 0:
             raise ValueError(
                 f"avoid leaves no point: all {len(X)} candidates lie within avoid_within="
@@ -434,165 +427,40 @@ class _Away:
             )
         return kept
 
+    def check_leaves_points(self, part: Box) -> None:
+        """Raise an error if a part of a box, away from the points, is empty.
 
-class _Points(Arms):
-    """Points of a box, with the box's search for an acquisition function that has its own."""
-
-    def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
-        choices = choices_of(acquisition)
-        if choices is None:
-            return super().maximize(acquisition, seed)
-        known = set(map(tuple, self.choices.tolist()))
-        kept = [i for i, row in enumerate(choices.tolist()) if tuple(row) in known]
-        return _of_choices(choices[kept], acquisition, seed)
-
-    def in_context(self, context: Tensor) -> Arms:
-        return _Points(super().in_context(context).choices)
-
-
-def _of_choices(
-    choices: Tensor, acquisition: AcquisitionFunction, seed: int
-) -> tuple[Tensor, float]:
-    """Maximize an acquisition function that is defined on points over the remaining ones."""
-    if len(choices) == 0:
-        raise ValueError(
-            "available, fixed and avoid leave none of the points in choices= of the "
-            "acquisition function. Leave some of them, or leave out the option."
-        )
-    return Arms(choices).maximize(acquisition, seed)
+        Args:
+            part: The part.
+        """
+        try:
+            part.sample(1, torch.Generator().manual_seed(0))
+        except ValueError as error:
+            raise ValueError(
+                f"avoid leaves no point: {error} Or avoid fewer points, or pass a smaller "
+                f"avoid_within than {self.within:g}."
+            ) from error
 
 
-class _PartOfBox(Box):
-    """A part of a box, with the box's coordinates and values."""
-
-    def __init__(self, box: Box) -> None:
-        self._box = box
-        self.bounds, self.dim = box.bounds, box.dim
-        self.integer_dims = box.integer_dims
-        self.num_restarts, self.raw_samples = box.num_restarts, box.raw_samples
-        self.feasible = box.feasible
-
-    def _fixed_features(self) -> dict[int, float]:
-        return self._box._fixed_features()
-
-    def _from_unit(self, uniform: Tensor) -> Tensor:
-        return self._box._from_unit(uniform)
-
-    def _snap(self, points: Tensor) -> Tensor:
-        return self._box._snap(points)
-
-    @property
-    def num_values(self) -> dict[int, int]:
-        return self._box.num_values
-
-    def values_of(self, dim: int) -> list[float]:
-        return self._box.values_of(dim)
-
-    @property
-    def unordered_dims(self) -> tuple[int, ...]:
-        return self._box.unordered_dims
-
-
-class _Slice(_PartOfBox):
-    """The part of a box in which some coordinates have given values."""
-
-    def __init__(self, box: Box, values: Mapping[int, float]) -> None:
-        super().__init__(box)
-        self._values = dict(sorted(values.items()))
-        self.bounds = self._held(box.bounds.clone())
-        self.integer_dims = tuple(i for i in box.integer_dims if i not in values)
-        if box.feasible is not None:
-            self.feasible = box.feasible.holding(values)
-
-    def _held(self, points: Tensor) -> Tensor:
-        for i, value in self._values.items():
-            points[..., i] = value
-        return points
-
-    def _fixed_features(self) -> dict[int, float]:
-        return {**self._box._fixed_features(), **self._values}
-
-    def _from_unit(self, uniform: Tensor) -> Tensor:
-        return self._held(self._box._from_unit(uniform))
-
-    def _snap(self, points: Tensor) -> Tensor:
-        return self._held(self._box._snap(points))
-
-    @property
-    def num_values(self) -> dict[int, int]:
-        return {i: n for i, n in self._box.num_values.items() if i not in self._values}
-
-    @property
-    def unordered_dims(self) -> tuple[int, ...]:
-        return tuple(i for i in self._box.unordered_dims if i not in self._values)
-
-    def few_points(self) -> Arms | None:
-        counts = self.num_values
-        if len(counts) + len(self._values) < self.dim or math.prod(counts.values()) > FEW_POINTS:
-            return None
-        listed = [
-            [self._values[i]] if i in self._values else self.values_of(i) for i in range(self.dim)
-        ]
-        points = self.bounds.new_tensor([list(each) for each in itertools.product(*listed)])
-        if self.feasible is not None:
-            points = points[self.feasible.contains(points)]
-        if len(points) == 0:
-            raise ValueError("what is left of the box violates its constraints.")
-        return _Points(points)
-
-    def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
-        choices = choices_of(acquisition)
-        if choices is None:
-            return super().maximize(acquisition, seed)
-        held = choices[:, list(self._values)] == choices.new_tensor(list(self._values.values()))
-        return _of_choices(choices[held.all(-1)], acquisition, seed)
-
-    def in_context(self, context: Tensor) -> Box:
-        front = len(context)
-        values = {i + front: value for i, value in self._values.items()}
-        return _Slice(self._box.in_context(context), values)
-
-
-class _Apart(_PartOfBox):
+class _Apart(PartOfBox):
     """The part of a box that is away from some points.
 
     The result of the box's own search is taken if it is away from all of them, because it is the
     maximum of the part as well. Otherwise the part is searched like any other feasible set.
     """
 
-    def __init__(self, box: Box, away: _Away) -> None:
-        super().__init__(box)
-        self._away, self._front = away, box.dim - len(away.sides)
-        known = box.feasible or FeasibleSet(
-            box.bounds, discrete=box.discrete_dims, held=tuple(box._fixed_features())
-        )
-        apart = (Behind(away, self._front), True)
-        self.feasible = replace(known, nonlinear=(*known.nonlinear, apart))
-
-    def checked(self) -> _Apart:
-        """Return this part if it has a point.
-
-        Raises:
-            ValueError: If none is found.
-        """
-        try:
-            self.sample(1, torch.Generator().manual_seed(0))
-        except ValueError as error:
-            raise ValueError(
-                f"avoid leaves no point: {error} Or avoid fewer points, or pass a smaller "
-                f"avoid_within than {self._away.within:g}."
-            ) from error
-        return self
+    def __init__(self, box: Box, away: Condition) -> None:
+        self._box, self._away = box, away
+        known = box.feasible or FeasibleSet(box.coordinates)
+        apart = replace(known, nonlinear=(*known.nonlinear, away))
+        super().__init__(box, box.coordinates, apart)
 
     def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
-        choices = choices_of(acquisition)
-        if choices is not None:
-            kept = choices[self._away.has(choices[:, self._front :])]
-            return _of_choices(kept, acquisition, seed)
-        x, value = self._box.maximize(acquisition, seed)
-        if bool(self._away.has(x[self._front :])):
-            return x, value
+        if choices_of(acquisition) is None:
+            x, value = self._box.maximize(acquisition, seed)
+            if bool(self._away.holds(x.unsqueeze(0))):
+                return x, value
         return super().maximize(acquisition, seed)
 
-    def in_context(self, context: Tensor) -> Box:
-        return _Apart(self._box.in_context(context), self._away)
+    def behind(self, front: Tensor) -> Box:
+        return _Apart(self._box.behind(front), self._away.behind(len(front)))

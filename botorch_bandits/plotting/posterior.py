@@ -240,8 +240,9 @@ def read_posterior(model: Any, X: Tensor) -> tuple[Tensor, Tensor]:
 
 def values_along(box: Box, i: int, num_points: int) -> tuple[Tensor, bool]:
     """Return values of one coordinate, and whether they are all that it can have."""
-    if i in box.unordered_dims or box.num_values.get(i, num_points) <= MOST_VALUES:
-        return torch.tensor(box.values_of(i), dtype=DTYPE), True
+    grid = box.coordinates.grids.get(i)
+    if grid is not None and (not grid.has_order or grid.count <= MOST_VALUES):
+        return torch.tensor(grid.values(), dtype=DTYPE), True
     low, high = box.bounds[:, i].tolist()
     return torch.linspace(low, high, num_points, dtype=DTYPE), False
 

@@ -124,7 +124,7 @@ def test_ends_of_a_logarithmic_range_are_exact(low: float, factor: float) -> Non
 @pytest.mark.parametrize("low", [1, 7, 10**6, 10**12 - 3000])
 def test_logarithms_of_whole_numbers_are_all_different_and_lead_back(low: int) -> None:
     parameter = Integer(low, low + 3000, log=True)
-    coordinates = parameter.values()
+    coordinates = parameter.grid.values()
     assert all(a < b for a, b in itertools.pairwise(coordinates))
     assert [parameter.decode(c) for c in coordinates] == list(range(low, low + 3001))
     space = Space({"n": parameter})
@@ -236,7 +236,7 @@ def test_every_draw_is_a_point_of_the_space() -> None:
     for x in X:
         assert torch.equal(SPACE.check_point("x", x), x)
     for i, name in enumerate(SPACE.names):
-        if i in SPACE.discrete_dims and name != "units":
+        if i in SPACE.coordinates.grids and name != "units":
             assert len(X[:, i].unique()) == SPACE.bounds[1, i] - SPACE.bounds[0, i] + 1
     assert SPACE.volume == pytest.approx(6.0 * 1.4 * 11 * 300 * 5 * 3)
 
