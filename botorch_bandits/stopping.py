@@ -28,7 +28,7 @@ from botorch_bandits.checks import (
     shown_value,
 )
 from botorch_bandits.history import Failure, Query
-from botorch_bandits.journal.files import HandlersOnHold, read_bounded
+from botorch_bandits.journal.files import read_bounded
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.loop.recommendation import Recommendation, certificate_on_arms
 from botorch_bandits.queries import argument_of
@@ -586,7 +586,7 @@ class SmallCertificate:
         On arms, one pass over their cached values can rule this out at once.
         """
         loop = self._loop
-        with HandlersOnHold(), loop._lock:
+        with loop._lock:
             if not self._is_possible or loop._chooser.has_no_data():
                 return None
             quick = certificate_on_arms(loop.settings, loop._chooser)
@@ -607,7 +607,7 @@ def note_stop(loop: BanditLoop, reason: str | None) -> None:
     journal = loop._journal
     if journal is None or reason is None:
         return
-    with HandlersOnHold(), loop._lock:
+    with loop._lock:
         journal.append_stop(reason, loop._clock())
         loop._num_records = journal.num_records
 

@@ -13,7 +13,6 @@ from typing import Any, overload
 
 from botorch_bandits.checks import check_context, is_list, level_of_users_line
 from botorch_bandits.history import Outcome, Query
-from botorch_bandits.journal.files import HandlersOnHold
 from botorch_bandits.loop.checking import check_request
 from botorch_bandits.loop.turns import TakesTurns
 
@@ -168,7 +167,7 @@ class AttachesPoints(TakesTurns):
         named = self.settings.domain.decode(x)  # given values stay exactly as they were given
         x = self.settings.domain.check_point("x", x)
         context = check_context(self.settings.context_dim, context)
-        with HandlersOnHold(), self._lock:
+        with self._lock:
             self._catch_up()
             if request_id is not None:
                 answered = self._history.query_of_request(request_id)

@@ -255,10 +255,6 @@ def test_a_space_without_categories_and_logarithms_of_whole_numbers_draws_as_its
     space = Space({"C": Float(1e-4, 100.0, log=True), "leaves": Integer(2, 64)})
     box = Box([[-4.0, 2.0], [2.0, 64.0]], integer_dims=[1])
     assert torch.equal(space.sample(7, seeded(3)), box.sample(7, seeded(3)))
-    without = space.without_names()
-    assert without is not None
-    assert are_equal(without, box)
-    assert SPACE.without_names() is None
 
 
 def peak(center: dict[str, Any], space: Space) -> Value:
