@@ -793,19 +793,13 @@ class Box(Domain):
             "raw_samples": max(16, -(-2 * self.raw_samples // num_combinations)),
         }
 
-    def in_context(self, context: Tensor) -> Arms | Box:
-        few = self.few_points()
-        return self.behind(context) if few is None else few.in_context(context)
-
-    def behind(self, front: Tensor) -> Box:
-        """Return the box of points with single values before the others.
-
-        Args:
-            front: The single values, such as a context.
-        """
-        coordinates = self.coordinates.behind(front)
+    def in_context(self, context: Tensor) -> Box:
+        coordinates = self.coordinates.behind(context)
         feasible = None if self.feasible is None else self.feasible.behind(coordinates)
-        return PartOfBox(self, coordinates, feasible)
+        part, few = PartOfBox(self, coordinates, feasible), self.few_points()
+        if few is not None:  # which need not be listed again in each context
+            part._few = few.in_context(context)
+        return part
 
     def check_point(self, name: str, x: Any) -> Tensor:
         point = check_coordinates(name, x, self.dim).to(self.bounds.device)

@@ -462,5 +462,5 @@ class _Apart(PartOfBox):
                 return x, value
         return super().maximize(acquisition, seed)
 
-    def behind(self, front: Tensor) -> Box:
-        return _Apart(self._box.behind(front), self._away.behind(len(front)))
+    def in_context(self, context: Tensor) -> Box:
+        return _Apart(self._box.in_context(context), self._away.behind(len(context)))
