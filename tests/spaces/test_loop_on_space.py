@@ -301,8 +301,6 @@ def test_a_refused_journal_lists_the_domain_and_counts_what_follows_from_it(
     assert "history has maximize=True" in remedy
 
 
-
-
 # --- the default model ----------------------------------------------------------------------
 
 
