@@ -25,13 +25,11 @@ from botorch_bandits.checks import is_number
 from botorch_bandits.confidence import (
     AMMWidth,
     BoxGain,
-    BoxSpectralGain,
     DesignGain,
     Forecast,
     Guarantee,
     KernelizedWidth,
     PriorSummary,
-    TruncatedSpectralGain,
     UnreadablePriorError,
     VaryingWidth,
     WidthRule,
@@ -77,14 +75,10 @@ class Gains:
     Attributes:
         bound: The tightest bound that is available.
         name: A description of that bound.
-        published: The bound of Srinivas et al., if it differs.
-        source: The theorem of the published bound.
     """
 
     bound: Callable[[int], float]
     name: str
-    published: Callable[[int], float] | None = None
-    source: str = ""
 
 
 def gains_of(settings: LoopSettings, lam: float, is_stationary: bool = True) -> Gains | None:
@@ -104,22 +98,15 @@ def gains_of(settings: LoopSettings, lam: float, is_stationary: bool = True) -> 
     recipe, choices, bounds = settings.recipe, settings.domain.choices, settings.domain.bounds
     if recipe is None or settings.context_dim:
         return unrelated
-    given: dict[str, Any] = {"kernel": recipe.kernel, "lam": recipe.noise}
     if choices is not None and len(choices) <= LARGEST_DESIGN:
         matrix = _matrix_of(recipe, choices)
         if float(matrix.diagonal().max()) > recipe.noise / lam * (1.0 + 1e-9):
             return unrelated
-        published = TruncatedSpectralGain(matrix, recipe.noise)
-        bound = DesignGain(matrix, recipe.noise)
-        return Gains(bound, "the best design on the arms", published, f"{SRINIVAS}, Theorem 4")
+        return Gains(DesignGain(matrix, recipe.noise), "the best design on the arms")
     is_plain = recipe.input_transform is None and recipe.kernel.is_stationary
     if bounds is not None and is_plain and not recipe.kernel.batch_shape:
-        return Gains(
-            BoxGain(bounds, **given),
-            "the best design on a grid of the box, and what lies between",
-            BoxSpectralGain(bounds, **given),
-            f"{SRINIVAS}, Theorem 8 and section C.2, with a number for its O",
-        )
+        gain = BoxGain(bounds, recipe.kernel, recipe.noise)
+        return Gains(gain, "the best design on a grid of the box, and what lies between")
     return unrelated
 
 
@@ -227,12 +214,6 @@ def _forecasts(
         f"the information gain of any {T} rounds is at most",
         gains.bound(T),
     )
-    if gains.published is not None and rule.theorem_of_srinivas is not None:
-        yield Forecast(
-            gains.source,
-            f"the information gain of any {T} rounds is at most",
-            gains.published(T),
-        )
     found = _regret_of_horizon(guarantee, rule, loop, summary)
     if found is None:
         return
