@@ -10,8 +10,8 @@ import itertools
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -707,7 +707,6 @@ class Box(Domain):
         if rows is not None and len(rows):  # BoTorch needs one
             near = {"sample_around_best": True, "sample_around_best_sigma": NEAR}
             near["init_batch_limit"] = 2 * self.raw_samples
-            own["options"] = {**common["options"], **near}
         scale = value_scale_of(acquisition) or ValueScale()
         is_ordinary = 1.0 / ORDINARY <= scale.unit <= ORDINARY and abs(scale.offset) <= ORDINARY
         if is_ordinary:  # unchanged, to the last bit
@@ -715,9 +714,12 @@ class Box(Domain):
         else:
             acquisition = InUnits(acquisition, *scale)
         fixed, values = self.coordinates.held, self._discrete_values()
-        unordered = self.unordered_dims
+        unordered, draws = self.unordered_dims, derive_seed(seed, 0, "maximize")
         if self.feasible is not None:
-            x, found = self._maximize_feasible(acquisition, seed)
+            search = Search(self.feasible, values, self.num_restarts, self.raw_samples)
+            source = torch.Generator().manual_seed(draws % 2**63)
+            with _searching(draws):
+                x, found = search.maximize(acquisition, source, rows)
             return x, scale.offset + scale.unit * found
         is_mixed = math.prod(map(len, values.values())) > LARGEST_MIXED
         bounds, to_box = self.bounds, None
@@ -734,17 +736,7 @@ class Box(Domain):
                 if to_box is None
                 else lambda X: to_box.inverse(self.coordinates.snap(to_box(X)))
             )
-        draws = derive_seed(seed, 0, "maximize")
-        with (
-            seeded_globally(draws),
-            seeded_in_python(draws) if unordered else nullcontext(),
-            warnings.catch_warnings(),
-        ):
-            # a prior without data is flat, so every starting point is as good as any other
-            warnings.simplefilter("ignore", BadInitialCandidatesWarning)
-            # for a line search that stops at rounding error, the best point so far is taken
-            warnings.filterwarnings("ignore", "Optimization failed", RuntimeWarning)
-            warnings.filterwarnings("ignore", "Because you specified", RuntimeWarning)
+        with _searching(draws):
             if not values:
                 common |= {"fixed_features": fixed or None, **own}
                 candidate, value = optimize_acqf(
@@ -752,7 +744,7 @@ class Box(Domain):
                 )
             elif not is_mixed:
                 grid = [{**fixed, **combination} for combination in _combinations(values)]
-                if "options" in own:  # each combination has starting points near the best
+                if near:  # each combination has starting points near the best
                     own |= self._share_of_search(len(grid))
                 candidate, value = optimize_acqf_mixed(
                     acquisition, bounds, fixed_features_list=grid, **{**common, **own}
@@ -770,21 +762,6 @@ class Box(Domain):
         candidate = candidate if to_box is None else to_box(candidate)
         found = scale.offset + scale.unit * float(value)
         return self.coordinates.snap(candidate), found
-
-    def _maximize_feasible(
-        self, acquisition: AcquisitionFunction, seed: int
-    ) -> tuple[Tensor, float]:
-        """Maximize under constraints."""
-        assert self.feasible is not None
-        sizes = (self.num_restarts, self.raw_samples)
-        search = Search(self.feasible, self._discrete_values(), *sizes)
-        draws = derive_seed(seed, 0, "maximize")
-        with seeded_globally(draws), warnings.catch_warnings():
-            warnings.simplefilter("ignore", BadInitialCandidatesWarning)
-            warnings.filterwarnings("ignore", "Optimization failed", RuntimeWarning)
-            source = torch.Generator().manual_seed(draws % 2**63)
-            near = getattr(acquisition, "X_baseline", None)
-            return search.maximize(acquisition, source, near)
 
     def _share_of_search(self, num_combinations: int) -> dict[str, int]:
         """Return the share of each of several searches, which together take twice the usual."""
@@ -865,6 +842,18 @@ whose tolerances are absolute."""
 ORDINARY_SIDE = 100.0
 """Sides from a hundredth up to this suit BoTorch's optimizers unchanged, which stop when the slope
 per unit of the coordinate is small."""
+
+
+@contextmanager
+def _searching(draws: int) -> Iterator[None]:
+    """Draw from seeds of its own, and leave out warnings that need nothing to be done."""
+    with seeded_globally(draws), seeded_in_python(draws), warnings.catch_warnings():
+        # a prior without data is flat, so every starting point is as good as any other
+        warnings.simplefilter("ignore", BadInitialCandidatesWarning)
+        # for a line search that stops at rounding error, the best point so far is taken
+        warnings.filterwarnings("ignore", "Optimization failed", RuntimeWarning)
+        warnings.filterwarnings("ignore", "Because you specified", RuntimeWarning)
+        yield
 
 
 class PartOfBox(Box):

@@ -6,7 +6,6 @@ violates, draws from itself and maximizes acquisition functions over itself.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -53,9 +52,6 @@ BURN_IN, THINNING = 1000, 16
 
 VARIABLES_AT_ONCE = 40
 """Local searches under constraints run together up to this number of variables."""
-
-MOST_COMBINATIONS = 16
-"""Up to this number of combinations of discrete values, each of them is searched."""
 
 CONSTRAINTS = (
     "inequality_constraints",
@@ -628,8 +624,7 @@ class Search:
             raw = torch.cat([raw, kept[self.feasible.contains(kept)]])
         values = _evaluate(acquisition, raw)
         found = [(raw[values.argmax()], float(values.max()))]
-        for starts in self._starts(acquisition, raw, values, generator):
-            found.append(self._climb(acquisition, starts))
+        found += [self._climb(acquisition, starts) for starts in self._starts(raw, values)]
         best = max(found, key=lambda each: each[1])
         for _ in range(10 if self.values else 0):
             moved = self._step(acquisition, best)
@@ -638,39 +633,13 @@ class Search:
             best = moved
         return best
 
-    def _starts(
-        self,
-        acquisition: AcquisitionFunction,
-        raw: Tensor,
-        values: Tensor,
-        generator: torch.Generator,
-    ) -> list[Tensor]:
+    def _starts(self, raw: Tensor, values: Tensor) -> list[Tensor]:
         """Return starting points, grouped by their discrete values."""
-        dims = list(self.values)
-        combinations = math.prod(map(len, self.values.values()))
-        if not dims or combinations > MOST_COMBINATIONS:
-            count = min(self.num_restarts, len(raw))
-            chosen, _ = initialize_q_batch(raw.unsqueeze(-2), values, count)
-            groups: dict[tuple[float, ...], list[Tensor]] = {}
-            for row in chosen.squeeze(-2):
-                groups.setdefault(tuple(row[dims].tolist()), []).append(row)
-            return [torch.stack(rows) for rows in groups.values()]
-        each = max(2, -(-2 * self.num_restarts // combinations))
-        starts = []
-        for combination in itertools.product(*self.values.values()):
-            rows = self._with(raw, dims, combination)
-            if len(rows) == 0:
-                continue
-            own = _evaluate(acquisition, rows)
-            starts.append(rows[own.argsort(descending=True)[:each]])
-        return starts
-
-    def _with(self, raw: Tensor, dims: Sequence[int], combination: Sequence[float]) -> Tensor:
-        """Return feasible points with these discrete values: the same points with others."""
-        rows = raw.clone()
-        rows[:, list(dims)] = rows.new_tensor(combination)
-        rows = torch.cat([raw[(raw[:, list(dims)] == rows[:, list(dims)]).all(-1)], rows])
-        return rows[self.feasible.contains(rows)]
+        chosen, _ = initialize_q_batch(raw.unsqueeze(-2), values, min(self.num_restarts, len(raw)))
+        groups: dict[tuple[float, ...], list[Tensor]] = {}
+        for row in chosen.squeeze(-2):
+            groups.setdefault(tuple(row[list(self.values)].tolist()), []).append(row)
+        return [torch.stack(rows) for rows in groups.values()]
 
     def _climb(self, acquisition: AcquisitionFunction, starts: Tensor) -> tuple[Tensor, float]:
         """Return the best end of local searches from points with the same discrete values."""

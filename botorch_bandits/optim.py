@@ -182,7 +182,7 @@ def minimize_on_unit_cube(
         if not len(step):
             break
         seen = observe(evaluate, target, restarts.function)
-        lost = _learn(restarts, target, step, decrease, *seen, is_first=iteration == 0)
+        lost = _learn(restarts, target, step, decrease, *seen)
         lost &= decrease <= ROUNDING_TOLERANCE * scale
     best[restarts.index], best_loss[restarts.index] = restarts.points, restarts.loss
     return best, best_loss / factor
@@ -302,7 +302,6 @@ def _learn(
     loss: Array,
     slope: Array,
     curvature: Array | None,
-    is_first: bool,
 ) -> Mask:
     """Move if the loss fell, correct curvature and radius, and return rows that did not move."""
     is_finite = np.isfinite(loss + slope.sum(-1))
@@ -310,9 +309,6 @@ def _learn(
         loss = np.where(is_finite, loss, np.inf)
         slope = np.where(is_finite[:, None], slope, restarts.slope)
     squared_length = (step * step).sum(-1)
-    if is_first and curvature is None:
-        change = slope - restarts.slope
-        restarts.curvature = _first_curvature(restarts.curvature, step, change)
     product = _apply(restarts.curvature, step)
     promised = decrease - 0.5 * (step * product).sum(-1)
     gain = restarts.loss - loss
@@ -349,16 +345,6 @@ def _newton_step(curvature: Array, force: Array, is_free: Mask) -> Array:
     smallest = SMALLEST_CURVATURE * sizes.max(-1, keepdims=True) + 1e-300
     coefficients = _apply(vectors.swapaxes(-1, -2), force) / np.maximum(sizes, smallest)
     return -_apply(vectors, coefficients) * is_free
-
-
-def _first_curvature(curvature: Array, step: Array, change: Array) -> Array:
-    """Return the curvature along the first step, the same in all directions."""
-    along = (step * change).sum(-1)
-    is_convex = along > 0.0
-    seen = (change * change).sum(-1) / np.where(is_convex, along, 1.0)
-    seen = np.where(is_convex & (seen > 0.0), seen, curvature[:, 0, 0])
-    first: Array = seen[:, None, None] * np.eye(step.shape[-1])
-    return first
 
 
 def _within(radius: Array, step: Array) -> Array:
