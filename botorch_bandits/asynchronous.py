@@ -6,14 +6,12 @@ arrives; a query whose evaluation finally fails is recorded as failed.
 
 from __future__ import annotations
 
-import json
 import numbers
 import pickle
-import threading
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -26,8 +24,6 @@ from concurrent.futures import (
 )
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,7 +51,6 @@ from botorch_bandits.evaluation import (
     progress_of,
 )
 from botorch_bandits.history import Event, History, Query
-from botorch_bandits.journal.files import read_bounded, write_whole
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.processes import one_thread_each, processes_of
 from botorch_bandits.progress import ProgressBar
@@ -270,9 +265,7 @@ def run_async(  # noqa: PLR0913 - options, each with a name
     dropped.
 
     Results are told before each point is chosen. One that arrives while a point is being chosen is
-    told right after that. If the loop has a journal, it is meanwhile kept in the file
-    ``<journal>.arrived``, from which the next run tells it if the process is killed; without a
-    journal, nothing outlives the process.
+    told right after that.
 
     Queries that are pending in the loop's history are evaluated first. If the run is interrupted,
     the queries in flight stay pending. Another call, also on a loop that was reopened from its
@@ -388,74 +381,6 @@ def run_async(  # noqa: PLR0913 - options, each with a name
         return run.play(left, num_rounds, contexts)
 
 
-class ArrivedResults:
-    """A file next to a journal, with the results that arrived while a point was being chosen.
-
-    They are told right after the choice. If the process is killed in that moment, the next run
-    tells them instead of evaluating their queries again. The loop itself cannot take them earlier,
-    because its records are in the order in which it knew them.
-
-    Args:
-        journal: The path of the loop's journal; None without one, in which case nothing is kept.
-    """
-
-    def __init__(self, journal: Path | None) -> None:
-        self._path = None if journal is None else journal.with_name(f"{journal.name}.arrived")
-        self._lock = threading.Lock()
-        self._kept: dict[int, Any] = {}
-        self.is_on = False  # whether a result that arrives now is not told at once
-
-    def of_killed_run(self, left: Iterable[Query]) -> dict[int, tuple[float, list[float] | None]]:
-        """Return the results, by query id, that an earlier run did not come to tell.
-
-        Args:
-            left: The queries that it left pending.
-        """
-        if self._path is None or self._path.is_symlink():
-            return {}
-        found = {}
-        try:
-            known = json.loads(read_bounded(self._path, _MOST_BYTES))
-            for query in left:
-                if str(query.id) in known:
-                    argument, reward, constraints = known[str(query.id)]
-                    if argument == _shown_argument(query):
-                        told = reward if constraints is None else (reward, constraints)
-                        found[query.id] = outcome_of(told)
-        except (AttributeError, OSError, RecursionError, TypeError, ValueError):
-            pass  # there is none, or it is damaged: their queries are evaluated
-        return found
-
-    def keep(self, query: Query, future: Future[Any]) -> None:
-        """Write down the result of a query if a point is being chosen; called in any thread."""
-        if self._path is None or not self.is_on:
-            return
-        if future.cancelled() or future.exception() is not None:
-            return
-        with self._lock, suppress(Exception):  # at worst, the query is evaluated again
-            self._kept[query.id] = [_shown_argument(query), *future.result()]
-            write_whole(self._path, json.dumps(self._kept).encode("utf-8"))
-
-    def forget(self, query: Query) -> None:
-        """Leave out a query that was told the next time that the file is written."""
-        with self._lock:
-            self._kept.pop(query.id, None)
-
-    def close(self) -> None:
-        """Remove the file."""
-        self.is_on = False
-        if self._path is not None:
-            with self._lock, suppress(OSError):
-                self._path.unlink(missing_ok=True)
-
-
-_MOST_BYTES = 2**24
-
-
-def _shown_argument(query: Query) -> str:
-    return repr(as_shown(argument_of(query)))
-
-
 class _Task:
     """A query and the tries to evaluate it."""
 
@@ -495,7 +420,6 @@ class _Run:
         self.running: dict[Future[Any], _Task] = {}
         self.waiting: deque[_Task] = deque()
         self.suspects: deque[_Task] = deque()  # tasks that were running when a worker died
-        self.arrived = ArrivedResults(loop.journal_path)
 
     def play(
         self,
@@ -503,17 +427,10 @@ class _Run:
         num_rounds: int,
         contexts: Contexts | None,
     ) -> AsyncResult:
-        kept = self.arrived.of_killed_run(left)
-        tasks = [self._new_task(query) for query in left]
-        self.waiting.extend(task for task in tasks if task.query.id not in kept)
+        self.waiting.extend(self._new_task(query) for query in left)
         no_gain: str | None = None
         try:
-            for known in tasks:
-                if known.query.id in kept:
-                    self._tell(known, *kept[known.query.id])
-            self.arrived.close()
             while True:
-                self.arrived.is_on = True
                 self._end_all_done()
                 while (
                     self.stopped is None
@@ -535,7 +452,6 @@ class _Run:
                     self._start(task)
                     self._end_all_done()  # what arrived while this point was chosen
                     self.bar.show(**self._shown())
-                self.arrived.is_on = False
                 if not self.running:
                     break
                 wait(self.running, self._patience(), FIRST_COMPLETED)
@@ -552,7 +468,6 @@ class _Run:
             for future in self.running:
                 future.cancel()
             self.workers.close()
-            self.arrived.close()
         note_stop(self.loop, self.stopped or no_gain)
         state = self.loop.history.state
         return AsyncResult(
@@ -597,15 +512,12 @@ class _Run:
         future = self.workers.submit(_evaluate, name, function, *arguments)
         task.executor = self.workers.current
         self.running[future] = task
-        future.add_done_callback(partial(self.arrived.keep, task.query))
 
     def _end_all_done(self) -> None:
         """Tell every result that has arrived, in the order of asking."""
         done = [future for future in self.running if future.done()]
         for future in sorted(done, key=lambda future: self.running[future].query.id):
-            task = self.running.pop(future)
-            self._end(future, task)
-            self.arrived.forget(task.query)
+            self._end(future, self.running.pop(future))
         if self.error is not None:  # only what a worker has already begun is still awaited
             for future in [future for future in self.running if future.cancel()]:
                 self.running.pop(future)

@@ -160,8 +160,8 @@ class Condition:
     def has_gradient(self, x: Tensor) -> bool:
         """Return whether the function has a gradient at a point."""
         try:
-            return bool(self(x.clone().requires_grad_(True)).requires_grad)
-        except (AttributeError, RuntimeError, TypeError):  # no tensor, or from NumPy, which fails
+            return bool(getattr(self(x.clone().requires_grad_(True)), "requires_grad", False))
+        except (RuntimeError, TypeError):  # NumPy does not accept tensors with a gradient
             return False
 
 
