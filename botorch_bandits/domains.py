@@ -51,7 +51,6 @@ from botorch_bandits.optim import (
     InUnits,
     ToBox,
     gen_candidates_batched,
-    gen_starting_points,
 )
 from botorch_bandits.random_streams import derive_seed, seeded_globally, seeded_in_python
 
@@ -739,9 +738,7 @@ class Box(Domain):
         with _searching(draws):
             if not values:
                 common |= {"fixed_features": fixed or None, **own}
-                candidate, value = optimize_acqf(
-                    acquisition, bounds, ic_generator=gen_starting_points, **common
-                )
+                candidate, value = optimize_acqf(acquisition, bounds, **common)
             elif not is_mixed:
                 grid = [{**fixed, **combination} for combination in _combinations(values)]
                 if near:  # each combination has starting points near the best

@@ -36,17 +36,10 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions.warnings import BotorchWarning
 from botorch.generation import gen_candidates_scipy
-from botorch.optim.initializers import (
-    gen_batch_initial_conditions,
-    initialize_q_batch,
-    is_nonnegative,
-)
 from botorch.optim.utils import columnwise_clamp, get_X_baseline
-from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
-from torch.quasirandom import SobolEngine
 
-__all__ = ["gen_candidates_batched", "gen_starting_points"]
+__all__ = ["gen_candidates_batched"]
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -574,70 +567,6 @@ def maximize_locally(
         return None
     unit, losses = found
     return np.where(unit == 1.0, high, np.clip(low + side * unit, low, high)), -losses
-
-
-KNOWN_OPTIONS = {"batch_limit", "init_batch_limit", "maxiter"}
-"""Options of ``optimize_acqf`` that change nothing here, or are passed on."""
-
-
-def gen_starting_points(
-    acq_function: AcquisitionFunction,
-    bounds: Tensor,
-    q: int,
-    num_restarts: int,
-    raw_samples: int,
-    fixed_features: Mapping[int, float] | None = None,
-    options: Mapping[str, Any] | None = None,
-    **others: Any,
-) -> Tensor:
-    """Choose starting points for ``optimize_acqf``, for its argument ``ic_generator``.
-
-    They are those of BoTorch's own generator, at less cost for single points of a box.
-
-    Args:
-        acq_function: The function to maximize.
-        bounds: ``2 x d``.
-        q: The number of points that are chosen together.
-        num_restarts: The number of starting points.
-        raw_samples: The number of points from which they are chosen.
-        fixed_features: Values of dimensions that do not move.
-        options: The options of ``optimize_acqf``, such as ``init_batch_limit``.
-        **others: Further arguments of BoTorch's own generator.
-
-    Returns:
-        ``num_restarts x q x d``.
-    """
-    options, fixed = dict(options or {}), dict(fixed_features or {})
-    state = torch.get_rng_state()
-    if (
-        q == 1
-        and not any(value is not None for value in others.values())
-        and options.keys() <= KNOWN_OPTIONS
-        and num_restarts < raw_samples
-        and bounds.dtype == torch.float64
-        and bounds.shape[-1] <= SobolEngine.MAXDIM
-        and not is_nonnegative(acq_function)
-    ):
-        points = draw_sobol_samples(bounds.cpu(), n=raw_samples, q=1)
-        for i, each in fixed.items():
-            points[..., i] = each
-        with torch.no_grad():
-            values = acq_function(points.to(bounds.device)).cpu()
-        if bool(values.std() > 0.0) and bool(values.isfinite().all()):
-            chosen: Tensor = initialize_q_batch(points, values, num_restarts)[0]
-            return chosen.to(bounds.device)
-        torch.set_rng_state(state)
-    found: Tensor = gen_batch_initial_conditions(
-        acq_function,
-        bounds,
-        q,
-        num_restarts,
-        raw_samples,
-        fixed_features=fixed or None,
-        options=options,
-        **others,
-    )
-    return found
 
 
 class ToBox(NamedTuple):
