@@ -38,6 +38,7 @@ from botorch_bandits.confidence.prior_reading import (
     inputs_of_kernel,
     kernel_inputs,
     outcome_units,
+    part_of,
     prior_mean_at,
     read_prior,
     refuse_several,
@@ -328,7 +329,7 @@ def check_model(
     noise = prior.noise_variance if prior.row_noise is None else prior.row_noise
     with torch.no_grad():
         if X is None or Y is None:
-            if weights is None and getattr(model, "repeats", None) is not None:
+            if weights is None and part_of(model, "repeats") is not None:
                 raise ValueError(
                     "model has rows that are means of several outcomes, whose order is lost. Pass "
                     "single outcomes as X and Y, or weights=model.repeats to count each row as one."
