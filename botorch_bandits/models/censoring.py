@@ -45,10 +45,12 @@ from botorch_bandits.confidence.censored import Censoring
 from botorch_bandits.confidence.fills import share_of_bound
 from botorch_bandits.confidence.width_rules import pick_bound
 from botorch_bandits.models.reading import (
+    check_transformable,
     condition,
     moments_of_outputs,
     observed_inputs,
     observed_outcomes,
+    on_device_of,
     prior_variances_of_outputs,
     provides,
     shape_of_batch,
@@ -234,7 +236,8 @@ class DropInCensoring(Censoring):
             then used.
 
         Raises:
-            ValueError: If an observed outcome is worse than the minimum, or their numbers differ.
+            ValueError: If an observed outcome is worse than the minimum, their numbers differ, or
+                the model's outcome transform does not map the minimum to a finite number.
         """
         num_outputs = len(signs)
         if self.minimum is None:
@@ -248,6 +251,7 @@ class DropInCensoring(Censoring):
         stated = [
             float(pick_bound("minimum", self.minimum, j, num_outputs)) for j in range(num_outputs)
         ]
+        check_transformable(model, torch.tensor([stated], dtype=DTYPE))  # before any is pending
         outcomes = observed_outcomes(model)
         if Y_observed is not None:
             check_finite("Y_observed", check_double("Y_observed", Y_observed))
@@ -478,8 +482,7 @@ def least_lower_bounds(
         X: ``n x d`` points.
     """
     assert factor is not None
-    here = next(model.parameters(), X).device
-    mean, deviation = moments_of_outputs(model, X.to(here))
+    mean, deviation = moments_of_outputs(model, on_device_of(model, X))
     side = mean.new_tensor([-1.0 if sign < 0.0 else 1.0 for sign in signs])
     lowest = (side * mean - factor * deviation).reshape(-1, len(signs)).amin(0)
     return tuple((side * lowest).tolist())
