@@ -383,7 +383,10 @@ class PendingRows:
         own = ridges.places[..., :0, :]
         if pending is not None:
             own, _ = data.points(pending.to(own))
-        self._places = torch.cat([ridges.places, own], dim=-2)  # ... x (N + p) x c
+        # the members of a fully Bayesian model share their rows: ... x (N + p) x c
+        batch = torch.broadcast_shapes(ridges.places.shape[:-2], own.shape[:-2])
+        parts = [each.expand(*batch, *each.shape[-2:]) for each in (ridges.places, own)]
+        self._places = torch.cat(parts, dim=-2)
         weight = 1.0 / data.noise(by_noise).mean(-1, keepdim=True)
         self._noise = ridges.ridges[..., -1:] / weight  # ... x 1, of one more observation
         weight = weight.expand(*ridges.weight.shape[:-1], own.shape[-2])

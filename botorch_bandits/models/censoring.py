@@ -45,7 +45,6 @@ from botorch_bandits.confidence.censored import Censoring
 from botorch_bandits.confidence.fills import share_of_bound
 from botorch_bandits.confidence.width_rules import pick_bound
 from botorch_bandits.models.reading import (
-    check_transformable,
     condition,
     moments_of_outputs,
     observed_inputs,
@@ -236,8 +235,7 @@ class DropInCensoring(Censoring):
             then used.
 
         Raises:
-            ValueError: If an observed outcome is worse than the minimum, their numbers differ, or
-                the model's outcome transform does not map the minimum to a finite number.
+            ValueError: If an observed outcome is worse than the minimum, or their numbers differ.
         """
         num_outputs = len(signs)
         if self.minimum is None:
@@ -251,7 +249,6 @@ class DropInCensoring(Censoring):
         stated = [
             float(pick_bound("minimum", self.minimum, j, num_outputs)) for j in range(num_outputs)
         ]
-        check_transformable(model, torch.tensor([stated], dtype=DTYPE))  # before any is pending
         outcomes = observed_outcomes(model)
         if Y_observed is not None:
             check_finite("Y_observed", check_double("Y_observed", Y_observed))

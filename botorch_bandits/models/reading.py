@@ -898,7 +898,7 @@ def check_transformable(model: Model, Y: Tensor) -> None:
     if not _bent_parts(model):
         return
     kind = _name_of_transform(model)
-    is_lost = ~model.outcome_transform(on_device_of(model, Y))[0].isfinite()
+    is_lost = ~model.outcome_transform(Y)[0].isfinite()
     if bool(is_lost.any()):
         raise ValueError(
             f"a query is filled in at {float(Y[is_lost][0]):g}, which the outcome transform {kind} "

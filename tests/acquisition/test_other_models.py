@@ -93,6 +93,11 @@ MODELS: dict[str, tuple[Callable[[], Model], ScalarizedPosteriorTransform | None
     **{name: (partial(sampled_models.sampled, name), None) for name in sampled_models.UNSAMPLED},
 }
 
+def _minimum_of(model: Model) -> tuple[float, ...]:
+    is_logarithmic = isinstance(getattr(model, "outcome_transform", None), Log)
+    return (1e-4,) if is_logarithmic else (-9.0, 9.0)[: model.num_outputs]
+
+
 ACQUISITIONS: dict[str, Callable[..., AcquisitionFunction]] = {
     "UCB, constant width": lambda model, **kw: GPUpperConfidenceBound(model, 4.0, **kw),
     "IGP-UCB": ImprovedUpperConfidenceBound,
@@ -106,7 +111,7 @@ ACQUISITIONS: dict[str, Callable[..., AcquisitionFunction]] = {
         model, seed=0, pending="hallucinate", **kw
     ),
     "censored UCB": lambda model, **kw: CensoredUpperConfidenceBound(
-        model, minimum=(-9.0, 9.0)[: model.num_outputs], width=1.0, ringing_tolerance=None, **kw
+        model, minimum=_minimum_of(model), width=1.0, ringing_tolerance=None, **kw
     ),
 }
 
@@ -191,6 +196,10 @@ def test_sampled_models_have_the_values_of_their_members(name: str) -> None:
     expected = torch.stack(values).mean(0)
     found = GPUpperConfidenceBound(model, 4.0)(POINTS.unsqueeze(-2))
     assert (found - expected).abs().max() < 1e-8
+
+
+def test_members_that_share_their_rows_are_given_pending_points() -> None:
+    assert what_works("DMM", next(iter(sampled_models.UNSAMPLED))) == ["1", "pending", "4"]
 
 
 @pytest.mark.slow  # a minute of sampling
