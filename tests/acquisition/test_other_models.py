@@ -93,6 +93,7 @@ MODELS: dict[str, tuple[Callable[[], Model], ScalarizedPosteriorTransform | None
     **{name: (partial(sampled_models.sampled, name), None) for name in sampled_models.UNSAMPLED},
 }
 
+
 def _minimum_of(model: Model) -> tuple[float, ...]:
     is_logarithmic = isinstance(getattr(model, "outcome_transform", None), Log)
     return (1e-4,) if is_logarithmic else (-9.0, 9.0)[: model.num_outputs]
