@@ -6,17 +6,16 @@ arrives; a query whose evaluation finally fails is recorded as failed.
 
 from __future__ import annotations
 
-import json
 import numbers
 import pickle
-import threading
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
+    CancelledError,
     Executor,
     Future,
     ProcessPoolExecutor,
@@ -25,8 +24,6 @@ from concurrent.futures import (
 )
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,11 +50,9 @@ from botorch_bandits.evaluation import (
     limits_of,
     progress_of,
 )
-from botorch_bandits.feedback import Censored
 from botorch_bandits.history import Event, History, Query
-from botorch_bandits.journal.files import read_bounded, write_whole
 from botorch_bandits.loop import BanditLoop
-from botorch_bandits.processes import one_thread_each
+from botorch_bandits.processes import one_thread_each, processes_of
 from botorch_bandits.progress import ProgressBar
 from botorch_bandits.queries import argument_of
 from botorch_bandits.stopping import (
@@ -69,6 +64,7 @@ from botorch_bandits.stopping import (
     FailureKeeper,
     NotARewardError,
     StopRun,
+    kind_of,
     note_stop,
     reason_of,
 )
@@ -84,16 +80,19 @@ class Workers:
     """
 
     def __init__(self, given: Executor | Callable[[], Executor]) -> None:
-        if not isinstance(given, Executor):
+        self._make: Callable[[], Executor] | None
+        self._own: list[Executor] = []
+        if isinstance(given, Executor):
+            self._make, self.current = _maker_of(given), given
+        else:
             check_callable(
                 "executor",
                 given,
                 "Pass an executor, such as ThreadPoolExecutor(4) or client.get_executor() of a "
                 "Dask client, or a function that creates one.",
             )
-        self._make = _maker_of(given) if isinstance(given, Executor) else given
-        self.current = given if isinstance(given, Executor) else given()
-        self._own = [] if isinstance(given, Executor) else [self.current]
+            self._make, self.current = given, given()
+            self._own.append(self.current)
         self._retired: list[Executor] = []  # executors in which a task hangs
         self._hung: list[Executor] = []
         self.num_replaced = 0
@@ -123,7 +122,8 @@ class Workers:
         for executor in [each for each in self._retired if each not in in_use]:
             self._retired.remove(executor)
             self._hung.append(executor)
-            _kill(executor)
+            for process in processes_of(executor):
+                process.kill()
 
     def close(self) -> None:
         """Shut down the executors that were created here."""
@@ -149,11 +149,6 @@ def _maker_of(executor: Executor) -> Callable[[], Executor] | None:
         public: attributes[private] for private, public in names.items() if private in attributes
     }
     return lambda: type(executor)(**options)
-
-
-def _kill(executor: Executor) -> None:
-    for process in list((getattr(executor, "_processes", None) or {}).values()):
-        process.kill()
 
 
 STATES = ("told", "failed", "pending", "retracted")
@@ -270,9 +265,7 @@ def run_async(  # noqa: PLR0913 - options, each with a name
     dropped.
 
     Results are told before each point is chosen. One that arrives while a point is being chosen is
-    told right after that. If the loop has a journal, it is meanwhile kept in the file
-    ``<journal>.arrived``, from which the next run tells it if the process is killed; without a
-    journal, nothing outlives the process.
+    told right after that.
 
     Queries that are pending in the loop's history are evaluated first. If the run is interrupted,
     the queries in flight stay pending. Another call, also on a loop that was reopened from its
@@ -388,74 +381,6 @@ def run_async(  # noqa: PLR0913 - options, each with a name
         return run.play(left, num_rounds, contexts)
 
 
-class ArrivedResults:
-    """A file next to a journal, with the results that arrived while a point was being chosen.
-
-    They are told right after the choice. If the process is killed in that moment, the next run
-    tells them instead of evaluating their queries again. The loop itself cannot take them earlier,
-    because its records are in the order in which it knew them.
-
-    Args:
-        journal: The path of the loop's journal; None without one, in which case nothing is kept.
-    """
-
-    def __init__(self, journal: Path | None) -> None:
-        self._path = None if journal is None else journal.with_name(f"{journal.name}.arrived")
-        self._lock = threading.Lock()
-        self._kept: dict[int, Any] = {}
-        self.is_on = False  # whether a result that arrives now is not told at once
-
-    def of_killed_run(self, left: Iterable[Query]) -> dict[int, tuple[float, list[float] | None]]:
-        """Return the results, by query id, that an earlier run did not come to tell.
-
-        Args:
-            left: The queries that it left pending.
-        """
-        if self._path is None or self._path.is_symlink():
-            return {}
-        found = {}
-        try:
-            known = json.loads(read_bounded(self._path, _MOST_BYTES))
-            for query in left:
-                if str(query.id) in known:
-                    argument, reward, constraints = known[str(query.id)]
-                    if argument == _shown_argument(query):
-                        told = reward if constraints is None else (reward, constraints)
-                        found[query.id] = outcome_of(told)
-        except (AttributeError, OSError, RecursionError, TypeError, ValueError):
-            pass  # there is none, or it is damaged: their queries are evaluated
-        return found
-
-    def keep(self, query: Query, future: Future[Any]) -> None:
-        """Write down the result of a query if a point is being chosen; called in any thread."""
-        if self._path is None or not self.is_on:
-            return
-        if future.cancelled() or future.exception() is not None:
-            return
-        with self._lock, suppress(Exception):  # at worst, the query is evaluated again
-            self._kept[query.id] = [_shown_argument(query), *future.result()]
-            write_whole(self._path, json.dumps(self._kept).encode("utf-8"))
-
-    def forget(self, query: Query) -> None:
-        """Leave out a query that was told the next time that the file is written."""
-        with self._lock:
-            self._kept.pop(query.id, None)
-
-    def close(self) -> None:
-        """Remove the file."""
-        self.is_on = False
-        if self._path is not None:
-            with self._lock, suppress(OSError):
-                self._path.unlink(missing_ok=True)
-
-
-_MOST_BYTES = 2**24
-
-
-def _shown_argument(query: Query) -> str:
-    return repr(as_shown(argument_of(query)))
-
-
 class _Task:
     """A query and the tries to evaluate it."""
 
@@ -495,7 +420,6 @@ class _Run:
         self.running: dict[Future[Any], _Task] = {}
         self.waiting: deque[_Task] = deque()
         self.suspects: deque[_Task] = deque()  # tasks that were running when a worker died
-        self.arrived = ArrivedResults(loop.journal_path)
 
     def play(
         self,
@@ -503,17 +427,10 @@ class _Run:
         num_rounds: int,
         contexts: Contexts | None,
     ) -> AsyncResult:
-        kept = self.arrived.of_killed_run(left)
-        tasks = [self._new_task(query) for query in left]
-        self.waiting.extend(task for task in tasks if task.query.id not in kept)
+        self.waiting.extend(self._new_task(query) for query in left)
         no_gain: str | None = None
         try:
-            for known in tasks:
-                if known.query.id in kept:
-                    self._tell(known, *kept[known.query.id])
-            self.arrived.close()
             while True:
-                self.arrived.is_on = True
                 self._end_all_done()
                 while (
                     self.stopped is None
@@ -535,7 +452,6 @@ class _Run:
                     self._start(task)
                     self._end_all_done()  # what arrived while this point was chosen
                     self.bar.show(**self._shown())
-                self.arrived.is_on = False
                 if not self.running:
                     break
                 wait(self.running, self._patience(), FIRST_COMPLETED)
@@ -552,7 +468,6 @@ class _Run:
             for future in self.running:
                 future.cancel()
             self.workers.close()
-            self.arrived.close()
         note_stop(self.loop, self.stopped or no_gain)
         state = self.loop.history.state
         return AsyncResult(
@@ -573,7 +488,7 @@ class _Run:
         if self.suspects or any(task.is_alone for task in self.running.values()):
             return False
         occupied = {task.query.id for task in self.running.values()}
-        if isinstance(self.loop.settings.feedback, Censored):
+        if self.loop.settings.feedback.censored is not None:
             occupied &= set(self.loop.feedback_view().pending)
         return len(occupied) < self.max_pending
 
@@ -597,15 +512,12 @@ class _Run:
         future = self.workers.submit(_evaluate, name, function, *arguments)
         task.executor = self.workers.current
         self.running[future] = task
-        future.add_done_callback(partial(self.arrived.keep, task.query))
 
     def _end_all_done(self) -> None:
         """Tell every result that has arrived, in the order of asking."""
         done = [future for future in self.running if future.done()]
         for future in sorted(done, key=lambda future: self.running[future].query.id):
-            task = self.running.pop(future)
-            self._end(future, task)
-            self.arrived.forget(task.query)
+            self._end(future, self.running.pop(future))
         if self.error is not None:  # only what a worker has already begun is still awaited
             for future in [future for future in self.running if future.cancel()]:
                 self.running.pop(future)
@@ -619,27 +531,26 @@ class _Run:
 
     def _end(self, future: Future[Any], task: _Task) -> None:
         was_alone, task.is_alone = task.is_alone, False
-        error = None if future.cancelled() else future.exception()
-        if isinstance(error, BrokenExecutor):
+        try:
+            told = future.result()
+        except BrokenExecutor:
             if was_alone:
                 died = EvaluationError("its worker died")
                 self._fail_try(task, died, "its worker died", self.suspects)
             else:
                 task.reasons.append(BESIDE)
                 self.suspects.append(task)
-        elif future.cancelled():
+        except CancelledError:
             self._fail_try(
                 task, EvaluationError("it was canceled"), "it was canceled", self.waiting
             )
-        elif isinstance(error, StopRun):
-            self.stopped = str(error) or "StopRun"
-        elif error is not None and not isinstance(error, Exception):
-            raise error
-        elif error is not None:
+        except StopRun as stop:
+            self.stopped = str(stop) or "StopRun"
+        except Exception as error:
             self._fail_try(task, error, reason_of(error), self.waiting)
         else:
             self.keeper.note_success()
-            self._tell(task, *future.result())
+            self._tell(task, *told)
 
     def _tell(self, task: _Task, reward: float, constraints: list[float] | None) -> None:
         loop, query_id = self.loop, task.query.id
@@ -737,25 +648,27 @@ def check_sendable(function: Callable[..., Any] | ByRound, executor: Executor) -
         ) from error
 
 
+def _converted(argument: Any, kind: type, convert: Callable[[Any], Any]) -> Any:
+    """Return an argument, or each value of a dictionary, converted if it is of a kind."""
+    if isinstance(argument, kind):
+        return convert(argument)
+    return {n: convert(v) if isinstance(v, kind) else v for n, v in argument.items()}
+
+
 def as_plain(argument: Tensor | dict[str, Any]) -> Any:
     """Return a function's argument in the form sent to a worker, with NumPy arrays for tensors."""
-    if isinstance(argument, Tensor):
-        return argument.cpu().numpy()
-    return {name: as_plain(v) if isinstance(v, Tensor) else v for name, v in argument.items()}
+    return _converted(argument, Tensor, lambda tensor: tensor.cpu().numpy())
 
 
 def as_shown(argument: Tensor | dict[str, Any]) -> Any:
     """Return a function's argument with exact Python numbers, lists and strings."""
-    if isinstance(argument, Tensor):
-        return argument.tolist()
-    return {name: as_shown(v) if isinstance(v, Tensor) else v for name, v in argument.items()}
+    return _converted(argument, Tensor, Tensor.tolist)
 
 
 def from_plain(plain: Any) -> Tensor | dict[str, Any]:
     """Undo :func:`as_plain`, in the worker."""
-    if isinstance(plain, np.ndarray):
-        return torch.from_numpy(plain)
-    return {n: from_plain(v) if isinstance(v, np.ndarray) else v for n, v in plain.items()}
+    found: Tensor | dict[str, Any] = _converted(plain, np.ndarray, torch.from_numpy)
+    return found
 
 
 def outcome_of(returned: Any) -> tuple[float, list[float] | None]:
@@ -798,5 +711,4 @@ def _evaluate(
     try:
         return outcome_of(returned)
     except (TypeError, ValueError) as error:
-        kind = NotARewardError if isinstance(error, TypeError) else EvaluationError
-        raise kind(f"the function returned {shown_value(returned)}: {error}") from None
+        raise kind_of(error)(f"the function returned {shown_value(returned)}: {error}") from None

@@ -7,6 +7,7 @@ before anything is recorded.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import inspect
@@ -14,7 +15,7 @@ import math
 import operator
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeGuard, TypeVar, cast
 
 import numpy as np
 import torch
@@ -68,6 +69,41 @@ class BelowMinimumWarning(RuntimeWarning):
     """An observed outcome is below the stated minimum by no more than noise explains."""
 
 
+def is_list(value: Any, length: int | None = None) -> TypeGuard[Sequence[Any]]:
+    """Return whether a value is a list or a tuple, of a certain length if one is given."""
+    return isinstance(value, list | tuple) and length in (None, len(value))
+
+
+def entries_of(value: Any) -> tuple[Any, ...]:
+    """Return the entries of a list or a tuple; anything else is the only entry."""
+    return tuple(value) if is_list(value) else (value,)
+
+
+def is_listed(value: Any) -> bool:
+    """Return whether a value has entries that can be read one by one, and is no text or mapping."""
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Return whether a value is a Python number, and not True or False."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def in_lists(value: Any) -> Any:
+    """Return the numbers of a tensor in lists, and anything else unchanged."""
+    return value.tolist() if isinstance(value, Tensor) else value
+
+
+def name_of(value: Any) -> str:
+    """Return the name of a function or a class, and that of the class of anything else."""
+    return str(getattr(value, "__name__", type(value).__name__))
+
+
+def _kind_of_entries(value: Any) -> str:
+    """Return NumPy's letter for the kind of numbers, such as ``"c"``; "" outside of NumPy."""
+    return str(getattr(getattr(value, "dtype", None), "kind", ""))
+
+
 def check_double(name: str, value: Tensor) -> Tensor:
     """Return ``value`` unchanged if it is a float64 tensor.
 
@@ -94,14 +130,13 @@ def check_double(name: str, value: Tensor) -> Tensor:
 
 def _as_tensor(name: str, value: Any) -> str:
     """Return how to turn points that are not a tensor into one, after a space."""
-    is_sequence = isinstance(value, list | tuple)
-    if is_sequence and not value:
+    if is_list(value, 0):
         return " Pass None if there are no points."
-    if is_sequence and all(isinstance(each, Tensor) for each in value):
+    if is_list(value) and all(isinstance(each, Tensor) for each in value):
         return f" Pass torch.stack({name}) if each of its entries is one point."
-    if is_sequence or isinstance(value, np.ndarray):
+    if is_list(value) or _kind_of_entries(value):
         return f" Pass torch.as_tensor({name}, dtype=torch.float64)."
-    if isinstance(value, int | float):
+    if is_number(value):
         return f" Pass torch.tensor([{float(value)}], dtype=torch.float64)."
     return ""
 
@@ -217,6 +252,10 @@ def check_number(name: str, value: Any) -> float:
     return number
 
 
+_NOT_REAL = ("c", "m", "M")
+"""NumPy's letters for complex numbers and times, which it would convert."""
+
+
 def convert_number(name: str, value: Any) -> float:
     """Return ``value`` as a Python float, which may be infinite or NaN.
 
@@ -236,15 +275,14 @@ def convert_number(name: str, value: Any) -> float:
         if value.is_floating_point():
             check_double(name, value)
         value = value.item()
-    dtype: Any = getattr(value, "dtype", None)
-    kind = getattr(dtype, "kind", "")
+    kind = _kind_of_entries(value)
     if _is_hidden(value):
         raise TypeError(_masked_number_error(name))
-    if kind == "f" and dtype.itemsize < 8:
-        raise TypeError(_float32_number_error(name, dtype))
-    if isinstance(value, complex) or kind in ("c", "m", "M"):  # which NumPy would convert
+    if kind == "f" and value.dtype.itemsize < 8:
+        raise TypeError(_float32_number_error(name, value.dtype))
+    if isinstance(value, complex) or kind in _NOT_REAL:
         raise TypeError(f"{name} must be one real number, got {shown_value(value)}.")
-    if isinstance(value, (str, bytes)):
+    if isinstance(value, str | bytes):
         raise TypeError(f"{name} must be one number, got the text {shown_value(value)}.")
     try:
         return float(value)
@@ -278,12 +316,10 @@ def check_reward(name: str, value: Any) -> float:
         return check_number(name, value)
     if _is_hidden(value):
         raise TypeError(_masked_number_error(name))
-    if isinstance(value, Tensor):
-        value = value.detach().item() if value.numel() == 1 else value
-    elif getattr(value, "size", None) == 1 and callable(getattr(value, "item", None)):
-        # times and complex numbers are not real, and item() may turn them into real numbers
-        is_other = getattr(getattr(value, "dtype", None), "kind", "") in ("c", "m", "M")
-        value = value if is_other else value.item()
+    # times and complex numbers are not real, and item() may turn them into real numbers
+    if hasattr(value, "item") and _kind_of_entries(value) not in _NOT_REAL:
+        with contextlib.suppress(RuntimeError, TypeError, ValueError):  # it has several entries
+            value = value.item()
     return check_number(name, value)
 
 
@@ -346,7 +382,7 @@ def check_arguments(
     extra = args[len(by_position)]
     by_name = ", ".join(f"{name}=" for name in names if name not in by_position)
     told = f" Pass the others by name: {by_name}."
-    if by_position == ["model"] and isinstance(extra, int | float | Tensor):
+    if by_position == ["model"] and (is_number(extra) or isinstance(extra, Tensor)):
         told = f" If {shown_value(extra)} is BoTorch's beta: {instead_of_beta}{told}"
     raise TypeError(
         f"{cls.__name__} takes {', '.join(by_position)} by position, but got {len(args)} "
@@ -564,8 +600,8 @@ def check_context(context_dim: int, context: Any, verb: str = "ask") -> Tensor |
     """
     if context_dim == 0:
         if context is not None:
-            is_number = verb == "ask" and isinstance(context, int) and not isinstance(context, bool)
-            several = " For several points, call ask() once for each." if is_number else ""
+            is_count = verb == "ask" and is_number(context)
+            several = " For several points, call ask() once for each." if is_count else ""
             raise ValueError(
                 f"context is {context}, but the loop has context_dim=0. Build it with context_dim= "
                 f"set to the number of context features.{several}"
@@ -724,10 +760,8 @@ def check_observed(name: str, values: Any, length: int | None = None) -> list[fl
         TypeError: If they have another dtype, or are not numeric.
         ValueError: If they are too few or too many, or one is not finite.
     """
-    is_list = isinstance(values, list | tuple) and not any(
-        isinstance(value, list | tuple) for value in values
-    )
-    if is_list or getattr(values, "shape", None) == (1,):
+    is_flat = is_list(values) and not any(map(is_list, values))
+    if is_flat or getattr(values, "shape", None) == (1,):
         values = [check_reward(f"{name}[{i}]", value) for i, value in enumerate(values)]
     found: list[float] = check_vector(name, values, length).tolist()
     return found
@@ -827,9 +861,9 @@ def check_kept_exactly(name: str, value: Any) -> None:
     Raises:
         TypeError: If that is the case.
     """
-    if isinstance(value, list | tuple):
+    if is_list(value):
         _check_entries(name, value)
-    elif not isinstance(value, Tensor) and getattr(value, "dtype", None) is not None:
+    elif _kind_of_entries(value):
         _check_array(name, value)
 
 
@@ -845,15 +879,13 @@ def _check_entries(name: str, values: Sequence[Any]) -> None:
         elif isinstance(value, Tensor):
             if value.is_floating_point() or value.is_complex():
                 check_double(f"{name}[{i}]", value)
-        elif getattr(value, "dtype", None) is not None:
+        elif _kind_of_entries(value):
             _check_array(f"{name}[{i}]", value)
 
 
 def _check_array(name: str, value: Any) -> None:
     """Raise an error if a NumPy array or number is masked, complex or of lower precision."""
-    dtype = value.dtype
-    kind = getattr(dtype, "kind", "")
-    shape = getattr(value, "shape", ())
+    dtype, kind, shape = value.dtype, _kind_of_entries(value), value.shape
     if _is_hidden(value):
         if not shape:
             raise TypeError(_masked_number_error(name))

@@ -1,6 +1,6 @@
 """Domains: the sets from which a bandit chooses.
 
-A domain can sample from itself, maximize an acquisition function over itself, and integrate.
+A domain can sample from itself, and maximize an acquisition function over itself.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import itertools
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -22,20 +21,25 @@ from botorch.exceptions.warnings import BadInitialCandidatesWarning
 from botorch.models.transforms.input import InputTransform
 from botorch.optim import optimize_acqf, optimize_acqf_mixed
 from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
-from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from botorch_bandits.bounds import (
     ONE_DIMENSION,
     check_coordinates,
     check_no_names,
-    other_reading,
     read_bounds,
     rows_in_lists,
 )
-from botorch_bandits.checks import DTYPE, check_finite, check_integer, check_matrix
+from botorch_bandits.checks import (
+    DTYPE,
+    check_finite,
+    check_instance,
+    check_integer,
+    check_matrix,
+    is_listed,
+)
+from botorch_bandits.coordinates import Coordinates, Whole
 from botorch_bandits.feasible_sets import (
-    CONSTRAINTS,
     FeasibleSet,
     Search,
     constraints_text,
@@ -44,11 +48,9 @@ from botorch_bandits.feasible_sets import (
 )
 from botorch_bandits.optim import (
     MAXIMUM_DIMENSION,
-    OnCube,
-    Rescaled,
+    InUnits,
     ToBox,
     gen_candidates_batched,
-    gen_starting_points,
 )
 from botorch_bandits.random_streams import derive_seed, seeded_globally, seeded_in_python
 
@@ -57,7 +59,6 @@ __all__ = [
     "Arms",
     "Box",
     "Domain",
-    "Integral",
     "ValueScale",
     "first_of_the_largest",
 ]
@@ -96,27 +97,20 @@ class ValueScale(NamedTuple):
         return max(relative, ROUNDING * abs(self.offset))
 
 
+def choices_of(acquisition: AcquisitionFunction) -> Tensor | None:
+    """Return the points on which an acquisition function is defined; None if on all of them."""
+    choices: Tensor | None = getattr(acquisition, "choices", None)
+    return choices
+
+
 def value_scale_of(acquisition: AcquisitionFunction) -> ValueScale | None:
     """Return the scale of an acquisition function's values, if it states one.
 
     Args:
         acquisition: An acquisition function of this package or any other.
     """
-    scale = getattr(acquisition, "value_scale", None)
-    return scale if isinstance(scale, ValueScale) else None
-
-
-@dataclass(frozen=True)
-class Integral:
-    """The integral of a function over a domain.
-
-    Attributes:
-        value: The integral.
-        standard_error: An estimate of its error; exactly 0 on arms.
-    """
-
-    value: float
-    standard_error: float
+    scale: ValueScale | None = getattr(acquisition, "value_scale", None)
+    return scale
 
 
 class Domain(ABC):
@@ -128,9 +122,39 @@ class Domain(ABC):
 
     Attributes:
         dim: ``d``.
+        choices: ``num_arms x d``; all points, if it is a list of them, otherwise None.
+        bounds: ``2 x d``; the least and the largest coordinates, if they are known.
+        feasible: The constraints that points of a box meet; None if there are none.
+        integer_dims: The coordinates that take whole numbers.
+        names: The names of the coordinates; empty if they have none.
     """
 
-    dim: int
+    dim: int = 0
+    choices: Tensor | None = None
+    bounds: Tensor | None = None
+    feasible: FeasibleSet | None = None
+    integer_dims: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @property
+    def search_assumptions(self) -> tuple[str, ...]:
+        """What theorems assume about :meth:`maximize`, and about regret under constraints."""
+        return ("the acquisition is maximized exactly by domain.maximize",)
+
+    @property
+    def arms(self) -> Arms | None:
+        """The set itself if it is a list of points, otherwise None; see also :meth:`few_points`."""
+        return None
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """All named parameters, fixed ones included; none without names."""
+        return {}
+
+    @property
+    def unordered_dims(self) -> tuple[int, ...]:
+        """The coordinates whose values have no order."""
+        return ()
 
     @property
     def volume(self) -> float:
@@ -176,17 +200,6 @@ class Domain(ABC):
         """
         raise self._lacks("in_context")
 
-    def integrate(self, function: Callable[[Tensor], Tensor], seed: int = 0) -> Integral:
-        """Integrate a function over the domain (Lebesgue on boxes, a sum over arms).
-
-        The mean over the domain is the integral divided by :attr:`volume`.
-
-        Args:
-            function: Maps an ``n x d`` tensor to ``n`` values.
-            seed: The seed of the scrambling of the quasi-random points on a box.
-        """
-        raise self._lacks("integrate")
-
     @abstractmethod
     def check_point(self, name: str, x: Any) -> Tensor:
         """Return ``x`` as a ``d``-dimensional float64 tensor if it lies in the domain.
@@ -223,12 +236,11 @@ class Domain(ABC):
         Raises:
             TypeError: If the set shows no ``bounds``.
         """
-        bounds: Tensor | None = getattr(self, "bounds", None)
-        if bounds is None:
+        if self.bounds is None:
             raise TypeError(
                 f"{type(self).__name__} shows no bounds with which inputs could be normalized."
             )
-        return bounds
+        return self.bounds
 
     def input_transform(self, context_bounds: Any = None) -> InputTransform | None:
         """Return the transform that encodes points for a model; None if ``Normalize`` is enough.
@@ -243,26 +255,15 @@ class Domain(ABC):
 
         These are the attributes with the names of the constructor's arguments, or all of them.
         """
+        own = vars(self)
         known = inspect.signature(type(self)).parameters
-        parts = {key: getattr(self, key) for key in known if hasattr(self, key)}
-        return parts or dict(vars(self))
+        return {key: own[key] for key in known if key in own} or dict(own)
 
     def _lacks(self, name: str) -> NotImplementedError:
         return NotImplementedError(
             f"{type(self).__name__} has no {name}, which is needed here. Define it, or use "
             "arms: Arms(domain.sample(1000))."
         )
-
-
-def evaluate(function: Callable[[Tensor], Tensor], points: Tensor) -> Tensor:
-    """Return a function's values at points, one finite value per point."""
-    values = function(points)
-    if values.shape != points.shape[:1]:
-        raise ValueError(
-            f"the function's values have shape {tuple(values.shape)} at {len(points)} points; they "
-            f"must have shape ({len(points)},). A column becomes that with values.squeeze(-1)."
-        )
-    return check_finite("the function's values", values)
 
 
 def first_of_the_largest(
@@ -338,6 +339,8 @@ class Arms(Domain):
         [2, 0]
     """
 
+    choices: Tensor
+
     def __init__(self, choices: Tensor | Sequence[Sequence[float]]) -> None:
         """See the class."""
         self.choices = check_matrix("choices", choices).detach() + 0.0  # -0.0 and 0.0 are the same
@@ -354,6 +357,14 @@ class Arms(Domain):
         return f"Arms({self.num_arms} arms in {self.dim} dimensions)"
 
     @property
+    def search_assumptions(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def arms(self) -> Arms:
+        return self
+
+    @property
     def volume(self) -> float:
         """The number of arms (integrals over arms are sums)."""
         return float(self.num_arms)
@@ -364,15 +375,22 @@ class Arms(Domain):
         return self.choices[index.to(self.choices.device)]
 
     def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
-        """Evaluate every arm and take the first of the largest; see :meth:`Domain.maximize`."""
+        """Evaluate every arm and take the first of the largest; see :meth:`Domain.maximize`.
+
+        An acquisition function with a tensor ``choices`` is evaluated at those that are arms.
+        """
+        points, choices = self.choices, choices_of(acquisition)
+        if choices is not None and not torch.equal(choices, points):
+            known = [tuple(row) in self._index for row in choices.tolist()]
+            points = _kept(choices, torch.tensor(known, device=choices.device))
         with torch.no_grad(), seeded_globally(derive_seed(seed, 0, "maximize")):
-            values = torch.cat([acquisition(c.unsqueeze(-2)) for c in self.choices.split(4096)])
+            values = torch.cat([acquisition(c.unsqueeze(-2)) for c in points.split(4096)])
         scale = value_scale_of(acquisition)
         if scale is None:
             largest = float(values.abs().max()) if values.numel() else 1.0
             scale = ValueScale(unit=min(largest, 1.0)) if math.isfinite(largest) else ValueScale()
         index = int(first_of_the_largest(values, scale=scale))
-        return self.choices[index].clone(), float(values[index])
+        return points[index].clone(), float(values[index])
 
     def few_points(self) -> Arms:
         """Return the set itself, whatever its size."""
@@ -390,10 +408,6 @@ class Arms(Domain):
     def in_context(self, context: Tensor) -> Arms:
         context = context.to(self.choices.device)
         return Arms(torch.cat([context.expand(self.num_arms, -1), self.choices], dim=-1))
-
-    def integrate(self, function: Callable[[Tensor], Tensor], seed: int = 0) -> Integral:
-        """Sum over the arms, exactly; see :meth:`Domain.integrate`."""
-        return Integral(float(evaluate(function, self.choices).sum()), 0.0)
 
     def check_point(self, name: str, x: Any) -> Tensor:
         point = check_coordinates(name, x, self.dim).to(self.choices.device)
@@ -444,6 +458,17 @@ class Arms(Domain):
                     "listed once. Remove repeats with torch.unique(choices, dim=0)."
                 )
         return index
+
+
+def _kept(choices: Tensor, inside: Tensor) -> Tensor:
+    """Return the points of an acquisition function that are in the domain."""
+    if not bool(inside.any()):
+        raise ValueError(
+            "none of the points in choices= of the acquisition function is in the domain, or in "
+            "what available=, fixed= and avoid= leave of it. Leave some of them, or leave out the "
+            "option."
+        )
+    return choices[inside]
 
 
 def _hash_rows(X: Tensor) -> Tensor:
@@ -506,11 +531,8 @@ class Box(Domain):
         """See the class."""
         self.bounds = read_bounds("bounds", bounds)
         self.dim = self.bounds.shape[1]
-        if not isinstance(integer_dims, Iterable):
-            raise TypeError(
-                f"integer_dims is {integer_dims!r}; give the indices of the dimensions in a list, "
-                f"as in [{integer_dims!r}]."
-            )
+        remedy = f"Give the indices of the dimensions in a list, as in [{integer_dims!r}]."
+        check_instance("integer_dims", integer_dims, Iterable, remedy)
         self.integer_dims = tuple(
             sorted({check_integer("integer_dims entry", i, minimum=0) for i in integer_dims})
         )
@@ -523,45 +545,48 @@ class Box(Domain):
             if not torch.equal(self.bounds[:, i], self.bounds[:, i].round()):
                 raise ValueError(
                     f"bounds of integer dimension {i} are {self.bounds[:, i].tolist()}; they must "
-                    f"be whole numbers.{self._pairs_meant(bounds)}"
+                    "be whole numbers. The rows of nested lists are the lower bounds, then the "
+                    "upper bounds; one (low, high) pair per dimension is a list of tuples."
                 )
+        ends = self.bounds.T.tolist()
+        grids = {i: Whole(int(ends[i][0]), int(ends[i][1])) for i in self.integer_dims}
+        self.coordinates = Coordinates(self.bounds, grids)
         self.num_restarts = check_integer("num_restarts", num_restarts, minimum=1)
         self.raw_samples = check_integer("raw_samples", raw_samples, minimum=num_restarts)
         given = (inequality_constraints, equality_constraints, nonlinear_inequality_constraints)
         if any(each is not None for each in given):
             self._constrain(*given)
 
-    inequality_constraints: tuple[Any, ...] = ()
-    equality_constraints: tuple[Any, ...] = ()
-    nonlinear_inequality_constraints: tuple[Any, ...] = ()
-    feasible: FeasibleSet | None = None
+    bounds: Tensor
+
+    @property
+    def search_assumptions(self) -> tuple[str, ...]:
+        numerically = "the acquisition is maximized exactly (on a box it is numerically)"
+        if self.feasible is None:
+            return (numerically,)
+        against = (
+            "regret is against the best point that meets the constraints of the domain, which "
+            "were fixed before the data"
+        )
+        return (numerically, against)
 
     def _constrain(
         self, inequality: Any, equality: Any, nonlinear: Any, names: tuple[str, ...] = ()
     ) -> None:
         """Set the constraints; :attr:`feasible` is None without any."""
-        self.inequality_constraints = read_linear("inequality_constraints", inequality, self.dim)
-        self.equality_constraints = read_linear("equality_constraints", equality, self.dim)
-        self.nonlinear_inequality_constraints = read_nonlinear(
-            "nonlinear_inequality_constraints", nonlinear
-        )
-        inequality, equality, nonlinear = (getattr(self, name) for name in CONSTRAINTS)
-        if inequality or equality or nonlinear:
-            feasible = FeasibleSet(
-                self.bounds, inequality, equality, nonlinear, self.discrete_dims, names=names
-            )
-            feasible.check_not_empty(self._from_unit, self.integer_dims)
-            self.feasible = feasible
+        limits = read_linear(inequality, self.dim, False) + read_linear(equality, self.dim, True)
+        conditions = read_nonlinear(nonlinear)
+        if limits or conditions:
+            self.feasible = FeasibleSet(self.coordinates, limits, conditions, names)
+            self.feasible.check_not_empty()
 
     @property
     def constraints(self) -> dict[str, Any]:
         """The given constraints by the names of their arguments."""
-        return {name: each for name in CONSTRAINTS if (each := getattr(self, name))}
+        return {} if self.feasible is None else self.feasible.given
 
     def recorded_parts(self) -> dict[str, Any]:
-        """See :meth:`Domain.recorded_parts`; missing constraints are left out."""
-        parts = super().recorded_parts()
-        return {k: part for k, part in parts.items() if k not in CONSTRAINTS or part}
+        return {**super().recorded_parts(), **self.constraints}
 
     @classmethod
     def from_pairs(
@@ -592,22 +617,11 @@ class Box(Domain):
             Box([[-5.0, 0.0], [10.0, 15.0]])
         """
         check_no_names("pairs", pairs)
-        if isinstance(pairs, Iterable) and not isinstance(pairs, Tensor | str | bytes):
-            pairs = pairs if hasattr(pairs, "dtype") else rows_in_lists("pairs", list(pairs))
+        if is_listed(pairs) and not hasattr(pairs, "dtype"):
+            pairs = rows_in_lists("pairs", list(pairs))
         rows = check_matrix("pairs", pairs, 2, "one (low, high) pair per row", ONE_DIMENSION)
         read_bounds("pairs", [tuple(pair) for pair in rows.tolist()])
         return Box(rows.T.contiguous(), integer_dims, num_restarts, raw_samples, **constraints)
-
-    def _pairs_meant(self, bounds: Any) -> str:
-        """Return a hint if nested lists make sense as pairs, with integers."""
-        if not isinstance(bounds, list | tuple) or isinstance(bounds[0], tuple):
-            return ""
-        rows = self.bounds
-        columns = rows[[i for i in self.integer_dims if i < len(rows)]]
-        makes_sense = rows.shape == (2, 2) and bool((rows[:, 0] < rows[:, 1]).all())
-        if not makes_sense or not torch.equal(columns, columns.round()):
-            return ""
-        return f" {other_reading(rows, has_pairs=False)}"
 
     def __repr__(self) -> str:
         """Show the box as Python code."""
@@ -622,51 +636,62 @@ class Box(Domain):
         }
 
     @property
-    def discrete_dims(self) -> tuple[int, ...]:
-        """The dimensions that take finitely many values; in a box, the integer dimensions."""
-        return tuple(self.num_values)
+    def unordered_dims(self) -> tuple[int, ...]:
+        """The dimensions of categories without an order."""
+        return self.coordinates.unordered
+
+    def few_points(self) -> Arms | None:
+        """Return all points if there are at most 1000, otherwise None."""
+        return self._few
+
+    @cached_property
+    def _few(self) -> Arms | None:
+        points = self.coordinates.all_points(FEW_POINTS)
+        if points is None:
+            return None
+        if self.feasible is not None:
+            points = points[self.feasible.contains(points)]
+        if len(points) == 0:
+            raise ValueError("what is left of the box violates its constraints.")
+        return Arms(points)
 
     @property
     def volume(self) -> float:
         """The product of the side lengths; a discrete dimension counts the number of its values.
 
-        With constraints, it is an estimate of the feasible part of that volume.
+        Constraints do not count.
         """
-        if self.feasible is not None:
-            return self.integrate(lambda X: X.new_ones(len(X))).value
-        return self._volume
-
-    @property
-    def _volume(self) -> float:
-        sides = self.bounds[1] - self.bounds[0]
-        for i, count in self.num_values.items():
-            sides[i] = count
+        sides = self.coordinates.sides
+        for i, grid in self.coordinates.grids.items():
+            sides[i] = grid.count
         return float(sides.prod())
 
     def sample(self, num_points: int, generator: torch.Generator | None = None) -> Tensor:
         num_points = check_integer("num_points", num_points, minimum=0)
         if self.feasible is not None:
-            return self.feasible.sample(num_points, generator, self._from_unit)
+            return self.feasible.sample(num_points, generator)
         uniform = torch.rand(num_points, self.dim, dtype=self.bounds.dtype, generator=generator)
-        return self._from_unit(uniform.to(self.bounds.device))
+        return self.coordinates.from_unit(uniform.to(self.bounds.device))
 
     def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:  # noqa: C901, PLR0912, PLR0915 - one search after the other, as long as a bound is missed
         """Maximize with BoTorch's optimizers; see :meth:`Domain.maximize`.
 
         Without discrete dimensions, this is ``optimize_acqf``. With at most 16 combinations of
         discrete values, it is ``optimize_acqf_mixed`` over all of them, otherwise
-        ``optimize_acqf_mixed_alternating``. An acquisition function with a tensor ``choices`` can
-        be evaluated only at these points, and is maximized over them. Local searches are those of
+        ``optimize_acqf_mixed_alternating``. At most 1000 points are all evaluated. An acquisition
+        function with a tensor ``choices`` can be evaluated only at these points, and is maximized
+        over those that are in the box. Local searches are those of
         :func:`~botorch_bandits.gen_candidates_batched` where BoTorch takes them. An acquisition
         function with an ``X_baseline`` is also evaluated near the best of these points,
         as often as at random points. Under constraints, it is ``optimize_acqf`` with these
         constraints, from feasible points.
         """
-        choices = getattr(acquisition, "choices", None)
-        if choices is not None:  # it is defined only on a finite set of points of the box
+        choices = choices_of(acquisition)
+        if choices is not None:  # it is defined only on a finite set of points
+            inside = self.coordinates.has(choices)
             if self.feasible is not None:
-                self.feasible.check_choices(choices)
-            return Arms(choices).maximize(acquisition, seed)
+                inside &= self.feasible.contains(choices)
+            return Arms(_kept(choices, inside)).maximize(acquisition, seed)
         if (few := self.few_points()) is not None:
             return few.maximize(acquisition, seed)
         common: dict[str, Any] = {
@@ -681,17 +706,19 @@ class Box(Domain):
         if rows is not None and len(rows):  # BoTorch needs one
             near = {"sample_around_best": True, "sample_around_best_sigma": NEAR}
             near["init_batch_limit"] = 2 * self.raw_samples
-            own["options"] = {**common["options"], **near}
         scale = value_scale_of(acquisition) or ValueScale()
         is_ordinary = 1.0 / ORDINARY <= scale.unit <= ORDINARY and abs(scale.offset) <= ORDINARY
         if is_ordinary:  # unchanged, to the last bit
             scale = ValueScale()
         else:
-            acquisition = Rescaled(acquisition, scale.offset, scale.unit)
-        fixed, values = self._fixed_features(), self._discrete_values()
-        unordered = self.unordered_dims
+            acquisition = InUnits(acquisition, *scale)
+        fixed, values = self.coordinates.held, self._discrete_values()
+        unordered, draws = self.unordered_dims, derive_seed(seed, 0, "maximize")
         if self.feasible is not None:
-            x, found = self._maximize_feasible(acquisition, seed)
+            search = Search(self.feasible, values, self.num_restarts, self.raw_samples)
+            source = torch.Generator().manual_seed(draws % 2**63)
+            with _searching(draws):
+                x, found = search.maximize(acquisition, source, rows)
             return x, scale.offset + scale.unit * found
         is_mixed = math.prod(map(len, values.values())) > LARGEST_MIXED
         bounds, to_box = self.bounds, None
@@ -700,31 +727,21 @@ class Box(Domain):
         if is_mixed or self.dim > MAXIMUM_DIMENSION:  # BoTorch's searches ignore side lengths
             to_box = self._cube(values)
         if to_box is not None:
-            acquisition = OnCube(acquisition, to_box)
+            acquisition = InUnits(acquisition, to_box=to_box)
             bounds = to_box.inverse(self.bounds)
-        if len(values) < len(self.discrete_dims):  # the others are searched as intervals
+        if len(values) < len(self.coordinates.grids):  # the others are searched as intervals
             common["post_processing_func"] = (
-                self._snap if to_box is None else lambda X: to_box.inverse(self._snap(to_box(X)))
+                self.coordinates.snap
+                if to_box is None
+                else lambda X: to_box.inverse(self.coordinates.snap(to_box(X)))
             )
-        draws = derive_seed(seed, 0, "maximize")
-        with (
-            seeded_globally(draws),
-            seeded_in_python(draws) if unordered else nullcontext(),
-            warnings.catch_warnings(),
-        ):
-            # a prior without data is flat, so every starting point is as good as any other
-            warnings.simplefilter("ignore", BadInitialCandidatesWarning)
-            # for a line search that stops at rounding error, the best point so far is taken
-            warnings.filterwarnings("ignore", "Optimization failed", RuntimeWarning)
-            warnings.filterwarnings("ignore", "Because you specified", RuntimeWarning)
+        with _searching(draws):
             if not values:
                 common |= {"fixed_features": fixed or None, **own}
-                candidate, value = optimize_acqf(
-                    acquisition, bounds, ic_generator=gen_starting_points, **common
-                )
+                candidate, value = optimize_acqf(acquisition, bounds, **common)
             elif not is_mixed:
                 grid = [{**fixed, **combination} for combination in _combinations(values)]
-                if "options" in own:  # each combination has starting points near the best
+                if near:  # each combination has starting points near the best
                     own |= self._share_of_search(len(grid))
                 candidate, value = optimize_acqf_mixed(
                     acquisition, bounds, fixed_features_list=grid, **{**common, **own}
@@ -741,22 +758,7 @@ class Box(Domain):
         candidate = candidate.detach().reshape(self.dim)
         candidate = candidate if to_box is None else to_box(candidate)
         found = scale.offset + scale.unit * float(value)
-        return self._snap(candidate), found
-
-    def _maximize_feasible(
-        self, acquisition: AcquisitionFunction, seed: int
-    ) -> tuple[Tensor, float]:
-        """Maximize under constraints."""
-        assert self.feasible is not None
-        of_box = (self._from_unit, self._discrete_values(), self.unordered_dims)
-        search = Search(self.feasible, *of_box, self.num_restarts, self.raw_samples)
-        draws = derive_seed(seed, 0, "maximize")
-        with seeded_globally(draws), warnings.catch_warnings():
-            warnings.simplefilter("ignore", BadInitialCandidatesWarning)
-            warnings.filterwarnings("ignore", "Optimization failed", RuntimeWarning)
-            source = torch.Generator().manual_seed(draws % 2**63)
-            near = getattr(acquisition, "X_baseline", None)
-            return search.maximize(acquisition, source, near)
+        return self.coordinates.snap(candidate), found
 
     def _share_of_search(self, num_combinations: int) -> dict[str, int]:
         """Return the share of each of several searches, which together take twice the usual."""
@@ -766,41 +768,12 @@ class Box(Domain):
         }
 
     def in_context(self, context: Tensor) -> Box:
-        return _BoxInContext(self, context)
-
-    def integrate(
-        self,
-        function: Callable[[Tensor], Tensor],
-        seed: int = 0,
-        num_points: int = 1024,
-        num_scramblings: int = 8,
-    ) -> Integral:
-        """Integrate by randomized quasi-Monte Carlo; see :meth:`Domain.integrate`.
-
-        Each of ``num_scramblings`` independently scrambled Sobol sets of ``num_points`` gives one
-        estimate; the standard error is that of their mean.
-        """
-        num_points = check_integer("num_points", num_points, minimum=1)
-        num_scramblings = check_integer("num_scramblings", num_scramblings, minimum=2)
-        if self.equality_constraints:
-            raise ValueError(
-                "the box has equality_constraints=, whose points have no volume. Solve them for "
-                "dimensions that are left out of the box."
-            )
-        unit = torch.tensor([[0.0], [1.0]], dtype=self.bounds.dtype).expand(2, self.dim)
-        means = []
-        for i in range(num_scramblings):
-            points = draw_sobol_samples(
-                unit, n=num_points, q=1, seed=derive_seed(seed, i, "integrate") % 2**31
-            ).squeeze(-2)
-            X = self._from_unit(points.to(self.bounds))
-            values = evaluate(function, X)
-            if self.feasible is not None:
-                values = values * self.feasible.contains(X)
-            means.append(values.mean())
-        estimates = torch.stack(means) * self._volume
-        error = estimates.std() / math.sqrt(num_scramblings)
-        return Integral(float(estimates.mean()), float(error))
+        coordinates = self.coordinates.behind(context)
+        feasible = None if self.feasible is None else self.feasible.behind(coordinates)
+        part, few = PartOfBox(self, coordinates, feasible), self.few_points()
+        if few is not None:  # which need not be listed again in each context
+            part._few = few.in_context(context)
+        return part
 
     def check_point(self, name: str, x: Any) -> Tensor:
         point = check_coordinates(name, x, self.dim).to(self.bounds.device)
@@ -816,69 +789,31 @@ class Box(Domain):
             self.feasible.check(name, point)
         return point
 
-    def _fixed_features(self) -> dict[int, float]:
-        return {}
-
-    def _from_unit(self, uniform: Tensor) -> Tensor:
-        points = self.bounds[0] + (self.bounds[1] - self.bounds[0]) * uniform
-        for i in self.integer_dims:
-            low, high = self.bounds[:, i]
-            # every integer gets an equal share of [0, 1)
-            points[..., i] = low + torch.floor(uniform[..., i] * (high - low + 1))
-        return torch.minimum(points, self.bounds[1])  # rounding may carry a point past the end
-
-    def _snap(self, points: Tensor) -> Tensor:
-        """Return the nearest points of the box, ``... x d``."""
-        points = torch.minimum(torch.maximum(points, self.bounds[0]), self.bounds[1])
-        for i in self.integer_dims:
-            points[..., i] = points[..., i].round()
-        return points
-
-    @property
-    def num_values(self) -> dict[int, int]:
-        """The number of values of each discrete dimension."""
-        lows, highs = self.bounds.tolist()
-        return {i: int(highs[i]) - int(lows[i]) + 1 for i in self.integer_dims}
-
-    def values_of(self, dim: int) -> list[float]:
-        """Return the values of a discrete dimension, in order.
-
-        Args:
-            dim: One of :attr:`discrete_dims`.
-        """
-        low, high = self.bounds[:, dim].tolist()
-        # float32, the usual default, skips integers above 2**24
-        return torch.arange(low, high + 1, dtype=DTYPE).tolist()
-
     def _cube(self, listed: Iterable[int]) -> ToBox | None:
         """Return the map from a box with sides of 1; None if all sides are of ordinary length.
 
         Args:
             listed: Discrete dimensions, which are left as they are.
         """
-        side = self.bounds[1] - self.bounds[0]
-        low = self.bounds[0].clone()
-        kept = side == 0.0  # dimensions of a context
+        side, low = self.coordinates.sides, self.bounds[0].clone()
+        kept = side == 0.0  # dimensions with a single value
         kept[list(listed)] = True
         low[kept], side[kept] = 0.0, 1.0
         if bool(((side >= 1.0 / ORDINARY_SIDE) & (side <= ORDINARY_SIDE) | kept).all()):
             return None
         return ToBox(low, side)
 
-    @property
-    def unordered_dims(self) -> tuple[int, ...]:
-        """The discrete dimensions whose values have no order; a box has none."""
-        return ()
-
     def _discrete_values(self) -> dict[int, list[float]]:
         """Return the values of discrete dimensions, except those with too many."""
-        unordered = self.unordered_dims
         return {
-            i: self.values_of(i)
-            for i, count in self.num_values.items()
-            if count <= LARGEST_LISTED or i in unordered
+            i: grid.values()
+            for i, grid in self.coordinates.grids.items()
+            if grid.count <= LARGEST_LISTED or not grid.has_order
         }
 
+
+FEW_POINTS = 1000
+"""With at most this many points in all, each of them is evaluated."""
 
 LARGEST_MIXED = 16
 """With at most this many combinations of discrete values, the rest is optimized for each."""
@@ -906,41 +841,31 @@ ORDINARY_SIDE = 100.0
 per unit of the coordinate is small."""
 
 
-class _BoxInContext(Box):
-    """A box whose first dimensions are a context, with a single value each."""
+@contextmanager
+def _searching(draws: int) -> Iterator[None]:
+    """Draw from seeds of its own, and leave out warnings that need nothing to be done."""
+    with seeded_globally(draws), seeded_in_python(draws), warnings.catch_warnings():
+        # a prior without data is flat, so every starting point is as good as any other
+        warnings.simplefilter("ignore", BadInitialCandidatesWarning)
+        # for a line search that stops at rounding error, the best point so far is taken
+        warnings.filterwarnings("ignore", "Optimization failed", RuntimeWarning)
+        warnings.filterwarnings("ignore", "Because you specified", RuntimeWarning)
+        yield
 
-    def __init__(self, box: Box, context: Tensor) -> None:
-        self._box, self._context = box, context.to(box.bounds)
-        self.bounds = torch.cat([self._context.expand(2, -1), box.bounds], dim=-1)
-        self.dim = self.bounds.shape[1]
-        self.integer_dims = tuple(i + len(context) for i in box.integer_dims)
+
+class PartOfBox(Box):
+    """A part of a box, or a box behind a context, made of what has been checked.
+
+    Args:
+        box: The box, whose sizes of the search count.
+        coordinates: The coordinates of the part.
+        feasible: The constraints of the part; None if there are none.
+    """
+
+    def __init__(
+        self, box: Box, coordinates: Coordinates, feasible: FeasibleSet | None = None
+    ) -> None:
+        """See the class."""
+        self.coordinates, self.feasible = coordinates, feasible
+        self.bounds, self.dim = coordinates.bounds, coordinates.dim
         self.num_restarts, self.raw_samples = box.num_restarts, box.raw_samples
-        self.equality_constraints = box.equality_constraints  # these have no volume
-        self.feasible = None if box.feasible is None else box.feasible.behind(self._context)
-
-    def few_points(self) -> Arms | None:
-        arms = self._box.few_points()
-        return None if arms is None else arms.in_context(self._context)
-
-    def _fixed_features(self) -> dict[int, float]:
-        return dict(enumerate(self._context.tolist()))
-
-    def _from_unit(self, uniform: Tensor) -> Tensor:
-        return self._in_context(self._box._from_unit(uniform[..., len(self._context) :]))
-
-    def _snap(self, points: Tensor) -> Tensor:
-        return self._in_context(self._box._snap(points[..., len(self._context) :]))
-
-    def _in_context(self, points: Tensor) -> Tensor:
-        return torch.cat([self._context.expand(*points.shape[:-1], -1), points], dim=-1)
-
-    @property
-    def num_values(self) -> dict[int, int]:
-        return {i + len(self._context): count for i, count in self._box.num_values.items()}
-
-    def values_of(self, dim: int) -> list[float]:
-        return self._box.values_of(dim - len(self._context))
-
-    @property
-    def unordered_dims(self) -> tuple[int, ...]:
-        return tuple(i + len(self._context) for i in self._box.unordered_dims)

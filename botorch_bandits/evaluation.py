@@ -28,12 +28,12 @@ from botorch_bandits.checks import (
     shown_value,
 )
 from botorch_bandits.feedback import BelowMinimumError
-from botorch_bandits.forgetting import SlidingWindow
 from botorch_bandits.history import Event, History, Query
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.loop.restrictions import points_within
 from botorch_bandits.markup import Markup, display
-from botorch_bandits.problems import ArmsProblem, ChangingProblem, Delays
+from botorch_bandits.problems import ChangingProblem, Delays
+from botorch_bandits.problems.changing import in_round, is_on_arms
 from botorch_bandits.progress import ProgressBar
 from botorch_bandits.queries import argument_of, input_of
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, seeded_globally
@@ -54,8 +54,8 @@ from botorch_bandits.stopping import (
 __all__ = ["ByRound", "RunResult", "progress_of", "run"]
 
 
-Contexts: TypeAlias = Tensor | Callable[[int], Tensor]
-"""``num_rounds x context_dim``, or a function from the round (from 1) to its context."""
+Contexts: TypeAlias = Callable[[int], Tensor]
+"""A function from the round (from 1) to its context."""
 
 
 def check_contexts(
@@ -97,7 +97,7 @@ def check_contexts(
             f"contexts has {len(rows)} rows, but rounds up to {num_asked + num_rounds} are to be "
             "played; give one row per round, counted from the loop's first."
         )
-    return rows
+    return lambda round_number: rows[round_number - 1]
 
 
 def context_of(contexts: Contexts | None, round_number: int) -> Tensor | None:
@@ -107,9 +107,7 @@ def context_of(contexts: Contexts | None, round_number: int) -> Tensor | None:
         contexts: What :func:`check_contexts` returned.
         round_number: From 1, counted from the loop's first round.
     """
-    if contexts is None:
-        return None
-    return contexts[round_number - 1] if isinstance(contexts, Tensor) else contexts(round_number)
+    return None if contexts is None else contexts(round_number)
 
 
 Restrictions: TypeAlias = Callable[[int], Mapping[str, Any] | None]
@@ -194,7 +192,7 @@ def evaluate_query(loop: BanditLoop, problem: Problem, query: Query) -> Told:
     """Return the outcome of a query: reward, and constraint values if the loop has any."""
     if isinstance(problem, ByRound):
         return read_told(loop, problem.function(argument_of(query), query.round_number))
-    asked: Any = problem.at(query.round_number) if isinstance(problem, ChangingProblem) else problem
+    asked: Any = in_round(problem, query.round_number)
     if not isinstance(asked, BaseTestProblem):
         return read_told(loop, asked(argument_of(query)))
     with (
@@ -229,14 +227,16 @@ def check_direction(loop: BanditLoop, problem: Any) -> None:
         ValueError: If that is the case.
     """
     name, maximize = type(problem).__name__, loop.settings.maximize
-    if isinstance(problem, BaseTestProblem) and problem.is_minimization_problem and maximize:
+    is_reward: bool | None = None  # of a user's function, it is not known
+    if isinstance(problem, BaseTestProblem):
+        is_reward = not problem.is_minimization_problem
+    elif isinstance(problem, ChangingProblem):
+        is_reward = True
+    if is_reward is False and maximize:
         raise ValueError(
             f"problem ({name}) is to be minimized, but a bandit maximizes. Build it with "
             "negate=True, or the loop with maximize=False."
         )
-    is_reward = isinstance(problem, ChangingProblem) or (
-        isinstance(problem, BaseTestProblem) and not problem.is_minimization_problem
-    )
     if is_reward and not maximize:
         raise ValueError(
             f"problem ({name}) is to be maximized, but the loop has maximize=False. Leave "
@@ -253,11 +253,8 @@ def observe_constraints(loop: BanditLoop, problem: Problem, query: Query) -> Ten
     with torch.no_grad(), seeded_globally(seed):
         if isinstance(problem, ConstrainedBaseTestProblem):
             return -problem.evaluate_slack(point).squeeze(0)
-        assert isinstance(problem, ChangingProblem)
-        values = [
-            (c.at(query.round_number) if isinstance(c, ChangingProblem) else c)(point).squeeze(0)
-            for c in problem.constraints
-        ]
+        known: Any = problem  # which has as many constraints as the loop
+        values = [in_round(c, query.round_number)(point).squeeze(0) for c in known.constraints]
     return torch.stack(values)
 
 
@@ -272,19 +269,14 @@ def true_constraints(problem: Problem, X: Tensor, rounds: list[int]) -> Tensor |
     return torch.cat(rows) if rows else X.new_empty(0, len(problem.constraints))
 
 
-def arms_evaluator(
-    problem: ArmsProblem | ChangingProblem, loop: BanditLoop
-) -> Callable[[BanditLoop, Problem, Query], Told]:
+def arms_evaluator(problem: Any, loop: BanditLoop) -> Callable[[BanditLoop, Problem, Query], Told]:
     """Return a function that evaluates queries with the noise of a simulated replicate."""
     noise_std = problem.noise_std or 0.0
     noise = RandomBlocks([loop.settings.seed], "noise")
 
     def evaluate(loop: BanditLoop, _: Problem, query: Query) -> Told:
         point = input_of(query).unsqueeze(0)
-        asked: BaseTestProblem = (
-            problem.at(query.round_number) if isinstance(problem, ChangingProblem) else problem
-        )
-        value = float(asked(point, noise=False))
+        value = float(in_round(problem, query.round_number)(point, noise=False))
         reward = value + noise_std * float(noise.at(query.round_number))
         return reward, observe_constraints(loop, problem, query)
 
@@ -344,11 +336,8 @@ def optima_within(
         points = points_within(queries[i], loop.settings.domain)
         if points is None:
             return None
-        asked: Any = problem
-        if isinstance(problem, ChangingProblem):
-            asked = problem.at(queries[i].round_number)
         with torch.no_grad():
-            values = sign * asked(points, noise=False)
+            values = sign * in_round(problem, queries[i].round_number)(points, noise=False)
         constraints = true_constraints(problem, points, [queries[i].round_number] * len(points))
         if loop.history.num_constraints and constraints is not None:
             values = values.masked_fill((constraints > 0.0).any(-1), -torch.inf)
@@ -603,9 +592,7 @@ def run(  # noqa: PLR0913 - options, each with a name
         check_callable("restriction", restriction, "Pass a function of the round, or leave it out.")
     check_constraints(loop, problem)
     evaluate: Callable[[BanditLoop, Problem, Query], Told] = evaluate_query
-    if isinstance(problem, ArmsProblem) or (
-        isinstance(problem, ChangingProblem) and problem.choices is not None
-    ):
+    if is_on_arms(problem):
         evaluate = arms_evaluator(problem, loop)
     if on_round is not None:
         check_callable("on_round", on_round, "Pass a function (query, event), or leave it out.")
@@ -800,8 +787,7 @@ def progress_of(loop: BanditLoop) -> dict[str, float | str]:
     reward is the best for all rounds, so the mean of the last ones is shown instead.
     """
     shown: dict[str, float | str] = {}
-    has_best = isinstance(loop.settings.forgetting, SlidingWindow | None)
-    if has_best and not loop.settings.context_dim:
+    if loop.settings.outcomes_are_alike and not loop.settings.context_dim:
         best = loop.best()
         if best is not None:
             shown["best"] = f"{best[1].reward:.6g}"

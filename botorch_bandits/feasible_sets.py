@@ -1,28 +1,36 @@
 """The part of a box that meets constraints, in the formats of BoTorch's ``optimize_acqf``.
 
 A :class:`FeasibleSet` determines whether points are in it, names the constraint that a point
-violates, draws from itself and maximizes acquisition functions over itself. It knows only
-coordinates: the box to which it belongs states which of them take integers and which are fixed.
+violates, draws from itself and maximizes acquisition functions over itself.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.exceptions.errors import InfeasibilityError
 from botorch.generation.gen import gen_candidates_scipy
 from botorch.optim.initializers import initialize_q_batch
 from botorch.utils.sampling import get_polytope_samples
-from scipy.optimize import Bounds, LinearConstraint, milp
 from torch import Tensor
 
-from botorch_bandits.checks import DTYPE, check_callable, check_integer, check_number, check_vector
+from botorch_bandits.checks import (
+    DTYPE,
+    check_callable,
+    check_integer,
+    check_number,
+    check_vector,
+    is_list,
+    name_of,
+)
+from botorch_bandits.coordinates import Coordinates
 
 INEQUALITY, EQUALITY = 1e-9, 1e-7
 """How far a point may miss a linear constraint, as a share of the range of its sum on the box."""
@@ -31,7 +39,7 @@ NONLINEAR = 1e-9
 """How far the value of a nonlinear constraint may lie below 0."""
 
 LEAST_ROOM = 1e-7
-"""A linear constraint whose largest slack is below this share of its range is not an inequality."""
+"""Two draws that are nearer, as a share of each side, mean that a set has no room to walk in."""
 
 RARE = 0.05
 """If a smaller share of a box meets its linear constraints, points are drawn by a random walk."""
@@ -44,9 +52,6 @@ BURN_IN, THINNING = 1000, 16
 
 VARIABLES_AT_ONCE = 40
 """Local searches under constraints run together up to this number of variables."""
-
-MOST_COMBINATIONS = 16
-"""Up to this number of combinations of discrete values, each of them is searched."""
 
 CONSTRAINTS = (
     "inequality_constraints",
@@ -64,48 +69,119 @@ def constraints_text(constraints: Mapping[str, Any]) -> str:
     """
     told = ""
     for name, each in constraints.items():
-        shown = [
-            f"({_name_of(one[0], one[0])}, True)" if len(one) == 2 else repr(one) for one in each
-        ]
+        shown = [f"({name_of(one[0])}, True)" if len(one) == 2 else repr(one) for one in each]
         told += f", {name}=[{', '.join(shown)}]"
     return told
 
 
-def _name_of(function: Any, otherwise: Any = None) -> Any:
-    """Return how a user's function is called in messages."""
-    return getattr(function, "__name__", otherwise or type(function).__name__)
+class Limit(NamedTuple):
+    """A linear constraint: ``sum(coefficients * x[indices])`` is at least, or equals, ``rhs``."""
+
+    indices: tuple[int, ...]
+    coefficients: tuple[float, ...]
+    rhs: float
+    is_equality: bool
+    name: str
+
+    @property
+    def sign(self) -> str:
+        """How the sum compares with the right-hand side."""
+        return "==" if self.is_equality else ">="
+
+    def at(self, indices: Iterable[int]) -> Limit:
+        """Return the same constraint on other coordinates."""
+        return self._replace(indices=tuple(indices))
 
 
-def _is_list(given: Any, length: int | None = None) -> bool:
-    return isinstance(given, list | tuple) and length in (None, len(given))
+@dataclass(frozen=True)
+class Condition:
+    """A nonlinear constraint: a function of a point must be at least 0.
+
+    Attributes:
+        function: The function.
+        name: How error messages call the constraint.
+        takes_rows: Whether the function is called with many points at once.
+        num_left_out: How many of a point's first coordinates the function does not see.
+    """
+
+    function: Callable[[Tensor], Any]
+    name: str
+    takes_rows: bool = False
+    num_left_out: int = 0
+
+    def behind(self, count: int) -> Condition:
+        """Return the same constraint on points with more coordinates before the others.
+
+        Args:
+            count: The number of coordinates.
+        """
+        return replace(self, num_left_out=self.num_left_out + count)
+
+    def __call__(self, X: Tensor) -> Any:
+        """Return what the function returns at ``d`` coordinates, or ``n x d`` if it takes rows."""
+        return self.function(X[..., self.num_left_out :])
+
+    def holds(self, X: Tensor) -> Tensor:
+        """Return which of ``n x d`` points meet the constraint, ``n`` booleans."""
+        if not self.takes_rows:
+            met = [self.value(x) >= -NONLINEAR for x in X]
+            return torch.tensor(met, dtype=torch.bool, device=X.device)
+        with torch.no_grad():
+            met_by_rows: Tensor = self(X) >= -NONLINEAR
+            return met_by_rows
+
+    def value(self, x: Tensor) -> float:
+        """Return the value of the function at a point.
+
+        Args:
+            x: ``d`` coordinates.
+
+        Raises:
+            ValueError: If it is not one number.
+        """
+        with torch.no_grad():
+            value = self(x)
+        if getattr(value, "dtype", type(value)) in (bool, torch.bool, np.dtype(bool)):
+            raise ValueError(
+                f"{name_of(self.function)} of nonlinear_inequality_constraints returned {value} at "
+                "one point, and False counts as 0, which is feasible. Return a number that is "
+                "negative if a point is infeasible."
+            )
+        try:
+            return float(value)
+        except (TypeError, ValueError, RuntimeError):
+            shape = getattr(value, "shape", None)
+            what = repr(value) if shape is None else f"shape {tuple(shape)}"
+            raise ValueError(
+                f"{name_of(self.function)} of nonlinear_inequality_constraints returned {what} at "
+                "one point; return one number, or a tensor with one element."
+            ) from None
+
+    def has_gradient(self, x: Tensor) -> bool:
+        """Return whether the function has a gradient at a point."""
+        try:
+            return bool(getattr(self(x.clone().requires_grad_(True)), "requires_grad", False))
+        except (RuntimeError, TypeError):  # NumPy does not accept tensors with a gradient
+            return False
 
 
-Linear = tuple[tuple[int, ...], tuple[float, ...], float]
-"""Indices, coefficients and right-hand side of a linear constraint."""
-
-Nonlinear = tuple[Callable[[Tensor], Any], bool]
-"""A function of a point that is at least 0 if the point is feasible; the second entry is True."""
-
-FromUnit = Callable[[Tensor], Tensor]
-"""A function from points of the unit cube to points of a box."""
-
-
-def read_linear(name: str, given: Any, dim: int) -> tuple[Linear, ...]:
-    """Return linear constraints as plain numbers.
+def read_linear(given: Any, dim: int, is_equality: bool) -> tuple[Limit, ...]:
+    """Return linear constraints.
 
     Args:
-        name: The name of the argument, for error messages.
         given: ``(indices, coefficients, rhs)`` triples, or None.
         dim: The dimension of the points.
+        is_equality: Whether they are equalities.
 
     Raises:
         TypeError: If something has the wrong type.
         ValueError: If an index does not exist or is repeated, numbers are missing or not finite, or
             all coefficients are 0.
     """
+    name = CONSTRAINTS[is_equality]
     if given is None:
         return ()
-    if not _is_list(given):
+    if not is_list(given):
         raise TypeError(
             f"{name} is {given!r}; pass a list of (indices, coefficients, rhs) triples, as in "
             "[([0, 1], [1.0, 1.0], 0.5)] for x[0] + x[1] and 0.5."
@@ -113,7 +189,7 @@ def read_linear(name: str, given: Any, dim: int) -> tuple[Linear, ...]:
     found = []
     for k, triple in enumerate(given):
         where = f"{name}[{k}]"
-        if not _is_list(triple, 3):
+        if not is_list(triple, 3):
             raise TypeError(f"{where} is {triple!r}; pass (indices, coefficients, rhs).")
         indices = read_indices(where, triple[0])
         indices = [check_integer(f"an index of {where}", i, minimum=0) for i in indices]
@@ -125,7 +201,7 @@ def read_linear(name: str, given: Any, dim: int) -> tuple[Linear, ...]:
         if not bool((coefficients != 0.0).any()):
             raise ValueError(f"{where} has coefficients that are all 0; leave it out.")
         rhs = check_number(f"rhs of {where}", triple[2])
-        found.append((tuple(indices), tuple(coefficients.tolist()), rhs))
+        found.append(Limit(tuple(indices), tuple(coefficients.tolist()), rhs, is_equality, where))
     return tuple(found)
 
 
@@ -140,29 +216,29 @@ def read_indices(where: str, given: Any) -> list[Any]:
         TypeError: If it is a single index or name.
     """
     listed = given.tolist() if hasattr(given, "tolist") else given
-    if not _is_list(listed):
+    if not is_list(listed):
         raise TypeError(f"{where} has {given!r} for indices; pass a list, such as [{given!r}].")
     return list(listed)
 
 
-def read_nonlinear(name: str, given: Any) -> tuple[Nonlinear, ...]:
+def read_nonlinear(given: Any) -> tuple[Condition, ...]:
     """Return nonlinear constraints after checking them.
 
     Args:
-        name: The name of the argument, for error messages.
         given: ``(function, True)`` pairs, or None.
 
     Raises:
         TypeError: If something has the wrong type.
         ValueError: If a constraint applies to several points jointly.
     """
+    name, found = CONSTRAINTS[2], []
     if given is None:
         return ()
-    if not _is_list(given):
+    if not is_list(given):
         raise TypeError(f"{name} is {given!r}; pass a list of (function, True) pairs.")
     for k, pair in enumerate(given):
         where = f"{name}[{k}]"
-        if not _is_list(pair, 2):
+        if not is_list(pair, 2):
             raise TypeError(
                 f"{where} is {pair!r}; pass (function, True), where the function maps a point, a "
                 "vector, to a number that is at least 0 if the point is feasible."
@@ -173,7 +249,8 @@ def read_nonlinear(name: str, given: Any) -> tuple[Nonlinear, ...]:
                 f"{where} has {pair[1]!r} after its function, but a loop asks for one point at a "
                 "time: pass True, for a constraint on each point separately."
             )
-    return tuple((pair[0], True) for pair in given)
+        found.append(Condition(pair[0], where))
+    return tuple(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,106 +258,83 @@ class FeasibleSet:
     """The points of a box that meet all constraints.
 
     Attributes:
-        bounds: ``2 x d``; the bounds of the box.
-        inequality: Constraints ``sum(coefficients * x[indices]) >= rhs``.
-        equality: Constraints ``sum(coefficients * x[indices]) == rhs``, on continuous dimensions.
-        nonlinear: Constraints ``function(x) >= 0``. A function with the attribute ``takes_rows`` is
-            called with many points at once.
-        discrete: The dimensions that take finitely many values.
-        num_fixed: The number of first coordinates that are fixed, such as a context; they are in
-            ``bounds``, and constraints do not count them.
-        held: Further coordinates that have a single value, which is in ``bounds``.
-        names: The names of the coordinates after the first ones, for error messages; ``x[0]`` and
-            so on if empty.
+        coordinates: The coordinates of the box.
+        linear: Constraints on sums of coordinates.
+        nonlinear: Constraints on functions of points.
+        names: The names of the coordinates, for error messages; ``x[0]`` and so on if empty.
     """
 
-    bounds: Tensor
-    inequality: tuple[Linear, ...] = ()
-    equality: tuple[Linear, ...] = ()
-    nonlinear: tuple[Nonlinear, ...] = ()
-    discrete: tuple[int, ...] = ()
-    num_fixed: int = 0
-    held: tuple[int, ...] = ()
+    coordinates: Coordinates
+    linear: tuple[Limit, ...] = ()
+    nonlinear: tuple[Condition, ...] = ()
     names: tuple[str, ...] = ()
 
-    def behind(self, front: Tensor) -> FeasibleSet:
-        """Return the set of points with fixed coordinates before the others.
+    @property
+    def given(self) -> dict[str, Any]:
+        """The constraints as a user gave them, by the names of the arguments."""
+        found: dict[str, Any] = {}
+        for limit in self.linear:
+            found.setdefault(CONSTRAINTS[limit.is_equality], []).append(limit[:3])
+        for condition in self.nonlinear:
+            found.setdefault(CONSTRAINTS[2], []).append((condition.function, True))
+        return found
+
+    def behind(self, coordinates: Coordinates) -> FeasibleSet:
+        """Return the set of points with single values before the other coordinates.
 
         Args:
-            front: The values of the fixed coordinates.
+            coordinates: The coordinates of these points.
         """
-        bounds = torch.cat([front.to(self.bounds).expand(2, -1), self.bounds], dim=-1)
-        discrete, held = (
-            tuple(i + len(front) for i in dims) for dims in (self.discrete, self.held)
+        count = coordinates.dim - self.coordinates.dim
+        return FeasibleSet(
+            coordinates,
+            tuple(limit.at(i + count for i in limit.indices) for limit in self.linear),
+            tuple(condition.behind(count) for condition in self.nonlinear),
         )
-        in_front = self.num_fixed + len(front)
-        return replace(self, bounds=bounds, discrete=discrete, num_fixed=in_front, held=held)
 
     def holding(self, values: Mapping[int, float]) -> FeasibleSet:
         """Return the set of points with given values of some coordinates.
 
         Args:
-            values: By coordinate, within the bounds; coordinates after those that are already
-                fixed.
+            values: By coordinate, within the bounds.
 
         Raises:
             ValueError: If a constraint applies only to these coordinates and is violated.
         """
-        bounds = self.bounds.clone()
-        told = {i + self.num_fixed: value for i, value in values.items()}
-        for i, value in told.items():
-            bounds[:, i] = value
-        left = []
-        for name, linear, sign in (
-            ("inequality_constraints", self.inequality, ">="),
-            ("equality_constraints", self.equality, "=="),
-        ):
-            _, _, scales = self.rows(linear)
-            kept = []
-            for k, (indices, coefficients, rhs) in enumerate(linear):
-                pairs = list(zip(indices, coefficients, strict=True))
-                rest = rhs - math.fsum(c * values[i] for i, c in pairs if i in values)
-                free = [(i, c) for i, c in pairs if i not in values]
-                if free:
-                    some, factors = zip(*free, strict=True)
-                    kept.append((some, factors, rest))
-                    continue
-                share = -rest / float(scales[k])
-                if share < -INEQUALITY if sign == ">=" else abs(share) > EQUALITY:
-                    raise ValueError(
-                        f"{name}[{k}] is violated: its sum is {rhs - rest:.6g}, and it must be "
-                        f"{sign} {rhs:g}."
-                    )
-            left.append(tuple(kept))
-        return replace(
-            self,
-            bounds=bounds,
-            inequality=left[0],
-            equality=left[1],
-            discrete=tuple(i for i in self.discrete if i not in told),
-            held=tuple(sorted({*self.held, *told})),
-        )
+        kept = []
+        for limit, scale in zip(self.linear, self.rows[2].tolist(), strict=True):
+            pairs = list(zip(limit.indices, limit.coefficients, strict=True))
+            rest = limit.rhs - math.fsum(c * values[i] for i, c in pairs if i in values)
+            free = [(i, c) for i, c in pairs if i not in values]
+            if free:
+                some, factors = zip(*free, strict=True)
+                kept.append(limit._replace(indices=some, coefficients=factors, rhs=rest))
+                continue
+            share = -rest / scale
+            if abs(share) > EQUALITY if limit.is_equality else share < -INEQUALITY:
+                raise ValueError(
+                    f"{limit.name} is violated: its sum is {limit.rhs - rest:.6g}, and it must be "
+                    f"{limit.sign} {limit.rhs:g}."
+                )
+        return replace(self, coordinates=self.coordinates.holding(values), linear=tuple(kept))
+
+    @cached_property
+    def rows(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Matrix, right-hand sides and scales of the ``m`` linear constraints.
+
+        These are ``m x d``, ``m`` and ``m`` numbers; the scale is the range of a sum on the box.
+        """
+        sides = self.coordinates.sides
+        matrix = sides.new_zeros(len(self.linear), len(sides))
+        for row, limit in zip(matrix, self.linear, strict=True):
+            row[list(limit.indices)] = row.new_tensor(limit.coefficients)
+        rhs = sides.new_tensor([limit.rhs for limit in self.linear])
+        return matrix, rhs, matrix.abs() @ sides
 
     @property
-    def dim(self) -> int:
-        """The dimension of the points, including fixed coordinates."""
-        return self.bounds.shape[-1]
-
-    def rows(self, linear: Sequence[Linear]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return matrix, right-hand sides and scales of linear constraints.
-
-        Args:
-            linear: ``m`` constraints.
-
-        Returns:
-            ``m x d``, ``m`` and ``m`` numbers; the scale is the range of a sum on the box.
-        """
-        matrix = self.bounds.new_zeros(len(linear), self.dim)
-        for k, (indices, coefficients, _) in enumerate(linear):
-            for i, value in zip(indices, coefficients, strict=True):
-                matrix[k, i + self.num_fixed] = value
-        rhs = self.bounds.new_tensor([each[2] for each in linear])
-        return matrix, rhs, matrix.abs() @ (self.bounds[1] - self.bounds[0])
+    def _is_equality(self) -> Tensor:
+        """Which linear constraints are equalities, ``m`` booleans."""
+        return torch.tensor([limit.is_equality for limit in self.linear], dtype=torch.bool)
 
     def slacks(self, X: Tensor) -> Tensor:
         """Return the slacks of all but the nonlinear constraints, which are negative if violated.
@@ -291,13 +345,10 @@ class FeasibleSet:
         Returns:
             ``n x m``, as shares of the range of a sum, with the tolerance added.
         """
-        parts = []
-        for linear, tolerance in ((self.inequality, INEQUALITY), (self.equality, EQUALITY)):
-            if linear:
-                matrix, rhs, scale = self.rows(linear)
-                left = (X @ matrix.T - rhs) / scale
-                parts.append((left if linear is self.inequality else -left.abs()) + tolerance)
-        return torch.cat(parts, dim=-1) if parts else X.new_zeros(len(X), 0)
+        matrix, rhs, scale = self.rows
+        left = (X @ matrix.T - rhs) / scale  # n x m
+        equal = self._is_equality.to(left.device)
+        return torch.where(equal, EQUALITY - left.abs(), left + INEQUALITY)
 
     def contains(self, X: Tensor) -> Tensor:
         """Return which points meet all constraints, up to rounding.
@@ -309,35 +360,9 @@ class FeasibleSet:
             ``n`` booleans.
         """
         inside = (self.slacks(X) >= 0.0).all(-1)
-        for function, _ in self.nonlinear:
-            if getattr(function, "takes_rows", False):
-                with torch.no_grad():
-                    inside &= function(X[:, self.num_fixed :]) >= -NONLINEAR
-                continue
-            for k in inside.nonzero().reshape(-1).tolist():
-                if not self._value(function, X[k]) >= -NONLINEAR:
-                    inside[k] = False
+        for condition in self.nonlinear:
+            inside[inside.clone()] = condition.holds(X[inside])
         return inside
-
-    def _value(self, function: Callable[[Tensor], Any], x: Tensor) -> float:
-        with torch.no_grad():
-            value = function(x[self.num_fixed :])
-        called = _name_of(function)
-        dtype = getattr(value, "dtype", None)
-        if isinstance(value, bool) or dtype in (torch.bool, np.dtype(bool)):
-            raise ValueError(
-                f"{called} of nonlinear_inequality_constraints returned {value} at one point, and "
-                "False counts as 0, which is feasible. Return a number that is negative if a "
-                "point is infeasible."
-            )
-        try:
-            return float(value)
-        except (TypeError, ValueError, RuntimeError):
-            what = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
-            raise ValueError(
-                f"{called} of nonlinear_inequality_constraints returned {what} at one point; "
-                "return one number, or a tensor with one element."
-            ) from None
 
     def check(self, name: str, x: Tensor) -> None:
         """Raise an error if a point violates a constraint, naming the constraint and its value.
@@ -349,172 +374,77 @@ class FeasibleSet:
         Raises:
             ValueError: If it violates one.
         """
-        point = x[self.num_fixed :].tolist()
-        left = self.slacks(x.unsqueeze(0)).squeeze(0)
-        told = [("inequality_constraints", k, ">=") for k in range(len(self.inequality))]
-        told += [("equality_constraints", k, "==") for k in range(len(self.equality))]
-        linear = [*self.inequality, *self.equality]
-        for (argument, k, sign), (indices, coefficients, rhs), slack in zip(
-            told, linear, left.tolist(), strict=True
-        ):
+        point, slacks = x.tolist(), self.slacks(x.unsqueeze(0)).squeeze(0).tolist()
+        for limit, slack in zip(self.linear, slacks, strict=True):
             if slack < 0.0:
-                pairs = list(zip(indices, coefficients, strict=True))
+                pairs = list(zip(limit.indices, limit.coefficients, strict=True))
                 total = math.fsum(c * point[i] for i, c in pairs)
                 named = self.names or [f"x[{i}]" for i in range(len(point))]
                 words = " + ".join(f"{c:g} * {named[i]}" for i, c in pairs)
                 raise ValueError(
-                    f"{name} is {point}, which violates {argument}[{k}]: {words} {sign} {rhs:g}, "
-                    f"but the sum is {total:.6g}. Move the point, or relax the constraint."
+                    f"{name} is {point}, which violates {limit.name}: {words} {limit.sign} "
+                    f"{limit.rhs:g}, but the sum is {total:.6g}. Move the point, or relax the "
+                    "constraint."
                 )
-        for k, (function, _) in enumerate(self.nonlinear):
-            value = self._value(function, x)
+        for condition in self.nonlinear:
+            value = condition.value(x)
             if not value >= -NONLINEAR:
-                called = _name_of(function)
                 raise ValueError(
-                    f"{name} is {point}, which violates nonlinear_inequality_constraints[{k}]: "
-                    f"{called} is {value:.6g} there, but it must be at least 0. Move the point, or "
-                    "relax the constraint."
+                    f"{name} is {point}, which violates {condition.name}: "
+                    f"{name_of(condition.function)} is {value:.6g} there, but it must be at least "
+                    "0. Move the point, or relax the constraint."
                 )
 
-    def check_choices(self, choices: Tensor) -> None:
-        """Raise an error unless all points of a finite set are feasible.
-
-        Args:
-            choices: ``n x d``; the points at which an acquisition function is defined.
-
-        Raises:
-            ValueError: If one of them is not.
-        """
-        if not bool(self.contains(choices).all()):
-            raise ValueError(
-                "the acquisition function has choices= that violate the constraints of the box. "
-                "Leave out those points, or choices= altogether."
-            )
-
-    def check_not_empty(self, from_unit: FromUnit, whole: Sequence[int]) -> None:
+    def check_not_empty(self) -> None:
         """Raise an error if no point meets all constraints.
 
-        For linear constraints, this is decided by a linear program, with integers where required.
-
-        Args:
-            from_unit: The map from the unit cube to the box.
-            whole: Dimensions that take integers.
+        For linear constraints that leave little of the box, a linear program decides it, with which
+        a random walk begins.
 
         Raises:
             ValueError: If there is none, an equality is on a discrete dimension, or a function has
                 no gradient although there are continuous dimensions.
         """
-        for k, (indices, _, _) in enumerate(self.equality):
-            on_discrete = sorted(set(indices) & set(self.discrete))
-            if on_discrete:
+        for limit in self.linear:
+            on_discrete = sorted(set(limit.indices) & self.coordinates.grids.keys())
+            if limit.is_equality and on_discrete:
                 raise ValueError(
-                    f"equality_constraints[{k}] is on dimension {on_discrete[0]}, which takes "
-                    "finitely many values, so that a uniform draw hardly ever meets it. Solve it "
-                    "for one dimension and leave that out, or use Arms of the feasible points."
+                    f"{limit.name} is on dimension {on_discrete[0]}, which takes finitely many "
+                    "values, so that a uniform draw hardly ever meets it. Solve it for one "
+                    "dimension and leave that out, or use Arms of the feasible points."
                 )
-        room = self._linear_program(whole)
-        if room is None:
-            raise ValueError(
-                "inequality_constraints and equality_constraints contradict each other within the "
-                "bounds: a linear program finds that no point of the box meets all of them. "
-                f"{self._alone(whole)}Relax them, or widen the box."
-            )
-        if room < LEAST_ROOM:
+        one, other = self.sample(2, torch.Generator().manual_seed(0))
+        free = self.coordinates.free
+        if not free:
+            return
+        if bool(((one - other).abs() <= LEAST_ROOM * self.coordinates.sides)[free].all()):
             raise ValueError(
                 "inequality_constraints and equality_constraints leave no room: wherever they "
                 "hold, a continuous dimension is at its bound or an inequality is an equality. "
                 "Write such an inequality as equality_constraints, and leave out dimensions that "
                 "are then fixed."
             )
-        if self.nonlinear or self.discrete:
-            point = self.sample(1, torch.Generator().manual_seed(0), from_unit).squeeze(0)
-            if any(i not in self.discrete and i not in self.held for i in range(self.dim)):
-                self._check_gradients(point)
-
-    def _check_gradients(self, x: Tensor) -> None:
-        """Raise an error unless the nonlinear constraints have gradients at a feasible point."""
-        for k, (function, _) in enumerate(self.nonlinear):
-            if getattr(function, "takes_rows", False):
-                continue
-            try:
-                value = function(x[self.num_fixed :].clone().requires_grad_(True))
-                has_gradient = isinstance(value, Tensor) and value.requires_grad
-            except (RuntimeError, TypeError):  # NumPy does not accept tensors with a gradient
-                has_gradient = False
-            if not has_gradient:
-                called = _name_of(function)
+        for condition in self.nonlinear:
+            if not (condition.takes_rows or condition.has_gradient(one)):
                 raise ValueError(
-                    f"{called} of nonlinear_inequality_constraints[{k}] has no gradient, which "
+                    f"{name_of(condition.function)} of {condition.name} has no gradient, which "
                     "searches on continuous dimensions need. Compute it from the point in PyTorch, "
                     "without float(), .numpy() or comparisons; or use Arms of feasible points."
                 )
 
-    def _alone(self, whole: Sequence[int]) -> str:
-        """Return which constraint cannot be met even on its own, if there is one."""
-        for argument in ("inequality", "equality"):
-            for k, each in enumerate(getattr(self, argument)):
-                pair = ((each,), ()) if argument == "inequality" else ((), (each,))
-                alone = FeasibleSet(self.bounds, pair[0], pair[1], held=self.held)
-                if alone._linear_program(whole) is None:
-                    return f"{argument}_constraints[{k}] cannot be met even on its own. "
-        return ""
+    def _of_free(self) -> FeasibleSet:
+        """Return the continuous dimensions as a set, with the linear constraints on these alone."""
+        free = self.coordinates.free
+        kept = [limit for limit in self.linear if set(limit.indices) <= set(free)]
+        limits = tuple(limit.at(map(free.index, limit.indices)) for limit in kept)
+        return FeasibleSet(Coordinates(self.coordinates.bounds[:, free], {}), limits)
 
-    def _linear_program(self, whole: Sequence[int]) -> float | None:
-        """Return the largest slack that linear constraints and bounds can have; None if infeasible.
-
-        It is a share of the range of a sum, or of the side of a continuous dimension.
-        """
-        low, high = self.bounds.cpu().numpy()
-        # the last variable is the slack, as a share, that all inequalities have, at most 1
-        constraints = []
-        for linear, is_equality in ((self.inequality, False), (self.equality, True)):
-            if linear:
-                matrix, rhs, scale = (each.cpu().numpy() for each in self.rows(linear))
-                left = np.zeros(len(rhs)) if is_equality else -np.ones(len(rhs))
-                top = rhs / scale if is_equality else np.full(len(rhs), np.inf)
-                table = np.column_stack([matrix / scale[:, None], left])
-                constraints.append(LinearConstraint(table, rhs / scale, top))
-        free = [i for i in range(self.dim) if i not in self.discrete and i not in self.held]
-        sides = np.eye(self.dim)[free] / (high - low)[free, None]
-        for sign, ends in ((1.0, low), (-1.0, high)) if free else ():
-            table = np.column_stack([sign * sides, -np.ones(len(free))])
-            constraints.append(
-                LinearConstraint(table, sign * ends[free] / (high - low)[free], np.inf)
-            )
-        integrality = np.zeros(self.dim + 1)
-        integrality[list(whole)] = 1
-        found = milp(
-            c=np.append(np.zeros(self.dim), -1.0),
-            constraints=constraints,
-            integrality=integrality,
-            bounds=Bounds(np.append(low, 0.0), np.append(high, 1.0)),
-        )
-        return None if found.x is None else float(found.x[-1])
-
-    def _continuous(self) -> tuple[list[int], list[Linear], list[Linear]]:
-        """Return the continuous dimensions that vary, and the linear constraints on these alone."""
-        one_value = {*self.discrete, *self.held}
-        free = [i for i in range(self.num_fixed, self.dim) if i not in one_value]
-        place = {i - self.num_fixed: k for k, i in enumerate(free)}
-        kept = [
-            [
-                (tuple(place[i] for i in indices), coefficients, rhs)
-                for indices, coefficients, rhs in linear
-                if all(i in place for i in indices)
-            ]
-            for linear in (self.inequality, self.equality)
-        ]
-        return free, kept[0], kept[1]
-
-    def sample(
-        self, num_points: int, generator: torch.Generator | None, from_unit: FromUnit
-    ) -> Tensor:
+    def sample(self, num_points: int, generator: torch.Generator | None) -> Tensor:
         """Draw points uniformly, by rejection, or by BoTorch's random walk if few are feasible.
 
         Args:
             num_points: The number of points.
             generator: A CPU generator; PyTorch's global one if omitted.
-            from_unit: The map from the unit cube to the box.
 
         Returns:
             ``num_points x d``.
@@ -522,17 +452,16 @@ class FeasibleSet:
         Raises:
             ValueError: If :data:`MOST_DRAWS` draws contain no point that meets all constraints.
         """
-        walks = self._walks(from_unit)
-        found: list[Tensor] = []
-        rejects = not walks or bool(self.nonlinear or self.discrete)
+        coordinates, walks = self.coordinates, self._walks()
+        found = [coordinates.bounds[:0]]
+        rejects = not walks or bool(self.nonlinear or coordinates.grids)
         num_found, num_drawn, size = 0, 0, max(64, 2 * num_points) if rejects else num_points
         while num_found < num_points:
-            unit = torch.rand(size, self.dim, dtype=DTYPE, generator=generator)
-            X = from_unit(unit.to(self.bounds))
+            unit = torch.rand(size, coordinates.dim, dtype=DTYPE, generator=generator)
+            X = coordinates.from_unit(unit.to(coordinates.bounds))
             if walks:
-                free, inequality, equality = self._continuous()
                 seed = int(torch.randint(2**31 - 1, (1,), generator=generator))
-                X[:, free] = self._walk(size, seed, free, inequality, equality)
+                X[:, coordinates.free] = self._of_free()._walk(size, seed)
             kept = X[self.contains(X)]
             found.append(kept)
             num_found, num_drawn = num_found + len(kept), num_drawn + size
@@ -544,39 +473,43 @@ class FeasibleSet:
                     "narrow the bounds to the feasible part, or use Arms of feasible "
                     "points."
                 )
-        return torch.cat([self.bounds[:0], *found])[:num_points]
+        return torch.cat(found)[:num_points]
 
-    def _walks(self, from_unit: FromUnit) -> bool:
+    def _walks(self) -> bool:
         """Whether points are drawn by a random walk."""
-        if self.equality:
-            return True
-        free, inequality, _ = self._continuous()
-        if not inequality:
-            return False
-        unit = torch.rand(1024, self.dim, dtype=DTYPE, generator=torch.Generator().manual_seed(0))
-        X = from_unit(unit.to(self.bounds))[:, free]
-        part = FeasibleSet(self.bounds[:, free], tuple(inequality))
+        part, coordinates = self._of_free(), self.coordinates
+        if bool(self._is_equality.any()) or not part.linear:
+            return bool(self._is_equality.any())
+        source = torch.Generator().manual_seed(0)
+        unit = torch.rand(1024, coordinates.dim, dtype=DTYPE, generator=source)
+        X = coordinates.from_unit(unit.to(coordinates.bounds))[:, coordinates.free]
         return float(part.contains(X).double().mean()) < RARE
 
-    def _walk(
-        self,
-        num_points: int,
-        seed: int,
-        free: Sequence[int],
-        inequality: Sequence[Linear],
-        equality: Sequence[Linear],
-    ) -> Tensor:
-        points = get_polytope_samples(
-            num_points,
-            self.bounds[:, list(free)],
-            inequality_constraints=as_tensors(inequality) or None,
-            equality_constraints=as_tensors(equality) or None,
-            seed=seed,
-            n_burnin=BURN_IN,
-            n_thinning=THINNING,
-        )
-        low, high = self.bounds[:, list(free)]
-        return torch.minimum(torch.maximum(points.to(self.bounds), low), high)
+    def _walk(self, num_points: int, seed: int) -> Tensor:
+        """Draw points by a random walk, which knows only linear constraints."""
+        of_kind: dict[bool, list[tuple[Tensor, Tensor, float]]] = {False: [], True: []}
+        for limit in self.linear:
+            coefficients = torch.tensor(limit.coefficients, dtype=DTYPE)
+            of_kind[limit.is_equality].append(
+                (torch.tensor(limit.indices), coefficients, limit.rhs)
+            )
+        try:
+            points = get_polytope_samples(
+                num_points,
+                self.coordinates.bounds,
+                inequality_constraints=of_kind[False] or None,
+                equality_constraints=of_kind[True] or None,
+                seed=seed,
+                n_burnin=BURN_IN,
+                n_thinning=THINNING,
+            )
+        except InfeasibilityError as error:
+            raise ValueError(
+                "inequality_constraints and equality_constraints contradict each other within the "
+                "bounds: a linear program finds that no point of the box meets all of them. Relax "
+                "them, or widen the box."
+            ) from error
+        return self.coordinates.snap(points.to(self.coordinates.bounds))
 
     def reduced(self, x: Tensor, free: Sequence[int]) -> dict[str, Any]:
         """Return the constraints on some dimensions of a point in the form of ``optimize_acqf``.
@@ -585,27 +518,21 @@ class FeasibleSet:
             x: ``d`` coordinates, of which the others keep their values.
             free: ``k`` dimensions that vary, in the unit cube of their bounds.
         """
-        low = self.bounds[0, list(free)]
-        side = self.bounds[1, list(free)] - low
+        low, side = self.coordinates.bounds[0, list(free)], self.coordinates.sides[list(free)]
         others = x.clone()
         others[list(free)] = 0.0
         told: dict[str, Any] = {}
-        for name, linear in (("inequality", self.inequality), ("equality", self.equality)):
-            matrix, rhs, _ = self.rows(linear)
-            coefficients = matrix[:, list(free)] * side
-            left = rhs - matrix @ others - matrix[:, list(free)] @ low
-            rows = []
-            for row, limit in zip(coefficients, left, strict=True):
-                used = row.nonzero().reshape(-1)
-                if len(used):
-                    unit = float(row.norm())
-                    rows.append((used, row[used] / unit, float(limit) / unit))
-            if rows:
-                told[f"{name}_constraints"] = rows
+        matrix, rhs, _ = self.rows
+        left = rhs - matrix @ others - matrix[:, list(free)] @ low
+        for limit, row, end in zip(self.linear, matrix[:, list(free)] * side, left, strict=True):
+            used = row.nonzero().reshape(-1)
+            if len(used):
+                unit = float(row.norm())
+                rows = told.setdefault(CONSTRAINTS[limit.is_equality], [])
+                rows.append((used, row[used] / unit, float(end) / unit))
         if self.nonlinear:
             told["nonlinear_inequality_constraints"] = [
-                (_OnFree(x, free, low, side, self.num_fixed, function), True)
-                for function, _ in self.nonlinear
+                (_OnFree(x, free, low, side, condition), True) for condition in self.nonlinear
             ]
         return told
 
@@ -617,8 +544,8 @@ class FeasibleSet:
             start: ``n x d`` feasible points from which the optimizer started.
         """
         step = X - start
-        if self.equality:  # stay where all equalities hold
-            matrix, _, _ = self.rows(self.equality)
+        matrix = self.rows[0][self._is_equality]
+        if len(matrix):  # stay where all equalities hold
             step = step - (torch.linalg.pinv(matrix) @ (matrix @ step.T)).T
         pulled = start + step
         for k in range(len(X)):
@@ -635,20 +562,9 @@ class FeasibleSet:
         return pulled
 
     def _has(self, x: Tensor) -> bool:
-        within = bool(((x >= self.bounds[0]) & (x <= self.bounds[1])).all())
+        low, high = self.coordinates.bounds
+        within = bool(((x >= low) & (x <= high)).all())
         return within and bool(self.contains(x.unsqueeze(0)))
-
-
-def as_tensors(linear: Sequence[Linear]) -> list[tuple[Tensor, Tensor, float]]:
-    """Return linear constraints in BoTorch's form.
-
-    Args:
-        linear: The constraints in plain numbers.
-    """
-    return [
-        (torch.tensor(indices), torch.tensor(coefficients, dtype=DTYPE), rhs)
-        for indices, coefficients, rhs in linear
-    ]
 
 
 class _OnFree(AcquisitionFunction):
@@ -660,12 +576,10 @@ class _OnFree(AcquisitionFunction):
         free: Sequence[int],
         low: Tensor,
         side: Tensor,
-        num_left_out: int,
         function: Callable[[Tensor], Any],
     ) -> None:
         torch.nn.Module.__init__(self)
         self._x, self._free, self._low, self._side = x, list(free), low, side
-        self._num_left_out = num_left_out
         self._function = [function]  # in a list, so that it does not become part of this module
 
     def whole(self, U: Tensor) -> Tensor:
@@ -675,7 +589,7 @@ class _OnFree(AcquisitionFunction):
         return X
 
     def forward(self, U: Tensor) -> Any:
-        return self._function[0](self.whole(U)[..., self._num_left_out :])
+        return self._function[0](self.whole(U))
 
 
 @dataclass(frozen=True)
@@ -684,17 +598,13 @@ class Search:
 
     Attributes:
         feasible: The feasible set.
-        from_unit: The map from the unit cube to the box.
         values: The values of discrete dimensions.
-        unordered: The discrete dimensions whose values have no order.
         num_restarts: The number of local searches.
         raw_samples: The number of points from which their starting points are chosen.
     """
 
     feasible: FeasibleSet
-    from_unit: FromUnit
     values: Mapping[int, Sequence[float]]
-    unordered: Sequence[int]
     num_restarts: int
     raw_samples: int
 
@@ -708,15 +618,13 @@ class Search:
             generator: The generator of all random draws.
             near: ``n x d`` further starting points, of which the feasible ones are used.
         """
-        raw = self.feasible.sample(self.raw_samples, generator, self.from_unit)
+        raw = self.feasible.sample(self.raw_samples, generator)
         if near is not None and len(near):
-            inside = (near >= self.feasible.bounds[0]) & (near <= self.feasible.bounds[1])
-            kept = near[inside.all(-1)]
+            kept = near[self.feasible.coordinates.has(near)]
             raw = torch.cat([raw, kept[self.feasible.contains(kept)]])
         values = _evaluate(acquisition, raw)
         found = [(raw[values.argmax()], float(values.max()))]
-        for starts in self._starts(acquisition, raw, values, generator):
-            found.append(self._climb(acquisition, starts))
+        found += [self._climb(acquisition, starts) for starts in self._starts(raw, values)]
         best = max(found, key=lambda each: each[1])
         for _ in range(10 if self.values else 0):
             moved = self._step(acquisition, best)
@@ -725,50 +633,23 @@ class Search:
             best = moved
         return best
 
-    def _starts(
-        self,
-        acquisition: AcquisitionFunction,
-        raw: Tensor,
-        values: Tensor,
-        generator: torch.Generator,
-    ) -> list[Tensor]:
+    def _starts(self, raw: Tensor, values: Tensor) -> list[Tensor]:
         """Return starting points, grouped by their discrete values."""
-        dims = list(self.values)
-        combinations = math.prod(map(len, self.values.values()))
-        if not dims or combinations > MOST_COMBINATIONS:
-            count = min(self.num_restarts, len(raw))
-            chosen, _ = initialize_q_batch(raw.unsqueeze(-2), values, count)
-            groups: dict[tuple[float, ...], list[Tensor]] = {}
-            for row in chosen.squeeze(-2):
-                groups.setdefault(tuple(row[dims].tolist()), []).append(row)
-            return [torch.stack(rows) for rows in groups.values()]
-        each = max(2, -(-2 * self.num_restarts // combinations))
-        starts = []
-        for combination in itertools.product(*self.values.values()):
-            rows = self._with(raw, dims, combination)
-            if len(rows) == 0:
-                continue
-            own = _evaluate(acquisition, rows)
-            starts.append(rows[own.argsort(descending=True)[:each]])
-        return starts
-
-    def _with(self, raw: Tensor, dims: Sequence[int], combination: Sequence[float]) -> Tensor:
-        """Return feasible points with these discrete values: the same points with others."""
-        rows = raw.clone()
-        rows[:, list(dims)] = rows.new_tensor(combination)
-        rows = torch.cat([raw[(raw[:, list(dims)] == rows[:, list(dims)]).all(-1)], rows])
-        return rows[self.feasible.contains(rows)]
+        chosen, _ = initialize_q_batch(raw.unsqueeze(-2), values, min(self.num_restarts, len(raw)))
+        groups: dict[tuple[float, ...], list[Tensor]] = {}
+        for row in chosen.squeeze(-2):
+            groups.setdefault(tuple(row[list(self.values)].tolist()), []).append(row)
+        return [torch.stack(rows) for rows in groups.values()]
 
     def _climb(self, acquisition: AcquisitionFunction, starts: Tensor) -> tuple[Tensor, float]:
         """Return the best end of local searches from points with the same discrete values."""
-        feasible = self.feasible
-        fixed = {*range(feasible.num_fixed), *feasible.held, *self.values}
-        free = [i for i in range(feasible.dim) if i not in fixed]
+        feasible, coordinates = self.feasible, self.feasible.coordinates
+        fixed = {*coordinates.held, *self.values}
+        free = [i for i in range(coordinates.dim) if i not in fixed]
         ends = starts
         if free:
-            low = feasible.bounds[0, free]
-            side = feasible.bounds[1, free] - low
-            inner = _OnFree(starts[0], free, low, side, 0, acquisition)
+            low, side = coordinates.bounds[0, free], coordinates.sides[free]
+            inner = _OnFree(starts[0], free, low, side, acquisition)
             at_once = 1 if feasible.nonlinear else max(1, VARIABLES_AT_ONCE // len(free))
             begin = ((starts[:, free] - low) / side).clamp(0.0, 1.0).unsqueeze(-2)
             # the function that optimize_acqf calls, which rejects results that miss a constraint by
@@ -789,19 +670,12 @@ class Search:
             searched = inner.whole(found.detach().reshape(len(starts), -1).clamp(0.0, 1.0))
             searched = torch.where(searched.isfinite(), searched, starts)
             ends = torch.cat([feasible.pulled(searched, starts), starts])
-        ends = self._rounded(ends)
+        ends = coordinates.snap(ends)  # also rounds dimensions with too many values to list
         ends = ends[feasible.contains(ends)] if len(ends) else ends
         ends = ends if len(ends) else starts
         values = _evaluate(acquisition, ends)
         best = int(values.argmax())
         return ends[best], float(values[best])
-
-    def _rounded(self, X: Tensor) -> Tensor:
-        """Return points whose discrete dimensions have allowed values, also those of long lists."""
-        X = torch.minimum(torch.maximum(X, self.feasible.bounds[0]), self.feasible.bounds[1])
-        for i in set(self.feasible.discrete) - set(self.values):
-            X[:, i] = X[:, i].round()
-        return X
 
     def _step(
         self, acquisition: AcquisitionFunction, best: tuple[Tensor, float]
@@ -811,7 +685,9 @@ class Search:
         rows = []
         for i, known in self.values.items():
             at = min(range(len(known)), key=lambda k: abs(known[k] - float(x[i])))
-            near = range(len(known)) if i in self.unordered else (at - 1, at + 1)
+            near = (
+                range(len(known)) if i in self.feasible.coordinates.unordered else (at - 1, at + 1)
+            )
             for k in near:
                 if 0 <= k < len(known) and k != at:
                     rows.append(x.clone())

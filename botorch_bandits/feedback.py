@@ -38,7 +38,7 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.censored import Censoring
-from botorch_bandits.history import Event, Failure, History, Outcome, Query
+from botorch_bandits.history import Event, History, Outcome, Query
 
 __all__ = [
     "BelowMinimumError",
@@ -61,7 +61,29 @@ class BelowMinimumError(ValueError):
 
 
 class Feedback:
-    """How a loop treats queries without an outcome."""
+    """How a loop treats queries without an outcome.
+
+    Attributes:
+        hallucinates: Whether they count as known to have the posterior mean.
+        ignores_pending: Whether they are left out.
+    """
+
+    hallucinates: ClassVar[bool] = False
+    ignores_pending: ClassVar[bool] = False
+
+    @property
+    def censored(self) -> Censored | None:
+        """The feedback itself if they are censored, otherwise None."""
+        return None
+
+    def is_late(self, query: Query, event: Event) -> bool:
+        """Return whether an outcome came after its query was given up.
+
+        Args:
+            query: The query.
+            event: Its outcome.
+        """
+        return False
 
 
 @dataclass(frozen=True)
@@ -72,6 +94,8 @@ class Hallucinated(Feedback):
     and GP-BTS with Thompson sampling. Widths are those of the outcomes that arrived.
     """
 
+    hallucinates: ClassVar[bool] = True
+
 
 @dataclass(frozen=True)
 class Ignored(Feedback):
@@ -79,6 +103,8 @@ class Ignored(Feedback):
 
     Without randomness, the same point is asked again until something arrives.
     """
+
+    ignores_pending: ClassVar[bool] = True
 
 
 class OutcomeScale(NamedTuple):
@@ -166,6 +192,10 @@ class Censored(Censoring, Feedback):
             pairs = _check_pairs(self.constraint_bounds)
             store_checked(self, constraint_bounds=pairs)
         super().__post_init__()
+
+    @property
+    def censored(self) -> Censored:
+        return self
 
     def check_outcome(
         self,
@@ -332,16 +362,16 @@ class Censored(Censoring, Feedback):
         rewards = (outcome.reward for outcome in history.outcomes)
         return min(self.minimum, min(rewards, default=self.minimum))
 
-    def delay_of(self, query: Query, outcome: Outcome) -> float:
+    def delay_of(self, query: Query, event: Event) -> float:
         """Return after how many rounds (or seconds) an outcome could be used.
 
         Args:
             query: The query.
-            outcome: Its outcome.
+            event: Its outcome.
         """
         if self.unit == "seconds":
-            return outcome.arrived_at - query.asked_at
-        return outcome.arrived_round + 1 - query.round_number
+            return event.arrived_at - query.asked_at
+        return event.arrived_round + 1 - query.round_number
 
     def age_of(self, query: Query, round_number: int, now: float) -> float:
         """Return the age of a query in rounds (or seconds) when a round is chosen.
@@ -353,9 +383,8 @@ class Censored(Censoring, Feedback):
         """
         return now - query.asked_at if self.unit == "seconds" else round_number - query.round_number
 
-    def is_late(self, query: Query, outcome: Outcome) -> bool:
-        """Return whether an outcome came after the query was given up."""
-        return self.max_delay is not None and self.delay_of(query, outcome) > self.max_delay
+    def is_late(self, query: Query, event: Event) -> bool:
+        return self.max_delay is not None and self.delay_of(query, event) > self.max_delay
 
     def is_lost(self, query: Query, round_number: int, now: float) -> bool:
         """Return whether a query without an outcome has been given up when a round is chosen.
@@ -385,11 +414,11 @@ class Censored(Censoring, Feedback):
             round_number: The round being chosen.
             now: Clock time in seconds.
         """
-        if isinstance(event, Failure):
+        if event is None:
+            return "lost" if self.is_lost(query, round_number, now) else "pending"
+        if event.counted is None:
             return "lost"
-        if event is not None:
-            return "late" if self.is_late(query, event) else "observed"
-        return "lost" if self.is_lost(query, round_number, now) else "pending"
+        return "late" if self.is_late(query, event) else "observed"
 
     def shares_to_come(
         self, view: CensoredView, history: History, round_number: int, now: float
@@ -424,16 +453,15 @@ class Censored(Censoring, Feedback):
         rewards: list[float | None] = [None] * len(queries)
         ids: dict[str, list[int]] = {"pending": [], "lost": [], "late": []}
         # all outcomes at once, because some histories compute them
-        told: dict[int, Event] = {outcome.query_id: outcome for outcome in history.outcomes}
-        told |= {event.query_id: event for event in (*history.failures, *history.retractions)}
+        ended: list[Event] = [*history.outcomes, *history.failures, *history.retractions]
+        told = {event.query_id: event for event in ended}
         for i, query in enumerate(queries):
             event = told.get(query.id)
             if event is not None and event.arrived_round >= round_number:
                 event = None  # it was told later
             status = self.status(query, event, round_number, now)
-            if status == "observed":
-                assert isinstance(event, Outcome)
-                rewards[i] = event.reward
+            if status == "observed" and event is not None and event.counted is not None:
+                rewards[i] = event.counted.reward
                 continue
             ids[status].append(query.id)
             if status == "late":
@@ -564,7 +592,6 @@ class CensoredQueue:
             if status != "observed":
                 self._lost.add(query.id)
             elif self._feedback.fill == "soft":
-                assert isinstance(event, Outcome)
                 delay = self._delay_of[query.id] = self._feedback.delay_of(query, event)
                 self._delays[delay] += 1
         given_up = []

@@ -35,7 +35,7 @@ import itertools
 import math
 import platform
 import types
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -49,7 +49,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.nn import Module
 
-from botorch_bandits.checks import DTYPE
+from botorch_bandits.checks import DTYPE, is_list
 from botorch_bandits.domains import Domain
 from botorch_bandits.version import __version__
 
@@ -101,7 +101,7 @@ def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _describe(name, value, ()) for name, value in settings.items()}
 
 
-def _describe(name: str, value: Any, above: tuple[int, ...]) -> Any:  # noqa: C901 - a kind of value each
+def _describe(name: str, value: Any, above: tuple[int, ...]) -> Any:
     """Return the description of a value.
 
     Args:
@@ -111,64 +111,51 @@ def _describe(name: str, value: Any, above: tuple[int, ...]) -> Any:  # noqa: C9
     """
     if value is None or type(value) in (bool, int, str):
         return value
-    if isinstance(value, float | np.floating):
-        return _describe_number(float(value))
-    if isinstance(value, np.bool_ | np.integer):
-        return value.item()
-    if isinstance(value, enum.Enum):
-        return f"{_name_of(type(value))}.{value.name}"
-    if isinstance(value, int | str):  # of a user's own class
-        return value.__int__() if isinstance(value, int) else str.__str__(value)
-    if isinstance(value, torch.dtype | torch.device | PurePath):
-        return f"{type(value).__name__}:{value}"
-    if isinstance(value, bytes):
-        return f"bytes:{value.hex()}"
-    if isinstance(value, Tensor | np.ndarray):
-        return _describe_tensor(name, value, LARGEST_TENSOR)
+    for kinds, describe_plain in _PLAIN:
+        if isinstance(value, kinds):
+            return describe_plain(value)
     if id(value) in above:
         raise UnnamedSettingError(f"{name} contains itself; pass settings without cycles.")
-    above = (*above, id(value))
-    if isinstance(value, Mapping):
-        if all(isinstance(key, str) for key in value):
-            return {
-                str(key): _describe(f"{name}.{key}", part, above) for key, part in value.items()
-            }
-        return {
-            repr(_describe(f"a key of {name}", key, above)): _describe(
-                f"{name}[{key!r}]", part, above
-            )
-            for key, part in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [_describe(f"{name}[{i}]", part, above) for i, part in enumerate(value)]
-    if isinstance(value, Set):
-        return sorted((_describe(name, part, above) for part in value), key=repr)
-    return _describe_object(name, value, above)
-
-
-def _describe_object(name: str, value: Any, above: tuple[int, ...]) -> Any:
-    if isinstance(value, type):
-        return _named(name, value)
-    if isinstance(value, types.MethodType):
-        owner = value.__self__
-        if isinstance(owner, type):
-            return _named(name, value)
-        return {"method": value.__name__, "of": _describe(f"{name}.__self__", owner, above)}
-    if isinstance(value, functools.partial):
-        return {
-            "partial": _describe(f"{name}.func", value.func, above),
-            "arguments": _describe(f"{name}.args", value.args, above),
-            "keywords": _describe(f"{name}.keywords", value.keywords, above),
-        }
-    if isinstance(value, Module):
-        return _describe_module(name, value, above)
+    for kinds, describe in _NESTED:
+        if isinstance(value, kinds):
+            return describe(name, value, (*above, id(value)))
     if hasattr(value, "__qualname__"):  # functions, built in or not, and their wrappers
         return _named(name, value)
-    parts = _parts(name, value)
-    described = {
-        key: _describe(f"{name}.{key}", part, above) for key, part in sorted(parts.items())
-    }
+    parts = dict(sorted(_parts(name, value).items()))
+    described = _describe_mapping(name, parts, (*above, id(value)))
     return {"class": _named(name, type(value)), **described}
+
+
+def _describe_mapping(name: str, value: Mapping[Any, Any], above: tuple[int, ...]) -> Any:
+    if all(isinstance(key, str) for key in value):
+        return {str(key): _describe(f"{name}.{key}", part, above) for key, part in value.items()}
+    return {
+        repr(_describe(f"a key of {name}", key, above)): _describe(f"{name}[{key!r}]", part, above)
+        for key, part in value.items()
+    }
+
+
+def _describe_sequence(name: str, value: Sequence[Any], above: tuple[int, ...]) -> Any:
+    return [_describe(f"{name}[{i}]", part, above) for i, part in enumerate(value)]
+
+
+def _describe_set(name: str, value: Set[Any], above: tuple[int, ...]) -> Any:
+    return sorted((_describe(name, part, above) for part in value), key=repr)
+
+
+def _describe_method(name: str, value: types.MethodType, above: tuple[int, ...]) -> Any:
+    owner = value.__self__
+    if isinstance(owner, type):
+        return _named(name, value)
+    return {"method": value.__name__, "of": _describe(f"{name}.__self__", owner, above)}
+
+
+def _describe_partial(name: str, value: functools.partial[Any], above: tuple[int, ...]) -> Any:
+    return {
+        "partial": _describe(f"{name}.func", value.func, above),
+        "arguments": _describe(f"{name}.args", value.args, above),
+        "keywords": _describe(f"{name}.keywords", value.keywords, above),
+    }
 
 
 def _parts(name: str, value: Any) -> dict[str, Any]:
@@ -210,17 +197,20 @@ def _describe_module(name: str, module: Module, above: tuple[int, ...]) -> dict[
     return described
 
 
+_FUNCTIONS = (type, types.FunctionType, types.MethodType, functools.partial)
+_SETTINGS = (bool, int, float, str, Tensor, *_FUNCTIONS)
+"""The kinds of attributes of modules that are settings."""
+
+
 def _is_setting(part: Module, key: str, value: Any) -> bool:
     if key == "training" or key in vars(Module()):
         return False
     # private attributes of the underlying libraries change from version to version
     if key.startswith("_") and type(part).__module__.partition(".")[0] in _KNOWN_PACKAGES:
         return False
-    if isinstance(value, type | types.FunctionType | types.MethodType | functools.partial):
-        return True
-    if isinstance(value, tuple | list):
+    if is_list(value):
         return all(_is_setting(part, key, entry) for entry in value)
-    return isinstance(value, bool | int | float | str | Tensor)
+    return isinstance(value, _SETTINGS)
 
 
 def _probe(kernel: Kernel) -> list[Any]:
@@ -249,6 +239,18 @@ def _describe_number(number: float) -> Any:
     return number if math.isfinite(number) else f"float:{number}"
 
 
+_PLAIN: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+    (float | np.floating, lambda value: _describe_number(float(value))),
+    (np.bool_ | np.integer, lambda value: value.item()),
+    (enum.Enum, lambda value: f"{_name_of(type(value))}.{value.name}"),
+    (int, int.__int__),  # of a user's own class
+    (str, str.__str__),
+    (torch.dtype | torch.device | PurePath, lambda value: f"{type(value).__name__}:{value}"),
+    (bytes, lambda value: f"bytes:{value.hex()}"),
+)
+"""How values without parts are described, by their kind; the first that fits counts."""
+
+
 def _describe_tensor(name: str, value: Tensor | np.ndarray, largest: int) -> dict[str, Any]:
     array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
     described = {"dtype": str(array.dtype), "shape": list(array.shape)}
@@ -259,6 +261,19 @@ def _describe_tensor(name: str, value: Tensor | np.ndarray, largest: int) -> dic
     little = np.ascontiguousarray(array + array.dtype.type(0))  # -0.0 becomes 0.0
     little = little.astype(array.dtype.newbyteorder("<"))
     return {**described, "sha256": hashlib.sha256(little.tobytes()).hexdigest()}
+
+
+_NESTED: tuple[tuple[Any, Callable[[str, Any, tuple[int, ...]], Any]], ...] = (
+    (Tensor | np.ndarray, lambda name, value, _: _describe_tensor(name, value, LARGEST_TENSOR)),
+    (Mapping, _describe_mapping),
+    (list | tuple, _describe_sequence),
+    (Set, _describe_set),
+    (type, lambda name, value, _: _named(name, value)),
+    (types.MethodType, _describe_method),
+    (functools.partial, _describe_partial),
+    (Module, _describe_module),
+)
+"""The same for values that are made of parts, or have a name."""
 
 
 def _name_of(value: Any) -> str:
@@ -319,16 +334,18 @@ def are_equal(one: Any, other: Any) -> bool:
         return equal if isinstance(equal, bool) else False
 
 
+def _are_both(kind: Any, old: Any, new: Any) -> bool:
+    return isinstance(old, kind) and isinstance(new, kind)
+
+
 def _difference(path: str, old: Any, new: Any) -> list[str]:
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
+    if _are_both(Mapping, old, new):
         return _difference_of_mappings(path, old, new)
-    is_text = isinstance(old, list) and all(isinstance(part, str) for part in old)  # shown whole
-    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new) and not is_text:
-        return [
-            line
-            for i, parts in enumerate(zip(old, new, strict=True))
-            for line in _difference(f"{path}[{i}]", *parts)
-        ]
+    if _are_both(list, old, new) and len(old) == len(new):
+        pairs = list(zip(old, new, strict=True))
+        if not all(_are_both(str, *pair) for pair in pairs):  # words are shown together
+            named = (_difference(f"{path}[{i}]", *pair) for i, pair in enumerate(pairs))
+            return [line for lines in named for line in lines]
     is_same = old == new and isinstance(old, bool) == isinstance(new, bool)
     return [] if is_same else [f"{path or 'settings'}: was {_short(old)}, is {_short(new)}"]
 
@@ -367,15 +384,15 @@ def _difference_of_parameters(
 
 
 def _are_close(old: Any, new: Any, tolerance: float) -> bool:
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
+    if _are_both(Mapping, old, new):
         return old.keys() == new.keys() and all(
             _are_close(old[key], new[key], tolerance) for key in old
         )
-    if isinstance(old, list) and isinstance(new, list):
+    if _are_both(list, old, new):
         return len(old) == len(new) and all(
             _are_close(*parts, tolerance) for parts in zip(old, new, strict=True)
         )
-    if isinstance(old, float) and isinstance(new, float):
+    if _are_both(float, old, new):
         return math.isclose(old, new, rel_tol=tolerance, abs_tol=1e-300)
     return bool(old == new)
 
@@ -389,7 +406,7 @@ def _round_alike(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     one, other = (tensor.get("entries", []) for tensor in (old, new))
     if old["dtype"] != new["dtype"] or len(old["shape"]) != 1 or not (one and other):
         return False
-    if not all(isinstance(entry, float) for entry in [*one, *other]):
+    if not all(_are_both(float, entry, entry) for entry in [*one, *other]):
         return False
     largest = max(abs(entry) for entry in [*one, *other])
     pairs = itertools.zip_longest(one, other, fillvalue=0.0)

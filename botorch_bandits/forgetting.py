@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -25,7 +26,34 @@ __all__ = ["ExponentialWeights", "Forgetting", "SlidingWindow", "TimeVaryingKern
 
 
 class Forgetting:
-    """How a model fades old outcomes."""
+    """How a model fades old outcomes.
+
+    Attributes:
+        fades: Whether older outcomes have smaller weights.
+    """
+
+    fades: ClassVar[bool] = False
+
+    @property
+    def window(self) -> int | None:
+        """The number of the last rounds whose outcomes count; None if all do."""
+        return None
+
+    @property
+    def drift_rate(self) -> float | None:
+        """The rate at which the reward drifts; the round is then an input of the model."""
+        return None
+
+    def keeps(self, rounds: Tensor, round_number: int) -> Tensor:
+        """Return which queries the model of a round sees.
+
+        Args:
+            rounds: ``n`` rounds in which queries were asked, from 1.
+            round_number: The round being chosen.
+        """
+        if self.window is None:
+            return torch.ones_like(rounds, dtype=torch.bool)
+        return rounds >= round_number - self.window
 
 
 @dataclass(frozen=True)
@@ -47,14 +75,10 @@ class SlidingWindow(Forgetting):
         """Check the length."""
         store_checked(self, length=check_integer("length", self.length, minimum=1))
 
-    def keeps(self, rounds: Tensor, round_number: int) -> Tensor:
-        """Return which queries the model of a round sees.
-
-        Args:
-            rounds: ``n`` rounds in which queries were asked, from 1.
-            round_number: The round being chosen.
-        """
-        return rounds >= round_number - self.length
+    @property
+    def window(self) -> int:
+        """The number of the last rounds whose outcomes count."""
+        return self.length
 
 
 @dataclass(frozen=True)
@@ -83,6 +107,8 @@ class ExponentialWeights(Forgetting):
     """
 
     discount: float
+
+    fades: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the discount."""
@@ -120,3 +146,8 @@ class TimeVaryingKernel(Forgetting):
     def __post_init__(self) -> None:
         """Check the rate."""
         store_checked(self, rate=check_probability("rate", self.rate))
+
+    @property
+    def drift_rate(self) -> float:
+        """The rate at which the reward drifts."""
+        return self.rate

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -85,6 +85,22 @@ class History(KeptInJournal):
 
     maximize: bool = True  # for histories that were pickled before False existed
     _num_weighted = 0  # for the same reason; the number of outcomes with their own count or noise
+
+    is_penalized: ClassVar[bool] = False
+    """Whether rewards are read as penalized outcomes."""
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of columns of :meth:`arrived`: those of the outcomes of the model."""
+        return 1
+
+    def censored(self, feedback: Any) -> Any:
+        """Return censored feedback on the outcomes as they are read.
+
+        Args:
+            feedback: :class:`.Censored` feedback as the user gave it, on rewards.
+        """
+        return feedback
 
     def __init__(
         self, dim: int, context_dim: int = 0, num_constraints: int = 0, maximize: bool = True
@@ -699,7 +715,7 @@ class History(KeptInJournal):
         """Return the number of failures with avoided points since the last outcome."""
         count = 0
         for event in reversed(self._events):
-            if not isinstance(event, Failure) or not event.avoided:
+            if not event.avoided:
                 break
             count += 1
         return count
@@ -743,7 +759,7 @@ class History(KeptInJournal):
         for query in self._queries:
             order, event = ended.get(query.id, (None, None))
             record = plain_record(query, event, order, self.num_constraints > 0)
-            if isinstance(event, Retraction):
+            if query.id in retraction_orders:
                 record["retraction_order"] = retraction_orders[query.id]
             records.append(record)
         return records

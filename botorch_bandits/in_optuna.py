@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from botorch_bandits.checks import check_instance
-from botorch_bandits.domains import Arms, Box, Domain
+from botorch_bandits.domains import Domain
 from botorch_bandits.history import Failure, History, Query
 from botorch_bandits.loop import BanditLoop
-from botorch_bandits.spaces import Categorical, Fixed, Float, Integer, Space
+from botorch_bandits.spaces import Integer
 
 if TYPE_CHECKING:
     import optuna
@@ -66,7 +66,7 @@ def to_optuna(
             the storage has a study of that name.
 
     Example:
-        >>> from botorch_bandits import BanditLoop, RandomSearch
+        >>> from botorch_bandits import BanditLoop, Float, RandomSearch, Space
         >>> loop = BanditLoop(Space({"rate": Float(1e-3, 1.0, log=True)}), None, RandomSearch())
         >>> outcome = loop.tell(loop.ask().id, 0.75)
         >>> study = to_optuna(loop)
@@ -81,11 +81,13 @@ def to_optuna(
         )
     remedy = "Pass a BanditLoop, or loop.history."
     check_instance("run", run, (BanditLoop, History), remedy)
+    history: History
     if isinstance(run, BanditLoop):
         if domain is not None:
             raise ValueError("domain is passed with a loop, which has its own. Leave it out.")
-        domain = run.settings.domain
-    history = run.history if isinstance(run, BanditLoop) else run
+        domain, history = run.settings.domain, run.history
+    else:
+        history = run
     if domain is not None:
         check_instance("domain", domain, Domain, "Pass the domain of the loop, or leave it out.")
         if domain.dim != history.dim:
@@ -114,19 +116,19 @@ def to_optuna(
 def _distributions(optuna: Any, history: History, domain: Domain | None) -> dict[str, Any]:
     """Return a distribution for each parameter, by name."""
     kinds = optuna.distributions
-    if isinstance(domain, Space):
+    if domain is not None and domain.names:
         return {name: _distribution(kinds, each) for name, each in domain.parameters.items()}
     found = {}
     points = [query.x.tolist() for query in history.queries]
-    if isinstance(domain, Arms):
+    if domain is not None and domain.choices is not None:
         points = domain.choices.tolist()
     for i in range(history.dim):
-        if isinstance(domain, Box):
+        if domain is not None and domain.bounds is not None:
             low, high = domain.bounds[:, i].tolist()
         else:
             values = [point[i] for point in points] or [0.0]
             low, high = min(values), max(values)
-        is_whole = isinstance(domain, Box) and i in domain.integer_dims
+        is_whole = domain is not None and i in domain.integer_dims
         kind = kinds.IntDistribution if is_whole else kinds.FloatDistribution
         found[f"x{i}"] = kind(int(low), int(high)) if is_whole else kind(low, high)
     return found
@@ -134,12 +136,9 @@ def _distributions(optuna: Any, history: History, domain: Domain | None) -> dict
 
 def _distribution(kinds: Any, parameter: Any) -> Any:
     """Return Optuna's distribution for a parameter of a space."""
-    if isinstance(parameter, Fixed):
-        return kinds.CategoricalDistribution([parameter.value])
-    if isinstance(parameter, Categorical):
-        return kinds.CategoricalDistribution(list(parameter.values))
+    if parameter.categories is not None:
+        return kinds.CategoricalDistribution(list(parameter.categories))
     kind = kinds.IntDistribution if isinstance(parameter, Integer) else kinds.FloatDistribution
-    assert isinstance(parameter, Integer | Float)
     return kind(parameter.low, parameter.high, log=parameter.log)
 
 
@@ -180,9 +179,10 @@ def _trial(
 
 def _values(domain: Domain | None, query: Query) -> dict[str, Any]:
     """Return the values of a point by name."""
-    if isinstance(domain, Space):
-        return domain.decode(query.x)
-    whole = domain.integer_dims if isinstance(domain, Box) else ()
+    named = None if domain is None else domain.decode(query.x)
+    if named is not None:
+        return named
+    whole = () if domain is None else domain.integer_dims
     return {
         f"x{i}": round(value) if i in whole else value for i, value in enumerate(query.x.tolist())
     }

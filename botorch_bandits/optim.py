@@ -25,7 +25,6 @@ algorithm for bound constrained optimization*, SIAM J. Scientific Computing 1995
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,17 +36,10 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions.warnings import BotorchWarning
 from botorch.generation import gen_candidates_scipy
-from botorch.optim.initializers import (
-    gen_batch_initial_conditions,
-    initialize_q_batch,
-    is_nonnegative,
-)
 from botorch.optim.utils import columnwise_clamp, get_X_baseline
-from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
-from torch.quasirandom import SobolEngine
 
-__all__ = ["gen_candidates_batched", "gen_starting_points"]
+__all__ = ["gen_candidates_batched"]
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -115,7 +107,6 @@ def minimize_on_unit_cube(
     evaluate: Evaluation,
     points: Array,
     max_iterations: int,
-    deadline: float | None = None,
     has_cheap_gradients: bool = False,
     num_functions: int = 1,
 ) -> tuple[Array, Array] | None:
@@ -126,7 +117,6 @@ def minimize_on_unit_cube(
             several functions come in order.
         points: ``b x d`` starting points in the unit cube.
         max_iterations: The largest number of steps.
-        deadline: On the clock of ``time.monotonic``, when the best points so far are returned.
         has_cheap_gradients: Whether to take the curvature from ``d`` further gradients per point.
         num_functions: The number of functions to minimize, numbered from 0; the starting points of
             each are an equal share of ``points``, one share after the other.
@@ -182,10 +172,10 @@ def minimize_on_unit_cube(
             restarts.keep(going)
             target, step, decrease = target[going], step[going], decrease[going]
             scale = scale[going]
-        if not len(step) or (deadline is not None and time.monotonic() > deadline):
+        if not len(step):
             break
         seen = observe(evaluate, target, restarts.function)
-        lost = _learn(restarts, target, step, decrease, *seen, is_first=iteration == 0)
+        lost = _learn(restarts, target, step, decrease, *seen)
         lost &= decrease <= ROUNDING_TOLERANCE * scale
     best[restarts.index], best_loss[restarts.index] = restarts.points, restarts.loss
     return best, best_loss / factor
@@ -305,7 +295,6 @@ def _learn(
     loss: Array,
     slope: Array,
     curvature: Array | None,
-    is_first: bool,
 ) -> Mask:
     """Move if the loss fell, correct curvature and radius, and return rows that did not move."""
     is_finite = np.isfinite(loss + slope.sum(-1))
@@ -313,9 +302,6 @@ def _learn(
         loss = np.where(is_finite, loss, np.inf)
         slope = np.where(is_finite[:, None], slope, restarts.slope)
     squared_length = (step * step).sum(-1)
-    if is_first and curvature is None:
-        change = slope - restarts.slope
-        restarts.curvature = _first_curvature(restarts.curvature, step, change)
     product = _apply(restarts.curvature, step)
     promised = decrease - 0.5 * (step * product).sum(-1)
     gain = restarts.loss - loss
@@ -354,16 +340,6 @@ def _newton_step(curvature: Array, force: Array, is_free: Mask) -> Array:
     return -_apply(vectors, coefficients) * is_free
 
 
-def _first_curvature(curvature: Array, step: Array, change: Array) -> Array:
-    """Return the curvature along the first step, the same in all directions."""
-    along = (step * change).sum(-1)
-    is_convex = along > 0.0
-    seen = (change * change).sum(-1) / np.where(is_convex, along, 1.0)
-    seen = np.where(is_convex & (seen > 0.0), seen, curvature[:, 0, 0])
-    first: Array = seen[:, None, None] * np.eye(step.shape[-1])
-    return first
-
-
 def _within(radius: Array, step: Array) -> Array:
     """Shorten steps to the radius."""
     length = np.sqrt((step * step).sum(-1))
@@ -394,17 +370,14 @@ MAXIMUM_ITERATIONS = 2000
 """The default of BoTorch's own generator."""
 
 
-def gen_candidates_batched(  # noqa: PLR0913 - options, each with a name
+def gen_candidates_batched(
     initial_conditions: Tensor,
     acquisition_function: AcquisitionFunction,
     lower_bounds: float | Tensor | None = None,
     upper_bounds: float | Tensor | None = None,
-    inequality_constraints: list[tuple[Tensor, Tensor, float]] | None = None,
-    equality_constraints: list[tuple[Tensor, Tensor, float]] | None = None,
-    nonlinear_inequality_constraints: list[tuple[Callable[..., Any], bool]] | None = None,
     options: dict[str, Any] | None = None,
     fixed_features: Mapping[int, float | Tensor] | None = None,
-    timeout_sec: float | None = None,
+    **others: Any,
 ) -> tuple[Tensor, Tensor]:
     """Maximize an acquisition function locally from all starting points; BoTorch's interface.
 
@@ -413,21 +386,18 @@ def gen_candidates_batched(  # noqa: PLR0913 - options, each with a name
     climb different hills: if there are many hills, neither generator always finds the highest.
 
     Cases that it does not support are passed on to ``gen_candidates_scipy`` unchanged: ``q > 1``,
-    constraints, more than 60 dimensions, no bounds, options other than ``maxiter``, models of
-    several batches, and numbers that are not finite.
+    constraints, a limit of time, more than 60 dimensions, no bounds, options other than
+    ``maxiter``, models of several batches, and numbers that are not finite.
 
     Args:
         initial_conditions: ``b x 1 x d`` starting points within the bounds.
         acquisition_function: The function to maximize; differentiable.
         lower_bounds: A lower bound, or one for each dimension.
         upper_bounds: An upper bound, or one for each dimension.
-        inequality_constraints: Passed on.
-        equality_constraints: Passed on.
-        nonlinear_inequality_constraints: Passed on.
         options: ``maxiter`` limits the steps (2000 if omitted).
         fixed_features: Values of dimensions that do not move. Values that differ between restarts
             are passed on.
-        timeout_sec: The number of seconds after which the best points so far are returned.
+        **others: Constraints and ``timeout_sec``, which are passed on.
 
     Returns:
         ``b x 1 x d`` points within the bounds, to the last bit, and their ``b`` values.
@@ -445,13 +415,9 @@ def gen_candidates_batched(  # noqa: PLR0913 - options, each with a name
         >>> candidate.shape
         torch.Size([1, 1])
     """
-    start = time.monotonic()
     options, fixed = options or {}, fixed_features or {}
-    is_constrained = (
-        inequality_constraints or equality_constraints or nonlinear_inequality_constraints
-    )
     if (
-        not is_constrained
+        all(value is None for value in others.values())
         and initial_conditions.dim() == 3
         and initial_conditions.shape[-2] == 1
         and initial_conditions.shape[-1] <= MAXIMUM_DIMENSION
@@ -461,12 +427,11 @@ def gen_candidates_batched(  # noqa: PLR0913 - options, each with a name
         and options.keys() <= {"maxiter"}
         and all(torch.as_tensor(value).numel() == 1 for value in fixed.values())
     ):
-        deadline = None if timeout_sec is None else start + timeout_sec
         steps, device = int(options.get("maxiter", MAXIMUM_ITERATIONS)), initial_conditions.device
         ends = _points_and_bounds(initial_conditions, lower_bounds, upper_bounds, fixed)
         evaluate = values_and_slopes(acquisition_function, device)
         are_cheap = has_few_rows(acquisition_function)
-        found = maximize_locally(evaluate, *ends, steps, deadline, are_cheap)
+        found = maximize_locally(evaluate, *ends, steps, are_cheap)
         if found is not None:
             candidates, values = (torch.from_numpy(a).to(initial_conditions) for a in found)
             return candidates.unsqueeze(-2), values
@@ -475,12 +440,9 @@ def gen_candidates_batched(  # noqa: PLR0913 - options, each with a name
         acquisition_function,
         lower_bounds=lower_bounds,
         upper_bounds=upper_bounds,
-        inequality_constraints=inequality_constraints,
-        equality_constraints=equality_constraints,
-        nonlinear_inequality_constraints=nonlinear_inequality_constraints,
         options=options,
         fixed_features=fixed_features,
-        timeout_sec=timeout_sec,
+        **others,
     )
     return candidates, values
 
@@ -567,7 +529,6 @@ def maximize_locally(
     lower: Array,
     upper: Array,
     max_iterations: int = MAXIMUM_ITERATIONS,
-    deadline: float | None = None,
     has_cheap_gradients: bool = False,
     num_functions: int = 1,
 ) -> tuple[Array, Array] | None:
@@ -580,7 +541,6 @@ def maximize_locally(
         lower: ``b x d`` lower bounds, the same in all rows; equal to ``upper`` for fixed features.
         upper: ``b x d`` upper bounds, the same in all rows.
         max_iterations: The largest number of steps.
-        deadline: On the clock of ``time.monotonic``.
         has_cheap_gradients: Whether to take the curvature from ``d`` further gradients per point.
         num_functions: The number of functions for which ``X`` has starting points, in equal shares.
 
@@ -600,7 +560,6 @@ def maximize_locally(
         on_cube,
         np.clip((X - low) / np.where(side > 0.0, side, 1.0), 0.0, 1.0),
         max_iterations,
-        deadline,
         has_cheap_gradients=has_cheap_gradients and X.shape[-1] <= MAXIMUM_FOR_DIFFERENCES,
         num_functions=num_functions,
     )
@@ -608,98 +567,6 @@ def maximize_locally(
         return None
     unit, losses = found
     return np.where(unit == 1.0, high, np.clip(low + side * unit, low, high)), -losses
-
-
-KNOWN_OPTIONS = {"batch_limit", "init_batch_limit", "maxiter"}
-"""Options of ``optimize_acqf`` that change nothing here, or are passed on."""
-
-
-def gen_starting_points(
-    acq_function: AcquisitionFunction,
-    bounds: Tensor,
-    q: int,
-    num_restarts: int,
-    raw_samples: int,
-    fixed_features: Mapping[int, float] | None = None,
-    options: Mapping[str, Any] | None = None,
-    **others: Any,
-) -> Tensor:
-    """Choose starting points for ``optimize_acqf``, for its argument ``ic_generator``.
-
-    They are those of BoTorch's own generator, at less cost for single points of a box.
-
-    Args:
-        acq_function: The function to maximize.
-        bounds: ``2 x d``.
-        q: The number of points that are chosen together.
-        num_restarts: The number of starting points.
-        raw_samples: The number of points from which they are chosen.
-        fixed_features: Values of dimensions that do not move.
-        options: The options of ``optimize_acqf``, such as ``init_batch_limit``.
-        **others: Further arguments of BoTorch's own generator.
-
-    Returns:
-        ``num_restarts x q x d``.
-    """
-    options, fixed = dict(options or {}), dict(fixed_features or {})
-    state = torch.get_rng_state()
-    if (
-        q == 1
-        and not any(value is not None for value in others.values())
-        and options.keys() <= KNOWN_OPTIONS
-        and num_restarts < raw_samples
-        and bounds.dtype == torch.float64
-        and bounds.shape[-1] <= SobolEngine.MAXDIM
-        and not is_nonnegative(acq_function)
-    ):
-        points = draw_sobol_samples(bounds.cpu(), n=raw_samples, q=1)
-        for i, each in fixed.items():
-            points[..., i] = each
-        with torch.no_grad():
-            values = acq_function(points.to(bounds.device)).cpu()
-        if bool(values.std() > 0.0) and bool(values.isfinite().all()):
-            chosen: Tensor = initialize_q_batch(points, values, num_restarts)[0]
-            return chosen.to(bounds.device)
-        torch.set_rng_state(state)
-    found: Tensor = gen_batch_initial_conditions(
-        acq_function,
-        bounds,
-        q,
-        num_restarts,
-        raw_samples,
-        fixed_features=fixed or None,
-        options=options,
-        **others,
-    )
-    return found
-
-
-class Rescaled(AcquisitionFunction):
-    """Another acquisition function's values, less an offset and divided by a unit.
-
-    Args:
-        acquisition: The other acquisition function.
-        offset: The value that becomes 0.
-        unit: The difference that becomes 1; positive.
-    """
-
-    def __init__(self, acquisition: AcquisitionFunction, offset: float, unit: float) -> None:
-        """See the class."""
-        super().__init__(acquisition.model)
-        self.acquisition, self.offset, self.unit = acquisition, offset, unit
-        self.maximize = getattr(acquisition, "maximize", True)
-        self.has_kinks = getattr(acquisition, "has_kinks", False)
-
-    @property
-    def X_baseline(self) -> Tensor:
-        """Points near which the other function may be largest, ``n x d``."""
-        baseline: Tensor = self.acquisition.X_baseline
-        return baseline
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Return the values at ``b x 1 x d`` points."""
-        values: Tensor = (self.acquisition(X) - self.offset) / self.unit
-        return values
 
 
 class ToBox(NamedTuple):
@@ -722,26 +589,38 @@ class ToBox(NamedTuple):
         return (points - self.low) / self.side
 
 
-class OnCube(AcquisitionFunction):
-    """Another acquisition function's values, on a cube that represents its box.
+class InUnits(AcquisitionFunction):
+    """Another acquisition function's values in another unit, on a cube that represents its box.
 
     Args:
         acquisition: The other acquisition function.
-        to_box: The map from the cube to the box.
+        offset: The value that becomes 0.
+        unit: The difference that becomes 1; positive.
+        to_box: The map from the cube to the box; None if points stay as they are.
     """
 
-    def __init__(self, acquisition: AcquisitionFunction, to_box: ToBox) -> None:
+    def __init__(
+        self,
+        acquisition: AcquisitionFunction,
+        offset: float = 0.0,
+        unit: float = 1.0,
+        to_box: ToBox | None = None,
+    ) -> None:
         """See the class."""
         super().__init__(acquisition.model)
-        self.acquisition, self.to_box = acquisition, to_box
+        self.acquisition, self.offset, self.unit, self.to_box = acquisition, offset, unit, to_box
         self.maximize = getattr(acquisition, "maximize", True)
+        self.has_kinks = getattr(acquisition, "has_kinks", False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BotorchWarning)
-            seen = get_X_baseline(acquisition)
-        if seen is not None and seen.shape[-1] == len(to_box.low):
-            self.X_baseline = to_box.inverse(seen)  # near which some searches start
+            seen = get_X_baseline(acquisition)  # near which some searches start
+        if seen is not None and to_box is None:
+            self.X_baseline = seen
+        elif seen is not None and to_box is not None and seen.shape[-1] == len(to_box.low):
+            self.X_baseline = to_box.inverse(seen)
 
     def forward(self, X: Tensor) -> Tensor:
         """Return the values at ``b x 1 x d`` points."""
-        values: Tensor = self.acquisition(self.to_box(X))
+        there = X if self.to_box is None else self.to_box(X)
+        values: Tensor = (self.acquisition(there) - self.offset) / self.unit
         return values

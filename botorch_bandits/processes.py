@@ -13,7 +13,13 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 
-__all__ = ["end_with_parent", "interrupts_on_hold", "one_thread_each", "terminate"]
+__all__ = [
+    "end_with_parent",
+    "interrupts_on_hold",
+    "one_thread_each",
+    "processes_of",
+    "terminate",
+]
 
 
 @contextmanager
@@ -63,11 +69,20 @@ def _wait_and_end(parent: multiprocessing.process.BaseProcess) -> None:
     os._exit(1)
 
 
+def processes_of(executor: Executor) -> list[multiprocessing.process.BaseProcess]:
+    """Return the processes of an executor; none if it has none.
+
+    Args:
+        executor: Any executor.
+    """
+    return list((getattr(executor, "_processes", None) or {}).values())
+
+
 def terminate(executor: Executor) -> None:
     """End the processes of an executor, even in the middle of a task.
 
     Args:
         executor: An executor with processes.
     """
-    for process in list((getattr(executor, "_processes", None) or {}).values()):
+    for process in processes_of(executor):
         process.terminate()

@@ -8,18 +8,35 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor
 
-from botorch_bandits.checks import shown_value
+from botorch_bandits.checks import is_listed, shown_value
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ORIGINS = ("initial", "acquisition", "repeat", "random", "exploration", "attached")
+
+
+def flipped_diagnostics(known: Mapping[str, float]) -> dict[str, float]:
+    """Return diagnostics for rewards of the other sign; a second call restores them.
+
+    The value of the acquisition function is unchanged, because it is maximized in either case.
+
+    Args:
+        known: The diagnostics by name.
+    """
+    told = dict(known)
+    if "mean" in told:
+        told["mean"] = 0.0 - told["mean"]
+    if "lower_bound" in told and "upper_bound" in told:
+        told["lower_bound"] = 0.0 - known["upper_bound"]
+        told["upper_bound"] = 0.0 - known["lower_bound"]
+    return told
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +77,14 @@ class Query:
     _parameters: Mapping[str, Any] | None = None
     _restriction: Mapping[str, Any] | None = None
 
+    state: ClassVar[str] = "pending"
+    """What a history says of a query whose latest entry this is; see :meth:`.History.state`."""
+
+    @property
+    def query_id(self) -> int:
+        """The id, under the name that it has in events."""
+        return self.id
+
     @property
     def x(self) -> Tensor:
         """See the class."""
@@ -90,6 +115,19 @@ class Query:
         """Whether the round could choose only from a part of the domain."""
         return self._restriction is not None
 
+    def flipped(self) -> Query:
+        """Return the query with diagnostics for rewards of the other sign."""
+        return replace(self, _diagnostics=flipped_diagnostics(self._diagnostics))
+
+    def add_to(self, history: Any, query_id: int) -> None:
+        """Add the query to another history.
+
+        Args:
+            history: The other :class:`.History`.
+            query_id: The id of the query, the next one, there.
+        """
+        history.add_query(self.x, self.origin, self.asked_at, self.context, self.diagnostics)
+
     def __repr__(self) -> str:
         """Show the id, the point and the origin."""
         named = self.parameters
@@ -119,6 +157,34 @@ class Outcome:
     constraints: tuple[float, ...] = ()
     count: int | None = field(default=None, kw_only=True)
     noise: float | None = field(default=None, kw_only=True)
+
+    state: ClassVar[str] = "told"
+    reason: ClassVar[None] = None
+    avoided: ClassVar[bool] = False
+
+    @property
+    def counted(self) -> Outcome | None:
+        """The outcome that models see after this event, if there is one: this one."""
+        return self
+
+    @property
+    def ever_told(self) -> Outcome | None:
+        """The outcome that was told, withdrawn or not: this one."""
+        return self
+
+    def flipped(self) -> Outcome:
+        """Return the outcome with the reward in the other sign; 0 stays 0."""
+        return replace(self, reward=0.0 - self.reward)
+
+    def add_to(self, history: Any, query_id: int) -> None:
+        """Add the outcome to another history.
+
+        Args:
+            history: The other :class:`.History`.
+            query_id: The id of its query there.
+        """
+        values = (self.constraints or None, self.count, self.noise)
+        history.add_outcome(query_id, self.reward, self.arrived_at, *values)
 
     @property
     def is_weighted(self) -> bool:
@@ -161,6 +227,27 @@ class Failure:
     arrived_round: int
     avoided: bool = field(default=False, kw_only=True)
 
+    state: ClassVar[str] = "failed"
+    counted: ClassVar[None] = None
+
+    @property
+    def ever_told(self) -> Outcome | None:
+        """The outcome that was told and withdrawn; None if the query failed."""
+        return None
+
+    def flipped(self) -> Failure:
+        """Return the failure for rewards of the other sign: itself."""
+        return self
+
+    def add_to(self, history: Any, query_id: int) -> None:
+        """Add the failure to another history.
+
+        Args:
+            history: The other :class:`.History`.
+            query_id: The id of its query there.
+        """
+        history.add_failure(query_id, self.arrived_at, self.reason, self.avoided)
+
 
 @dataclass(frozen=True)
 class Retraction(Failure):
@@ -185,6 +272,16 @@ class Retraction(Failure):
     outcome: Outcome
     retracted_at: float
     retracted_round: int
+
+    state: ClassVar[str] = "retracted"
+
+    @property
+    def ever_told(self) -> Outcome:
+        return self.outcome
+
+    def flipped(self) -> Retraction:
+        """Return the retraction of the outcome with the other sign."""
+        return replace(self, outcome=self.outcome.flipped())
 
 
 Event: TypeAlias = Outcome | Failure
@@ -264,8 +361,8 @@ def outcome_told_at_once(query: Query, event: Event | None) -> Outcome | None:
         query: The query.
         event: The event that ended it, or None; a retraction has the outcome that it withdraws.
     """
-    outcome = event.outcome if isinstance(event, Retraction) else event
-    if query.origin != "attached" or not isinstance(outcome, Outcome):
+    outcome = None if event is None else event.ever_told
+    if query.origin != "attached" or outcome is None:
         return None
     is_its_own = outcome.query_id == query.id and outcome.arrived_round == query.round_number
     return outcome if is_its_own and outcome.arrived_at == query.asked_at else None
@@ -300,8 +397,7 @@ def plain_record(
         order: The position of the event among all events.
         has_constraints: Whether outcomes have constraint values.
     """
-    outcome = event if isinstance(event, Outcome) else None
-    failure = event if isinstance(event, Failure) else None
+    outcome = None if event is None else event.counted
     record: dict[str, Any] = {
         "id": query.id,
         "round_number": query.round_number,
@@ -316,8 +412,8 @@ def plain_record(
         "arrived_at": None if event is None else event.arrived_at,
         "arrived_round": None if event is None else event.arrived_round,
         "arrival_order": order,
-        "reason": None if failure is None else failure.reason,
-        **({"avoided": True} if failure is not None and failure.avoided else {}),
+        "reason": None if event is None else event.reason,
+        **({"avoided": True} if event is not None and event.avoided else {}),
         "request_id": query.request_id,
         **({} if query.restriction is None else {"restriction": query.restriction}),
         "diagnostics": query.diagnostics,
@@ -365,14 +461,16 @@ def checked_records(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, A
         ValueError: If an entry is missing; the error names the record and the entry.
     """
     remedy = "Pass records as History.to_records() returned them."
-    if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
+    if not is_listed(records):
         raise ValueError(f"records is {shown_value(records)}, which is not a list. {remedy}")
     found = list(records)
+
+    def check_dict(where: str, value: Any) -> None:
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{where} is {shown_value(value)}, which is not a dict. {remedy}")
+
     for i, record in enumerate(found):
-        if not isinstance(record, Mapping):
-            raise ValueError(
-                f"records[{i}] is {shown_value(record)}, which is not a dict. {remedy}"
-            )
+        check_dict(f"records[{i}]", record)
         missing = [name for name in RECORDED if name not in record]
         if record.get("state") == "retracted":
             retracted = ("retraction_order", "retracted_at", "retracted_round", "retracted_reward")
@@ -380,11 +478,8 @@ def checked_records(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, A
         if missing:
             raise ValueError(f"records[{i}] has no {', '.join(map(repr, missing))}. {remedy}")
         for name in ("diagnostics", "parameters", "restriction"):
-            value = record.get(name)
-            if value is not None and not isinstance(value, Mapping):
-                raise ValueError(
-                    f"records[{i}][{name!r}] is {shown_value(value)}, which is not a dict. {remedy}"
-                )
+            if record.get(name) is not None:
+                check_dict(f"records[{i}][{name!r}]", record[name])
         for name in ("arrival_order", "arrived_round", "retraction_order", "retracted_round"):
             value = record.get(name)
             if value is not None and type(value) is not int:
@@ -477,8 +572,4 @@ def state_after(event: Event | None) -> str:
     Args:
         event: The event that ended the waiting for a query; None if there is none.
     """
-    if isinstance(event, Retraction):
-        return "retracted"
-    if isinstance(event, Failure):
-        return "failed"
-    return "pending" if event is None else "told"
+    return Query.state if event is None else event.state

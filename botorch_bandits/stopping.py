@@ -16,23 +16,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
-from botorch_bandits.acquisition import RandomSearch
 from botorch_bandits.checks import (
     check_carried,
     check_integer,
     check_observed,
     check_positive,
     check_reward,
+    in_lists,
+    is_list,
     level_of_users_line,
     shown_value,
 )
-from botorch_bandits.history import Failure, Outcome, Query
-from botorch_bandits.journal.files import HandlersOnHold, read_bounded
+from botorch_bandits.history import Failure, Query
+from botorch_bandits.journal.files import read_bounded
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.loop.recommendation import Recommendation, certificate_on_arms
-from botorch_bandits.models import FittedSingleTaskGP
 from botorch_bandits.queries import argument_of
 
 __all__ = ["EvaluationError", "EvaluationFailedWarning", "StopRun", "rounds_without_gain"]
@@ -113,7 +111,7 @@ class ErrorPolicy:
         """
         if on_error in ("raise", "skip"):
             return cls(on_error == "skip")
-        word, colon, number = on_error.partition(":") if isinstance(on_error, str) else ("", "", "")
+        word, colon, number = str(on_error).partition(":")
         if word != "retry" or not colon or not number.isdecimal() or int(number) < 1:
             raise ValueError(
                 f"{name} is {on_error!r}; it must be 'raise', 'skip' or 'retry:N', as in 'retry:2'."
@@ -227,7 +225,7 @@ class FailureKeeper:
                 "failed: no outcome has arrived yet, so the function itself is at fault. Correct "
                 "what it returns and run again, which evaluates the query once more."
             )
-        if isinstance(argument_of(query), Tensor) and "tensor" in str(error).lower():
+        if query.parameters is None and "tensor" in str(error).lower():
             note += (
                 " The function is given a float64 tensor: x.tolist() is a list of Python numbers."
             )
@@ -369,8 +367,7 @@ class EvaluationMark:
 
 def _plain(argument: Any) -> Any:
     """Return the argument of a function in the form of a JSON file."""
-    plain = argument.tolist() if isinstance(argument, Tensor) else argument
-    return json.loads(json.dumps(plain, default=str))
+    return json.loads(json.dumps(in_lists(argument), default=str))
 
 
 def mark_of(loop: BanditLoop, policy: ErrorPolicy) -> EvaluationMark | None:
@@ -392,8 +389,7 @@ DEADLY = f"the process that evaluated it ended {MOST_DEATHS} times"
 
 def shown_point(query: Query) -> str:
     """Return a query's point in a form for users: by names, or as a list with the context."""
-    argument = argument_of(query)
-    return str(argument.tolist() if isinstance(argument, Tensor) else argument)
+    return str(in_lists(argument_of(query)))
 
 
 def one_line(text: str) -> str:
@@ -404,6 +400,11 @@ def one_line(text: str) -> str:
 def reason_of(error: BaseException) -> str:
     """Return the text that a history records for an error: its class and its message."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def kind_of(error: TypeError | ValueError) -> type[EvaluationError]:
+    """Return the error of an evaluation whose result cannot be read because of an error."""
+    return NotARewardError if isinstance(error, TypeError) else EvaluationError
 
 
 def check_told(
@@ -428,9 +429,8 @@ def check_told(
         return checked, [check_carried(f"constraints[{i}]", g) for i, g in enumerate(values)]
     except (TypeError, ValueError) as error:
         returned = shown_value(reward if constraints is None else (reward, constraints))
-        kind = NotARewardError if isinstance(error, TypeError) else EvaluationError
-        hint = f" {ONE_NUMBER}" if constraints is None and isinstance(reward, tuple) else ""
-        raise kind(
+        hint = f" {ONE_NUMBER}" if constraints is None and is_list(reward) else ""
+        raise kind_of(error)(
             f"the function returned {returned} at {shown_point(query)}: {error}{hint}"
         ) from error
 
@@ -467,13 +467,13 @@ def rounds_without_gain(loop: BanditLoop) -> int:
         query = history.query(event.query_id)
         if query.id < first_id:
             continue
-        is_feasible = isinstance(event, Outcome) and max(event.constraints, default=0.0) <= 0.0
+        outcome = event.counted
         if (
-            isinstance(event, Outcome)
-            and is_feasible
-            and (best is None or history.is_better(event.reward, best))
+            outcome is not None
+            and max(outcome.constraints, default=0.0) <= 0.0
+            and (best is None or history.is_better(outcome.reward, best))
         ):
-            best, count = event.reward, 0
+            best, count = outcome.reward, 0
         elif query.origin not in ("initial", "attached"):
             count += 1
     return count
@@ -496,8 +496,10 @@ class NoGain:
         if num_rounds is None:
             return
         self._num_rounds = check_integer("stop_after_no_gain", num_rounds, minimum=1)
-        for name in ("context_dim", "forgetting"):
-            if getattr(loop.settings, name):
+        settings = loop.settings
+        differs = {"context_dim": settings.context_dim, "forgetting": settings.forgetting}
+        for name, value in differs.items():
+            if value:
                 raise ValueError(
                     f"stop_after_no_gain is {num_rounds}, but the loop has {name}=, so that "
                     "rewards of different rounds cannot be compared. Leave it out, and raise "
@@ -532,9 +534,9 @@ class SmallCertificate:
         self._at_most = check_positive("stop_below", at_most)
         if loop.settings.context_dim:
             self._refuse("a certificate is for one context, and the loop has many")
-        if isinstance(loop.settings.acquisition, RandomSearch):
+        if loop.settings.is_random:
             self._refuse("random search has no model")
-        if isinstance(loop.settings.model, FittedSingleTaskGP):
+        if loop.settings.learned is not None:
             self._refuse(
                 "FittedSingleTaskGP learns its prior from the outcomes, and no theorem covers that"
             )
@@ -584,7 +586,7 @@ class SmallCertificate:
         On arms, one pass over their cached values can rule this out at once.
         """
         loop = self._loop
-        with HandlersOnHold(), loop._lock:
+        with loop._lock:
             if not self._is_possible or loop._chooser.has_no_data():
                 return None
             quick = certificate_on_arms(loop.settings, loop._chooser)
@@ -605,7 +607,7 @@ def note_stop(loop: BanditLoop, reason: str | None) -> None:
     journal = loop._journal
     if journal is None or reason is None:
         return
-    with HandlersOnHold(), loop._lock:
+    with loop._lock:
         journal.append_stop(reason, loop._clock())
         loop._num_records = journal.num_records
 

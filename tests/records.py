@@ -32,6 +32,8 @@ def differ(found: Any, expected: Any, tolerance: float = TOLERANCE) -> bool:
         pairs = zip(found, expected, strict=False)
         return len(found) != len(expected) or any(differ(*pair, tolerance) for pair in pairs)
     if isinstance(expected, float) and isinstance(found, float) and found != expected:
+        if math.isnan(expected):
+            return not math.isnan(found)
         return not math.isclose(found, expected, rel_tol=tolerance, abs_tol=tolerance)
     return bool(found != expected)
 

@@ -25,6 +25,7 @@ INTERNAL = {  # modules that users do not import from
         "bounds",
         "checks",
         "cli",  # docs/tuning.md has its commands
+        "coordinates",
         "core",
         "feasible_sets",
         "fingerprints",

@@ -120,7 +120,7 @@ def test_guarantee_and_model_say_what_was_forgotten(name: str) -> None:
 @pytest.mark.parametrize(
     ("build", "error", "message"),
     [
-        (lambda: BanditLoop(ARMS, MODEL, UCB, forgetting=5), TypeError, "pass SlidingWindow"),
+        (lambda: BanditLoop(ARMS, MODEL, UCB, forgetting=5), TypeError, "Pass SlidingWindow"),
         (
             lambda: BanditLoop(ARMS, None, RandomSearch(), forgetting=SlidingWindow(5)),
             ValueError,

@@ -33,7 +33,7 @@ from botorch_bandits import (
     SlidingWindow,
 )
 from botorch_bandits.change_points import PowerThreshold
-from botorch_bandits.confidence import SpectralGain, WaterFillingGain
+from botorch_bandits.confidence import DesignGain, WaterFillingGain
 from botorch_bandits.penalties import Polynomial
 
 CHOICES = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
@@ -100,7 +100,7 @@ RECIPES: dict[str, Callable[[], Any]] = {
         **BOUNDS, information_gain=WaterFillingGain(matrix(2.0), lam=0.5)
     ),
     "another bound on the gain": lambda: ImprovedUpperConfidenceBound.with_options(
-        **BOUNDS, information_gain=SpectralGain(matrix(), lam=0.5)
+        **BOUNDS, information_gain=DesignGain(matrix(), lam=0.5)
     ),
     "a transform": lambda: ImprovedUpperConfidenceBound.with_options(
         **BOUNDS,

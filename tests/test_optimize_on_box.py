@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 import torch
 from botorch.optim import optimize_acqf
-from botorch.optim.initializers import gen_batch_initial_conditions
 from gpytorch.kernels import MaternKernel, RBFKernel
 
-from botorch_bandits import BanditGP, Box, GPUpperConfidenceBound, LogExpectedImprovement, optim
-from botorch_bandits.acquisition import gen_candidates_batched, gen_starting_points
+from botorch_bandits import BanditGP, Box, GPUpperConfidenceBound, optim
+from botorch_bandits.acquisition import gen_candidates_batched
 from botorch_bandits.optim import minimize_on_unit_cube
 from botorch_bandits.random_streams import seeded_globally
 
@@ -26,28 +25,6 @@ EFFORT: dict[str, Any] = {"num_restarts": 5, "raw_samples": 32}
 def acquisition(kernel: Any = None) -> Any:
     kernel = MaternKernel(nu=2.5) if kernel is None else kernel
     return GPUpperConfidenceBound(BanditGP(X, Y, kernel=kernel.double(), noise=0.01), width=2.0)
-
-
-@pytest.mark.parametrize("fixed", [None, {0: 0.3}])
-@pytest.mark.parametrize("name", ["bound", "improvement"])
-def test_starting_points_are_those_of_botorch(fixed: dict[int, float] | None, name: str) -> None:
-    acqf: Any = acquisition()
-    if name == "improvement":
-        acqf = LogExpectedImprovement(acqf.model)
-    found = []
-    for generate in (gen_batch_initial_conditions, gen_starting_points):
-        with seeded_globally(3):
-            found.append(generate(acqf, BOUNDS, 1, 5, 32, fixed_features=fixed, options={}))
-    assert torch.equal(*found)
-
-
-def test_starting_points_with_options_are_botorchs_own() -> None:
-    acqf = acquisition()
-    found = []
-    for generate in (gen_batch_initial_conditions, gen_starting_points):
-        with seeded_globally(3):
-            found.append(generate(acqf, BOUNDS, 2, 5, 32, options={"seed": 4}))
-    assert torch.equal(*found)
 
 
 @pytest.mark.parametrize("kernel", [MaternKernel(nu=2.5), PRODUCT])

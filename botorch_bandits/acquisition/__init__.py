@@ -45,7 +45,7 @@ from botorch_bandits.acquisition.wide_confidence import WideConfidenceWarning
 from botorch_bandits.checks import BelowMinimumWarning, MinimumLoweredWarning
 from botorch_bandits.confidence.dmm import AssumptionRefutedWarning
 from botorch_bandits.models.censoring import RingingWarning
-from botorch_bandits.optim import gen_candidates_batched, gen_starting_points
+from botorch_bandits.optim import gen_candidates_batched
 
 __all__ = [
     "AMMUpperConfidenceBound",
@@ -81,7 +81,6 @@ __all__ = [
     "WidthUpperConfidenceBound",
     "build_box_engine",
     "gen_candidates_batched",
-    "gen_starting_points",
     "player_of",
     "register_input_constructor",
 ]

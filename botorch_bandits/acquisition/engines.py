@@ -228,7 +228,11 @@ def build_box_engine(
     Raises:
         ValueError: If the settings are infeasible on this box.
     """
-    if isinstance(acquisition, RandomSearch) or box.discrete_dims or box.dim > MAXIMUM_DIMENSION:
+    if (
+        isinstance(acquisition, RandomSearch)
+        or box.coordinates.grids
+        or box.dim > MAXIMUM_DIMENSION
+    ):
         return None
     if box.constraints:
         return None  # the search for all replicates supports no constraints

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -212,29 +212,34 @@ class Seen:
         numbers = self.player.numbers(self.draw_round, name, many, distribution, transform)
         return numbers.select(len(self.batch_shape), place)
 
-    def deviation_of_draw(self, purpose: str = "thompson", group: int | None = None) -> Tensor:
-        """Return a joint draw of all arms less the posterior mean, exactly.
+    def deviations_of_draws(
+        self, purposes: Sequence[str] = ("thompson",), group: int | None = None
+    ) -> Tensor:
+        """Return joint draws of all arms less the posterior mean, ``batch_shape x k x num_arms``.
 
         Args:
-            purpose: What the random numbers are for.
+            purposes: What the random numbers of the ``k`` draws are for.
             group: The number of the prior; None if there is one.
         """
         posterior = self.view if group is None else self.view.group(group)
         own, rows = posterior.prior.priors[0], self.player.rows_of_draw(posterior)
         if self.player.numbers_by_row:
-            simulated = self.draw(purpose, (own.num_normals,), "normal", own.simulate)[None, None]
-            normal = self._normal_of_rows(purpose, len(rows))[None, None]
+            numbers = [self.draw(p, (own.num_normals,), "normal", own.simulate) for p in purposes]
+            normal = torch.stack([self._normal_of_rows(p, len(rows)) for p in purposes])[None]
+            simulated = torch.stack(numbers)[None]
         else:  # each arm has a number for its noise, and so has each pending row
             count = posterior.prior.num_points
             simulate = partial(_simulated, own)  # a loop that keeps it can be pickled
-            both = self.draw(purpose, (own.num_normals + count,), "normal", simulate)
-            simulated, of_arms = both.reshape(-1, 2, 1, count).unbind(1)  # G x 1 x A
+            size = (own.num_normals + count,)
+            numbers = [self.draw(p, size, "normal", simulate) for p in purposes]
+            both = torch.stack([each.reshape(-1, 2, count) for each in numbers], dim=2)
+            simulated, of_arms = both.unbind(1)  # G x k x A
             waiting = 0 if self.pending is None else len(self.pending)
             normal = of_arms[..., rows.index[: len(rows) - waiting]]
             if waiting:
                 more = self.draw(f"hallucinated noise {waiting}", (waiting,))
-                normal = torch.cat([normal, more[None, None]], dim=-1)
-        return self.player.outside(posterior.deviation_of_draw(simulated, normal, rows)[:, 0])
+                normal = torch.cat([normal, more.expand(*normal.shape[:-1], -1)], dim=-1)
+        return self.player.outside(posterior.deviation_of_draw(simulated, normal, rows))
 
     def _normal_of_rows(self, purpose: str, count: int) -> Tensor:
         first, *rest = purpose.split(",")
@@ -400,7 +405,7 @@ class ThompsonArmsRule(ArmsRule):
         return fit_to_batch(WIDTH, width, seen.batch_shape).to(seen.posterior.lam.device)
 
     def scores(self, seen: Seen) -> Tensor:
-        half = seen.deviation_of_draw() * along_arms(seen.prepared)
+        half = seen.deviations_of_draws()[..., 0, :] * along_arms(seen.prepared)
         values = half.add_(seen.mean)
         return values if self.maximize else values.neg_()
 
@@ -705,11 +710,12 @@ class _Outputs:
     def drawn(self, seen: Seen) -> Tensor:
         """Return a draw of every output, scaled about its mean, ``m x num_arms``."""
         if self._drawn is None:
-            each = [
-                seen.deviation_of_draw(f"lagrangian thompson, output {j}", group)
-                for j, group in enumerate(seen.player.group_of_output)
-            ]
-            self._drawn = torch.stack(each) * self.widths.unsqueeze(-1) + self.means
+            groups, drawn = seen.player.group_of_output, torch.empty_like(self.means)
+            for group in dict.fromkeys(groups):  # outputs of one prior at once
+                own = [j for j, each in enumerate(groups) if each == group]
+                purposes = [f"lagrangian thompson, output {j}" for j in own]
+                drawn[own] = seen.deviations_of_draws(purposes, group)
+            self._drawn = drawn * self.widths.unsqueeze(-1) + self.means
         return self._drawn
 
 

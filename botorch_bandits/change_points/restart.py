@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
@@ -63,6 +63,8 @@ class Restart:
     exploration: float | None = PUBLISHED_EXPLORATION
     split_delta: bool = True
     keep_multipliers: bool = False
+
+    starts_over: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -114,6 +116,8 @@ class NeverRestart(Restart):
 
     See :class:`Restart` for the other arguments.
     """
+
+    starts_over: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)

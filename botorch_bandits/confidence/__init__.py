@@ -16,7 +16,7 @@ from botorch_bandits.confidence.censored import (
     bounded_censored_width,
     censored_width,
 )
-from botorch_bandits.confidence.design_gain import BoxGain, BoxSpectralGain, DesignGain
+from botorch_bandits.confidence.design_gain import BoxGain, DesignGain
 from botorch_bandits.confidence.dmm import RidgeConfidenceSet
 from botorch_bandits.confidence.gp_ucb import (
     CompactBoxWidth,
@@ -64,10 +64,7 @@ from botorch_bandits.confidence.information_gain import (
     GainBound,
     GreedyGain,
     RateGain,
-    SpectralGain,
-    TruncatedSpectralGain,
     WaterFillingGain,
-    exact_maximal_information_gain,
     realized_information_gain,
 )
 from botorch_bandits.confidence.irgp import RandomizedWidth, irgp_ucb_width
@@ -90,7 +87,6 @@ __all__ = [
     "AMMWidth",
     "BoundsDiagnosis",
     "BoxGain",
-    "BoxSpectralGain",
     "CandidateEvidence",
     "CandidateStatus",
     "CensoredWidth",
@@ -114,9 +110,7 @@ __all__ = [
     "RefutedListWarning",
     "RegretStatement",
     "RidgeConfidenceSet",
-    "SpectralGain",
     "Statement",
-    "TruncatedSpectralGain",
     "UnreadablePriorError",
     "VaryingWidth",
     "WaterFillingGain",
@@ -132,7 +126,6 @@ __all__ = [
     "change_point_spacing",
     "diagnose_bounds",
     "exact_constraints_bounds",
-    "exact_maximal_information_gain",
     "exact_violation_bound",
     "gp_ts_regret_bound",
     "gp_ucb_compact_width",

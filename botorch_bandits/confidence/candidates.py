@@ -68,7 +68,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from botorch_bandits.checks import check_integer, check_positive, check_probability
+from botorch_bandits.checks import check_integer, check_positive, check_probability, in_lists
 
 FIRST_CAPACITY = 64
 """The initial capacity for outcomes, which is doubled when it is used up."""
@@ -239,7 +239,7 @@ class CandidateEvidence:
         self, weights: Sequence[float] | Tensor, names: Sequence[str] | None = None
     ) -> None:
         """See the class."""
-        given = weights.tolist() if isinstance(weights, Tensor) else list(weights)
+        given = list(in_lists(weights))
         if not given:
             raise ValueError("weights is empty; give at least one prior.")
         values = [check_positive(f"weights[{i}]", weight) for i, weight in enumerate(given)]

@@ -39,6 +39,7 @@ from botorch_bandits.checks import (
     check_one_of,
     check_positive,
     check_probability,
+    entries_of,
     store_checked,
 )
 from botorch_bandits.confidence.censored_bounds import gaps_of_rows
@@ -544,8 +545,7 @@ class CensoredWidth(WidthRule):
             "outcome_bound": self.outcome_bound,
         }
         bounds = {name: bound for name, bound in given.items() if bound is not None}
-        noise = self.noise_bound if isinstance(self.noise_bound, tuple) else (self.noise_bound,)
-        for level in noise:
+        for level in entries_of(self.noise_bound):
             if isinstance(level, str):
                 raise ValueError(_needs_a_number(level))
         store_checked(self, **check_bounds(**bounds))
@@ -827,8 +827,9 @@ def censored_rule(
             "GPUpperConfidenceBound.with_options(width=1.0) or "
             "GPThompsonSampling.with_options(width=1.0), or leave sum_form= out."
         )
-    not_given = getattr(rule, "not_given", ())
-    goes_without = isinstance(rule, KernelizedWidth) and not_given == ("rkhs_bound", "noise_bound")
+    kernelized = rule if isinstance(rule, KernelizedWidth) else None
+    not_given = () if kernelized is None else kernelized.not_given
+    goes_without = not_given == ("rkhs_bound", "noise_bound")
     if outcome_bound is None and not goes_without:
         raise ValueError(
             "feedback=Censored(...) needs outcome_bound=, how far outcomes can lie above the "
@@ -836,17 +837,17 @@ def censored_rule(
             "GPUpperConfidenceBound.with_options(width=2.0), or use ImprovedUpperConfidenceBound "
             "or GPThompsonSampling without rkhs_bound= and noise_bound=."
         )
-    if isinstance(rule, KernelizedWidth) and rule.explicit_gain is None:
+    if kernelized is not None and kernelized.explicit_gain is None:
         knows_noise = "noise_bound" not in not_given
         return PendingWidth(
             CensoredWidth(
-                rkhs_bound=rule.rkhs_bound,
+                rkhs_bound=kernelized.rkhs_bound,
                 # never a string, as checked there
-                noise_bound=rule.noise_bound if knows_noise else None,  # type: ignore[arg-type]
+                noise_bound=kernelized.noise_bound if knows_noise else None,  # type: ignore[arg-type]
                 outcome_bound=outcome_bound,
-                delta=rule.delta,
-                any_lambda=rule.any_lambda,
-                units=rule.units,
+                delta=kernelized.delta,
+                any_lambda=kernelized.any_lambda,
+                units=kernelized.units,
                 unit=unit,
                 not_given=(*not_given, *(("outcome_bound",) if outcome_bound is None else ())),
                 fill=fill,
@@ -858,10 +859,10 @@ def censored_rule(
             "minimum, in addition to information_gain=."
         )
     terms = CensoredWidth(outcome_bound=outcome_bound, constant=0.0, fill=fill)
-    if isinstance(rule, KernelizedWidth):  # each of the two noises gets half of delta
-        terms = replace(terms, any_lambda=rule.any_lambda, units=rule.units)
-        noise_bound = _raised(rule.noise_bound, outcome_bound)
-        rule = replace(rule, noise_bound=noise_bound, delta=rule.delta / 2.0)
+    if kernelized is not None:  # each of the two noises gets half of delta
+        terms = replace(terms, any_lambda=kernelized.any_lambda, units=kernelized.units)
+        noise_bound = _raised(kernelized.noise_bound, outcome_bound)
+        rule = replace(kernelized, noise_bound=noise_bound, delta=kernelized.delta / 2.0)
     elif isinstance(rule, AMMWidth):  # it holds for every lam, so the sum has that form, too
         terms = replace(terms, any_lambda=True)
         rule = replace(rule, noise_bound=_raised(rule.noise_bound, outcome_bound))

@@ -28,18 +28,11 @@ the rest ``r`` and every ``a > 0``, and
 
 If one interpolates along one axis after the other, :math:`\rho` is at most the sum over the axes of
 the largest error along each, which can be computed from the kernel.
-
-Srinivas et al. 2010 bound the gain on a continuous domain by the spectrum of the kernel's operator
-(Theorem 8 and section C.2). They use a fine discretization, for which Theorem 4 gives a bound, and
-add ``O(T^(1 - tau/d))`` for what it leaves out, with a constant that is not stated. The second term
-above replaces it, for any bound on the gain of the grid at :math:`\lambda / (1 + a)`.
-:class:`BoxSpectralGain` is their method with this term.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from typing import Self
 
 import torch
@@ -55,7 +48,6 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence.information_gain import (
     GainBound,
     GainDomain,
-    TruncatedSpectralGain,
     WaterFillingGain,
     check_kernel_matrix,
 )
@@ -183,20 +175,8 @@ class BoxGain(GainBound):
         self.kernel, self.lam, self.max_points = kernel, lam, max_points
         self._prior_variance = float(matrix.diagonal().max())
         self._domain = GainDomain(None, lam / self._prior_variance, bounds=self.bounds)
-        levels = [lam / (1.0 + extra) for extra in _EXTRAS]
-        self._lines = self._bounds_of_grid(0.5 * (matrix + matrix.mT), levels)
-
-    def _bounds_of_grid(
-        self, matrix: Tensor, levels: list[float]
-    ) -> Sequence[Callable[[int], float]]:
-        """Return bounds on the gain of the grid, one for each noise variance.
-
-        Args:
-            matrix: ``n x n``, the covariance of its points.
-            levels: Noise variances.
-        """
-        factor, residuals = _pivoted_cholesky(matrix)
-        return [_TangentLines(factor, residuals, level) for level in levels]
+        factor, residuals = _pivoted_cholesky(0.5 * (matrix + matrix.mT))
+        self._lines = [_TangentLines(factor, residuals, lam / (1.0 + extra)) for extra in _EXTRAS]
 
     @classmethod
     def on(cls, bounds: Tensor, kernel: Kernel, lam: float) -> Self:
@@ -217,33 +197,6 @@ class BoxGain(GainBound):
             if between < least:
                 least = min(least, between + lines(num_observations))
         return least
-
-
-class BoxSpectralGain(BoxGain):
-    """Upper bound on the gain in a box by the leading eigenvalues of a grid: Srinivas et al. 2010.
-
-    This is their recipe for continuous domains (section C.2 and Theorem 8) with explicit numbers:
-    the bound of Theorem 4 for the grid, plus the error between its points; see the module. It is
-    provided to show what the theorem states; :class:`BoxGain` is smaller.
-
-    Args:
-        bounds: See :class:`BoxGain`.
-        kernel: See :class:`BoxGain`.
-        lam: See :class:`BoxGain`.
-        max_points: See :class:`BoxGain`.
-
-    Example:
-        >>> from gpytorch.kernels import RBFKernel
-        >>> bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
-        >>> gain = BoxSpectralGain(bounds, RBFKernel().double(), lam=1.0)
-        >>> round(gain(1000), 1), round(BoxGain(bounds, RBFKernel().double(), lam=1.0)(1000), 1)
-        (43.0, 7.8)
-    """
-
-    def _bounds_of_grid(
-        self, matrix: Tensor, levels: list[float]
-    ) -> Sequence[Callable[[int], float]]:
-        return [TruncatedSpectralGain(matrix, level) for level in levels]
 
 
 class _TangentLines:

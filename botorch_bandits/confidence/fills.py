@@ -42,7 +42,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from botorch_bandits.checks import check_number, check_one_of, store_checked
+from botorch_bandits.checks import (
+    check_number,
+    check_one_of,
+    entries_of,
+    is_listed,
+    store_checked,
+)
 
 FILLS = ("minimum", "middle", "soft", "lower_bound")
 """At the minimum; half-way to the largest outcome; at the posterior mean of the outcomes that
@@ -117,15 +123,15 @@ class Filling:
         if not self.fills_in:
             return
         given: Any = self
-        missing = [name for name in ("minimum", "outcome_bound") if getattr(given, name) is None]
+        needed = {"minimum": given.minimum, "outcome_bound": given.outcome_bound}
+        missing = [name for name, value in needed.items() if value is None]
         if missing:
             raise ValueError(
                 f"fill={self.fill!r} needs {' and '.join(f'{name}=' for name in missing)}: fills "
                 "lie between the minimum and the largest outcome, minimum + outcome_bound. State "
                 'them in the units of outcomes, or leave fill= out (fill="minimum").'
             )
-        bounds = given.outcome_bound
-        for bound in bounds if isinstance(bounds, tuple) else (bounds,):
+        for bound in entries_of(given.outcome_bound):
             if not bound > 0.0:
                 raise ValueError(
                     f"fill={self.fill!r} needs a positive outcome_bound=, got {bound}: fills lie "
@@ -326,7 +332,7 @@ def check_delay_distribution(
                 )
             last = value
         return distribution
-    if isinstance(distribution, str | bytes | Mapping) or not hasattr(distribution, "__iter__"):
+    if not is_listed(distribution):
         raise TypeError(f"delay_distribution is {distribution!r}. {remedy}")
     probabilities = tuple(check_number("delay_distribution", p) for p in distribution)
     if unit != "rounds":

@@ -132,6 +132,8 @@ class FiniteArmsWidth(WidthRule):
         delta: The bound fails with at most this probability.
     """
 
+    theorem_of_srinivas: ClassVar[int | None] = 1
+
     num_arms: int
     delta: float
     needs_round: ClassVar[bool] = True
@@ -186,6 +188,8 @@ class CompactBoxWidth(WidthRule):
         smoothness_b: ``b``, in raw outcome units per unit of input.
         delta: The bound fails with at most this probability.
     """
+
+    theorem_of_srinivas: ClassVar[int | None] = 2
 
     dim: int
     side_length: float

@@ -43,6 +43,7 @@ from torch import Tensor
 
 from botorch_bandits.checks import (
     DTYPE,
+    check_instance,
     check_integer,
     check_nonnegative,
     check_one_of,
@@ -713,17 +714,18 @@ class RKHSWidth(WidthRule):
     rkhs_bound: float | Tensor
     gain_bound: GainBound
     delta: float
+    theorem_of_srinivas: ClassVar[int | None] = 3
     needs_round: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
         store_checked(self, **check_bounds(rkhs_bound=self.rkhs_bound))
         store_checked(self, delta=check_probability("delta", self.delta))
-        if not isinstance(self.gain_bound, GainBound):
-            raise TypeError(
-                "Theorem 3 needs a bound on the maximal information gain, got "
-                f"{self.gain_bound!r}. Pass information_gain=WaterFillingGain(kernel_matrix, lam)."
-            )
+        remedy = (
+            "Theorem 3 needs a bound on the maximal information gain: pass "
+            "information_gain=WaterFillingGain(kernel_matrix, lam)."
+        )
+        check_instance("information_gain", self.gain_bound, GainBound, remedy)
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         gain = self.gain_bound(round_number)

@@ -20,7 +20,6 @@ information gain and regret bounds in Gaussian process bandits*, AISTATS 2021.
 
 from __future__ import annotations
 
-import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -373,93 +372,6 @@ class WaterFillingGain(GainBoundOfPoints):
         return 0.5 * float((level * self._ratios[:num_under_water]).log().sum())
 
 
-class SpectralGain(GainBoundOfPoints):
-    r"""The paper's bound from the spectrum of the kernel matrix.
-
-    .. math:: \frac{1/2}{1 - 1/e} \max_{(m_i)} \sum_i \ln(1 + m_i l_i / \lambda),
-              \qquad \sum_i m_i = T, \; m_i \in \{0, 1, ...\}
-
-    Source: Srinivas et al. 2010, Lemma 7.6; :class:`TruncatedSpectralGain` bounds it further. Up to
-    the rounding of ``m_i``, it is the water-filling bound times ``1 / (1 - 1/e)``.
-
-    Args:
-        kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
-        lam: The regularization (noise variance), in the same units.
-        points: See :class:`GainBoundOfPoints`.
-    """
-
-    def __init__(self, kernel_matrix: Tensor, lam: float, points: Tensor | None = None) -> None:
-        """See the class."""
-        super().__init__(kernel_matrix, lam, points)
-        eigenvalues = torch.linalg.eigvalsh(check_kernel_matrix(kernel_matrix)).clamp_min(0.0)
-        self._ratios = (eigenvalues / check_positive("lam", lam)).flip(0)
-        self._counts = torch.zeros_like(self._ratios)
-        self._sums = [0.0]
-
-    def _bound(self, num_observations: int) -> float:
-        while len(self._sums) <= num_observations:
-            # the logarithm is concave: each observation goes where it adds most
-            gains = torch.log1p(self._ratios / (1.0 + self._counts * self._ratios))
-            best = int(gains.argmax())
-            self._counts[best] += 1.0
-            self._sums.append(self._sums[-1] + float(gains[best]))
-        return 0.5 * GREEDY_FACTOR * self._sums[num_observations]
-
-
-class TruncatedSpectralGain(GainBoundOfPoints):
-    r"""The paper's bound from the leading eigenvalues and the sum of the others.
-
-    .. math:: \frac{1/2}{1 - 1/e} \max_{0 \le r \le T} \left(
-              T_* \ln\Bigl(1 + \frac{r \, n}{\lambda}\Bigr)
-              + \frac{(T - r) \, B(T_*)}{\lambda} \right),
-              \qquad n = \sum_i l_i, \quad B(T_*) = \sum_{i > T_*} l_i
-
-    Source: Srinivas et al. 2010, Theorem 4 with the constants of Lemma 7.8. As printed, the lemma
-    has ``log(r n_T / sigma^2)``, which can be smaller than the quantity it bounds; ``1 +`` is
-    meant. The bound shows how the gain grows if a few eigenvalues account for most of the sum. It
-    is never tighter than :class:`SpectralGain`, which does not need ``T_*``.
-
-    Args:
-        kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
-        lam: The regularization (noise variance), in the same units.
-        points: See :class:`GainBoundOfPoints`.
-        num_leading: ``T_*``, at least 1; with None, the value with the smallest bound is used.
-    """
-
-    def __init__(
-        self,
-        kernel_matrix: Tensor,
-        lam: float,
-        points: Tensor | None = None,
-        num_leading: int | None = None,
-    ) -> None:
-        """See the class."""
-        super().__init__(kernel_matrix, lam, points)
-        eigenvalues = torch.linalg.eigvalsh(check_kernel_matrix(kernel_matrix)).clamp_min(0.0)
-        self._ratios = (eigenvalues / check_positive("lam", lam)).flip(0)
-        self.num_leading = num_leading
-        if num_leading is not None:
-            check_integer("num_leading", num_leading, minimum=1)
-            if num_leading > len(self._ratios):
-                raise ValueError(
-                    f"num_leading is {num_leading}, but there are {len(self._ratios)} eigenvalues; "
-                    "leave it out to use the best value."
-                )
-
-    def _bound(self, num_observations: int) -> float:
-        total = float(self._ratios.sum())
-        if total == 0.0:
-            return 0.0  # all eigenvalues are 0, so nothing can be learned
-        leading = torch.arange(1, len(self._ratios) + 1, dtype=self._ratios.dtype)
-        rest = self._ratios.flip(0).cumsum(0).flip(0)  # sums from each eigenvalue on
-        rest = torch.cat([rest[1:], rest.new_zeros(1)])
-        # the maximum over r of a concave function; if nothing is left, all T are leading
-        most = (leading / rest - 1.0 / total).clamp(0.0, num_observations)
-        bounds = leading * torch.log1p(most * total) + (num_observations - most) * rest
-        chosen = bounds.min() if self.num_leading is None else bounds[self.num_leading - 1]
-        return 0.5 * GREEDY_FACTOR * float(chosen)
-
-
 class RateGain(GainBound):
     r"""A published growth rate times a constant, which is NOT a bound with constant 1.
 
@@ -503,44 +415,6 @@ class RateGain(GainBound):
         else:
             rate = T ** (d / (2 * nu + d)) * math.log(T) ** (2 * nu / (2 * nu + d))
         return self.constant * rate
-
-
-def exact_maximal_information_gain(
-    kernel_matrix: Tensor, lam: float, num_observations: int, max_multisets: int = 200_000
-) -> float:
-    """Return the maximal information gain by trying every multiset of arms.
-
-    It is for tiny sets only; the tests compare the bounds with it.
-
-    Args:
-        kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
-        lam: The regularization (noise variance), in the same units.
-        num_observations: The size of the multisets.
-        max_multisets: The largest number of multisets that is accepted.
-
-    Raises:
-        ValueError: If there are too many multisets.
-    """
-    num_arms = len(check_kernel_matrix(kernel_matrix))
-    num_observations = check_integer("num_observations", num_observations, minimum=0)
-    lam = check_positive("lam", lam)
-    count = math.comb(num_arms + num_observations - 1, num_observations)
-    if count > max_multisets:
-        raise ValueError(
-            f"{num_arms} arms and {num_observations} observations make {count} multisets, more "
-            f"than max_multisets={max_multisets}. Use WaterFillingGain for a bound."
-        )
-    if num_observations == 0:
-        return 0.0
-    multisets = torch.tensor(
-        list(itertools.combinations_with_replacement(range(num_arms), num_observations))
-    )
-    best = 0.0
-    for chunk in multisets.split(20_000):
-        matrices = kernel_matrix[chunk.unsqueeze(-1), chunk.unsqueeze(-2)] / lam
-        matrices = matrices + torch.eye(num_observations, dtype=matrices.dtype)
-        best = max(best, 0.5 * float(torch.logdet(matrices).max()))
-    return best
 
 
 def check_kernel_matrix(kernel_matrix: Tensor) -> Tensor:

@@ -302,6 +302,12 @@ class WidthRule(ABC):
         """
         return None
 
+    units = "outcome"
+    """The units of its bounds: ``"prior"`` if they are multiples of the prior deviation."""
+
+    theorem_of_srinivas: ClassVar[int | None] = None
+    """The number of the theorem of Srinivas et al. 2010 that has this width, if one has it."""
+
     def bound_on_gain(self) -> GainBound | None:
         """Return the bound on the maximal information gain in use, if there is one."""
         return None

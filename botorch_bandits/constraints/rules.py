@@ -152,6 +152,24 @@ class MultiplierRule(ABC):
         number = check_integer("num_constraints", self.num_constraints, minimum=1)
         store_checked(self, num_constraints=number)
 
+    @property
+    def largest_multiplier(self) -> float | None:
+        """The value at which multipliers are capped; None if they are not."""
+        return None
+
+    @property
+    def clipping(self) -> dict[str, float]:
+        """The bounds, by option of the acquisition, to which confidence bounds are clipped."""
+        return {}
+
+    def largest_step(self, size: float) -> float:
+        """Return a bound on how much an update adds to a multiplier; infinite if none is known.
+
+        Args:
+            size: A bound on the sums of the epoch's constraint values.
+        """
+        return math.inf
+
     def of_one_model(self) -> Self:
         """Return the rule without the recipes of epochs."""
         return self
@@ -480,6 +498,11 @@ class MultiplicativeEpochs(EpochRule):
                 "at least 1."
             )
 
+    @property
+    def largest_multiplier(self) -> float | None:
+        """The value at which multipliers are capped; None if they are not."""
+        return self.max_multiplier
+
     def update(self, levels: Tensor, mean: Tensor) -> Tensor:
         """Add ``ln psi`` of the mean to the logarithms; see :class:`MultiplierRule`."""
         levels = levels + self.penalty.log_value(mean)
@@ -568,6 +591,9 @@ class AdditiveEpochs(EpochRule):
     def update(self, levels: Tensor, mean: Tensor) -> Tensor:
         """Take a step along the mean, not below 0; see :class:`MultiplierRule`."""
         return (levels + self.step_size * mean).clamp_min(0.0)
+
+    def largest_step(self, size: float) -> float:
+        return self.step_size / self.epoch_length * size
 
     def noise_factor(self, multipliers: Tensor) -> Tensor:
         """Return ``sqrt(1 + sum_j kappa_j^2)``; see :class:`MultiplierRule`."""
@@ -674,6 +700,20 @@ class PrimalDual(MultiplierRule):
         if self.constraint_bound is not None:
             mean = mean.clamp(-self.constraint_bound, self.constraint_bound)
         return (levels + mean / self.divisor).clamp(0.0, self.max_multiplier)
+
+    @property
+    def largest_multiplier(self) -> float:
+        """The value at which multipliers are capped."""
+        return self.max_multiplier
+
+    @property
+    def clipping(self) -> dict[str, float]:
+        """The bounds to which confidence bounds are clipped, by option of the acquisition."""
+        given = {"reward_bound": self.reward_bound, "constraint_bound": self.constraint_bound}
+        return {name: bound for name, bound in given.items() if bound is not None}
+
+    def largest_step(self, size: float) -> float:
+        return 0.0  # it observes lower bounds, not outcomes
 
     def guarantee(self) -> Guarantee:
         """Return that no theorem is claimed, because its constants were not checked."""

@@ -4,7 +4,6 @@
 failures are a :class:`JournalError` or one of its subclasses; warnings say what was repaired.
 """
 
-from botorch_bandits.journal.files import Snapshot
 from botorch_bandits.journal.journal import Journal, JournalReader
 from botorch_bandits.journal.lines import (
     FORMAT_VERSION,
@@ -13,8 +12,6 @@ from botorch_bandits.journal.lines import (
     JournalFormatError,
     JournalLockedError,
     JournalWriteError,
-    SnapshotAheadError,
-    SnapshotWarning,
     TornTailWarning,
 )
 
@@ -27,8 +24,5 @@ __all__ = [
     "JournalLockedError",
     "JournalReader",
     "JournalWriteError",
-    "Snapshot",
-    "SnapshotAheadError",
-    "SnapshotWarning",
     "TornTailWarning",
 ]

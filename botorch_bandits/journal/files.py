@@ -1,4 +1,4 @@
-"""The files of a journal: one writer, writing that is on disk or not at all, and snapshots.
+"""The files of a journal: one writer, and writing that is on disk or not at all.
 
 This module deals with the operating system and knows nothing about records: it contains locks,
 files that are replaced as a whole, and the refusal of files that somebody else may have prepared.
@@ -11,46 +11,25 @@ says who had the lock last.
 journal makes may be a symbolic link to a file of the user, or a pipe that never answers. Nothing is
 therefore written or read through a link, and anything that is not a regular file is refused.
 
-**Snapshots.** A snapshot is beside its journal, as ``<path>.snapshot``. Its first line names the
-format; the second is a line like those of a journal. It holds the state, and the position in the
-journal to which the state belongs, with the checksum there. The checksum covers all records so far,
-so the snapshot of another journal does not fit. A snapshot can be deleted at any time, because the
-journal contains everything.
 """
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # as signal, but ten times as fast
 import contextlib
 import errno
 import json
 import os
 import secrets
-import signal
 import socket
 import stat
 import sys
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from botorch_bandits.journal.lines import (
-    MAX_LINE_BYTES,
-    DamagedLineError,
     JournalError,
     JournalLockedError,
-    Position,
-    check_format_line,
-    decode_line,
-    encode_line,
-    first_checksum,
-    format_line,
-    parse,
-    read_first_line,
-    read_line,
 )
 
 _SAY_LOCKED = (errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK)
@@ -201,124 +180,6 @@ def _locked_message(path: Path, holder: int | None) -> str:
         f"{path} is being written by {who}. One process writes to a journal at a time: end that "
         "one first, or use Journal.read, which needs no lock."
     )
-
-
-_SIGNALS = tuple(
-    sorted(
-        int(number)
-        for number in signal.valid_signals()
-        if int(number) not in (getattr(signal, "SIGKILL", 0), getattr(signal, "SIGSTOP", 0))
-    )
-)
-
-
-# the last handlers of all signals, and those among them that are Python functions of the program
-_seen: tuple[list[Any], list[tuple[int, Any]]] = ([], [])
-_first_thread = threading.main_thread().ident  # a child of a fork keeps the identity
-
-
-class HandlersOnHold:
-    """While this is entered, no Python signal handler runs in this thread.
-
-    A handler may call the function that it interrupts: in the middle of a record, it would wait for
-    itself, or write a second record into the first. Signals that arrive are handled at the end. For
-    a program without its own handlers, this costs two microseconds. The default handler of
-    ``SIGINT``, which calls nothing, interrupts.
-    """
-
-    def __enter__(self) -> HandlersOnHold:
-        """Put the handlers on hold; handlers never run in other threads than the first."""
-        global _seen
-        self._kept: list[tuple[int, Any]] = []
-        if threading.get_ident() != _first_thread:
-            return self
-        handlers = list(map(_signal.getsignal, _SIGNALS))
-        seen = _seen
-        if handlers != seen[0]:
-            found = [
-                (number, handler)
-                for number, handler in zip(_SIGNALS, handlers, strict=True)
-                if callable(handler)
-                and not isinstance(handler, _Waiting)
-                and handler is not signal.default_int_handler
-            ]
-            seen = _seen = handlers, found
-        if seen[1]:
-            self._waiting, self._kept = _Waiting(), seen[1]
-            try:
-                for number, _ in self._kept:
-                    _signal.signal(number, self._waiting)
-            except BaseException:  # an interrupt must not leave some on hold forever
-                self._take_back()
-                raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Restore the handlers, and call them for the signals that arrived meanwhile."""
-        if self._kept:
-            try:
-                self._take_back()
-            except BaseException:
-                self._take_back()
-                raise
-            _held_signals.extend(self._waiting.numbers)
-        if _held_signals and threading.get_ident() == _first_thread:
-            _deliver_signals()
-
-    def _take_back(self) -> None:
-        for number, handler in self._kept:
-            _signal.signal(number, handler)
-
-
-class _Waiting:
-    """Replaces a handler, and records which signals arrived."""
-
-    def __init__(self) -> None:
-        self.numbers: list[int] = []
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        self.numbers.append(number)
-
-
-_held_signals: list[int] = []
-_is_delivering = False
-_MOST_PASSES = 10
-
-
-def _deliver_signals() -> None:
-    """Call handlers for the signals that arrived, one after the other.
-
-    A handler may itself write a record while the next signal arrives; that signal waits until the
-    handler has ended. Signals that arrive faster than they are handled are left to the next record.
-    """
-    global _is_delivering
-    if _is_delivering:
-        return
-    _is_delivering = True
-    try:
-        for _ in range(_MOST_PASSES):
-            numbers = list(dict.fromkeys(_held_signals))
-            _held_signals.clear()
-            _raise_signals(numbers)
-            if not _held_signals:
-                break
-    finally:
-        _is_delivering = False
-
-
-def _raise_signals(numbers: Sequence[int]) -> None:
-    """Raise each signal, even if the handler of an earlier one raises an error."""
-    if numbers:
-        try:
-            if callable(_signal.getsignal(numbers[0])):  # the program has not removed the handler
-                signal.raise_signal(numbers[0])
-        finally:
-            _raise_signals(numbers[1:])
 
 
 if sys.platform == "win32":
@@ -614,36 +475,19 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def make_folders(path: Path) -> None:
-    """Create a folder and missing folders above it, and sync their entries to disk.
-
-    Args:
-        path: The path of the folder.
-    """
-    missing = []
-    while not path.is_dir():
-        missing.append(path)
-        path = path.parent
-    for folder in reversed(missing):
-        folder.mkdir(exist_ok=True)
-        sync_folder(folder)  # the folder is an entry of the one above it
-
-
-def write_at(descriptor: int, offset: int, content: bytes, is_synced: bool = True) -> None:
+def write_at(descriptor: int, offset: int, content: bytes) -> None:
     """Write bytes at an offset, and sync them to disk.
 
     Args:
         descriptor: The descriptor of the file.
         offset: The offset in bytes from the start of the file.
         content: The bytes to write.
-        is_synced: Whether to sync them; otherwise the system decides when to do so.
     """
     os.lseek(descriptor, offset, os.SEEK_SET)
     written = 0
     while written < len(content):  # the system may write less than it is given
         written += os.write(descriptor, content[written:])
-    if is_synced:
-        os.fsync(descriptor)
+    os.fsync(descriptor)
 
 
 def _write_new(path: Path, content: bytes) -> None:
@@ -652,181 +496,3 @@ def _write_new(path: Path, content: bytes) -> None:
         write_at(descriptor, 0, content)
     finally:
         os.close(descriptor)
-
-
-KIND = "snapshot"
-_MAX_OFFSET = 2**62  # the largest offset that the system can seek
-
-
-class UnusableSnapshotError(ValueError):
-    """A snapshot is damaged or belongs to another journal; the message is the reason.
-
-    Attributes:
-        snapshot: Its content, if it is whole and may belong to this journal.
-    """
-
-    def __init__(self, reason: str, snapshot: Snapshot | None = None) -> None:
-        """Keep the content of the snapshot.
-
-        Args:
-            reason: Why it cannot be used.
-            snapshot: Its content, if it is whole and may belong to this journal.
-        """
-        self.snapshot = snapshot
-        super().__init__(reason)
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """A state and its position in a journal.
-
-    Attributes:
-        state: The state that was passed to :meth:`Journal.write_snapshot`.
-        before: The start of the last line that the state covers.
-        after: The end of that line.
-        num_records: The number of records that the state covers.
-        header_checksum: The checksum of the journal's header; None in snapshots of earlier
-            versions.
-    """
-
-    state: dict[str, Any]
-    before: Position
-    after: Position
-    header_checksum: str | None = None
-
-    @property
-    def num_records(self) -> int:
-        """See the class."""
-        return self.after.num_records
-
-
-def snapshot_path(path: Path) -> Path:
-    """Return the path of the snapshot of a journal."""
-    return path.with_name(path.name + ".snapshot")
-
-
-def save_snapshot(path: Path, snapshot: Snapshot) -> None:
-    """Replace the snapshot of a journal, atomically and durably.
-
-    Args:
-        path: The path of the journal.
-        snapshot: The snapshot to write.
-
-    Raises:
-        JournalError: If the file to which it is first written is not a regular file.
-        OSError: If it cannot be written; the old one is then kept.
-        TypeError: If the state is not plain.
-        ValueError: If a number in it is NaN or infinite, or it is longer than any line may be.
-    """
-    before, after = snapshot.before, snapshot.after
-    encode_line(snapshot.state, "", name="state")  # so that errors name the state
-    line, _ = encode_line(
-        {
-            "num_records": after.num_records,
-            "start": before.offset,
-            "end": after.offset,
-            "checksum_before": before.checksum,
-            "checksum": after.checksum,
-            "header_checksum": snapshot.header_checksum,
-            "state": snapshot.state,
-        },
-        first_checksum(KIND),
-    )
-    write_whole(snapshot_path(path), format_line(KIND) + line)
-
-
-def load_snapshot(path: Path, journal: BinaryIO, header_checksum: str) -> Snapshot | None:
-    """Return the snapshot of a journal, or None.
-
-    Args:
-        path: The path of the journal.
-        journal: The journal's file; its position changes.
-        header_checksum: The checksum of the journal's header.
-
-    Raises:
-        UnusableSnapshotError: If it is damaged, or does not fit the journal.
-    """
-    try:
-        snapshot = read_whole_snapshot(path)
-    except FileNotFoundError:
-        return None
-    except (JournalError, DamagedLineError, OSError) as error:
-        raise UnusableSnapshotError(str(error)) from error
-    if snapshot.header_checksum != header_checksum:
-        raise UnusableSnapshotError("it belongs to another journal")
-    size = snapshot.after.offset - snapshot.before.offset
-    if not (0 <= snapshot.before.offset <= _MAX_OFFSET and 0 < size <= MAX_LINE_BYTES):
-        raise UnusableSnapshotError("its position in the journal is not a line")
-    missing = UnusableSnapshotError(
-        f"the journal does not have the {snapshot.num_records} records that it covers", snapshot
-    )
-    if os.fstat(journal.fileno()).st_size < snapshot.after.offset - 1:
-        raise missing
-    journal.seek(snapshot.before.offset)
-    line, is_whole = read_line(journal, snapshot.before.checksum)
-    if not line.endswith(b"\n"):
-        line += b"\n"  # the last line of the journal may lack the line break
-    try:
-        if not is_whole or len(line) != size:
-            raise DamagedLineError("its line in the journal has another length")
-        _, checksum = decode_line(line, snapshot.before.checksum)
-    except DamagedLineError as error:
-        raise missing from error
-    if checksum != snapshot.after.checksum:
-        raise UnusableSnapshotError("it belongs to another journal", snapshot)
-    return snapshot
-
-
-def read_whole_snapshot(path: Path) -> Snapshot:
-    """Return the content of the snapshot beside a journal, whether it fits the journal or not.
-
-    Args:
-        path: The path of the journal.
-
-    Raises:
-        DamagedLineError: If it is damaged.
-        FileNotFoundError: If there is none.
-        JournalError: If it is not a snapshot, or not a regular file.
-        OSError: If it cannot be read.
-    """
-    with open_to_read(snapshot_path(path)) as file:
-        check_format_line(read_first_line(file), KIND, snapshot_path(path))
-        line, is_whole = read_line(file, first_checksum(KIND))
-        if not is_whole:
-            raise DamagedLineError("its line is too long, or its checksum does not fit")
-        payload, _ = decode_line(line, first_checksum(KIND))
-        if file.read(1):
-            raise DamagedLineError("something follows it")
-    return _snapshot_of(parse(payload))
-
-
-def keep_unusable_snapshot(path: Path) -> None:
-    """Rename a snapshot that does not fit its journal, before another one takes its place.
-
-    Args:
-        path: The path of the journal.
-    """
-    known = snapshot_path(path)
-    with contextlib.suppress(FileNotFoundError):
-        os.rename(known, known.with_name(f"{known.name}.unused-{secrets.token_hex(4)}"))
-
-
-def _snapshot_of(record: dict[str, Any]) -> Snapshot:
-    """Return the snapshot that a record describes.
-
-    Raises:
-        DamagedLineError: If the record does not describe a snapshot.
-    """
-    kinds = {"state": dict, "num_records": int, "start": int, "end": int}
-    kinds |= {"checksum_before": str, "checksum": str, "header_checksum": str}
-    for name, kind in kinds.items():
-        if type(record.get(name)) is not kind:
-            raise DamagedLineError(f"its entry {name!r} is missing or of another kind")
-    if record["num_records"] < 0:
-        raise DamagedLineError("the number of records that it covers is negative")
-    return Snapshot(
-        state=record["state"],
-        before=Position(record["num_records"] - 1, record["start"], record["checksum_before"]),
-        after=Position(record["num_records"], record["end"], record["checksum"]),
-        header_checksum=record["header_checksum"],
-    )

@@ -17,20 +17,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from botorch_bandits.checks import check_integer, check_one_of
 from botorch_bandits.journal.files import (
-    HandlersOnHold,
-    Snapshot,
-    UnusableSnapshotError,
     WriterLock,
     check_place,
-    keep_unusable_snapshot,
-    load_snapshot,
     open_own,
     open_to_read,
     place_of,
-    save_snapshot,
-    snapshot_path,
     sync_folder,
     write_at,
     write_first,
@@ -41,8 +33,6 @@ from botorch_bandits.journal.lines import (
     JournalError,
     JournalWriteError,
     Position,
-    SnapshotAheadError,
-    SnapshotWarning,
     TornTailWarning,
     check_format_line,
     decode_line,
@@ -56,10 +46,6 @@ from botorch_bandits.journal.lines import (
 )
 
 KIND = "journal"
-DURABILITY = ("record", "batch")
-MAX_GROUPED_RECORDS = 100
-MAX_GROUPED_BYTES = 2**20
-"""The most records and bytes that wait to be written to disk together."""
 
 
 class JournalReader:
@@ -73,7 +59,6 @@ class JournalReader:
 
     Attributes:
         path: The path of the journal, absolute and without symbolic links.
-        num_checked: How many records were checked on opening.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -86,25 +71,11 @@ class JournalReader:
     def __init__(self, path: str | Path) -> None:
         """See the class."""
         self.path = place_of(path)
-        self._is_snapshot_unusable = False
-        self._ahead: Snapshot | None = (
-            None  # a snapshot that may have records that the journal has lost
-        )
         with self._open_file() as file:
             self._header, self._first = self._read_header(file)
-            self._before, self._end = before_header(), self._first
-            snapshot = self._find_snapshot(file, is_opening=True)
-            self._snapshot = snapshot
-            if self._snapshot is not None:
-                self._before, self._end = self._snapshot.before, self._snapshot.after
-            self._known = self._end  # where reading can begin, besides the first record
-            file.seek(self._end.offset)
-            self.num_checked = 0
-            for _, before, position in scan(file, self._end, self.path, self._num_grouped_bytes()):
-                self._before, self._end = before, position
-                self.num_checked += 1
-                if snapshot is not None and snapshot.num_records == position.num_records:
-                    self._check_place_of_snapshot(snapshot)
+            self._end = self._first
+            for _, position in scan(file, self._first, self.path):
+                self._end = position
 
     def __repr__(self) -> str:
         """Show the file and its number of records."""
@@ -120,46 +91,26 @@ class JournalReader:
         """The number of records, without the header."""
         return self._end.num_records
 
-    def records(self, after: int = 0) -> Iterator[dict[str, Any]]:
+    def records(self) -> Iterator[dict[str, Any]]:
         """Return the records in order, read from the file one at a time.
-
-        Args:
-            after: How many records to skip, such as those that a snapshot covers.
 
         Raises:
             JournalCorruptionError: If a line is damaged; the records before it were already
                 returned.
-            ValueError: If there are fewer records than ``after``.
         """
-        after, end = check_integer("after", after, minimum=0), self._end
-        if after > end.num_records:
-            raise ValueError(
-                f"after is {after}, but {self.path} has {end.num_records} records; pass at most "
-                "that number."
-            )
-        return (
-            parse(payload)
-            for payload, _, position in self._positions(after, end)
-            if position.num_records > after
+        last, end = self._first, self._end
+        if last == end:
+            return
+        with self._open_file() as file:
+            file.seek(last.offset)
+            for payload, position in scan(file, self._first, self.path):
+                yield parse(payload)
+                last = position
+                if last == end:
+                    return
+        raise JournalCorruptionError(
+            self.path, last.num_records + 3, "it has changed since the journal was opened"
         )
-
-    def read_snapshot(self) -> Snapshot | None:
-        """Return the latest snapshot, or None if no usable one exists.
-
-        Warns:
-            SnapshotWarning: If there is one, but it is damaged or belongs to another journal.
-        """
-        # it is returned only once, because a state may be large
-        snapshot, self._snapshot = self._snapshot, None
-        if snapshot is None:
-            with self._open_file() as file:
-                snapshot = self._find_snapshot(file)
-        return snapshot
-
-    def _num_grouped_bytes(self) -> int:
-        """Return how many bytes at the end may have been written to disk in groups."""
-        durability = parse(self._header).get("durability", DURABILITY[0])
-        return 0 if durability == DURABILITY[0] else MAX_GROUPED_BYTES
 
     def _open_file(self) -> BinaryIO:
         try:
@@ -171,22 +122,6 @@ class JournalReader:
                 "Journal.create."
             ) from error
 
-    def _positions(self, after: int, end: Position) -> Iterator[tuple[bytes, Position, Position]]:
-        """Read the records up to a position, starting at most ``after`` records in."""
-        start = self._known if self._known.num_records <= after else self._first
-        if start == end:
-            return
-        last = start
-        with self._open_file() as file:
-            file.seek(start.offset)
-            for payload, before, last in scan(file, start, self.path, self._num_grouped_bytes()):
-                yield payload, before, last
-                if last == end:
-                    return
-        raise JournalCorruptionError(
-            self.path, last.num_records + 3, "it has changed since the journal was opened"
-        )
-
     def _read_header(self, file: BinaryIO) -> tuple[bytes, Position]:
         check_format_line(read_first_line(file), KIND, self.path)
         line, is_whole = read_line(file, first_checksum(KIND))
@@ -196,35 +131,7 @@ class JournalReader:
             payload, checksum = decode_line(line, first_checksum(KIND))
         except DamagedLineError as error:
             raise JournalCorruptionError(self.path, 2, f"the header: {error}") from error
-        return payload, Position(0, before_header().offset + len(line), checksum)
-
-    def _find_snapshot(self, file: BinaryIO, is_opening: bool = False) -> Snapshot | None:
-        try:
-            return load_snapshot(self.path, file, self._first.checksum)
-        except UnusableSnapshotError as error:
-            self._is_snapshot_unusable = True
-            self._ahead = error.snapshot if is_opening else None
-            self._warn_of_snapshot(str(error))
-            return None
-
-    def _check_place_of_snapshot(self, snapshot: Snapshot) -> None:
-        if self._end != snapshot.after:
-            raise JournalCorruptionError(
-                self.path, snapshot.num_records + 2, "its snapshot has it at another position"
-            )
-
-    def _warn_of_snapshot(self, reason: str) -> None:
-        warnings.warn(
-            f"{snapshot_path(self.path)} is not used: {reason}. The whole journal is read "
-            "instead; the next snapshot replaces this one.",
-            SnapshotWarning,
-            stacklevel=5,
-        )
-
-
-def before_header() -> Position:
-    """Return the position after the first line, before the header."""
-    return Position(-1, len(format_line(KIND)), first_checksum(KIND))
+        return payload, Position(0, len(format_line(KIND)) + len(line), checksum)
 
 
 class Journal(JournalReader):
@@ -252,16 +159,13 @@ class Journal(JournalReader):
         ({'seed': 0}, [{'x': [0.1], 'reward': 0.2}])
     """
 
-    def __init__(self, path: Path, lock: WriterLock, durability: str | None = None) -> None:
-        """For :meth:`create` and :meth:`open`, which hold the lock and know ``durability``."""
+    def __init__(self, path: Path, lock: WriterLock) -> None:
+        """For :meth:`create` and :meth:`open`, which hold the lock."""
         self._lock = lock
         super().__init__(path)
-        self._check_not_behind()
-        self.durability = self._settle_durability(durability)
         self._guard = threading.Lock()
         self._process = os.getpid()
         self._broken: str | None = None
-        self._num_waiting = self._num_waiting_bytes = 0  # records not known to be on disk
         self._descriptor, self._name = lock.descriptor, os.fspath(self.path)
         # an object that is garbage-collected without close() also releases its lock
         self._release = weakref.finalize(self, lock.release)
@@ -275,22 +179,15 @@ class Journal(JournalReader):
         sync_folder(self.path)
 
     @classmethod
-    def create(
-        cls, path: str | Path, header: dict[str, Any], durability: str = DURABILITY[0]
-    ) -> Journal:
+    def create(cls, path: str | Path, header: dict[str, Any]) -> Journal:
         """Begin a journal; it is on disk when this returns.
 
         Args:
             path: The path of the new file, which must not exist yet.
             header: Data that apply to all records, such as settings.
-            durability: ``"record"``: each record is on disk when :meth:`append` returns. With
-                ``"batch"`` records are put on disk together, by :meth:`sync`, :meth:`close`, a
-                snapshot, or as soon as 100 of them or 1 MiB wait: what waits survives if the
-                process dies, but not if the machine does. The header then has an entry of this
-                name.
 
         Raises:
-            FileExistsError: If the file, or a snapshot of an earlier one, exists.
+            FileExistsError: If the file exists.
             FileNotFoundError: If its folder does not exist.
             IsADirectoryError: If it is a folder.
             JournalError: If it, or a file that belongs beside it, is not a regular file.
@@ -301,13 +198,10 @@ class Journal(JournalReader):
             ValueError: If a number in it is NaN or infinite.
         """
         path = place_of(path)
-        if check_one_of("durability", durability, DURABILITY) != DURABILITY[0]:
-            header = {**header, "durability": durability}
         line, _ = encode_line(header, first_checksum(KIND), name="header")
         check_place(path)
-        for known in (path, snapshot_path(path)):
-            if os.path.lexists(known):
-                raise _is_there_already(known)
+        if os.path.lexists(path):
+            raise _is_there_already(path)
         try:
             write_first(path, format_line(KIND) + line)
         except FileExistsError as error:
@@ -328,14 +222,11 @@ class Journal(JournalReader):
             raise
 
     @classmethod
-    def open(cls, path: str | Path, durability: str | None = None) -> Journal:
+    def open(cls, path: str | Path) -> Journal:
         """Open a journal to continue it.
 
         Args:
             path: The path of the journal.
-            durability: As for :meth:`create`; if omitted, the one with which it was begun.
-                ``"batch"`` requires a journal that was begun with it, so that the remains of a
-                batch after a power cut can be recognized.
 
         Raises:
             FileNotFoundError: If there is no such file.
@@ -345,14 +236,10 @@ class Journal(JournalReader):
             JournalLockedError: If it is open for writing, here or in another process.
             JournalFormatError: If it is not a journal, or has an unknown version.
             JournalCorruptionError: If a line before the last one is damaged.
-            SnapshotAheadError: If its snapshot covers records that it has lost.
             OSError: If it cannot be locked or written to disk, or a torn tail cannot be cut off.
-            ValueError: If ``durability`` is ``"batch"``, but the journal was not begun with it.
 
         Warns:
             TornTailWarning: If the last line was incomplete or damaged, and was cut off.
-            SnapshotWarning: If the snapshot is damaged or belongs to another journal, and is not
-                used.
         """
         path = place_of(path)
         check_place(path)
@@ -361,7 +248,7 @@ class Journal(JournalReader):
         lock = WriterLock(path)
         try:
             lock.write_holder()
-            return cls(path, lock, durability)
+            return cls(path, lock)
         except BaseException:
             lock.release()
             raise
@@ -371,16 +258,14 @@ class Journal(JournalReader):
         """Return a reader of the journal as of now, without a lock; see :class:`JournalReader`."""
         return JournalReader(path)
 
-    def append(self, record: dict[str, Any], sync: bool | None = None) -> int:
-        """Write a record; it is on disk when this returns, unless ``durability`` says otherwise.
+    def append(self, record: dict[str, Any]) -> int:
+        """Write a record; it is on disk when this returns.
 
         If this raises, the record does not count, and the journal can be appended to as before,
-        unless the error says otherwise. Signal handlers are called after it.
+        unless the error says otherwise.
 
         Args:
             record: A dictionary of plain values.
-            sync: Whether this and all earlier records are on disk when this returns; if omitted,
-                ``durability`` decides.
 
         Returns:
             The number of records, including this one.
@@ -392,88 +277,26 @@ class Journal(JournalReader):
             ValueError: If a number in it is NaN or infinite.
         """
         self.check_process()
-        with HandlersOnHold(), self._guard:
+        with self._guard:
             self._check_writable()
-            before, end = self._before, self._end
+            end = self._end
             line, checksum = encode_line(record, end.checksum)
-            is_synced = self.durability == DURABILITY[0] if sync is None else sync
-            if not is_synced and self._num_waiting_bytes + len(line) > MAX_GROUPED_BYTES:
-                self._sync()
-            is_synced = is_synced or (
-                self._num_waiting + 1 >= MAX_GROUPED_RECORDS or len(line) > MAX_GROUPED_BYTES
-            )
             try:
-                self._write(line, is_synced)
-                self._before = end
+                self._write(line)
                 self._end = Position(end.num_records + 1, end.offset + len(line), checksum)
             except BaseException as error:
-                self._before, self._end = before, end
+                self._end = end
                 self._withdraw(error)
                 raise
-            self._num_waiting = 0 if is_synced else self._num_waiting + 1
-            self._num_waiting_bytes = 0 if is_synced else self._num_waiting_bytes + len(line)
             return self._end.num_records
 
-    def sync(self) -> None:
-        """Write pending records to disk; without ``durability="batch"`` there are none.
-
-        Raises:
-            JournalError: If the journal is closed, or belongs to the parent of this process.
-            JournalWriteError: If they cannot be written to disk; nothing more is written then.
-        """
-        self.check_process()
-        with HandlersOnHold(), self._guard:
-            self._check_writable()
-            self._sync()
-
-    def write_snapshot(self, state: dict[str, Any], after: int) -> None:
-        """Store the state after the first records, replacing the last snapshot.
-
-        Args:
-            state: A dictionary of plain values.
-            after: The number of records that it covers.
-
-        Raises:
-            JournalError: If the journal is closed, or belongs to the parent of this process, or
-                the file to which the snapshot is first written is not a regular file.
-            JournalWriteError: If it cannot be put on disk; the last snapshot is then kept.
-            TypeError: If the state is not a dictionary of plain values.
-            ValueError: If a number in it is NaN or infinite, it is longer than any line may be, or
-                there are fewer records.
-        """
-        self.check_process()
-        with HandlersOnHold(), self._guard:
-            self._check_writable()
-            before, position = self._find(check_integer("after", after, minimum=0))
-            self._sync()  # a snapshot is never ahead of its journal
-            snapshot = Snapshot(state, before, position, self._first.checksum)
-            try:
-                if self._is_snapshot_unusable:
-                    keep_unusable_snapshot(self.path)
-                    self._is_snapshot_unusable = False
-                save_snapshot(self.path, snapshot)
-            except OSError as error:
-                raise JournalWriteError(
-                    f"{snapshot_path(self.path)} cannot be written: {error}. The journal itself is "
-                    "whole; free space on the disk."
-                ) from error
-            self._snapshot, self._known = None, position
-
     def close(self) -> None:
-        """Write pending records to disk and release the lock; a second call does nothing.
-
-        Raises:
-            JournalWriteError: If they cannot be written to disk; the lock is released anyway.
-        """
+        """Release the lock; a second call does nothing."""
         if self._process != os.getpid():
             self._release()  # another thread of the parent may hold the guard forever
             return
-        with HandlersOnHold(), self._guard:
-            try:
-                if self._release.alive and self._broken is None:
-                    self._sync()
-            finally:
-                self._release()
+        with self._guard:
+            self._release()
 
     def __enter__(self) -> Journal:
         """Return the journal itself."""
@@ -487,22 +310,6 @@ class Journal(JournalReader):
     ) -> None:
         """Close the journal."""
         self.close()
-
-    def _find(self, num_records: int) -> tuple[Position, Position]:
-        """Return the positions before and after the last of the first records."""
-        if num_records == self.num_records:
-            return self._before, self._end
-        if num_records > self.num_records:
-            raise ValueError(
-                f"after is {num_records}, but {self.path} has {self.num_records} records; pass at "
-                "most that number."
-            )
-        if num_records == 0:
-            return before_header(), self._first
-        for _, before, position in self._positions(num_records - 1, self._end):
-            if position.num_records == num_records:
-                return before, position
-        raise AssertionError("reading ends with the last record or an error")
 
     def check_process(self) -> None:
         """Raise an error in a child process forked from the one that opened the journal.
@@ -537,57 +344,11 @@ class Journal(JournalReader):
         """Return the size of the file."""
         return self._end.offset - self._lacks_line_break
 
-    def _write(self, line: bytes, is_synced: bool) -> None:
+    def _write(self, line: bytes) -> None:
         if self._lacks_line_break:
             line = b"\n" + line
-        write_at(self._descriptor, self._size, line, is_synced)
+        write_at(self._descriptor, self._size, line)
         self._lacks_line_break = False
-
-    def _sync(self) -> None:
-        if not self._num_waiting:
-            return
-        try:
-            os.fsync(self._descriptor)
-        except OSError as error:
-            # the system may have dropped data that it could not write, and reports it only once
-            self._broken = (
-                f"the last {self._num_waiting} records could not be put on disk: {error}. Repair "
-                f"the disk and open {self.path} again to see which of them it contains."
-            )
-            raise JournalWriteError(self._broken) from error
-        self._num_waiting = self._num_waiting_bytes = 0
-
-    def _num_grouped_bytes(self) -> int:
-        """See the reader; what this process wrote can be read even if it is not yet on disk."""
-        return 0 if hasattr(self, "_num_waiting") else super()._num_grouped_bytes()
-
-    def _check_not_behind(self) -> None:
-        """Raise an error if the snapshot has records that the journal lacks.
-
-        Raises:
-            SnapshotAheadError: If it does; both files are left unchanged.
-        """
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None and ahead.num_records > self.num_records:
-            raise SnapshotAheadError(
-                f"{self.path} has {self.num_records} whole records, but its snapshot "
-                f"{snapshot_path(self.path)} covers {ahead.num_records}: the journal was cut off, "
-                "or replaced by an earlier copy. Nothing is changed. Restore the journal from a "
-                "backup. If the snapshot belongs to another journal, move it away."
-            )
-
-    def _settle_durability(self, wanted: str | None) -> str:
-        begun = parse(self._header).get("durability")
-        begun = begun if begun in DURABILITY else DURABILITY[0]
-        if wanted is None:
-            return str(begun)
-        if check_one_of("durability", wanted, DURABILITY) != DURABILITY[0] and wanted != begun:
-            raise ValueError(
-                f"durability= is to group records, but {self.path} was begun with {begun!r}, so "
-                "what a power cut leaves of a group would be taken for damage. Leave it out, or "
-                "begin another journal."
-            )
-        return wanted
 
     def _open_file(self) -> BinaryIO:
         """Open the journal for reading, and check that it is the file that is locked."""
@@ -623,9 +384,8 @@ class Journal(JournalReader):
         try:
             at = os.fstat(descriptor).st_size  # the file may contain an earlier tail
             while part := os.read(self._descriptor, 1 << 20):
-                write_at(descriptor, at, part, is_synced=False)
+                write_at(descriptor, at, part)
                 at += len(part)
-            os.fsync(descriptor)
         finally:
             os.close(descriptor)
         sync_folder(kept)

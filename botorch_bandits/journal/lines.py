@@ -73,14 +73,6 @@ class JournalLockedError(JournalError):
         super().__init__(message)
 
 
-class SnapshotAheadError(JournalError):
-    """A snapshot covers records that its journal no longer has.
-
-    A snapshot is written when its records are on disk. The journal has therefore lost some: it was
-    cut off, or replaced by an earlier copy.
-    """
-
-
 class JournalWriteError(JournalError):
     """A record could not be put on disk; it does not count as written."""
 
@@ -89,12 +81,8 @@ class TornTailWarning(RuntimeWarning):
     """The last line was incomplete or damaged, and was cut off: its writing was interrupted."""
 
 
-class SnapshotWarning(RuntimeWarning):
-    """A snapshot cannot be used; the journal alone is read."""
-
-
 FORMAT_VERSION = 1
-"""The version of the format of journals and snapshots that is written and read."""
+"""The version of the format of journals that is written and read."""
 
 NAME = "botorch_bandits"
 NUM_DIGITS = 32  # of a checksum
@@ -264,9 +252,7 @@ def read_line(file: BinaryIO, previous: str) -> tuple[bytes, bool]:
     return file.read(size + 1), True
 
 
-def scan(
-    file: BinaryIO, start: Position, path: Path, num_grouped_bytes: int = 0
-) -> Iterator[tuple[bytes, Position, Position]]:
+def scan(file: BinaryIO, start: Position, path: Path) -> Iterator[tuple[bytes, Position]]:
     """Read and check lines from a position to the end of a file.
 
     A last line that is incomplete or damaged is left out, because it was being written. A last line
@@ -277,12 +263,9 @@ def scan(
         file: The file, at the position.
         start: The position.
         path: The path, for errors.
-        num_grouped_bytes: How many bytes at the end may have been put on disk in groups. If the
-            power fails, any parts of them may be missing; what follows a missing part is left out,
-            too.
 
     Yields:
-        The JSON text of each record, and the positions before and after its line.
+        The JSON text of each record, and the position after its line.
 
     Raises:
         JournalCorruptionError: If a line before the last one is damaged, or a line is too long.
@@ -312,13 +295,10 @@ def scan(
                 reason = "it does not begin like a line, and is too long for an interrupted one"
             elif was_last and not _is_longer_than_announced(line, size):
                 return
-            if num_grouped_bytes and position.offset + num_grouped_bytes >= _size_of(file):
-                return
             # the first record is on line 3
             raise JournalCorruptionError(path, position.num_records + 3, reason) from error
-        before = position
-        position = Position(before.num_records + 1, before.offset + len(whole), checksum)
-        yield payload, before, position
+        position = Position(position.num_records + 1, position.offset + len(whole), checksum)
+        yield payload, position
         if not has_end:
             return
 

@@ -34,6 +34,17 @@ def check_acquisition(acquisition: Any, domain: Domain) -> Any:
     return acquisition
 
 
+def bandit(acquisition: AcquisitionFunction) -> BanditAcquisition | None:
+    """Return an acquisition function if it is one of this package's, which states its widths."""
+    return acquisition if isinstance(acquisition, BanditAcquisition) else None
+
+
+def model_of(acquisition: AcquisitionFunction) -> Any:
+    """Return the model of an acquisition function without pending points; None if it has none."""
+    own = getattr(acquisition, "base_model", None)
+    return getattr(acquisition, "model", None) if own is None else own
+
+
 def _refuse_class(given: type) -> None:
     """Raise unless a class can be called with a model and pending points."""
     name = given.__name__

@@ -11,9 +11,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, overload
 
-from botorch_bandits.checks import check_context, level_of_users_line
+from botorch_bandits.checks import check_context, is_list, level_of_users_line
 from botorch_bandits.history import Outcome, Query
-from botorch_bandits.journal.files import HandlersOnHold
 from botorch_bandits.loop.checking import check_request
 from botorch_bandits.loop.turns import TakesTurns
 
@@ -27,9 +26,8 @@ def check_one_point(x: Any) -> None:
     Raises:
         ValueError: If it is a matrix, or a list of points.
     """
-    is_list = isinstance(x, list | tuple) and len(x) > 0
-    first = x[0] if is_list else None
-    has_rows = isinstance(first, list | tuple | Mapping) or getattr(first, "ndim", 0) > 0
+    first = x[0] if is_list(x) and x else 0.0
+    has_rows = is_list(first) or isinstance(first, Mapping) or getattr(first, "ndim", 0) > 0
     if has_rows or getattr(x, "ndim", 1) > 1:
         raise ValueError(
             f"x has {len(x)} row{'s' * (len(x) > 1)}, but it must be one point, a vector. Attach "
@@ -169,7 +167,7 @@ class AttachesPoints(TakesTurns):
         named = self.settings.domain.decode(x)  # given values stay exactly as they were given
         x = self.settings.domain.check_point("x", x)
         context = check_context(self.settings.context_dim, context)
-        with HandlersOnHold(), self._lock:
+        with self._lock:
             self._catch_up()
             if request_id is not None:
                 answered = self._history.query_of_request(request_id)

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE
-from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop.settings import LoopSettings
 
@@ -39,24 +38,24 @@ def best_now(
         context: The context for which it is best; None in a loop without contexts.
         now: Clock time in seconds.
     """
-    segments, forgetting = chooser.segments, settings.forgetting
+    segments, window = chooser.segments, settings.window
     first_id = 0 if segments is None else segments.first_id_of_segment
-    if context is None and forgetting is None and first_id == 0:
+    if context is None and settings.forgetting is None and first_id == 0:
         if chooser.multipliers is None:
             return history.best()
         best = chooser.multipliers.best
         return None if best is None else (history.query(best.query_id), best)
-    if isinstance(forgetting, SlidingWindow):
-        first_id = max(first_id, history.num_queries - forgetting.length)
+    if window is not None:
+        first_id = max(first_id, history.num_queries - window)
     told = [
         (history.query(outcome.query_id), outcome)
         for outcome in history.outcomes
         if outcome.query_id >= first_id and max(outcome.constraints, default=0.0) <= 0.0
     ]
-    is_by_model = context is not None or not isinstance(forgetting, SlidingWindow | None)
+    is_by_model = context is not None or not settings.outcomes_are_alike
     # a surrogate that starts over in each epoch may not have seen an outcome yet
     if is_by_model and settings.model is not None and chooser.current.num_arrived:
-        return _best_of_model(told, chooser, context, forgetting, now)
+        return _best_of_model(told, chooser, context, settings, now)
     if context is not None:
         told = [(query, outcome) for query, outcome in told if is_in(query, context)]
     return max(told, key=lambda pair: (pair[1].reward, -pair[0].id), default=None)
@@ -69,7 +68,7 @@ def is_in(query: Query, context: Tensor) -> bool:
 
 
 def _best_of_model(
-    told: list[Told], chooser: Chooser, context: Tensor | None, forgetting: object, now: float
+    told: list[Told], chooser: Chooser, context: Tensor | None, settings: LoopSettings, now: float
 ) -> Told | None:
     """Return the point with the largest posterior mean among those that were played.
 
@@ -82,7 +81,7 @@ def _best_of_model(
         points.setdefault(tuple(pair[0].x.tolist()), []).append(pair)
     X = torch.stack([pairs[0][0].x for pairs in points.values()])
     front = [] if context is None else [context.to(X)]
-    if isinstance(forgetting, TimeVaryingKernel):
+    if settings.drift_rate is not None:
         next_round = float(chooser.current.num_queries + 1)
         front.insert(0, torch.tensor([next_round], dtype=DTYPE, device=X.device))
     if front:

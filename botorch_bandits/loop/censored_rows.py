@@ -26,7 +26,7 @@ from botorch.models import ModelListGP
 from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_bandits.acquisition import AcquisitionRecipe, GPThompsonSampling, RandomSearch
+from botorch_bandits.acquisition import AcquisitionRecipe, GPThompsonSampling
 from botorch_bandits.acquisition.lagrangian import LagrangianAcquisition
 from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.checks import DTYPE
@@ -36,10 +36,8 @@ from botorch_bandits.confidence.fills import share_of_bound
 from botorch_bandits.confidence.prior_reading import read_prior
 from botorch_bandits.core.kernels import kernel_of_output
 from botorch_bandits.domains import Domain
-from botorch_bandits.feedback import Censored, CensoredView, Feedback
+from botorch_bandits.feedback import Censored, CensoredView
 from botorch_bandits.history import History
-from botorch_bandits.loop.settings import AcquisitionFactory
-from botorch_bandits.loop.state import PenalizedHistory, StackedHistory
 from botorch_bandits.models import BanditGPRecipe, condition
 from botorch_bandits.models.censoring import least_lower_bounds
 from botorch_bandits.models.reading import moments_of_outputs, prior_means
@@ -228,17 +226,19 @@ class CensoredRound:
         if isinstance(acquisition, LagrangianAcquisition):
             acquisition.set_rules(self.widened(acquisition.width_rules))
             return acquisition
-        assert isinstance(acquisition, WidthUpperConfidenceBound | GPThompsonSampling)
-        draws = isinstance(acquisition, GPThompsonSampling)
-        bound = self.feedback.bound_on_sum(draws)
-        rule = self._censored(acquisition.rule, bound, self.feedback.fill)
-        gaps = partial(self._gaps, rule.censored.units, draws)
-        width = rule.in_round(self._deviations().sum(), self.number, gaps)
         if isinstance(acquisition, GPThompsonSampling):
-            acquisition.set_rule(width)
-        else:
-            acquisition.set_rule(width, self.feedback.predictive)
+            acquisition.set_rule(self._width(acquisition.rule, draws=True))
+            return acquisition
+        assert isinstance(acquisition, WidthUpperConfidenceBound)
+        width = self._width(acquisition.rule, draws=False)
+        acquisition.set_rule(width, self.feedback.predictive)
         return acquisition
+
+    def _width(self, rule: WidthRule, draws: bool) -> WidthRule:
+        bound = self.feedback.bound_on_sum(draws)
+        censored = self._censored(rule, bound, self.feedback.fill)
+        gaps = partial(self._gaps, censored.censored.units, draws)
+        return censored.in_round(self._deviations().sum(), self.number, gaps)
 
     def widened(self, rules: Sequence[WidthRule]) -> tuple[PendingWidth, ...]:
         """Return the width rules of reward and constraints with the terms that censoring adds.
@@ -249,7 +249,7 @@ class CensoredRound:
         sums = self._deviations().sum(dim=(0, 1))
         bounds, found = self.feedback.outcome_bounds(len(rules) - 1), []
         for j, (rule, bound) in enumerate(zip(rules, bounds, strict=True)):
-            if j and bound is not None and getattr(rule, "units", "outcome") == "prior":
+            if j and bound is not None and rule.units == "prior":
                 bound /= float(read_prior(self.model)[j].standard_deviation)
             # pseudo-values of constraints are 0 with every fill
             censored = self._censored(rule, bound, "minimum" if j else self.feedback.fill)
@@ -271,7 +271,7 @@ class CensoredRound:
         if self.shares:
             shares = deviations.new_tensor([self.shares.get(i, 1.0) for i in ids])
             # separate constraints have their own pseudo-values and bounds
-            filled = deviations[..., :1] if isinstance(self.history, StackedHistory) else deviations
+            filled = deviations if self.history.num_outputs == 1 else deviations[..., :1]
             filled *= shares.reshape(-1, *[1] * (deviations.dim() - 1))
         return deviations
 
@@ -291,12 +291,9 @@ class BuildsCensored(ABC):
     It is the part of a loop's builder that deals with censored feedback.
     """
 
-    _given: Any
+    _recipe: BanditGPRecipe | None
     _history: History
-    _feedback: Feedback
-    _seed: int
-    _collapses: bool
-    _separates_outputs: bool
+    _censored: Censored | None
     _build_model: Callable[..., Any]
     _cached_model: tuple[Any, Model] | None
     _cached_arrived: tuple[Any, Model] | None  # used if pending queries have a fill
@@ -319,22 +316,17 @@ class BuildsCensored(ABC):
     @property
     def _censored_now(self) -> Censored:
         """Return how pending queries are treated now; it may change with the multipliers."""
-        assert isinstance(self._feedback, Censored)
-        if isinstance(self._history, PenalizedHistory):
-            return self._history.censored(self._feedback)
-        return self._feedback
+        assert self._censored is not None
+        return self._history.censored(self._censored)
 
     def _censored_model(
         self, feedback: Censored, view: CensoredView, round_number: int, now: float
     ) -> Model:
         """Return the model with one row per query; see :func:`build_censored`."""
         minimum = feedback.current_minimum(self._history)
-        if (
-            isinstance(self._history, PenalizedHistory)
-            and isinstance(self._given, BanditGPRecipe)
-            and minimum not in (None, self._given.prior_mean)
-        ):  # the same with other multipliers
-            self._begin_models(replace(self._given, prior_mean=minimum))
+        recipe = self._recipe if self._history.is_penalized else None
+        if recipe is not None and minimum not in (None, recipe.prior_mean):
+            self._begin_models(replace(recipe, prior_mean=minimum))  # with other multipliers
         if feedback.fills_in:
             return self._filled_model(feedback, view, round_number, now)
         key = (view.rewards, minimum)
@@ -385,10 +377,9 @@ class BuildsCensored(ABC):
             self._cached_model = (full_key, model)
         return self._cached_model[1]
 
+    @abstractmethod
     def _begin_models(self, given: BanditGPRecipe) -> None:
-        """Build models by another recipe from now on."""
-        self._given = given
-        self._build_model = given.builder(self._seed, self._collapses, self._separates_outputs)
+        """Build models by a recipe from now on."""
 
     def _counted(self, round_number: int) -> CountedRows:
         """Return the queries that count in a round in which pending queries are censored."""
@@ -397,13 +388,13 @@ class BuildsCensored(ABC):
             range(self._history.num_queries),
             lambda ids: X[ids],
             lambda ids, Y: self._build_model(X[ids], Y.to(X.device)),
-            isinstance(self._given, BanditGPRecipe),
+            self._recipe is not None,
         )
 
     def _build_censored(
         self,
         feedback: Censored,
-        recipe: AcquisitionRecipe | RandomSearch | AcquisitionFactory,
+        recipe: AcquisitionRecipe,
         round_number: int,
         domain: Domain,
         now: float,
@@ -411,7 +402,6 @@ class BuildsCensored(ABC):
         """Return the acquisition on the censored model, with the width of censored feedback."""
         view = feedback.view(self._history, round_number, now)
         model = self._censored_model(feedback, view, round_number, now)
-        assert isinstance(recipe, AcquisitionRecipe)
         acquisition = recipe.build(
             model,
             domain,
@@ -448,13 +438,12 @@ def _moments_of_reward(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
 
 def _constraints_at_the_border(history: History) -> tuple[float, ...]:
     """Return the constraint values of a query without an outcome if they have their own models."""
-    is_separate = isinstance(history, StackedHistory)
-    return (0.0,) * history.num_constraints if is_separate else ()
+    return (0.0,) * (history.num_outputs - 1)
 
 
 def _told(reward: float | None, history: History, query_id: int) -> tuple[float | None, ...]:
     """Return the row of an outcome that came in time."""
-    if not isinstance(history, StackedHistory):
+    if history.num_outputs == 1:
         return (reward,)
     outcome = history.outcome(query_id)
     assert outcome is not None

@@ -18,7 +18,6 @@ import torch
 from botorch.models.model import Model, ModelList
 from torch import Tensor
 
-from botorch_bandits.change_points import EvidenceRestart, Restart
 from botorch_bandits.checks import (
     LARGEST_OUTCOME,
     check_callable,
@@ -28,18 +27,9 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence import EvidenceTable
 from botorch_bandits.domains import Domain
-from botorch_bandits.feedback import Censored
-from botorch_bandits.forgetting import (
-    ExponentialWeights,
-    Forgetting,
-    SlidingWindow,
-    TimeVaryingKernel,
-)
 from botorch_bandits.history import History, Query
 from botorch_bandits.loop.settings import ATTACH_INSTEAD, LoopSettings
-from botorch_bandits.loop.weighted import noise_of_one
-from botorch_bandits.models import CandidatesModel, FittedSingleTaskGP, ModelCheck, check_model
-from botorch_bandits.spaces import Space
+from botorch_bandits.models import CandidatesModel, ModelCheck, check_model
 
 if TYPE_CHECKING:
     from botorch_bandits.loop.chooser import Chooser
@@ -66,7 +56,7 @@ def check_of_loop(
         RuntimeError: If the model's rows are not outcomes.
     """
     check, rounds = _check_rows(settings, model, history), history.rounds()
-    if isinstance(settings.forgetting, SlidingWindow):
+    if settings.forgetting is not None:
         rounds = rounds[settings.forgetting.keeps(rounds, history.num_queries + 1)]
     # of a list of priors, the first outcomes may be left out; merged rows have no single round
     rounds = rounds[max(len(rounds) - len(check.one_step), 0) :]
@@ -76,7 +66,7 @@ def check_of_loop(
 
 
 def _check_rows(settings: LoopSettings, model: Model, history: History) -> ModelCheck:
-    if isinstance(settings.feedback, Censored):
+    if settings.feedback.censored is not None:
         raise RuntimeError(
             "with censored feedback the model has pseudo-values for missing outcomes, and how it "
             "predicts those says nothing about it. Pass outcomes and a model of them to "
@@ -97,26 +87,24 @@ def _check_rows(settings: LoopSettings, model: Model, history: History) -> Model
             "surrogate='separate', or a domain whose points are not repeated."
         )
     X, Y = history.arrived()
-    Y, weights = Y[:, :1], history.weights(noise_of_one(settings.model))
-    if isinstance(settings.forgetting, SlidingWindow):
+    Y, weights = Y[:, :1], history.weights(settings.noise)
+    if settings.forgetting is not None:
         kept = settings.forgetting.keeps(history.rounds(), history.num_queries + 1).to(X.device)
         X, Y, weights = X[kept], Y[kept], None if weights is None else weights[kept]
-    is_learned = isinstance(settings.model, FittedSingleTaskGP)
-    if isinstance(settings.forgetting, TimeVaryingKernel) or (
-        is_learned and len(repeats) == len(Y)
-    ):
+    is_learned = settings.learned is not None
+    if settings.drift_rate is not None or (is_learned and len(repeats) == len(Y)):
         return check_model(model, weights=repeats)  # own rows: with times, or bad outcomes raised
     if weights is not None and is_learned:
         weights = weights * (repeats.sum() / weights.sum())  # only ratios of counts matter there
     check = check_model(model, X, Y, weights)
-    if isinstance(settings.forgetting, ExponentialWeights):
+    if settings.forgetting is not None and settings.forgetting.fades:
         return replace(check, cautions=(ALIKE,))
     return check
 
 
 def check_given(domain: Domain, query: Query) -> None:
     """Raise an error unless a query of a given history, and its names, belong to the domain."""
-    if query.parameters is not None and isinstance(domain, Space):
+    if query.parameters is not None and domain.names:
         try:
             at = domain.check_point("x", query.parameters)
         except (TypeError, ValueError) as error:
@@ -231,14 +219,13 @@ def evidence_of_loop(
         )
     if not isinstance(model, CandidatesModel):
         remedy = "Pass BanditGP.with_candidates([...]) as model="
-        forgetting, restart = settings.forgetting, settings.restart
-        if isinstance(forgetting, TimeVaryingKernel):
+        if settings.drift_rate is not None:
             remedy = (
-                f"forgetting=TimeVaryingKernel({forgetting.rate:g}) needs one fixed prior; to "
+                f"forgetting=TimeVaryingKernel({settings.drift_rate:g}) needs one fixed prior; to "
                 "compare several, give loops the same history= and compare their "
                 "check_model().log_likelihood"
             )
-        if isinstance(restart, EvidenceRestart) and restart.candidates is not None:
+        if settings.evidence is not None and settings.evidence.candidates is not None:
             remedy += (
                 ". The list of EvidenceRestart(candidates=...) has its posterior weights in "
                 "loop.change_tests[-1].candidate_weights"
@@ -249,21 +236,19 @@ def evidence_of_loop(
     return replace(table, outcome_name="reward" if settings.maximize else "cost")
 
 
-def warn_of_drift_rate(forgetting: Forgetting | None, restart: Restart | None) -> None:
+def warn_of_drift_rate(settings: LoopSettings) -> None:
     """Warn if the model drifts and the test for changes assumes another drift, or none.
 
     Args:
-        forgetting: How the model treats old outcomes.
-        restart: When the loop starts over.
+        settings: The settings of the loop.
 
     Warns:
         UserWarning: Naming both rates.
     """
-    if not isinstance(forgetting, TimeVaryingKernel) or not isinstance(restart, EvidenceRestart):
+    rate, evidence = settings.drift_rate, settings.evidence
+    if rate is None or evidence is None or evidence.drift_rate == rate:
         return
-    rate, tested = forgetting.rate, restart.drift_rate
-    if tested == rate:
-        return
+    tested = evidence.drift_rate
     effect = (
         "steady drift counts as a change"
         if tested is None or tested < rate

@@ -18,24 +18,16 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_bandits.acquisition import (
-    AcquisitionRecipe,
-    BanditAcquisition,
-    RandomSearch,
-)
+from botorch_bandits.acquisition import AcquisitionRecipe
 from botorch_bandits.acquisition.player import player_of
 from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.core.priors import Prior
-from botorch_bandits.domains import Arms, Domain
-from botorch_bandits.feedback import (
-    Censored,
-    CensoredView,
-    Ignored,
-)
-from botorch_bandits.forgetting import ExponentialWeights, SlidingWindow, TimeVaryingKernel
+from botorch_bandits.domains import Domain
+from botorch_bandits.feedback import Censored, CensoredView
 from botorch_bandits.history import Failure, History, Outcome, Query
+from botorch_bandits.loop.acquisitions import bandit
 from botorch_bandits.loop.censored_rows import BuildsCensored, CountedRows, SeparatePriors
 from botorch_bandits.loop.epochs import SettingsOfEpochs
 from botorch_bandits.loop.feasibility import (
@@ -54,30 +46,25 @@ from botorch_bandits.loop.guarantees import (
     with_restarts,
     with_retractions,
 )
-from botorch_bandits.loop.minimizing import (
-    guarantee_of_costs,
-    turned_diagnostics,
-    turned_entry,
-    turned_history,
-)
+from botorch_bandits.loop.minimizing import guarantee_of_costs, turned_history
 from botorch_bandits.loop.points_stream import CensoredPointsStream, PointsStream, plays_by_row
 from botorch_bandits.loop.repeats import next_play, noise_ratio_of, with_plays, with_repeats
 from botorch_bandits.loop.restrictions import Restriction
 from botorch_bandits.loop.searching import maximize_checked
-from botorch_bandits.loop.settings import AcquisitionFactory, LoopSettings
+from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.loop.state import (
     UNIFORM_ORIGINS,
     Multipliers,
     Segments,
-    StackedHistory,
     at_multipliers,
     with_feedback,
 )
-from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe, FittedSingleTaskGP
+from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.models.bandit_gp import ModelBuilder
 from botorch_bandits.models.forgetting import ForgettingModels, WindowModels
 from botorch_bandits.models.merged_rows import MergingBuilder
 from botorch_bandits.models.recorded_fits import plain_fit, restore_fit
+from botorch_bandits.queries import flipped_diagnostics
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator, seeded_globally
 
 MOST_ROWS = 20_000
@@ -119,14 +106,7 @@ class Chooser:
         self._priors: tuple[Prior, ...] = ()  # kept after resets
         self._gains: dict[Any, Gains | None] = {}
         if settings.restart is not None or settings.constraints is not None:
-            self.segments = Segments(
-                settings.restart,
-                settings.domain,
-                settings.feedback,
-                settings.context_dim,
-                settings.constraints,
-                settings.model,
-            )
+            self.segments = Segments(settings)
             self.segments.replay(history)
         self._watch = None if settings.constraints is None else ConstraintWatch(settings)
         self._begin_segment()
@@ -178,21 +158,21 @@ class Chooser:
             diagnostics = {**diagnostics, **self._lower_bounds(x, round_number, context, now)}
         if self.segments is not None:
             diagnostics = {**diagnostics, **self.segments.describe()}
-        return x, origin, turned_diagnostics(diagnostics) if self._minimizes else diagnostics
+        return x, origin, flipped_diagnostics(diagnostics) if self._minimizes else diagnostics
 
     def _lower_bounds(
         self, x: Tensor, round_number: int, context: Tensor | None, now: float
     ) -> dict[str, float]:
         """Return the lower bounds of a uniformly drawn point that a rule for every round uses."""
-        if self.has_no_data() or not isinstance(self._played, AcquisitionRecipe):
+        if self.has_no_data() or self._played is None:
             return {}
         local_round = self.current.num_queries + 1
         if self._stream is not None:
             described = self._stream.describe(x, local_round, now, context)
         else:
             domain = self._domain_in(context, local_round)
-            acquisition = self._builder.build(self._played, local_round, domain, now)
-            assert isinstance(acquisition, BanditAcquisition)
+            acquisition = bandit(self._builder.build(self._played, local_round, domain, now))
+            assert acquisition is not None
             whole = domain.sample(1, generator(0, 0, "columns in front")).squeeze(0)
             whole[-len(x) :] = x  # the columns in front, round and context, are fixed
             described = acquisition.describe(whole)
@@ -207,10 +187,11 @@ class Chooser:
         Raises:
             ValueError: If it is; see :meth:`.Multipliers.check_outcome`.
         """
-        if isinstance(self._settings.feedback, Censored):
-            self._settings.feedback.check_constraints(outcome.constraints)
+        censored = self._settings.feedback.censored
+        if censored is not None:
+            censored.check_constraints(outcome.constraints)
         if self.segments is not None:
-            self.segments.check_outcome(turned_entry(outcome) if self._minimizes else outcome)
+            self.segments.check_outcome(outcome.flipped() if self._minimizes else outcome)
 
     def add_query(self, query: Query) -> None:
         """Process a query that was added to the history."""
@@ -238,7 +219,7 @@ class Chooser:
     def _taken_in(self, entry: Any) -> Any:
         """Return a query or an event in the sign of the model, in which the history then has it."""
         if self._minimizes:
-            entry = turned_entry(entry)
+            entry = entry.flipped()
             self._history.record(entry)
         return entry
 
@@ -256,7 +237,7 @@ class Chooser:
 
     def delta_now(self, default: float) -> float:
         """Return the failure probability of what is played now, or the default if it has none."""
-        options = getattr(self._played, "options", {})
+        options = {} if self._played is None else self._played.options
         return float(options.get("delta", default))
 
     def has_no_data(self) -> bool:
@@ -348,8 +329,7 @@ class Chooser:
             guarantee = with_constraints(guarantee, *given)
         if settings.restart is not None:
             number = 0 if self.segments is None else self.segments.number
-            restart = settings.restart, number, settings.num_constraints, settings.model
-            guarantee = with_restarts(guarantee, *restart)
+            guarantee = with_restarts(guarantee, settings, number)
         guarantee = with_retractions(guarantee, self._history)
         guarantee = with_regret(guarantee, self._history, starts, num_given)
         if settings.repeats is not None:
@@ -367,7 +347,7 @@ class Chooser:
             return self._sample(round_number, limits), "initial", {}
         if self.segments is not None and self.segments.explores():
             return self._sample(round_number, limits), "exploration", {}
-        if isinstance(settings.acquisition, RandomSearch):
+        if settings.is_random:
             return self._sample(round_number, limits), "random", {}
         if self.has_no_data():
             # a user's model cannot be built without data
@@ -384,19 +364,19 @@ class Chooser:
             x, diagnostics = self._stream.choose(local_round, now, context, among)
             if settings.repeats is not None and limits is None:
                 ratio = self._stream.noise_ratio_at(x, local_round)
-                diagnostics = with_plays(diagnostics, settings.model, settings.repeats, ratio)
+                diagnostics = with_plays(diagnostics, settings, ratio)
             return x, "acquisition", diagnostics
         domain = self._domain_in(context, local_round)
         acquisition = self._builder.build(self._played, local_round, domain, now)
         there = domain if limits is None else self._domain_in(context, local_round, limits)
         seed = derive_seed(settings.seed, round_number, "maximize")
         whole, value = maximize_checked(there, acquisition, seed)
-        diagnostics = {"acquisition_value": value}
-        if isinstance(acquisition, BanditAcquisition):
-            diagnostics = acquisition.describe(whole)
+        diagnostics, known = {"acquisition_value": value}, bandit(acquisition)
+        if known is not None:
+            diagnostics = known.describe(whole)
         if settings.repeats is not None and limits is None:
             ratio = noise_ratio_of(acquisition, whole)
-            diagnostics = with_plays(diagnostics, settings.model, settings.repeats, ratio)
+            diagnostics = with_plays(diagnostics, settings, ratio)
         return whole[-settings.domain.dim :], "acquisition", diagnostics
 
     def begin_round(self, round_number: int) -> None:
@@ -409,15 +389,14 @@ class Chooser:
             self._begin_segment()
         elif multipliers is not None and multipliers.num_epochs != num_epochs:
             self._played = self._acquisition_now()
-            if self._stream is not None:
-                assert isinstance(self._played, AcquisitionRecipe)
+            if self._stream is not None and self._played is not None:
                 self._stream.play(self._played.arms_rule(self._stream.rule_domain))
 
-    def _acquisition_now(self) -> AcquisitionRecipe | RandomSearch | AcquisitionFactory:
-        """Return what is played now, at its share of delta and with the multipliers in force."""
+    def _acquisition_now(self) -> AcquisitionRecipe | None:
+        """Return the recipe played now, at its share of delta and with the multipliers in force."""
         settings = self._settings
-        played = with_feedback(settings.acquisition, settings.feedback)
-        if not isinstance(played, AcquisitionRecipe) or self.segments is None:
+        played = with_feedback(settings.played, settings.feedback)
+        if played is None or self.segments is None:
             return played
         if settings.restart is not None:
             share = partial(settings.restart.share_of_delta, segment=self.segments.number)
@@ -453,33 +432,28 @@ class Chooser:
     def _new_stream(self) -> PointsStream | None:
         """Return what plays arms without a model, if the settings do not need one."""
         settings, played, rule = self._settings, self._played, self._settings.constraints
-        model, domain, feedback = settings.model, settings.domain, settings.feedback
-        if not (
-            isinstance(domain, Arms)
-            and isinstance(model, BanditGPRecipe | CandidatesRecipe)
-            and isinstance(played, AcquisitionRecipe)
-        ):
+        domain, feedback = settings.domain.arms, settings.feedback
+        model = settings.listed if settings.recipe is None else settings.recipe
+        if domain is None or model is None or played is None:
             return None
-        is_censored, forgetting = isinstance(feedback, Censored), settings.forgetting
+        is_censored, forgetting = feedback.censored is not None, settings.forgetting
         by_row = bool(settings.context_dim or forgetting or (rule and is_censored))
         on_device = domain.choices.device.type != "cpu"
-        if by_row and (
-            self.current.is_weighted or on_device or isinstance(model, CandidatesRecipe)
-        ):
+        if by_row and (self.current.is_weighted or on_device or settings.recipe is None):
             return None
         if by_row and played.options.get("choices") is not None:
             return None
-        rate = forgetting.rate if isinstance(forgetting, TimeVaryingKernel) else None
         # behind contexts, a window is factorized anew in each round as well
-        leaves = isinstance(forgetting, SlidingWindow) and settings.context_dim > 0
-        stays = not leaves and not isinstance(forgetting, ExponentialWeights)
-        given = (model, played, domain, settings.seed, settings.context_dim, rate, by_row, stays)
+        leaves = settings.window is not None and settings.context_dim > 0
+        stays = not leaves and not (forgetting is not None and forgetting.fades)
+        rate, dim = settings.drift_rate, settings.context_dim
+        given = (model, played, domain, settings.seed, dim, rate, by_row, stays)
         player = player_of(*given, known=self._priors)
         if player is None or (by_row and not plays_by_row(player, feedback)):
             return None
         self._priors = player.posterior.prior.priors
-        noise = model.noise if isinstance(model, BanditGPRecipe) else 1.0
-        known = (player, domain, self.current, feedback, forgetting, noise, self.rounds_before)
+        now = (self.current, feedback, forgetting, settings.noise, self.rounds_before)
+        known = (player, domain, *now)
         if not is_censored:
             return PointsStream(*known)
         arrived = player_of(*given, known=self._priors)
@@ -488,9 +462,9 @@ class Chooser:
 
     def _sample(self, round_number: int, limits: Restriction | None) -> Tensor:
         domain = self._settings.domain if limits is None else limits.domain
-        if isinstance(domain, Arms):
+        if (choices := domain.choices) is not None:
             # drawn in blocks, as for replicates on the same arms
-            return domain.choices[int(self._uniform.at(round_number) * domain.num_arms)]
+            return choices[int(self._uniform.at(round_number) * len(choices))]
         stream = generator(self._settings.seed, round_number, "sample")
         return domain.sample(1, stream).squeeze(0)
 
@@ -498,9 +472,10 @@ class Chooser:
         self, context: Tensor | None, local_round: int, limits: Restriction | None = None
     ) -> Domain:
         domain = self._settings.domain if limits is None else limits.domain
-        if isinstance(self._builder, ForgettingBuilder):
-            return self._builder.domain_in(domain, context, local_round)
-        return domain if context is None else domain.in_context(context)
+        front = [] if context is None else [context]
+        if self._settings.drift_rate is not None:  # the round comes first
+            front.insert(0, torch.tensor([float(local_round)], dtype=DTYPE))
+        return domain.in_context(torch.cat(front)) if front else domain
 
 
 class AcquisitionBuilder(BuildsCensored):
@@ -514,44 +489,40 @@ class AcquisitionBuilder(BuildsCensored):
 
     def __init__(self, settings: LoopSettings, history: History, rounds_before: int = 0) -> None:
         """See the class."""
-        self._given, self._seed = settings.model_in_use, settings.seed
-        self._history, self._feedback = history, settings.feedback
+        self._settings, self._history = settings, history
+        self._recipe, self._censored = settings.recipe, settings.feedback.censored
         self._rounds_before = rounds_before
         # one row for all observations of an arm, unless values are replaced row by row
-        on_arms = isinstance(settings.domain, Arms) and settings.context_dim == 0
-        self._collapses = on_arms and not isinstance(settings.feedback, Censored)
-        self._separates_outputs = True
-        self._build_model: Callable[..., Any] = (
-            settings.model.builder(
-                settings.seed,
-                self._collapses,
-                self._separates_outputs,
-                # pseudo-values are replaced row by row
-                None if on_arms or isinstance(settings.feedback, Censored) else MergingBuilder,
+        on_arms = settings.domain.arms is not None and settings.context_dim == 0
+        self._collapses = on_arms and self._censored is None
+        self._fits: ModelBuilder | None = None  # what may fit hyperparameters
+        self._build_model: Callable[..., Any] = self._call_factory
+        # number of constraints with pseudo-values and their own models
+        self._num_separate = 0 if self._censored is None else history.num_outputs - 1
+        if settings.listed is not None:
+            self._build_model = settings.listed.builder()
+        elif settings.recipe is not None and self._num_separate:
+            self._build_model = SeparatePriors(
+                settings.recipe, self._num_separate, lambda prior: prior.builder(settings.seed)
             )
-            if isinstance(settings.model, BanditGPRecipe)
-            else settings.model.builder()
-            if isinstance(settings.model, CandidatesRecipe)
-            else self._call_factory
-        )
-        self._num_separate = 0  # number of constraints with pseudo-values and their own models
-        if isinstance(settings.feedback, Censored) and isinstance(history, StackedHistory):
-            self._num_separate = history.num_constraints
-            if isinstance(settings.model, BanditGPRecipe):
-                self._build_model = SeparatePriors(
-                    settings.model, self._num_separate, lambda prior: prior.builder(self._seed)
-                )
+        elif settings.recipe is not None:
+            # pseudo-values are replaced row by row
+            merges = not on_arms and self._censored is None
+            self._begin_models(settings.recipe, MergingBuilder if merges else None)
         self._cached_model: tuple[Any, Model] | None = None  # with the data that it was built from
         self._cached_arrived: tuple[Any, Model] | None = None
         self._shares: Mapping[int, float] = {}
         self._next_count = MOST_ROWS  # the number of outcomes at which rows are counted next
 
+    def _begin_models(self, given: BanditGPRecipe, kind: type[ModelBuilder] | None = None) -> None:
+        self._recipe, seed = given, self._settings.seed
+        self._fits = given.builder(seed, self._collapses, True, kind)
+        self._build_model = self._fits
+
     def latest_fit(self) -> dict[str, Any] | None:
         """Return a recipe's hyperparameters and the rows they were fitted to; None if never."""
-        builder = self._build_model
-        if not isinstance(builder, ModelBuilder) or builder.latest_fit is None:
-            return None
-        return plain_fit(*builder.latest_fit)
+        fit = None if self._fits is None else self._fits.latest_fit
+        return None if fit is None else plain_fit(*fit)
 
     def restore_fit(self, fit: Mapping[str, Any]) -> None:
         """Continue from a recorded fit if its rows are the first outcomes that arrived.
@@ -559,18 +530,17 @@ class AcquisitionBuilder(BuildsCensored):
         Args:
             fit: The result of :meth:`latest_fit`.
         """
-        builder = self._build_model
-        if isinstance(builder, ModelBuilder) and not isinstance(self._feedback, Censored):
-            restore_fit(builder, fit, *self._history.arrived())
+        if self._fits is not None and self._censored is None:
+            restore_fit(self._fits, fit, *self._history.arrived())
 
     def has_no_data(self) -> bool:
         """Return whether a user's model cannot be built yet."""
-        if isinstance(self._given, BanditGPRecipe | CandidatesRecipe):
+        if self._settings.priors:
             return False
-        if isinstance(self._feedback, Censored):
+        if self._censored is not None:
             outcomes = self._history.outcomes
             queries = (self._history.query(outcome.query_id) for outcome in outcomes)
-            return all(map(self._feedback.is_late, queries, outcomes))
+            return all(map(self._censored.is_late, queries, outcomes))
         return self._history.num_arrived == 0
 
     def model(self, round_number: int, now: float) -> Model:
@@ -580,7 +550,7 @@ class AcquisitionBuilder(BuildsCensored):
             round_number: The number of the round, from 1.
             now: Clock time in seconds.
         """
-        if isinstance(self._feedback, Censored):
+        if self._censored is not None:
             feedback = self._censored_now
             view = feedback.view(self._history, round_number, now)
             return self._censored_model(feedback, view, round_number, now)
@@ -593,7 +563,7 @@ class AcquisitionBuilder(BuildsCensored):
 
     def build(
         self,
-        acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory,
+        recipe: AcquisitionRecipe | None,
         round_number: int,
         domain: Domain,
         now: float,
@@ -602,38 +572,47 @@ class AcquisitionBuilder(BuildsCensored):
         """Build the acquisition function of a round.
 
         Args:
-            acquisition: A recipe, as it is played in this round, or a user's function.
+            recipe: The recipe that is played in this round; None for a user's function.
             round_number: The number of the round, from 1.
             domain: The domain on which it will be maximized.
             now: Clock time in seconds.
             with_pending: Whether pending points are used; censored ones always are.
         """
-        if isinstance(self._feedback, Censored):
-            feedback = self._censored_now
-            return self._build_censored(feedback, acquisition, round_number, domain, now)
-        model = self.model(round_number, now)
-        X_pending = None
-        if with_pending and not isinstance(self._feedback, Ignored):
-            inputs = self._history.inputs_to_avoid()
-            X_pending = inputs if len(inputs) else None
-        if isinstance(acquisition, AcquisitionRecipe):
-            X, Y = self._history.arrived()
-            return acquisition.build(
-                model,
-                domain,
-                round_number=round_number,
-                X_pending=X_pending,
-                seed=self._seed_of(round_number),
-                X_observed=self._rows_to_look_at(X),
-                Y_observed=Y,
-            )
-        assert not isinstance(acquisition, RandomSearch)
-        with seeded_globally(self._seed_of(round_number)):
-            return acquisition(model, X_pending)
+        if self._censored is not None:
+            assert recipe is not None
+            return self._build_censored(self._censored_now, recipe, round_number, domain, now)
+        model, seed = self.model(round_number, now), self._seed_of(round_number)
+        uses_pending = with_pending and not self._settings.feedback.ignores_pending
+        X_pending = self._pending(round_number) if uses_pending else None
+        if recipe is None:
+            make: Any = self._settings.acquisition
+            with seeded_globally(seed):
+                built: AcquisitionFunction = make(model, X_pending)
+                return built
+        X, Y = self._observed(round_number)
+        return recipe.build(
+            model,
+            domain,
+            round_number=round_number,
+            X_pending=X_pending,
+            seed=seed,
+            X_observed=X,
+            Y_observed=Y,
+        )
+
+    def _pending(self, round_number: int) -> Tensor | None:
+        """Return the inputs of the points whose outcomes are not known, if there are any."""
+        inputs = self._history.inputs_to_avoid()
+        return inputs if len(inputs) else None
+
+    def _observed(self, round_number: int) -> tuple[Tensor, Tensor]:
+        """Return the inputs that an acquisition function has to look at, and all outcomes."""
+        X, Y = self._history.arrived()
+        return (X if self._fits is None else self._fits.distinct(X)), Y
 
     def _weights(self) -> tuple[Tensor, ...]:
         """Return the weights of the rows that arrived as the last argument of builders, if any."""
-        weights = self._history.weights(getattr(self._given, "noise", 1.0))
+        weights = self._history.weights(self._settings.noise)
         return () if weights is None else (weights,)
 
     def _check_num_rows(self, X: Tensor) -> None:
@@ -645,8 +624,8 @@ class AcquisitionBuilder(BuildsCensored):
         Raises:
             ValueError: If at least ``MOST_ROWS`` of them are distinct.
         """
-        exact = BanditGPRecipe | CandidatesRecipe | FittedSingleTaskGP
-        if self._history.num_arrived < self._next_count or not isinstance(self._given, exact):
+        is_exact = self._settings.priors or self._settings.learned is not None
+        if self._history.num_arrived < self._next_count or not is_exact:
             return  # a user's function may build a sparse model
         num_distinct = len(X.unique(dim=0))
         # an outcome adds at most one row, so that no earlier one can reach the limit
@@ -654,32 +633,29 @@ class AcquisitionBuilder(BuildsCensored):
         if num_distinct >= MOST_ROWS:
             raise ValueError(
                 f"the outcomes are at {num_distinct} distinct points, but an exact model, such as "
-                f"that of model={type(self._given).__name__}, takes fewer than {MOST_ROWS} rows. "
-                "Pass as model= a function of (X, Y) that returns a sparse model, such as "
-                "botorch.models.SingleTaskVariationalGP with its gpytorch.models.ApproximateGP, "
-                "and history=loop.history; or forget rows with forgetting=SlidingWindow(...)."
+                f"that of model={type(self._settings.model).__name__}, takes fewer than "
+                f"{MOST_ROWS} rows. Pass as model= a function of (X, Y) that returns a sparse "
+                "model, such as botorch.models.SingleTaskVariationalGP with its "
+                "gpytorch.models.ApproximateGP, and history=loop.history; or forget rows with "
+                "forgetting=SlidingWindow(...)."
             )
 
-    def _rows_to_look_at(self, X: Tensor) -> Tensor:
-        """Return those inputs that arrived which an acquisition function has to look at."""
-        builder = self._build_model
-        return builder.distinct(X) if isinstance(builder, MergingBuilder) else X
-
     def _seed_of(self, round_number: int) -> int:
-        return derive_seed(self._seed, self._rounds_before + round_number, "acquisition")
+        place = self._rounds_before + round_number
+        return derive_seed(self._settings.seed, place, "acquisition")
 
     def _call_factory(self, X: Tensor, Y: Tensor, *weights: Tensor) -> Model:
-        assert callable(self._given)
+        make, place = self._settings.model_in_use, self._rounds_before + len(X)
+        assert make is not None
         # a fit by a user's function may draw from the global generator
-        with seeded_globally(derive_seed(self._seed, self._rounds_before + len(X), "model")):
-            return self._given(X, Y, *weights)
+        with seeded_globally(derive_seed(self._settings.seed, place, "model")):
+            return make(X, Y, *weights)
 
 
 class ForgettingBuilder(AcquisitionBuilder):
     """Builds the model of each round from outcomes that have not been forgotten.
 
-    With a time-varying kernel the model's inputs are ``(round, context, point)``; see
-    :meth:`domain_in`.
+    With a time-varying kernel the model's inputs are ``(round, context, point)``.
 
     Args:
         settings: The loop's settings.
@@ -689,40 +665,35 @@ class ForgettingBuilder(AcquisitionBuilder):
 
     def __init__(self, settings: LoopSettings, history: History, rounds_before: int = 0) -> None:
         """See the class."""
-        super().__init__(settings, history, rounds_before)
         assert settings.forgetting is not None
         self._censored_round = 0  # the round whose model is cached
         self._forgetting = settings.forgetting
         self._models: ForgettingModels | WindowModels | None = None
         self._build_rows: Callable[..., Any] | None = None
-        if isinstance(settings.model, BanditGPRecipe):
-            self._models = ForgettingModels(
-                settings.model, self._forgetting, self._collapses, self._separates_outputs
+        super().__init__(settings, history, rounds_before)
+        if settings.recipe is not None and self._num_separate:
+            self._begin_models(settings.recipe)
+            self._build_rows = SeparatePriors(
+                settings.recipe,
+                self._num_separate,
+                lambda prior: ForgettingModels(prior, self._forgetting).build,
             )
-            self._build_rows = self._models.build
-            if self._num_separate:
-                self._build_rows = SeparatePriors(
-                    settings.model,
-                    self._num_separate,
-                    lambda prior: ForgettingModels(prior, self._forgetting).build,
-                )
-        elif isinstance(settings.model, CandidatesRecipe):
-            assert isinstance(self._forgetting, SlidingWindow)
-            self._models = WindowModels(self._forgetting, settings.model.builder())
+        elif settings.listed is not None:
+            self._models = WindowModels(self._forgetting, settings.listed.builder())
 
     def has_no_data(self) -> bool:
         """See :meth:`AcquisitionBuilder.has_no_data`; a window may be empty again."""
-        if isinstance(self._models, ForgettingModels):
+        if self._recipe is not None:
             return False
         next_round = self._history.num_queries + 1
-        if isinstance(self._feedback, Censored):
+        if self._censored is not None:
             told = ((self._history.query(o.query_id), o) for o in self._history.outcomes)
             counted = self._counted(next_round).ids
-            return all(q.id not in counted or self._feedback.is_late(q, o) for q, o in told)
+            return all(q.id not in counted or self._censored.is_late(q, o) for q, o in told)
         return len(self._arrived(next_round)[0]) == 0
 
     def model(self, round_number: int, now: float) -> Model:
-        if isinstance(self._feedback, Censored):
+        if self._censored is not None:
             return super().model(round_number, now)
         key = (self._history.num_arrived, round_number, self._history.version)
         if self._cached_model is None or self._cached_model[0] != key:
@@ -739,47 +710,6 @@ class ForgettingBuilder(AcquisitionBuilder):
             self._cached_model = (key, model)
         return self._cached_model[1]
 
-    def build(
-        self,
-        acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory,
-        round_number: int,
-        domain: Domain,
-        now: float,
-        with_pending: bool = True,
-    ) -> AcquisitionFunction:
-        if isinstance(self._feedback, Censored):
-            return super().build(acquisition, round_number, domain, now)
-        model = self.model(round_number, now)
-        X_pending = self._pending(round_number) if with_pending else None
-        seed = self._seed_of(round_number)
-        if isinstance(acquisition, AcquisitionRecipe):
-            X, Y, rounds = self._arrived(round_number)
-            return acquisition.build(
-                model,
-                domain,
-                round_number=round_number,
-                X_pending=X_pending,
-                seed=seed,
-                X_observed=self._inputs(X, rounds),
-                Y_observed=Y,
-            )
-        assert not isinstance(acquisition, RandomSearch)
-        with seeded_globally(seed):
-            return acquisition(model, X_pending)
-
-    def domain_in(self, domain: Domain, context: Tensor | None, round_number: int) -> Domain:
-        """Return the domain of the model's inputs in a round, in which only points vary.
-
-        Args:
-            domain: The domain of the points.
-            context: The context of the round, or None.
-            round_number: The number of the round, from 1.
-        """
-        fixed = [] if context is None else [context]
-        if isinstance(self._forgetting, TimeVaryingKernel):
-            fixed.insert(0, torch.tensor([float(round_number)], dtype=DTYPE))
-        return domain.in_context(torch.cat(fixed)) if fixed else domain
-
     def _arrived(self, round_number: int | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return inputs, outcomes and rounds of what arrived, in that order, within the window.
 
@@ -787,14 +717,14 @@ class ForgettingBuilder(AcquisitionBuilder):
         """
         X, Y = self._history.arrived()
         rounds = self._history.rounds().to(X.device)
-        if round_number is not None and isinstance(self._forgetting, SlidingWindow):
+        if round_number is not None and self._forgetting.window is not None:
             kept = self._forgetting.keeps(rounds, round_number)
             X, Y, rounds = X[kept], Y[kept], rounds[kept]
         return X, Y, rounds
 
     def _weights_in(self, round_number: int | None) -> tuple[Tensor, ...]:
         """Return the weights of the rows in :meth:`_arrived`; nothing if all weigh the same."""
-        if round_number is None or not isinstance(self._forgetting, SlidingWindow):
+        if round_number is None or self._forgetting.window is None:
             return self._weights()
         kept = self._forgetting.keeps(self._history.rounds(), round_number)
         return tuple(each[kept.to(each.device)] for each in self._weights())
@@ -806,41 +736,40 @@ class ForgettingBuilder(AcquisitionBuilder):
             self._cached_model, self._censored_round = None, round_number
         return super()._censored_model(feedback, view, round_number, now)
 
-    def _begin_models(self, given: BanditGPRecipe) -> None:
-        self._given = given
-        self._models = ForgettingModels(given, self._forgetting, self._collapses)
+    def _begin_models(self, given: BanditGPRecipe, kind: type[ModelBuilder] | None = None) -> None:
+        self._recipe = given
+        how = (self._forgetting, self._collapses, True)
+        self._models = ForgettingModels(given, *how)
         self._build_rows = self._models.build
 
     def _counted(self, round_number: int) -> CountedRows:
         X, rounds = self._history.inputs(), _rounds(self._history.queries)
-        kept = torch.ones_like(rounds, dtype=torch.bool)
-        if isinstance(self._forgetting, SlidingWindow):
-            kept = self._forgetting.keeps(rounds, round_number)
         models = self._models
         return CountedRows(
-            kept.nonzero().squeeze(-1).tolist(),
+            self._forgetting.keeps(rounds, round_number).nonzero().squeeze(-1).tolist(),
             lambda ids: self._inputs(X[ids], rounds[ids]),
             lambda ids, Y: (
                 self._call_factory(X[ids], Y.to(X.device))
                 if self._build_rows is None
                 else self._build_rows(X[ids], Y.to(X.device), rounds[ids], round_number)
             ),
-            isinstance(models, ForgettingModels),
+            self._recipe is not None,
             joins=models is None,
         )
 
     def _pending(self, round_number: int) -> Tensor | None:
-        if isinstance(self._feedback, Ignored):
-            return None
         X = self._history.inputs_to_avoid()
         rounds = _rounds(self._history.queries_to_avoid()).to(X.device)
-        if isinstance(self._forgetting, SlidingWindow):
-            kept = self._forgetting.keeps(rounds, round_number)
-            X, rounds = X[kept], rounds[kept]
+        kept = self._forgetting.keeps(rounds, round_number)
+        X, rounds = X[kept], rounds[kept]
         return self._inputs(X, rounds) if len(X) else None
 
+    def _observed(self, round_number: int) -> tuple[Tensor, Tensor]:
+        X, Y, rounds = self._arrived(round_number)
+        return self._inputs(X, rounds), Y
+
     def _inputs(self, X: Tensor, rounds: Tensor) -> Tensor:
-        return self._models.inputs(X, rounds) if isinstance(self._models, ForgettingModels) else X
+        return X if self._models is None else self._models.inputs(X, rounds)
 
 
 def _rounds(queries: list[Query] | tuple[Query, ...]) -> Tensor:

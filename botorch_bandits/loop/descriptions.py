@@ -6,11 +6,11 @@ uninteresting parts are left out.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
 
+from botorch_bandits.checks import name_of
 from botorch_bandits.feasible_sets import CONSTRAINTS
 from botorch_bandits.fingerprints import PARAMETERS, PROBES, UnnamedSettingError, fingerprint
 from botorch_bandits.loop.settings import LoopSettings
@@ -45,12 +45,11 @@ def settings_in_words(settings: LoopSettings) -> list[list[str]]:
             is shown by its class.
     """
     known: dict[str, Any] = {}
-    for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
+    for name, value in vars(settings).items():
         try:
-            known |= fingerprint({field.name: value})
+            known |= fingerprint({name: value})
         except UnnamedSettingError:
-            known[field.name] = getattr(value, "__qualname__", type(value).__qualname__)
+            known[name] = name_of(value)
     return setting_rows(known)
 
 

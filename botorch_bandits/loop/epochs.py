@@ -11,14 +11,13 @@ from dataclasses import dataclass
 
 import torch
 
-from botorch_bandits.acquisition import AcquisitionRecipe, BanditAcquisition
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee, PriorSummary
 from botorch_bandits.domains import Domain
+from botorch_bandits.loop.acquisitions import bandit
 from botorch_bandits.loop.minimizing import settings_of_model
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.loop.state import Multipliers
-from botorch_bandits.models import BanditGPRecipe
 
 
 class SettingsOfEpochs:
@@ -98,19 +97,19 @@ def other_epochs(
     """
     *earlier, latest = multipliers.updates
     now = settings_in(latest.epoch)
-    seen, found = [now.model], []
+    seen, found = [now.recipe], []
     for update in earlier:
         settings = settings_in(update.epoch)
-        recipe, acquisition = settings.model, settings.acquisition
-        if recipe in seen or not isinstance(recipe, BanditGPRecipe):
+        recipe, played = settings.recipe, settings.played
+        if recipe is None or recipe in seen:
             continue
         seen.append(recipe)
-        if not isinstance(acquisition, AcquisitionRecipe):
+        if played is None:
             continue  # no theorem is stated for it
         dim = settings.context_dim + settings.domain.dim
         empty = recipe(torch.empty(0, dim, dtype=DTYPE), torch.empty(0, 1, dtype=DTYPE))
-        built = acquisition.build(empty, domain, round_number=1)
-        if isinstance(built, BanditAcquisition):
+        built = bandit(played.build(empty, domain, round_number=1))
+        if built is not None:
             (prior,) = PriorSummary(empty).active_priors
             deviation = float(prior.standard_deviation)
             found.append(OtherEpoch(update.epoch, built.guarantee().of_loop(), deviation))

@@ -32,13 +32,10 @@ from botorch_bandits.constraints import (
     recognize_infeasibility,
     warn_if_noisy,
 )
-from botorch_bandits.domains import Arms, Domain
-from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
+from botorch_bandits.domains import Domain
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop.settings import LAGRANGIAN, LoopSettings
 from botorch_bandits.loop.state import Multipliers, Segments
-from botorch_bandits.loop.weighted import noise_of_one
-from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe
 from botorch_bandits.models.forgetting import ForgettingModels
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
@@ -108,8 +105,7 @@ def recognize(multipliers: Multipliers, bounds: Tensor) -> Tensor:
     """
     latest = multipliers.updates[-NUM_EPOCHS - 1 :]
     table = torch.tensor([update.multipliers for update in latest], dtype=DTYPE)
-    largest = getattr(multipliers.rule, "max_multiplier", None)
-    return recognize_infeasibility(table, bounds, NUM_EPOCHS, largest)
+    return recognize_infeasibility(table, bounds, NUM_EPOCHS, multipliers.rule.largest_multiplier)
 
 
 def feasibility_of(multipliers: Multipliers, history: History, bounds: Tensor) -> Feasibility:
@@ -153,7 +149,7 @@ def grows_in_vain(multipliers: Multipliers, constraint: int) -> bool:
     latest = multipliers.updates[-multipliers.num_updates - 1 :]
     levels = torch.tensor([update.multipliers[constraint] for update in latest], dtype=DTYPE)
     changes = levels.diff()
-    largest = getattr(multipliers.rule, "max_multiplier", None)
+    largest = multipliers.rule.largest_multiplier
     if largest is not None and float(levels[-1]) >= largest * (1.0 - 1e-9):
         return False  # it no longer shows whether values fall
     half, quarter = len(changes) // 2, len(changes) // 4
@@ -195,19 +191,19 @@ def smallest_lower_bounds(
     Raises:
         NoWidthError: If the loop has no model, or the acquisition has no width and none is given.
     """
-    rule, recipe = settings.constraints, settings.acquisition
+    rule, recipe = settings.constraints, settings.played
     assert rule is not None
     X, values, rounds, *weights = _data(settings, segments, history)
     round_number = history.num_queries - segments.first_id_of_segment + 1
     is_separate = rule.surrogate == "separate"
     first_id = segments.first_id if is_separate else segments.first_id_of_segment
     domains = _domains(settings, history, history.num_queries - first_id + 1)
-    if isinstance(recipe, AcquisitionRecipe) and settings.restart is not None:
+    if recipe is not None and settings.restart is not None:
         share = partial(settings.restart.share_of_delta, segment=segments.number)
         recipe = recipe.at_share_of_delta(share)
     if settings.model is None:
         raise NoWidthError("random search has no model, so constraints have no confidence bounds.")
-    if len(X) == 0 and not isinstance(settings.model, BanditGPRecipe | CandidatesRecipe):
+    if len(X) == 0 and not settings.priors:
         raise NoWidthError(
             "no outcome has arrived, so the model that was passed cannot be built. Tell the first "
             "outcome with loop.tell(query.id, reward)."
@@ -244,26 +240,26 @@ def _model_of(
 
     It receives the weights of the rows if they differ, and forgets as the loop's model does.
     """
-    model, forgetting = settings.model, settings.forgetting
-    if isinstance(model, BanditGPRecipe):
-        collapses = isinstance(settings.domain, Arms) and settings.context_dim == 0
-        prior = replace(model, prior_mean=0.0)
+    recipe, forgetting = settings.recipe, settings.forgetting
+    if recipe is not None:
+        collapses = settings.domain.arms is not None and settings.context_dim == 0
+        prior = replace(recipe, prior_mean=0.0)
         if forgetting is not None:
             forgetful = ForgettingModels(prior, forgetting, collapses)
             return forgetful.build(X, Y, rounds, round_number, *weights)
         built: Model = prior.builder(settings.seed, collapses)(X, Y, *weights)
         return built
-    if isinstance(forgetting, SlidingWindow):
+    if forgetting is not None:
         kept = forgetting.keeps(rounds, round_number).to(X.device)
         X, Y = X[kept], Y[kept]
-    assert model is not None
+    assert settings.model is not None
     with seeded_globally(derive_seed(settings.seed, len(X), "model")):
-        return model(X, Y)
+        return settings.model(X, Y)
 
 
 def _width_of(
     settings: LoopSettings,
-    recipe: object,
+    recipe: AcquisitionRecipe | None,
     rule: MultiplierRule,
     model: Model,
     constraint: int,
@@ -272,7 +268,7 @@ def _width_of(
 ) -> float:
     """Return the loop's width for one constraint."""
     num_outputs = 1 + rule.num_constraints
-    if isinstance(recipe, AcquisitionRecipe):
+    if recipe is not None:
         name = recipe.acquisition_class.__name__
         if recipe.acquisition_class.played_as in LAGRANGIAN:
             options = recipe.acquisition_class.complete_options(recipe.options, None)
@@ -285,8 +281,9 @@ def _width_of(
         if isinstance(arms_rule, WidthArmsRule | ThompsonArmsRule) and not is_drawn:
             return float(arms_rule.scale * arms_rule.rule.width(PriorSummary(model), round_number))
     raise NoWidthError(
-        f"acquisition={recipe!r} has no width for a confidence bound of the constraints; pass "
-        "width=, the factor of the standard deviation, such as feasibility(width=2.0)."
+        f"acquisition={settings.acquisition!r} has no width for a confidence bound of the "
+        "constraints; pass width=, the factor of the standard deviation, such as "
+        "feasibility(width=2.0)."
     )
 
 
@@ -295,7 +292,7 @@ def _data(settings: LoopSettings, segments: Segments, history: History) -> tuple
     first = segments.first_id_of_segment
     counts = [outcome.query_id >= first for outcome in history.outcomes]
     here = torch.tensor(counts, dtype=torch.bool)
-    weights = history.weights(noise_of_one(settings.model))
+    weights = history.weights(settings.noise)
     rows = (history.arrived()[0], history.constraints(), history.rounds() - first)
     return tuple(each[here] for each in (*rows, *(() if weights is None else (weights,))))
 
@@ -305,7 +302,7 @@ def _domains(settings: LoopSettings, history: History, round_number: int) -> lis
 
     If the round is an input of the models, it is the one given.
     """
-    varies = isinstance(settings.forgetting, TimeVaryingKernel)
+    varies = settings.drift_rate is not None
     front = torch.tensor([float(round_number)] if varies else [], dtype=DTYPE)
     if settings.context_dim == 0:
         return [settings.domain.in_context(front)] if varies else [settings.domain]
@@ -331,7 +328,7 @@ class ConstraintWatch:
         assert rule is not None
         self._rule = rule
         # if functions change, a value that differs is not necessarily noise
-        varies = bool(getattr(settings.acquisition, "options", {}).get("variation"))
+        varies = bool(settings.options.get("variation"))
         self._hears = rule.expects_exact_constraints and settings.forgetting is None and not varies
         self._first_values: dict[tuple[float, ...], tuple[float, ...]] = {}  # by input
         self._num_heard, self._segment = 0, 0

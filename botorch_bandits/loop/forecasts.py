@@ -15,34 +15,21 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
-from botorch_bandits.acquisition import (
-    AcquisitionRecipe,
-    BanditAcquisition,
-    ImprovedUpperConfidenceBound,
-)
+from botorch_bandits.acquisition import ImprovedUpperConfidenceBound
 from botorch_bandits.acquisition.base import default_options
-from botorch_bandits.change_points import (
-    ChangePointRestart,
-    NeverRestart,
-    OracleRestart,
-    Reset,
-)
+from botorch_bandits.change_points import OracleRestart, Reset
+from botorch_bandits.checks import is_number
 from botorch_bandits.confidence import (
     AMMWidth,
     BoxGain,
-    BoxSpectralGain,
-    CompactBoxWidth,
     DesignGain,
-    FiniteArmsWidth,
     Forecast,
-    GainBound,
     Guarantee,
     KernelizedWidth,
     PriorSummary,
-    RKHSWidth,
-    TruncatedSpectralGain,
     UnreadablePriorError,
     VaryingWidth,
     WidthRule,
@@ -65,9 +52,8 @@ from botorch_bandits.confidence.censored import PendingWidth
 from botorch_bandits.confidence.gp_ucb_cpd import ChangePointWidth
 from botorch_bandits.confidence.prior_reading import inputs_of_kernel
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs
-from botorch_bandits.domains import Arms, Box
-from botorch_bandits.feedback import Censored
 from botorch_bandits.history import History
+from botorch_bandits.loop.acquisitions import bandit, model_of
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.models import BanditGPRecipe
 
@@ -89,23 +75,16 @@ class Gains:
     Attributes:
         bound: The tightest bound that is available.
         name: A description of that bound.
-        published: The bound of Srinivas et al., if it differs.
-        source: The theorem of the published bound.
     """
 
     bound: Callable[[int], float]
     name: str
-    published: Callable[[int], float] | None = None
-    source: str = ""
 
 
-def gains_of(
-    recipe: Any, settings: LoopSettings, lam: float, is_stationary: bool = True
-) -> Gains | None:
+def gains_of(settings: LoopSettings, lam: float, is_stationary: bool = True) -> Gains | None:
     """Return bounds on the gain of any observations in the loop's domain.
 
     Args:
-        recipe: The recipe of the model.
         settings: The settings of the loop.
         lam: The noise variance over the prior variance.
         is_stationary: Whether the prior variance is the same at all points.
@@ -116,25 +95,18 @@ def gains_of(
     unrelated = None
     if is_stationary:
         unrelated = Gains(lambda n: 0.5 * n * math.log1p(1.0 / lam), "points that share nothing")
-    domain = settings.domain
-    if not isinstance(recipe, BanditGPRecipe) or settings.context_dim:
+    recipe, choices, bounds = settings.recipe, settings.domain.choices, settings.domain.bounds
+    if recipe is None or settings.context_dim:
         return unrelated
-    given: dict[str, Any] = {"kernel": recipe.kernel, "lam": recipe.noise}
-    if isinstance(domain, Arms) and domain.num_arms <= LARGEST_DESIGN:
-        matrix = _matrix_of(recipe, domain.choices)
+    if choices is not None and len(choices) <= LARGEST_DESIGN:
+        matrix = _matrix_of(recipe, choices)
         if float(matrix.diagonal().max()) > recipe.noise / lam * (1.0 + 1e-9):
             return unrelated
-        published = TruncatedSpectralGain(matrix, recipe.noise)
-        bound = DesignGain(matrix, recipe.noise)
-        return Gains(bound, "the best design on the arms", published, f"{SRINIVAS}, Theorem 4")
+        return Gains(DesignGain(matrix, recipe.noise), "the best design on the arms")
     is_plain = recipe.input_transform is None and recipe.kernel.is_stationary
-    if isinstance(domain, Box) and is_plain and not recipe.kernel.batch_shape:
-        return Gains(
-            BoxGain(domain.bounds, **given),
-            "the best design on a grid of the box, and what lies between",
-            BoxSpectralGain(domain.bounds, **given),
-            f"{SRINIVAS}, Theorem 8 and section C.2, with a number for its O",
-        )
+    if bounds is not None and is_plain and not recipe.kernel.batch_shape:
+        gain = BoxGain(bounds, recipe.kernel, recipe.noise)
+        return Gains(gain, "the best design on a grid of the box, and what lies between")
     return unrelated
 
 
@@ -178,7 +150,7 @@ class _Loop:
 
 def with_forecasts(
     guarantee: Guarantee,
-    acquisition: object,
+    acquisition: AcquisitionFunction,
     settings: LoopSettings,
     history: History,
     *,
@@ -195,19 +167,19 @@ def with_forecasts(
         cache: Bounds on the gain by recipe, to which new ones are added.
         has_several_models: Whether epochs have different models.
     """
-    if settings.horizon is None or not isinstance(acquisition, BanditAcquisition):
+    known = bandit(acquisition)
+    if settings.horizon is None or known is None:
         return guarantee
     regret = guarantee.regret
-    is_plain = not (history.is_weighted or history.num_retracted or _restarts(settings))
+    is_plain = not (history.is_weighted or history.num_retracted or settings.restarts)
     if regret is None or not regret.holds or guarantee.theorem is None or not is_plain:
         return guarantee
-    if settings.forgetting is not None or len(acquisition.width_rules) != 1:
+    if settings.forgetting is not None or len(known.width_rules) != 1:
         return guarantee
     if history.num_failed and not regret.covers_pending:
         return guarantee  # rounds without an outcome gain no information
     try:
-        model = getattr(acquisition, "base_model", None) or acquisition.model
-        summary = PriorSummary(model)
+        summary = PriorSummary(model_of(known))
         (prior,) = summary.active_priors
         lam, deviation = float(prior.lam), float(prior.standard_deviation)
     except (UnreadablePriorError, ValueError):
@@ -215,18 +187,14 @@ def with_forecasts(
     if prior.row_noise is not None:
         return guarantee  # the noise of future rows is unknown
     if settings.model not in cache:
-        cache[settings.model] = gains_of(settings.model, settings, lam, prior.is_stationary)
+        cache[settings.model] = gains_of(settings, lam, prior.is_stationary)
     gains = cache[settings.model]
     if gains is None:
         return guarantee
     loop = _Loop(settings, settings.horizon, gains, deviation, lam)
-    (rule,) = acquisition.width_rules
+    (rule,) = known.width_rules
     told = list(_forecasts(guarantee, rule, loop, summary, has_several_models))
     return replace(guarantee, forecasts=(*guarantee.forecasts, *told))
-
-
-def _restarts(settings: LoopSettings) -> bool:
-    return settings.restart is not None and not isinstance(settings.restart, NeverRestart)
 
 
 def _forecasts(
@@ -246,14 +214,6 @@ def _forecasts(
         f"the information gain of any {T} rounds is at most",
         gains.bound(T),
     )
-    if gains.published is not None and isinstance(
-        rule, FiniteArmsWidth | CompactBoxWidth | RKHSWidth
-    ):
-        yield Forecast(
-            gains.source,
-            f"the information gain of any {T} rounds is at most",
-            gains.published(T),
-        )
     found = _regret_of_horizon(guarantee, rule, loop, summary)
     if found is None:
         return
@@ -285,20 +245,16 @@ def _regret_of_horizon(
     regret = guarantee.regret
     assert regret is not None
     of_gain = rule.bound_on_gain()
-    if isinstance(of_gain, GainBound):
+    if of_gain is not None:
         gain = of_gain
     if isinstance(rule, PendingWidth):
         return _of_censored(guarantee, rule, loop)
-    if isinstance(rule, FiniteArmsWidth | CompactBoxWidth):
-        number = 1 if isinstance(rule, FiniteArmsWidth) else 2
+    if rule.theorem_of_srinivas is not None:
         width = float(rule.width(summary, T))
         tail = math.pi**2 / 6.0 * regret.tail
-        return f"{SRINIVAS}, Theorem {number}", s * regret_bound_of_width(
+        return f"{SRINIVAS}, Theorem {rule.theorem_of_srinivas}", s * regret_bound_of_width(
             width, T, gain, lam
         ) + tail
-    if isinstance(rule, RKHSWidth):
-        width = float(rule.width(summary, T))
-        return f"{SRINIVAS}, Theorem 3", s * regret_bound_of_width(width, T, gain, lam)
     if isinstance(rule, AMMWidth) and _is_plain(rule):
         B, R = (loop.in_prior_units(float(b), rule.units) for b in _numbers(rule))
         width = float(amm_width(B, gain(T - 1) if T > 1 else 0.0, rule.delta, R**2 / lam))
@@ -347,7 +303,7 @@ def _at_some_rounds(gain: Callable[[int], float], horizon: int) -> Callable[[int
 
 def _is_plain(rule: KernelizedWidth | AMMWidth) -> bool:
     """Return whether its bounds are one number each, and are in the units of outcomes."""
-    return not rule.not_given and all(isinstance(bound, float) for bound in _numbers(rule))
+    return not rule.not_given and all(map(is_number, _numbers(rule)))
 
 
 def _numbers(rule: KernelizedWidth | AMMWidth) -> tuple[Any, Any]:
@@ -355,12 +311,12 @@ def _numbers(rule: KernelizedWidth | AMMWidth) -> tuple[Any, Any]:
 
 
 def _of_censored(guarantee: Guarantee, rule: PendingWidth, loop: _Loop) -> tuple[str, float] | None:
-    feedback, terms = loop.settings.feedback, rule.censored
+    feedback, terms = loop.settings.feedback.censored, rule.censored
     regret = guarantee.regret
     assert regret is not None
-    assert isinstance(feedback, Censored)
+    assert feedback is not None
     given = [terms.rkhs_bound, terms.noise_bound, terms.outcome_bound]
-    bounds = [loop.in_prior_units(b, terms.units) for b in given if isinstance(b, float)]
+    bounds = [loop.in_prior_units(b, terms.units) for b in given if is_number(b)]
     is_theorem = rule.uncovered is None and terms.constant is None and not terms.not_given
     in_rounds = feedback.unit == "rounds" and feedback.max_delay is not None
     if not (is_theorem and in_rounds and len(bounds) == 3) or regret.delta is None:
@@ -387,15 +343,12 @@ def _of_censored(guarantee: Guarantee, rule: PendingWidth, loop: _Loop) -> tuple
 
 def _of_epochs(loop: _Loop, rule: WidthRule, has_several_models: bool) -> Iterator[Forecast]:
     """Yield the bounds of both algorithms for all epochs of the horizon."""
-    constraints, acquisition = loop.settings.constraints, loop.settings.acquisition
-    if not isinstance(acquisition, AcquisitionRecipe):
+    constraints, played = loop.settings.constraints, loop.settings.played
+    if played is None or played.acquisition_class.played_as is not ImprovedUpperConfidenceBound:
         return
-    cls = acquisition.acquisition_class
-    if cls.played_as is not ImprovedUpperConfidenceBound:
-        return
-    options = {**default_options(cls), **acquisition.options}
+    options = {**default_options(played.acquisition_class), **played.options}
     bounds = options["rkhs_bound"], options["noise_bound"]
-    if not all(isinstance(bound, float | int) for bound in bounds):
+    if not all(map(is_number, bounds)):
         return
     if has_several_models:
         yield Forecast(SHI, "no number is known if epochs have different models")
@@ -404,7 +357,7 @@ def _of_epochs(loop: _Loop, rule: WidthRule, has_several_models: bool) -> Iterat
         loop.in_prior_units(float(bound), options["units"])
         for bound in (*bounds, options["variation"])
     )
-    assert isinstance(constraints, MultiplicativeEpochs | AdditiveEpochs)
+    assert constraints is not None
     length = constraints.epoch_length
     epochs = math.ceil(loop.horizon / length)
     of_run = f"of {epochs * length} rounds, {epochs} epochs of {length},"
@@ -421,7 +374,7 @@ def _of_epochs(loop: _Loop, rule: WidthRule, has_several_models: bool) -> Iterat
     of_function: dict[str, Any] = {"rkhs_bound": B, "variation": v}
     if isinstance(constraints, MultiplicativeEpochs):
         yield from _of_exact(loop, constraints, of_run, {**of_inner, **of_function})
-    else:
+    elif isinstance(constraints, AdditiveEpochs):
         needed = loop.deviation * smallest_slater_margin(**of_inner)
         of_length = f"it needs, with epochs of {length}, a Slater margin above"
         yield Forecast(f"{SHI}, Theorem 2", of_length, needed)
@@ -483,7 +436,7 @@ def _of_noisy(
 
 def with_change_points(
     guarantee: Guarantee,
-    acquisition: object,
+    acquisition: AcquisitionFunction,
     settings: LoopSettings,
     resets: Sequence[Reset],
     num_rounds: int,
@@ -499,19 +452,19 @@ def with_change_points(
         resets: The resets so far.
         num_rounds: The number of rounds so far.
     """
-    restart = settings.restart
-    rules = acquisition.width_rules if isinstance(acquisition, BanditAcquisition) else ()
+    restart, detection, known_one = settings.restart, settings.detection, bandit(acquisition)
+    rules = () if known_one is None else known_one.width_rules
     width = next((rule for rule in rules if isinstance(rule, ChangePointWidth)), None)
-    smoothness, dim = None, settings.domain.dim + settings.context_dim
-    if isinstance(restart, ChangePointRestart):
-        smoothness = restart.detector.known_smoothness
+    smoothness, dim, change = None, settings.domain.dim + settings.context_dim, None
+    if detection is not None:
+        smoothness, change = detection.detector.known_smoothness, detection.smallest_change
     if width is not None:
         smoothness, dim = width.smoothness, width.dim
     known = settings.horizon or (None if width is None else width.horizon)
     if isinstance(restart, OracleRestart):
         horizon, changes = known or num_rounds, list(restart.change_points)
         of = "of the periods that were given"
-    elif isinstance(restart, ChangePointRestart):
+    elif detection is not None:
         horizon, changes = num_rounds, [reset.after_round for reset in resets]
         of = "of the periods so far, as detected"
     else:
@@ -520,7 +473,6 @@ def with_change_points(
     periods = [end - start for start, end in pairwise(ends)]
     if smoothness is None or not math.isfinite(smoothness) or horizon < 1:
         return guarantee
-    change = getattr(restart, "smallest_change", None)
     told = [
         Forecast(
             f"{AVANESOV}, (3.10)",

@@ -16,7 +16,6 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 
 from botorch_bandits.acquisition import (
-    AcquisitionRecipe,
     BanditAcquisition,
     GPThompsonSampling,
     ImprovedUpperConfidenceBound,
@@ -24,8 +23,8 @@ from botorch_bandits.acquisition import (
 from botorch_bandits.acquisition.base import default_options
 from botorch_bandits.acquisition.candidates import CandidatesUpperConfidenceBound
 from botorch_bandits.acquisition.wide_confidence import FEWEST_ROWS
-from botorch_bandits.change_points import EvidenceRestart, NeverRestart, OracleRestart, Restart
-from botorch_bandits.checks import DTYPE
+from botorch_bandits.change_points import OracleRestart
+from botorch_bandits.checks import DTYPE, is_number
 from botorch_bandits.confidence import Guarantee, PriorSummary, RegretStatement
 from botorch_bandits.confidence.censored import below_the_minimum
 from botorch_bandits.confidence.guarantee import (
@@ -43,21 +42,18 @@ from botorch_bandits.confidence.guarantee import (
     at_posterior_mean,
 )
 from botorch_bandits.confidence.horizon import realized_ts_regret_bound
-from botorch_bandits.constraints import (
-    MultiplicativeEpochs,
-    MultiplierRule,
-)
-from botorch_bandits.domains import Arms, Box, Domain
-from botorch_bandits.feedback import Censored, Hallucinated, Ignored
-from botorch_bandits.history import Failure, History, Query
+from botorch_bandits.constraints import MultiplierRule
+from botorch_bandits.domains import Domain
+from botorch_bandits.feedback import Censored
+from botorch_bandits.history import History, Query
+from botorch_bandits.loop.acquisitions import bandit, model_of
 from botorch_bandits.loop.epochs import OtherEpoch, with_other_epochs
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.loop.weighted import noise_of_weighted
-from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe
 from botorch_bandits.queries import outcome_told_at_once
 
 
-def guarantee_of(  # noqa: C901 - a gap for each setting
+def guarantee_of(
     acquisition: AcquisitionFunction,
     history: History,
     settings: LoopSettings,
@@ -74,9 +70,10 @@ def guarantee_of(  # noqa: C901 - a gap for each setting
         of_choices: Whether the guarantee is about the chosen points, with the acquisition and the
             pending queries; otherwise it is about the bounds from the outcomes that arrived alone.
     """
-    if not isinstance(acquisition, BanditAcquisition):
+    known = bandit(acquisition)
+    if known is None:
         return Guarantee(method=type(acquisition).__name__, gaps=("no theorem is stated for it",))
-    guarantee = acquisition.guarantee().of_loop()
+    guarantee = known.guarantee().of_loop()
     withdrawn = set(history.rounds_with_retracted())  # bounds in these rounds are not evidence
     refuted = [
         q.round_number
@@ -89,24 +86,13 @@ def guarantee_of(  # noqa: C901 - a gap for each setting
         )
     if guarantee.theorem is None:
         return guarantee
-    guarantee = guarantee.with_gaps(*_gaps_of_gains(acquisition, history, settings))
+    guarantee = guarantee.with_gaps(*_gaps_of_gains(known, history, settings))
     guarantee = guarantee.with_assumptions(*_assumptions(guarantee, history, settings))
-    if isinstance(settings.feedback, Censored):
-        guarantee = guarantee.with_gaps(*_gaps_of_losses(settings.feedback, history))
+    if settings.feedback.censored is not None:
+        guarantee = guarantee.with_gaps(*_gaps_of_losses(settings.feedback.censored, history))
     if not of_choices:
         return guarantee
-    if isinstance(domain, Box):
-        exactly = "the acquisition is maximized exactly (on a box it is numerically)"
-        guarantee = guarantee.with_assumptions(exactly)
-        if domain.feasible is not None:
-            guarantee = guarantee.with_assumptions(
-                "regret is against the best point that meets the constraints of the domain, which "
-                "were fixed before the data"
-            )
-    elif not isinstance(domain, Arms):
-        guarantee = guarantee.with_assumptions(
-            "the acquisition is maximized exactly by domain.maximize"
-        )
+    guarantee = guarantee.with_assumptions(*domain.search_assumptions)
     num_restricted = _num_restricted(history)
     if num_restricted and guarantee.regret is not None:
         # confidence bounds hold at all points, so restrictions change nothing else
@@ -116,14 +102,12 @@ def guarantee_of(  # noqa: C901 - a gap for each setting
         )
         told = replace(guarantee.regret, wording=guarantee.regret.wording + against)
         guarantee = replace(guarantee, regret=told)
-    if isinstance(settings.feedback, Hallucinated) and not isinstance(
-        acquisition, CandidatesUpperConfidenceBound
-    ):
-        guarantee = _with_hallucinated(guarantee, acquisition, history)
+    if settings.feedback.hallucinates and not isinstance(known, CandidatesUpperConfidenceBound):
+        guarantee = _with_hallucinated(guarantee, known, history)
     regret = guarantee.regret
     if regret is None or regret.factor is None or regret.is_expected:
         return guarantee
-    if isinstance(settings.feedback, Ignored) and settings.constraints is None:
+    if settings.feedback.ignores_pending and settings.constraints is None:
         # the band is that of the outcomes that had arrived, and so is the bound that was maximized
         guarantee = replace(guarantee, regret=replace(regret, counts_pending=True))
     return guarantee
@@ -132,17 +116,16 @@ def guarantee_of(  # noqa: C901 - a gap for each setting
 def _assumptions(guarantee: Guarantee, history: History, settings: LoopSettings) -> Iterator[str]:
     """Yield the assumptions on the rounds so far, besides those on function and noise."""
     on_draws = guarantee.is_on_draws
-    if not isinstance(settings.model, BanditGPRecipe | CandidatesRecipe):
+    if not settings.priors:
         yield "the function that makes the model makes a row of every outcome, as it was told"
-    if not isinstance(settings.acquisition, AcquisitionRecipe):
+    if settings.played is None:
         yield "the acquisition function is made with the same arguments in every round"
-    is_censored = isinstance(settings.feedback, Censored)  # it has its own assumption on delays
-    if not is_censored and (history.num_pending or _any_late(history)):
+    censored = settings.feedback.censored  # it has its own assumption on delays
+    if censored is None and (history.num_pending or _any_late(history)):
         yield ARRIVALS_IGNORE_REWARD if on_draws else ARRIVALS_IGNORE_NOISE
-    feedback = settings.feedback
-    minimum = feedback.minimum if isinstance(feedback, Censored) else None
+    minimum = None if censored is None else censored.minimum
     # if pending queries are filled in, the feedback adds the gap itself
-    if minimum is not None and not getattr(feedback, "fills_in", False):
+    if censored is not None and minimum is not None and not censored.fills_in:
         below = [minimum - o.reward for o in history.outcomes if o.reward < minimum]
         if below:
             yield below_the_minimum(len(below), max(below))
@@ -150,7 +133,7 @@ def _assumptions(guarantee: Guarantee, history: History, settings: LoopSettings)
         yield FAILURES_IGNORE_REWARD if on_draws else FAILURES_IGNORE_NOISE
     if any(query.origin == "attached" for query in history.queries):
         yield ATTACHED_IGNORE_REWARD if on_draws else ATTACHED_IGNORE_NOISE
-        if is_censored and _any_attached_with_outcome(history):
+        if censored is not None and _any_attached_with_outcome(history):
             yield ATTACHED_WITHOUT_LOSS
     if settings.context_dim:
         yield CONTEXTS_IGNORE_REWARD if on_draws else CONTEXTS_IGNORE_NOISE
@@ -169,11 +152,9 @@ def _gaps_of_gains(
     acquisition: BanditAcquisition, history: History, settings: LoopSettings
 ) -> Iterator[str]:
     """Yield why a bound on the information gain does not hold on the loop's domain."""
-    domain = settings.domain
-    if not isinstance(domain, Arms | Box):
+    choices, bounds = settings.domain.choices, settings.domain.bounds
+    if choices is None and bounds is None:
         return  # the points of a user's own domain are unknown
-    choices = domain.choices if isinstance(domain, Arms) else None
-    bounds = domain.bounds if isinstance(domain, Box) else None
     contexts = [q.context for q in history.queries if q.context is not None]
     for rule in acquisition.width_rules:
         bound = rule.bound_on_gain()
@@ -254,9 +235,7 @@ def rounds_in_hand(history: History, starts: Iterable[int] = ()) -> list[Query]:
         starts: The ids of the first queries of later segments.
     """
     ended = {
-        event.query_id: math.inf  # its position stays occupied
-        if isinstance(event, Failure) and event.avoided
-        else event.arrived_round
+        event.query_id: math.inf if event.avoided else event.arrived_round  # it stays occupied
         for event in history.events
     }
     withdrawn, begins = set(history.rounds_with_retracted()), set(starts)
@@ -494,26 +473,25 @@ def _upper_bound(mean: float, lower: float, clipped_at: float | None) -> float:
     return clipped_at if abs(lower) >= clipped_at else min(2.0 * mean - lower, clipped_at)
 
 
-def with_restarts(
-    guarantee: Guarantee,
-    restart: Restart,
-    segment: int = 0,
-    num_constraints: int = 0,
-    model: Any = None,
-) -> Guarantee:
+def with_restarts(guarantee: Guarantee, settings: LoopSettings, segment: int = 0) -> Guarantee:
     """Return what remains of a guarantee when a policy starts over.
 
     Args:
         guarantee: The guarantee of the policy alone, at the running segment's share of delta.
-        restart: The restart rule.
+        settings: The settings of the loop.
         segment: The number of the running segment, from 0.
-        num_constraints: The number of constraints.
-        model: The loop's model, which evidence depends on.
     """
-    if isinstance(restart, NeverRestart):
+    restart, evidence = settings.restart, settings.evidence
+    if restart is None or not restart.starts_over:
         return guarantee
+    num_constraints = settings.num_constraints
     share = "its share of delta" if restart.split_delta else "delta"
-    if isinstance(restart, OracleRestart) and restart.split_delta:
+    if isinstance(restart, OracleRestart) and not restart.split_delta:
+        return guarantee.with_gaps(
+            "each segment has all of delta, so all segments together fail with a larger "
+            "probability; split_delta=True divides it"
+        )
+    if isinstance(restart, OracleRestart):
         told = ", ".join(map(str, restart.change_points)) or "no round"
         what = "the reward function" + (" and the constraints change" if num_constraints else "")
         what += "" if num_constraints else " changes"
@@ -527,21 +505,16 @@ def with_restarts(
         return _at_delta_of_all(guarantee, fraction).with_assumptions(
             f"{what} after {told} only, and {kept} in each segment"
         )
-    if isinstance(restart, OracleRestart):
-        return guarantee.with_gaps(
-            "each segment has all of delta, so all segments together fail with a larger "
-            "probability; split_delta=True divides it"
-        )
-    if isinstance(restart, EvidenceRestart):
+    if evidence is not None:
         kept = (
             "the rows that later segments keep were chosen by their outcomes"
-            if restart.keep == "since_change"
+            if evidence.keep == "since_change"
             else "the outcomes that later segments drop determined when they begin"
         )
         return guarantee.with_gaps(
             f"with restarts the theorem covers each segment at {share}, for as long as the reward "
             f"function does not change in it, and {kept}; a change at points that are not played "
-            f"is not seen. On false alarms: {restart.describe_level(model)}"
+            f"is not seen. On false alarms: {evidence.describe_level(settings.model)}"
         )
     return guarantee.with_gaps(
         "with restarts the theorem covers each segment at "
@@ -593,20 +566,19 @@ def with_constraints(  # noqa: C901 - a gap for each requirement
     """
     rule = settings.constraints
     assert rule is not None
-    acquisition_class = getattr(settings.acquisition, "acquisition_class", None)
+    acquisition_class = None if settings.played is None else settings.played.acquisition_class
     promised = rule.guarantee()
     method = f"{promised.method}, played by {guarantee.method}"
     if rule.surrogate == "separate":
         constants = {**guarantee.constants, **promised.constants}
         told = replace(guarantee, method=method, constants=constants)
-        if isinstance(settings.feedback, Censored):
+        if settings.feedback.censored is not None:
             told = told.with_gaps(
                 "no theorem is claimed for censored feedback with constraints: the bounds are "
                 "on the reward less the minimum, and on each constraint, times the probability "
                 "that an outcome arrives in time"
             )
-        clipped_at = getattr(rule, "constraint_bound", None)
-        return with_certificate(told, history, starts, clipped_at)
+        return with_certificate(told, history, starts, rule.clipping.get("constraint_bound"))
     rates: list[str] = []
     if not _is_covered(rule, acquisition_class):
         rates.append(
@@ -626,7 +598,7 @@ def with_constraints(  # noqa: C901 - a gap for each requirement
             "the theorem is against the best fixed point; none is stated here where rounds could "
             "choose from a part of the domain only"
         )
-    if settings.restart is not None and not isinstance(settings.restart, NeverRestart):
+    if settings.restarts:
         rates.append(
             "a reset cuts the running epoch short without an update of the multipliers, but the "
             "proof needs the update of every epoch"
@@ -646,7 +618,7 @@ def with_constraints(  # noqa: C901 - a gap for each requirement
         for name, value in about.constants.items()
     }
     users = ("delta", "noise_bound")
-    given = {name: options[name] for name in users if isinstance(options.get(name), float | int)}
+    given = {name: options[name] for name in users if is_number(options.get(name))}
     combined = replace(
         promised,
         method=method,
@@ -667,7 +639,7 @@ def with_constraints(  # noqa: C901 - a gap for each requirement
         combined = with_other_epochs(combined, others)
     for gap in rates:
         combined = _without_rates(combined, gap)
-    if isinstance(settings.feedback, Censored):
+    if settings.feedback.censored is not None:
         combined = combined.with_gaps(
             "no theorem is claimed for censored feedback with constraints: the value of "
             "pending queries, the smallest penalized outcome, changes with the multipliers, which "
@@ -682,17 +654,16 @@ def with_constraints(  # noqa: C901 - a gap for each requirement
         )
     if len(rounds_in_hand(history, starts)) < history.num_queries:
         return combined  # the proof needs every round: :func:`with_regret` says so
-    summary = PriorSummary(getattr(acquisition, "base_model", None) or acquisition.model)
+    summary = PriorSummary(model_of(acquisition))
     deviations = [other.prior_deviation for other in others or ()]
     return _with_epochs(combined, settings, history, summary, deviations)
 
 
 def _complete_options(settings: LoopSettings) -> dict[str, Any]:
     """Return the options of the acquisition, as given by the user or by default."""
-    given = settings.acquisition
-    if not isinstance(given, AcquisitionRecipe):
+    if settings.played is None:
         return {}
-    return {**default_options(given.acquisition_class), **given.options}
+    return {**default_options(settings.played.acquisition_class), **settings.options}
 
 
 def _with_epochs(
@@ -722,7 +693,7 @@ def _with_epochs(
     if history.num_queries > history.num_arrived or not history.num_queries:
         return guarantee
     assert rule is not None
-    assert isinstance(settings.acquisition, AcquisitionRecipe)
+    assert settings.played is not None
     options = _complete_options(settings)
     seen = [query.diagnostics for query in history.queries]
     if not all("width" in each for each in seen):
@@ -735,7 +706,7 @@ def _with_epochs(
     violations = values.sum(0)
     if not rule.expects_exact_constraints:
         noise, delta = options["noise_bound"], options["delta"]
-        if not isinstance(noise, float | int):
+        if not is_number(noise):
             return guarantee
         if options["units"] == "prior":
             # the noise of all epochs, whose models may have different scales
@@ -752,8 +723,9 @@ def _with_epochs(
         violations = violations + _largest_noise_sum(float(len(values)), noise, share)
     counts: dict[str, Any] = {"num_rounds": history.num_queries}
     worst = float(violations.clamp_min(0.0).norm())
-    played = settings.acquisition.acquisition_class
-    if _is_played_as(played, GPThompsonSampling):  # a draw is not an upper bound
+    if _is_played_as(
+        settings.played.acquisition_class, GPThompsonSampling
+    ):  # a draw is not an upper bound
         return replace(guarantee, violation=replace(violation, bound=worst, **counts))
     return replace(
         guarantee,
@@ -773,9 +745,9 @@ def _is_played_as(acquisition_class: type[Any] | None, parent: type) -> bool:
 
 
 def _is_covered(rule: MultiplierRule, acquisition_class: type | None) -> bool:
-    allows_thompson = isinstance(rule, MultiplicativeEpochs)
+    # Remark 1 allows draws for exact constraints
     return _is_played_as(acquisition_class, ImprovedUpperConfidenceBound) or (
-        allows_thompson and _is_played_as(acquisition_class, GPThompsonSampling)
+        rule.expects_exact_constraints and _is_played_as(acquisition_class, GPThompsonSampling)
     )
 
 

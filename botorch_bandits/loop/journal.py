@@ -6,17 +6,15 @@ a history from these records. It refuses a journal that was begun with other set
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from botorch_bandits.checks import check_one_of, check_vector, level_of_users_line
-from botorch_bandits.domains import Box, Domain
+from botorch_bandits.checks import check_vector, level_of_users_line
 from botorch_bandits.fingerprints import (
     EnvironmentWarning,
     difference,
@@ -30,30 +28,17 @@ from botorch_bandits.journal import (
     JournalError,
     JournalFormatError,
     JournalReader,
-    SnapshotWarning,
 )
 from botorch_bandits.loop.checking import check_given
 from botorch_bandits.loop.settings import ATTACH_INSTEAD, LoopSettings, check_history
-from botorch_bandits.spaces import Space
 
 
 def record_of(*entries: Query | Event) -> dict[str, Any]:
     """Return the record of a query or an event, or of an attached query and its outcome."""
-    first, *others = entries
-    if isinstance(first, Query) and others:
-        (outcome,) = others
-        assert isinstance(outcome, Outcome)
-        return {**_asked(first), **_told(outcome), "kind": "attached"}
-    if isinstance(first, Query):
-        return _asked(first)
-    if isinstance(first, Retraction):
-        at = first.retracted_at
-        return {"kind": "retracted", "id": first.query_id, "at": at, "reason": first.reason}
-    if isinstance(first, Failure):
-        reason = {} if first.reason is None else {"reason": first.reason}
-        avoided = {"avoided": True} if first.avoided else {}
-        return {"kind": "failed", "id": first.query_id, "at": first.arrived_at, **reason, **avoided}
-    return _told(first)
+    record: dict[str, Any] = {}
+    for entry in entries:
+        record |= _RECORDS[entry.state](entry)
+    return record | ({"kind": "attached"} if len(entries) > 1 else {})
 
 
 STOPPED = "stopped"
@@ -157,6 +142,17 @@ def _asked(query: Query) -> dict[str, Any]:
     return record
 
 
+def _failed(failure: Failure) -> dict[str, Any]:
+    reason = {} if failure.reason is None else {"reason": failure.reason}
+    avoided = {"avoided": True} if failure.avoided else {}
+    return {"kind": "failed", "id": failure.query_id, "at": failure.arrived_at, **reason, **avoided}
+
+
+def _retracted(retraction: Retraction) -> dict[str, Any]:
+    known = {"id": retraction.query_id, "at": retraction.retracted_at, "reason": retraction.reason}
+    return {"kind": "retracted", **known}
+
+
 def _told(outcome: Outcome) -> dict[str, Any]:
     record: dict[str, Any] = {
         "kind": "told",
@@ -173,12 +169,15 @@ def _told(outcome: Outcome) -> dict[str, Any]:
     return record
 
 
-CONTENT, VERSION = "a loop of botorch_bandits", 2
-SNAPSHOT_EVERY = 1000
-"""The number of records between snapshots, unless half of those in the last one are more."""
+_RECORDS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    Query.state: _asked,
+    Outcome.state: _told,
+    Failure.state: _failed,
+    Retraction.state: _retracted,
+}
 
-LOOP_DURABILITY = ("record", "round", "batch")
-"""What is on disk when a call returns: everything, up to the last outcome, or after ``sync``."""
+
+CONTENT, VERSION = "a loop of botorch_bandits", 2
 MAX_CONTEXT_DIM = 10_000  # in a journal that is read without its loop
 
 Fit = dict[str, Any]
@@ -231,7 +230,6 @@ class LoopJournal:
         path: The path of the journal; a new one is begun if the file does not exist.
         settings: The loop's settings.
         given: The history with which a new journal begins.
-        durability: ``"record"``, ``"round"`` or ``"batch"``; that of the journal if omitted.
 
     Attributes:
         num_given: The number of queries with which the journal began.
@@ -244,22 +242,12 @@ class LoopJournal:
         ValueError: If there is a journal already, and a history is given as well.
     """
 
-    def __init__(
-        self,
-        path: str | Path,
-        settings: LoopSettings,
-        given: History | None,
-        durability: str | None = None,
-    ) -> None:
+    def __init__(self, path: str | Path, settings: LoopSettings, given: History | None) -> None:
         """See the class."""
-        if durability is not None:
-            check_one_of("durability", durability, LOOP_DURABILITY)
-        self._syncs_rounds = durability == "round"
         self._domain = settings.domain
         self._sizes = settings.history_sizes
         self.num_given = 0
         self.stopped: str | None = None
-        self._covered = 0  # number of records that the snapshot covers
         self._recorded_fit: Fit | None = None  # the latest fit on record
         self._is_checked = True  # whether this process has repeated that fit
         header = header_of(settings)
@@ -270,12 +258,7 @@ class LoopJournal:
                 f"{path} already exists, and has its own history. Leave history= out to continue "
                 "it, or choose another path."
             )
-        grouping = "batch" if durability == "round" else durability
-        self._journal = (
-            Journal.create(path, header, grouping or "record")
-            if is_new
-            else Journal.open(path, grouping)
-        )
+        self._journal = Journal.create(path, header) if is_new else Journal.open(path)
         try:
             if is_new and given is not None and given.num_queries:
                 self._journal.append({"kind": "given", "history": _encode(given)})
@@ -301,19 +284,14 @@ class LoopJournal:
         return self._journal.num_records
 
     def read(self) -> History:
-        """Return the history in the journal, from the latest snapshot on.
+        """Return the history in the journal.
 
         Raises:
             JournalError: If a record does not fit those before it.
         """
         history = History(*self._sizes)
-        snapshot = self._journal.read_snapshot()
-        self._covered, self.stopped = 0, None
-        self.num_given, self._recorded_fit = 0, None
-        if snapshot is not None:
-            self._covered = snapshot.num_records
-            self.num_given, self._recorded_fit = read_state(snapshot.state, history)
-        for record in self._journal.records(after=self._covered):
+        self.num_given, self._recorded_fit, self.stopped = 0, None, None
+        for record in self._journal.records():
             self.stopped = stop_in(record)
             if record.get("kind") == "given":
                 self.num_given = replay_given(record, history)
@@ -340,18 +318,11 @@ class LoopJournal:
             self._check_fit(fit)
             if fit != self._recorded_fit:
                 record["fit"] = fit
-        # an outcome or a failure ends a round, and everything before it goes to disk, too
-        first = entries[0]
-        is_chosen = isinstance(first, Query) and first.origin != "attached"
-        is_end = self._syncs_rounds and not is_chosen
-        if is_end:
-            self._journal.append(record, sync=True)
-        else:
-            self._journal.append(record)
+        self._journal.append(record)
         self.stopped = None
         if fit is not None:
             self._recorded_fit = fit
-        if isinstance(first, Retraction):
+        if record["kind"] == "retracted":
             self._recorded_fit = None  # see read()
 
     def append_stop(self, reason: str, at: float) -> None:
@@ -364,26 +335,6 @@ class LoopJournal:
         if reason != self.stopped:
             self._journal.append({"kind": STOPPED, "reason": reason, "at": at})
             self.stopped = reason
-
-    def write_snapshot_if_due(self, history: History) -> None:
-        """Write a snapshot after a thousand records, or half of what the last one covers."""
-        num_records = self.num_records
-        if num_records - self._covered < max(SNAPSHOT_EVERY, self._covered // 2):
-            return
-        state = {"given": self.num_given, "fit": self._recorded_fit, "history": _encode(history)}
-        try:
-            self._journal.write_snapshot(state, after=num_records)
-        except (JournalError, ValueError) as error:  # the records themselves are on disk
-            warnings.warn(
-                f"no snapshot was written: {error}. Opening takes longer.",
-                SnapshotWarning,
-                stacklevel=level_of_users_line(),
-            )
-        self._covered = num_records
-
-    def sync(self) -> None:
-        """Write pending records to disk."""
-        self._journal.sync()
 
     def check_process(self) -> None:
         """Raise an error in a child process forked from the one that opened the journal.
@@ -401,8 +352,7 @@ class LoopJournal:
         path, recorded = self._journal.path, self._journal.header
         check_content(self._journal)
         known = recorded["settings"]
-        wanted = _without_names(known, header["settings"], self._domain)
-        differences = difference(known, wanted)
+        differences = difference(known, header["settings"])
         if differences:
             raise DifferentSettingsError(path, differences, self._remedy())
         lines = environment_warnings(recorded["environment"], header["environment"])
@@ -459,28 +409,9 @@ def header_of(settings: LoopSettings) -> dict[str, Any]:
     return {
         "content": CONTENT,
         "version": VERSION,
-        "settings": fingerprint(
-            {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
-        ),
+        "settings": fingerprint(vars(settings)),
         "environment": environment(points.device),
     }
-
-
-def _without_names(
-    known: Mapping[str, Any], wanted: dict[str, Any], domain: Domain
-) -> dict[str, Any]:
-    """Return the settings to compare, with a space as its box if the journal was begun on a box.
-
-    Args:
-        known: The settings on record.
-        wanted: The settings with which the journal is opened.
-        domain: The domain in the latter.
-    """
-    of_box = fingerprint({"class": Box})["class"]
-    box = domain.without_names() if isinstance(domain, Space) else None
-    if box is None or (known.get("domain") or {}).get("class") != of_box:
-        return wanted
-    return {**wanted, **fingerprint({"domain": box})}
 
 
 def check_content(journal: JournalReader) -> None:
@@ -504,27 +435,6 @@ def check_content(journal: JournalReader) -> None:
         )
 
 
-def read_state(state: Mapping[str, Any], history: History) -> tuple[int, Fit | None]:
-    """Fill an empty history from a snapshot's state; return the rest of the state.
-
-    Raises:
-        JournalError: If it is not the state of such a loop.
-    """
-    try:
-        _fill(history, state["history"])
-        given, fit = state["given"], state["fit"]
-        if type(given) is not int or not 0 <= given <= history.num_queries:
-            raise ValueError(f"'given' is {given!r}, which is not a number of its queries.")
-        if fit is not None and type(fit) is not dict:
-            raise ValueError(f"'fit' is {fit!r}, which is not a fit.")
-    except _NO_RECORD as error:
-        raise JournalError(
-            f"the snapshot is not what a loop of this kind writes: {_reason(error)} Move it away; "
-            "the journal itself has everything."
-        ) from error
-    return given, fit
-
-
 def replay_given(record: Mapping[str, Any], history: History) -> int:
     """Fill an empty history from what a journal began with; return the number of its queries.
 
@@ -543,39 +453,18 @@ def replay_given(record: Mapping[str, Any], history: History) -> int:
     return history.num_queries
 
 
-def read_history(reader: JournalReader, with_snapshot: bool = True) -> History:
+def read_history(reader: JournalReader) -> History:
     """Return the history in a loop's journal, without the loop.
 
     Args:
         reader: The reader of the journal.
-        with_snapshot: Whether to take records that the snapshot covers from the snapshot.
 
     Raises:
         JournalError: If it is not a journal of a loop, or a record does not fit those before it.
     """
     check_content(reader)
-    snapshot = reader.read_snapshot() if with_snapshot else None
-    covered = 0 if snapshot is None else snapshot.num_records
-    state = None if snapshot is None else snapshot.state
-    return rebuild_history(reader.header, state, list(reader.records(after=covered)))
-
-
-def rebuild_history(
-    header: Mapping[str, Any], state: Mapping[str, Any] | None, records: list[dict[str, Any]]
-) -> History:
-    """Return the history of a loop's records, without the loop.
-
-    Args:
-        header: The header of the journal.
-        state: The state of a snapshot, if one precedes the records.
-        records: The records after the snapshot, or all of them.
-
-    Raises:
-        JournalError: If a record does not fit those before it.
-    """
-    history = History(*_sizes_of(header, state, records))
-    if state is not None:
-        read_state(state, history)
+    records = list(reader.records())
+    history = History(*_sizes_of(reader.header, records))
     for record in records:
         if record.get("kind") == "given":
             replay_given(record, history)
@@ -585,7 +474,7 @@ def rebuild_history(
 
 
 def _sizes_of(
-    header: Mapping[str, Any], state: Mapping[str, Any] | None, records: list[dict[str, Any]]
+    header: Mapping[str, Any], records: list[dict[str, Any]]
 ) -> tuple[int, int, int, bool]:
     """Return the sizes of a history, as given by header and records."""
     try:
@@ -595,7 +484,7 @@ def _sizes_of(
             raise ValueError(f"context_dim is {context_dim!r}.")
         if type(maximize) is not bool:
             raise ValueError(f"maximize is {maximize!r}.")
-        entries = [] if state is None else list(state["history"])
+        entries: list[dict[str, Any]] = []
         for record in records:
             entries += record["history"] if record.get("kind") == "given" else [record]
         dim = next((len(entry["x"]) for entry in entries if entry.get("x")), 1)

@@ -26,15 +26,15 @@ from botorch_bandits.checks import (
     check_positive,
     explains_arguments,
     level_of_users_line,
+    name_of,
 )
 from botorch_bandits.confidence import EvidenceTable, Guarantee
 from botorch_bandits.constraints import Ledger, MultiplierOverflowError, MultiplierRule
 from botorch_bandits.domains import Domain
-from botorch_bandits.feedback import Censored, CensoredView, Feedback, Hallucinated
+from botorch_bandits.feedback import CensoredView, Feedback
 from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.history import Failure, History, Outcome, Query, Retraction
 from botorch_bandits.journal import JournalError
-from botorch_bandits.journal.files import HandlersOnHold
 from botorch_bandits.loop.attaching import AttachesPoints
 from botorch_bandits.loop.best import best_now
 from botorch_bandits.loop.checking import (
@@ -58,7 +58,9 @@ from botorch_bandits.loop.settings import (
     AcquisitionFactory,
     LoopSettings,
     ModelFactory,
+    check_feedback,
     check_history,
+    check_rule,
     default_acquisition,
 )
 from botorch_bandits.loop.state import ChangeTestRecord
@@ -125,10 +127,6 @@ class BanditLoop(AttachesPoints):
         history: Continue from this history; it is used, not copied.
         journal: The path of a file in which everything is recorded. If the file exists, the loop
             continues from it.
-        durability: With a journal, what is on disk if the machine stops: with ``"record"`` (the
-            default), everything; with ``"round"``, everything up to the last outcome or failure;
-            with ``"batch"``, everything up to the last :meth:`sync`. If only the process dies,
-            nothing is lost.
 
     Raises:
         TypeError: If an argument is of the wrong kind, or a setting cannot be written to a journal
@@ -181,16 +179,17 @@ class BanditLoop(AttachesPoints):
         clock: Callable[[], float] = time.time,
         history: History | None = None,
         journal: str | Path | None = None,
-        durability: str | None = None,
     ) -> None:
         """See the class."""
         if num_initial is None:
             num_initial = DEFAULT_INITIAL if acquisition is None else 0
+        feedback = check_feedback(feedback)
         if acquisition is None:
+            rule = check_rule(constraints)
             acquisition = default_acquisition(
                 "best" if objective is None else objective,
-                is_censored=isinstance(feedback, Censored),
-                weighs_constraints=getattr(constraints, "surrogate", None) == "separate",
+                is_censored=feedback.censored is not None,
+                weighs_constraints=rule is not None and rule.surrogate == "separate",
                 has_contexts=bool(context_dim),
             )
         elif objective is not None:
@@ -203,7 +202,7 @@ class BanditLoop(AttachesPoints):
             model=model,
             acquisition=acquisition,
             horizon=horizon,
-            feedback=Hallucinated() if feedback is None else feedback,
+            feedback=feedback,
             restart=restart,
             constraints=constraints,
             forgetting=forgetting,
@@ -213,7 +212,7 @@ class BanditLoop(AttachesPoints):
             maximize=maximize,
             repeats=repeats,
         )
-        warn_of_drift_rate(settings.forgetting, settings.restart)
+        warn_of_drift_rate(settings)
         self._clock = checked_clock(clock)
         super().__init__()
         sizes = settings.history_sizes
@@ -224,13 +223,9 @@ class BanditLoop(AttachesPoints):
         self._history.name_points(settings.domain.decode)
         self._num_given = self._history.num_queries
         if journal is None:
-            if durability is not None:
-                raise ValueError(
-                    f"durability is {durability!r}, but there is no journal=. Leave it out."
-                )
             self._begin()
             return
-        self._journal = LoopJournal(journal, settings, history, durability)
+        self._journal = LoopJournal(journal, settings, history)
         try:
             self._read_journal()
             self._num_given = self._journal.num_given
@@ -273,15 +268,14 @@ class BanditLoop(AttachesPoints):
 
     def __repr__(self) -> str:
         """Show the domain, the acquisition and the number of rounds so far."""
-        played = self.settings.acquisition
-        kind = getattr(played, "acquisition_class", None) or played
-        name = getattr(kind, "__name__", type(kind).__name__)
-        with HandlersOnHold(), self._lock:
+        played = self.settings.played
+        name = name_of(self.settings.acquisition if played is None else played.acquisition_class)
+        with self._lock:
             return f"BanditLoop({self.settings.domain!r}, {name}, {self._history!r})"
 
     def _repr_html_(self) -> str:
         """Show the settings and the last rows in a notebook."""
-        with HandlersOnHold(), self._lock:
+        with self._lock:
             return display(
                 type(self).__name__,
                 dict(settings_in_words(self.settings)) | {"journal": self.journal_path},
@@ -293,15 +287,9 @@ class BanditLoop(AttachesPoints):
         """The path of the loop's journal, or None without one."""
         return None if self._journal is None else self._journal.path
 
-    def sync(self) -> None:
-        """Write everything that was asked and told to disk; see ``durability=``."""
-        with HandlersOnHold(), self._lock:
-            if self._journal is not None:
-                self._journal.sync()
-
     def close(self) -> None:
         """Close the journal, if there is one, and release its lock; a second call does nothing."""
-        with HandlersOnHold(), self._lock:
+        with self._lock:
             if self._journal is not None:
                 self._journal.close()
 
@@ -395,7 +383,7 @@ class BanditLoop(AttachesPoints):
         if any(each is not None for each in given):
             limits = read_restriction(self.settings, *given)
         record = None if limits is None else limits.record
-        with HandlersOnHold(), self._lock:
+        with self._lock:
             self._catch_up()
             if request_id is not None:
                 answered = self._history.query_of_request(request_id)
@@ -450,7 +438,7 @@ class BanditLoop(AttachesPoints):
                 then.
             JournalError: If the outcome cannot be written to the journal. Nothing is recorded then.
         """
-        with HandlersOnHold(), self._lock:
+        with self._lock:
             self._catch_up()
             told = self._history.outcome(query_id)
             if told is not None:
@@ -500,12 +488,12 @@ class BanditLoop(AttachesPoints):
             RepeatedFailureWarning: If a point without an outcome failed three times in a row and
                 is not avoided, with ``Hallucinated`` feedback.
         """
-        with HandlersOnHold(), self._lock:
+        with self._lock:
             self._catch_up()
             told = self._history.failure(query_id)
             if told is not None:
                 return told
-            avoided = avoid and isinstance(self.settings.feedback, Hallucinated)
+            avoided = avoid and self.settings.feedback.hallucinates
             failure = self._history.new_failure(query_id, self._clock(), reason, avoided)
             with self._derived_state() as chooser:
                 self._record(failure)
@@ -537,7 +525,7 @@ class BanditLoop(AttachesPoints):
                 retracted.
             JournalError: If it cannot be written to the journal. Nothing is recorded then.
         """
-        with HandlersOnHold(), self._lock:
+        with self._lock:
             self._catch_up()
             retraction = self._history.new_retraction(query_id, reason, self._clock())
             self._cached_chooser = None  # rebuild it: this outcome may break it
@@ -562,10 +550,10 @@ class BanditLoop(AttachesPoints):
         Raises:
             RuntimeError: If feedback is not censored.
         """
-        feedback = self.settings.feedback
-        if not isinstance(feedback, Censored):
+        feedback = self.settings.feedback.censored
+        if feedback is None:
             raise RuntimeError("the loop has no censored feedback; pass feedback=Censored(...).")
-        with HandlersOnHold(), self._lock:
+        with self._lock:
             current = self._chooser.current
             view = feedback.view(current, current.num_queries + 1, self._clock())
             view = view if self.settings.maximize else turned_view(view)
@@ -603,7 +591,7 @@ class BanditLoop(AttachesPoints):
                 "largest of all rewards is history.best()."
             )
         context = check_context(self.settings.context_dim, context)
-        with HandlersOnHold(), self._lock:
+        with self._lock:
             chooser = self._chooser
             best = best_now(self.settings, chooser.history, chooser, context, self._clock())
             return None if best is None else self._as_told(best[0].id)
@@ -642,7 +630,7 @@ class BanditLoop(AttachesPoints):
             ([1.0], 0.13, 0.1)
         """
         context = check_context(self.settings.context_dim, context, "recommend")
-        with HandlersOnHold(), self._lock:
+        with self._lock:
             given = self._clock(), self._num_given
             args = self.settings, self._history, self._chooser
             return recommendation_now(*args, context, among, *given)
@@ -650,14 +638,14 @@ class BanditLoop(AttachesPoints):
     @property
     def resets(self) -> tuple[Reset, ...]:
         """When the loop started over and why, in order; see ``restart=``."""
-        with HandlersOnHold(), self._lock:
+        with self._lock:
             segments = self._chooser.segments
             return () if segments is None else tuple(segments.resets)
 
     @property
     def multipliers(self) -> tuple[float, ...]:
         """The multipliers in force, one per constraint; empty without constraints."""
-        with HandlersOnHold(), self._lock:
+        with self._lock:
             multipliers = self._chooser.multipliers
             return () if multipliers is None else tuple(multipliers.values.tolist())
 
@@ -669,7 +657,7 @@ class BanditLoop(AttachesPoints):
         Raises:
             RuntimeError: If there are no constraints.
         """
-        with HandlersOnHold(), self._lock:
+        with self._lock:
             multipliers = self._chooser.multipliers
             if multipliers is None:
                 raise RuntimeError("the loop has no constraints; pass constraints=.")
@@ -699,7 +687,7 @@ class BanditLoop(AttachesPoints):
         self.ledger()
         if width is not None:
             width = check_positive("width", width)
-        with HandlersOnHold(), self._lock:
+        with self._lock:
             found = self._chooser.feasibility(self._clock(), width)
             if found.nearest is None:
                 return found
@@ -717,7 +705,7 @@ class BanditLoop(AttachesPoints):
     @property
     def change_tests(self) -> tuple[ChangeTestRecord, ...]:
         """The result of each test for a change, in order; see ``restart=``."""
-        with HandlersOnHold(), self._lock:
+        with self._lock:
             segments = self._chooser.segments
             return () if segments is None else tuple(segments.change_tests)
 
@@ -729,12 +717,11 @@ class BanditLoop(AttachesPoints):
         upper confidence bounds, its number is the sum of ``2 w_t sigma_{t-1}(x_t)`` over these
         rounds. Other rounds are counted separately, if they are bounded at all.
         """
-        if isinstance(self.settings.acquisition, RandomSearch):
+        if self.settings.is_random:
             return Guarantee(method="random search", gaps=("it does not look at outcomes",))
-        with HandlersOnHold(), self._lock:
+        with self._lock:
             if self._chooser.has_no_data():
-                model = self.settings.model
-                name = getattr(model, "__name__", type(model).__name__)
+                name = name_of(self.settings.model)
                 gap = f"the model is made from outcomes (by {name}), and none has arrived yet"
                 return Guarantee(method="a loop without outcomes", gaps=(gap,))
             return self._chooser.guarantee(self._clock(), self._num_given)
@@ -761,7 +748,7 @@ class BanditLoop(AttachesPoints):
             >>> len(loop.check_model().one_step)
             12
         """
-        with HandlersOnHold(), self._lock:
+        with self._lock:
             chooser = self._chooser
             check = check_of_loop(
                 self.settings, self.current_model(), chooser.current, chooser.rounds_before
@@ -780,7 +767,7 @@ class BanditLoop(AttachesPoints):
                 The weights of a list that only ``EvidenceRestart(candidates=...)`` has are in
                 ``loop.change_tests[-1].candidate_weights``.
         """
-        with HandlersOnHold(), self._lock:
+        with self._lock:
             return evidence_of_loop(self.settings, self._chooser, self._clock(), level)
 
     def current_model(self) -> Model:
@@ -794,7 +781,7 @@ class BanditLoop(AttachesPoints):
         """
         if self.settings.model is None:
             raise RuntimeError("random search has no model.")
-        with HandlersOnHold(), self._lock:
+        with self._lock:
             if self._chooser.has_no_data():
                 raise RuntimeError(
                     "no outcome has arrived, so the model cannot be built. Tell the first outcome "
@@ -824,7 +811,7 @@ class BanditLoop(AttachesPoints):
         check_all_carried(outcome.reward, outcome.constraints)
         if outcome.is_weighted:
             check_weighted(self.settings, outcome)
-        if isinstance(feedback := self.settings.feedback, Censored):
+        if (feedback := self.settings.feedback.censored) is not None:
             scale, arrived = self.settings.outcome_scale, outcome.arrived_round
             feedback.check_outcome(query, outcome.reward, arrived, now, self._history, scale)
 

@@ -9,65 +9,23 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from botorch_bandits.acquisition import AcquisitionRecipe
 from botorch_bandits.acquisition.lagrangian import of_minus_the_reward
-from botorch_bandits.change_points import ChangePointRestart, EvidenceRestart, Restart
 from botorch_bandits.checks import store_checked
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.confidence.guarantee import FunctionAssumption
-from botorch_bandits.feedback import Censored, CensoredView
-from botorch_bandits.history import Event, History, Outcome, Query, Retraction
+from botorch_bandits.feedback import CensoredView
+from botorch_bandits.history import History
 from botorch_bandits.loop.settings import LoopSettings
-from botorch_bandits.models import (
-    BanditGPRecipe,
-    CandidatesRecipe,
-    DefaultCandidates,
-    ModelCheck,
-)
-
-_Entry = TypeVar("_Entry", bound=Query | Event)
+from botorch_bandits.models import ModelCheck
 
 
 def turned(value: float) -> float:
     """Return minus a value; 0 stays 0."""
     return 0.0 - value
-
-
-def turned_diagnostics(known: Mapping[str, float]) -> dict[str, float]:
-    """Return diagnostics of a query with the other sign; a second call restores them.
-
-    The value of the acquisition function is unchanged, because it is maximized in either case.
-
-    Args:
-        known: The diagnostics by name.
-    """
-    told = dict(known)
-    if "mean" in told:
-        told["mean"] = turned(told["mean"])
-    if "lower_bound" in told and "upper_bound" in told:
-        told["lower_bound"] = turned(known["upper_bound"])
-        told["upper_bound"] = turned(known["lower_bound"])
-    return told
-
-
-def turned_entry(entry: _Entry) -> _Entry:
-    """Return a query or an event whose reward and diagnostics have the other sign.
-
-    Args:
-        entry: The query or event, which is not changed.
-    """
-    told: Any = entry
-    if isinstance(entry, Query):
-        told = replace(entry, _diagnostics=turned_diagnostics(entry._diagnostics))
-    elif isinstance(entry, Outcome):
-        told = replace(entry, reward=turned(entry.reward))
-    elif isinstance(entry, Retraction):
-        told = replace(entry, outcome=turned_entry(entry.outcome))
-    return cast(_Entry, told)
 
 
 def turned_history(history: History) -> History:
@@ -78,10 +36,9 @@ def turned_history(history: History) -> History:
     """
     other = History(history.dim, history.context_dim, history.num_constraints, not history.maximize)
     for query in history.queries:
-        other.record(turned_entry(query))
+        other.record(query.flipped())
     for event in history.events:
-        outcome = event.outcome if isinstance(event, Retraction) else event
-        other.record(turned_entry(outcome))
+        other.record((event.ever_told or event).flipped())
     for retraction in history.retractions:  # in the order of the retractions
         # a retraction must hold the same outcome object as the other history
         told = other.outcome(retraction.query_id)
@@ -99,56 +56,30 @@ def settings_of_model(settings: LoopSettings) -> LoopSettings:
     Args:
         settings: The settings of a loop that minimizes, checked by :func:`check_minimizing`.
     """
+    changed: dict[str, Any] = {"maximize": True}
+    censored = settings.feedback.censored
+    detection, evidence = settings.detection, settings.evidence
+    if settings.recipe is not None:
+        changed["model"] = _with_turned_mean(settings.recipe)
+    if settings.listed is not None:
+        changed["model"] = settings.listed.flipped()
+    if settings.played is not None and settings.options.get("best_f") is not None:
+        options = {**settings.options, "best_f": turned(settings.options["best_f"])}
+        changed["acquisition"] = AcquisitionRecipe(settings.played.acquisition_class, options)
+    if censored is not None and censored.minimum is not None:
+        changed["feedback"] = replace(censored, minimum=turned(censored.minimum))
+    if detection is not None:
+        changed["restart"] = replace(detection, detector=_with_turned_mean(detection.detector))
+    if evidence is not None and evidence.candidates is not None:
+        changed["restart"] = replace(evidence, candidates=evidence.candidates.flipped())
     told = copy.copy(settings)
-    store_checked(
-        told,
-        model=_turned_model(settings.model),
-        acquisition=_turned_acquisition(settings.acquisition),
-        feedback=_turned_feedback(settings.feedback),
-        restart=_turned_restart(settings.restart),
-        maximize=True,
-    )
+    store_checked(told, **changed)
     return told
 
 
-def _turned_model(model: Any) -> Any:
-    if isinstance(model, CandidatesRecipe) and any(c.prior_mean for c in model.candidates):
-        # the names are kept, so they describe what the user gave
-        return replace(model, candidates=tuple(map(_turned_model, model.candidates)))
-    if isinstance(model, BanditGPRecipe) and model.prior_mean:
-        return replace(model, prior_mean=turned(model.prior_mean))
-    return model
-
-
-def _turned_acquisition(acquisition: Any) -> Any:
-    if not isinstance(acquisition, AcquisitionRecipe):
-        return acquisition
-    given = acquisition.options
-    changed: dict[str, Any] = {}
-    if given.get("best_f") is not None:
-        changed["best_f"] = turned(given["best_f"])
-    if not changed:
-        return acquisition
-    return AcquisitionRecipe(acquisition.acquisition_class, {**given, **changed})
-
-
-def _turned_feedback(feedback: Any) -> Any:
-    if not isinstance(feedback, Censored) or not feedback.minimum:
-        return feedback
-    return replace(feedback, minimum=turned(feedback.minimum))
-
-
-def _turned_restart(restart: Restart | None) -> Restart | None:
-    if isinstance(restart, ChangePointRestart) and restart.detector.prior_mean:
-        mean = turned(restart.detector.prior_mean)
-        return replace(restart, detector=replace(restart.detector, prior_mean=mean))
-    if isinstance(restart, EvidenceRestart) and restart.candidates is not None:
-        listed = restart.candidates
-        if isinstance(listed, DefaultCandidates):
-            listed = replace(listed, prior_mean=turned(listed.prior_mean))
-            return replace(restart, candidates=listed)
-        return replace(restart, candidates=_turned_model(listed))
-    return restart
+def _with_turned_mean(settings: Any) -> Any:
+    mean = settings.prior_mean
+    return replace(settings, prior_mean=turned(mean)) if mean else settings
 
 
 def turned_view(view: CensoredView) -> CensoredView:

@@ -21,16 +21,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.acquisition.bounds import BoundOfReward, bounds_at
 from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.checks import check_one_of
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.confidence.guarantee import outcomes_pending
-from botorch_bandits.domains import Arms, Domain, ValueScale, first_of_the_largest, value_scale_of
-from botorch_bandits.feedback import Censored
-from botorch_bandits.forgetting import SlidingWindow
+from botorch_bandits.domains import Domain, ValueScale, first_of_the_largest, value_scale_of
 from botorch_bandits.history import History, Query
+from botorch_bandits.loop.acquisitions import model_of
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.markup import Markup, display, listed
 from botorch_bandits.random_streams import derive_seed
@@ -241,7 +239,7 @@ def recommendation_now(
         ValueError: If ``among`` is another string.
     """
     check_one_of("among", among, AMONG)
-    if isinstance(settings.acquisition, RandomSearch) or settings.model is None:
+    if settings.is_random or settings.model is None:
         raise RuntimeError(
             "random search has no model, so no point has a mean. loop.best() is the query with the "
             "largest reward."
@@ -279,11 +277,10 @@ def recommendation_now(
     if len(observed):
         found["observed_constraints"] = tuple(observed.mean(0).tolist())
         found["num_observed"] = len(observed)
+    arms = settings.domain.arms
     found_here = Recommendation(
         x=x,
-        arm=int(settings.domain.index_of(x.unsqueeze(0))[0])
-        if isinstance(settings.domain, Arms)
-        else None,
+        arm=None if arms is None else int(arms.index_of(x.unsqueeze(0))),
         parameters=settings.domain.decode(x),
         context=context,
         mean=float(known.mean),
@@ -305,8 +302,8 @@ def _constraints_observed(
         return torch.zeros(0, 0, dtype=x.dtype)
     assert chooser.segments is not None
     first = chooser.segments.first_id_of_segment
-    if isinstance(settings.forgetting, SlidingWindow):
-        first = max(first, history.num_queries - settings.forgetting.length)
+    if settings.window is not None:
+        first = max(first, history.num_queries - settings.window)
     rows = []
     for outcome in history.outcomes:
         query = history.query(outcome.query_id)
@@ -355,7 +352,7 @@ def certificate_on_arms(settings: LoopSettings, chooser: Chooser) -> float | Non
     if known is None or known.lower is None or known.upper is None:
         return None
     lower, upper = known.lower, known.upper
-    if not _maximizes(settings):
+    if settings.options.get("maximize") is False:
         lower, upper = -upper, -lower
     if known.constraint_upper is not None and known.constraint_lower is not None:
         lower = lower[(known.constraint_upper <= 0.0).all(-1)]
@@ -383,7 +380,7 @@ def reasons_against(guarantee: Guarantee, settings: LoopSettings) -> Iterator[st
             yield f"no confidence bounds are stated for {guarantee.method}"
         return
     yield from (gap for gap in bands.gaps if gap not in guarantee.gaps)
-    if isinstance(settings.feedback, Censored):
+    if settings.feedback.censored is not None:
         yield (
             "with censored feedback the bounds are on the reward times the probability that its "
             "outcome arrives in time, which is not known"
@@ -410,15 +407,6 @@ def _waiting_for(guarantee: Guarantee, acquisition: Any, current: History) -> It
             f"{outcomes_pending(num_pending)}, and the width of a round is valid for one set of "
             "outcomes only. Once all have arrived, or failed, there is a certificate"
         )
-
-
-def _maximizes(settings: LoopSettings) -> bool:
-    """Return whether the acquisition seeks the largest reward."""
-    recipe = settings.acquisition
-    is_minimizing = (
-        isinstance(recipe, AcquisitionRecipe) and recipe.options.get("maximize") is False
-    )
-    return not is_minimizing
 
 
 class _Search:
@@ -498,7 +486,7 @@ class _Search:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """The assumptions that the search adds to those of the bounds."""
-        if isinstance(self._settings.domain, Arms):
+        if self._settings.domain.arms is not None:
             return ()
         return (
             "no point of the domain has a better bound than the best that was found by a numerical "
@@ -509,7 +497,7 @@ class _Search:
         """Return the points that are evaluated, with their statistics."""
         domain = self._domain
         with torch.no_grad():
-            if isinstance(domain, Arms):
+            if domain.choices is not None:
                 quick = None
                 if self._context is None and self._settings.forgetting is None:
                     quick = self._chooser.bounds_on_arms()
@@ -550,8 +538,7 @@ class _Search:
 
     @property
     def _model(self) -> Any:
-        own = getattr(self._acquisition, "base_model", None)
-        own = getattr(self._acquisition, "model", None) if own is None else own
+        own = model_of(self._acquisition)
         return self._chooser.model(self._now) if own is None else own
 
     def _at(self, points: Tensor) -> Bounds:
@@ -581,7 +568,7 @@ class _Search:
         known = self._known
         bound = BoundOfReward(self._acquisition, self._model, "upper", self._maximize)
         values = bound.values(known)
-        if isinstance(self._domain, Arms):
+        if self._domain.choices is not None:
             if known.constraint_lower is not None:
                 values = values[(known.constraint_lower <= 0.0).all(-1)]
             return float(values.max())
@@ -591,10 +578,10 @@ class _Search:
 
     def _told(self) -> list[Query]:
         """Return the queries since the last reset, within the window, whose outcomes arrived."""
-        current, forgetting = self._chooser.current, self._settings.forgetting
+        current, window = self._chooser.current, self._settings.window
         told = [current.query(outcome.query_id) for outcome in current.outcomes]
-        if isinstance(forgetting, SlidingWindow):
-            first = current.num_queries - forgetting.length
+        if window is not None:
+            first = current.num_queries - window
             told = [query for query in told if query.id >= first]
         return told
 
@@ -605,10 +592,9 @@ class _Search:
                 "no outcome has arrived, so no point was played. Tell an outcome with "
                 "loop.tell(query.id, reward), or recommend among all points."
             )
-        if not isinstance(self._domain, Arms):
+        domain = self._settings.domain.arms
+        if domain is None:
             return torch.arange(len(self._points) - len(self._searched))
-        domain = self._settings.domain
-        assert isinstance(domain, Arms)
         return domain.index_of(torch.stack([query.x for query in self._played])).unique()
 
     def _with_front(self, points: Tensor) -> Tensor:

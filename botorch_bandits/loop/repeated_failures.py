@@ -10,11 +10,8 @@ import warnings
 
 from torch import Tensor
 
-from botorch_bandits.acquisition import RandomSearch
 from botorch_bandits.checks import level_of_users_line
-from botorch_bandits.domains import Box
-from botorch_bandits.feedback import Hallucinated
-from botorch_bandits.history import Failure, History
+from botorch_bandits.history import Event, Failure, History
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.queries import point_text
 
@@ -38,9 +35,7 @@ def warn_of_repeated_failures(settings: LoopSettings, history: History) -> None:
             reported again.
     """
     # otherwise avoid=True would change nothing
-    if not isinstance(settings.feedback, Hallucinated):
-        return
-    if isinstance(settings.acquisition, RandomSearch):
+    if not settings.feedback.hallucinates or settings.is_random:
         return
     events = history.events[-MOST_AT_A_POINT - 1 :]
     row, before = events[-MOST_AT_A_POINT:], events[:-MOST_AT_A_POINT]
@@ -48,19 +43,16 @@ def warn_of_repeated_failures(settings: LoopSettings, history: History) -> None:
         return
     query = history.query(row[-1].query_id)
     tolerance: float | Tensor = 0.0
-    if isinstance(settings.domain, Box):
+    if settings.domain.bounds is not None:
         lower, upper = settings.domain.bounds
         tolerance = SAME_POINT * (upper - lower)
 
     def is_there(x: Tensor) -> bool:
         return bool(((x - query.x).abs() <= tolerance).all())
 
-    def failed_there(event: object) -> bool:
-        return (
-            type(event) is Failure
-            and not event.avoided
-            and is_there(history.query(event.query_id).x)
-        )
+    def failed_there(event: Event) -> bool:
+        is_failure = event.state == Failure.state and not event.avoided
+        return is_failure and is_there(history.query(event.query_id).x)
 
     if not all(map(failed_there, row)):
         return

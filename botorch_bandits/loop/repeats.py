@@ -9,7 +9,7 @@ original one would have.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -22,58 +22,51 @@ from botorch_bandits.confidence.repeats import (
     num_plays,
     num_plays_of_ratio,
 )
-from botorch_bandits.forgetting import Forgetting, TimeVaryingKernel
 from botorch_bandits.history import History, Query
-from botorch_bandits.models import (
-    BanditGPRecipe,
-    CandidatesModel,
-    CandidatesRecipe,
-    DefaultCandidates,
-)
+from botorch_bandits.loop.acquisitions import model_of
+from botorch_bandits.models import CandidatesModel, DefaultCandidates
+
+if TYPE_CHECKING:
+    from botorch_bandits.loop.settings import LoopSettings
 
 CHOSEN, AGAIN = "acquisition", "repeat"
 """The origins of a chosen point and of a point that is played again."""
 
 
-def check_repeats(
-    repeats: Any, model: Any, acquisition: Any, forgetting: Forgetting | None, constraints: Any
-) -> float | None:
+def check_repeats(settings: LoopSettings) -> float | None:
     """Return the factor of a loop that plays points several times; None if the loop does not.
 
     Args:
-        repeats: The factor, or None.
-        model: The loop's model.
-        acquisition: The loop's acquisition.
-        forgetting: The loop's forgetting.
-        constraints: The loop's rule for multipliers.
+        settings: The settings of the loop, with the factor as the user gave it.
 
     Raises:
         TypeError: If the factor is not a number.
         ValueError: If it is at most 1, or cannot be combined with another setting.
     """
-    if repeats is None:
+    if settings.repeats is None:
         return None
-    factor = check_factor("repeats", repeats)
-    is_list = isinstance(model, CandidatesRecipe | DefaultCandidates)
-    if not is_list and (not isinstance(model, BanditGPRecipe) or model.refit_every is not None):
+    factor = check_factor("repeats", settings.repeats)
+    is_list = settings.listed is not None or isinstance(settings.model, DefaultCandidates)
+    if not is_list and not settings.has_fixed_noise:
         raise ValueError(
             f"repeats is {factor:g}, but the model does not have a fixed kernel and noise "
             "variance, which determine the number of plays. Pass BanditGP.with_kernel(..., "
             "noise=...) without refit_every=, a list of priors (BanditGP.with_candidates([...])), "
             "or leave repeats= out."
         )
-    if not hasattr(acquisition, "acquisition_class"):
+    if settings.played is None:
         raise ValueError(
             f"repeats is {factor:g}, but the acquisition does not say with which standard "
             "deviation a point is chosen. Pass a recipe, such as "
             "ImprovedUpperConfidenceBound.with_options(...), or leave repeats= out."
         )
-    if isinstance(forgetting, TimeVaryingKernel):
+    if settings.drift_rate is not None:
         raise ValueError(
-            f"repeats is {factor:g}, but with {forgetting!r} the reward of a point drifts while it "
-            "is played, so its outcomes say less about it than repeats would. Leave repeats= out."
+            f"repeats is {factor:g}, but with {settings.forgetting!r} the reward of a point drifts "
+            "while it is played, so its outcomes say less about it than repeats would. Leave "
+            "repeats= out."
         )
-    if constraints is not None:
+    if settings.constraints is not None:
         raise ValueError(
             f"repeats is {factor:g}, but with constraints= the multipliers change while a point is "
             "played, and it was chosen for the multipliers of one round. Leave repeats= out."
@@ -82,23 +75,23 @@ def check_repeats(
 
 
 def with_plays(
-    diagnostics: dict[str, float], model: Any, factor: float, noise_ratio: float | None = None
+    diagnostics: dict[str, float], settings: LoopSettings, noise_ratio: float | None = None
 ) -> dict[str, float]:
     """Return diagnostics with the number of plays of the point being chosen, if it has one.
 
     Args:
         diagnostics: The diagnostics of the choice.
-        model: The loop's model, with the noise variance of an outcome unless it is a list.
-        factor: ``repeats`` of the loop.
+        settings: The settings of the loop, of which ``repeats`` is not None.
         noise_ratio: Noise variance over posterior variance, for a list of priors.
     """
+    assert settings.repeats is not None
     deviation = diagnostics.get("standard_deviation")
     if noise_ratio is not None:
-        plays = num_plays_of_ratio(noise_ratio, factor)
-    elif deviation is None or not isinstance(model, BanditGPRecipe):
+        plays = num_plays_of_ratio(noise_ratio, settings.repeats)
+    elif deviation is None or settings.recipe is None:
         return diagnostics
     else:
-        plays = num_plays(deviation, model.noise, factor)
+        plays = num_plays(deviation, settings.recipe.noise, settings.repeats)
     return {**diagnostics, "plays": float(plays)}
 
 
@@ -112,7 +105,7 @@ def noise_ratio_of(acquisition: Any, x: Tensor) -> float | None:
     Returns:
         None for a single prior, whose standard deviation is known already.
     """
-    model = getattr(acquisition, "base_model", None)
+    model = model_of(acquisition)
     if not isinstance(model, CandidatesModel):
         return None
     level = getattr(getattr(acquisition, "widths", None), "level", LEVEL_OF_SURVIVORS)

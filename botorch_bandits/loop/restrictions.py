@@ -15,12 +15,10 @@ Points are avoided within a distance :math:`\rho`. With :math:`p` the point that
 from __future__ import annotations
 
 import base64
-import itertools
-import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,21 +26,20 @@ from botorch.acquisition import AcquisitionFunction
 from numpy.typing import NDArray
 from torch import Tensor
 
-from botorch_bandits.change_points import ChangePointRestart
 from botorch_bandits.checks import (
+    check_instance,
     check_integer,
     check_kept_exactly,
     check_matrix,
     check_number,
     check_positive,
+    is_listed,
     shown_value,
 )
-from botorch_bandits.domains import Arms, Box, Domain
-from botorch_bandits.feasible_sets import NONLINEAR, FeasibleSet
+from botorch_bandits.domains import Arms, Box, Domain, PartOfBox, choices_of
+from botorch_bandits.feasible_sets import Condition, FeasibleSet
 from botorch_bandits.history import Query
 from botorch_bandits.loop.settings import LoopSettings
-from botorch_bandits.spaces import Space
-from botorch_bandits.spaces.space import FEW_POINTS
 
 AVOIDED_WITHIN = 0.01
 """The least distance of a query from an avoided point, in sides of the box."""
@@ -65,7 +62,7 @@ class Restriction:
     @cached_property
     def domain(self) -> Arms | Box:
         """The set of the round; most engines on arms avoid it, because sorting arms is slow."""
-        if self.among is None or not isinstance(self.part, Arms):
+        if self.among is None or self.part.choices is None:
             return self.part
         return Arms(self.part.choices[self.among])
 
@@ -91,27 +88,25 @@ def read_restriction(
         ValueError: If a value is not in the domain, nothing is left to choose from, or the loop
             does not support the restriction.
     """
-    is_empty = isinstance(fixed, Mapping) and not fixed
-    fixed = None if is_empty else fixed
-    avoid = None if avoid is None or _is_empty(avoid) else avoid
+    fixed, avoid = (None if each is None or _is_empty(each) else each for each in (fixed, avoid))
     if avoid_within is not None and avoid is None:
         avoid_within = check_positive("avoid_within", avoid_within)  # checked, but not used
     if available is None and fixed is None and avoid is None:
         return None
-    if isinstance(settings.restart, ChangePointRestart):
+    if settings.detection is not None:
         raise ValueError(
             "available=, fixed= and avoid= cannot go with ChangePointRestart, whose test compares "
             "uniform draws from the whole domain. Use EvidenceRestart, which looks at all outcomes "
             "wherever they were chosen."
         )
     domain = settings.domain
-    if isinstance(domain, Arms):
+    if domain.arms is not None:
         if avoid_within is not None:
             raise ValueError(
                 f"avoid_within is {avoid_within}, but on arms, only the arms that avoid= names are "
                 "avoided. Leave it out, and name the arms nearby, too."
             )
-        return _restricted_arms(domain, available, fixed, avoid)
+        return _restricted_arms(domain.arms, available, fixed, avoid)
     if not isinstance(domain, Box):
         raise ValueError(
             f"{type(domain).__name__} is a domain of your own, which cannot be restricted for a "
@@ -156,8 +151,8 @@ def points_within(query: Query, domain: Domain) -> Tensor | None:
         None if there are not finitely many.
     """
     record = query.restriction or {}
-    if isinstance(domain, Arms):
-        return domain.choices[arms_available(record, domain.num_arms).to(domain.choices.device)]
+    if (choices := domain.choices) is not None:
+        return choices[arms_available(record, len(choices)).to(choices.device)]
     if "points" not in record:
         return None
     return query.x.new_tensor(record["points"])
@@ -218,10 +213,10 @@ def _read_arms(name: str, given: Any, domain: Arms) -> NDArray[np.int64]:
         f"pass numbers of arms (0 to {domain.num_arms - 1}), {domain.num_arms} truth values, or "
         "points as rows."
     )
-    if isinstance(given, Mapping | str | bytes) or not isinstance(given, Iterable):
+    if not is_listed(given):
         raise TypeError(f"{name} is {shown_value(given)}; {remedy}")
-    is_listed = not hasattr(given, "ndim")  # neither a tensor nor an array
-    if is_listed:
+    is_plain = not hasattr(given, "ndim")  # neither a tensor nor an array
+    if is_plain:
         given = list(given)
         if given and all(isinstance(each, Tensor) and each.dim() == 1 for each in given):
             given = torch.stack(given)  # the points
@@ -230,7 +225,7 @@ def _read_arms(name: str, given: Any, domain: Arms) -> NDArray[np.int64]:
     if array.size == 0:
         raise ValueError(f"{name} is empty, so that there is nothing to choose from; {remedy}")
     if array.ndim == 2 and array.dtype != np.bool_:
-        rows = given if isinstance(given, Tensor | np.ndarray) else array.tolist()
+        rows = array.tolist() if is_plain else given
         points = check_matrix(name, rows, domain.dim, "points as rows")
         return domain.index_of(points, name).cpu().numpy()
     if array.ndim == 1 and array.dtype == np.bool_:
@@ -240,7 +235,7 @@ def _read_arms(name: str, given: Any, domain: Arms) -> NDArray[np.int64]:
                 f"{remedy}"
             )
         return np.flatnonzero(array)
-    is_mixed = is_listed and any(isinstance(i, bool | np.bool_) for i in given)
+    is_mixed = is_plain and any(isinstance(i, bool | np.bool_) for i in given)
     if array.ndim != 1 or array.dtype.kind not in "iu" or is_mixed:
         raise TypeError(
             f"{name} has the shape {array.shape} and the kind {array.dtype.name}; {remedy}"
@@ -260,10 +255,8 @@ def _as_array(name: str, given: Sequence[Any]) -> Any:
 
 def _read_columns(fixed: Any, dim: int) -> dict[int, float]:
     """Return values by column."""
-    if not isinstance(fixed, Mapping):
-        raise TypeError(
-            f"fixed is {shown_value(fixed)}; pass a dict from columns (0 to {dim - 1}) to values."
-        )
+    remedy = f"Pass a dict from columns (0 to {dim - 1}) to values."
+    check_instance("fixed", fixed, Mapping, remedy)
     found = {}
     for column, value in fixed.items():
         if isinstance(column, str):
@@ -287,24 +280,25 @@ def _restricted_box(
         values, record["fixed"] = _read_fixed(fixed, domain)
     away = None
     if avoid is not None:
-        sides = domain.bounds[1] - domain.bounds[0]
-        away = _Away(_read_points("avoid", avoid, domain), within, sides, domain.discrete_dims)
+        points = _read_points("avoid", avoid, domain)
+        away = _Away(points, within, domain.coordinates.sides, tuple(domain.coordinates.grids))
     if available is None and not values and away is None:
         return None  # only dimensions that never vary are fixed
     part: Box | Arms = domain
     if available is not None:
         points = _distinct(_read_points("available", available, domain))
-        part = _Points(_kept(points, values, "available and fixed leave no point"))
+        part = Arms(_kept(points, values, "available and fixed leave no point"))
     elif values:
         part = _slice_of(domain, values, record["fixed"])
     elif (few := domain.few_points()) is not None:
-        part = _Points(few.choices)
-    if away is not None and isinstance(part, Arms):
-        part = _Points(away.kept(part.choices))
-    elif away is not None:
-        assert isinstance(part, Box)
-        part = _Apart(part, away).checked()
-    if available is not None and isinstance(part, Arms):
+        part = few
+    if away is not None:
+        if isinstance(part, Box):
+            part = _Apart(part, away.condition)
+            away.check_leaves_points(part)
+        else:
+            part = Arms(away.kept(part.choices))
+    if available is not None and part.choices is not None:
         return Restriction({"points": part.choices.tolist()}, part)
     if away is not None:
         record |= {"avoid": away.points.tolist(), "avoid_within": within}
@@ -329,7 +323,7 @@ def _kept(points: Tensor, values: Mapping[int, float], problem: str) -> Tensor:
 
 def _read_points(name: str, given: Any, domain: Box) -> Tensor:
     """Return points of a box as rows, each checked."""
-    if isinstance(given, Mapping | str | bytes | Set) or not isinstance(given, Iterable):
+    if not is_listed(given):
         raise TypeError(f"{name} is {shown_value(given)}; pass points of the domain in a list.")
     rows = list(check_matrix(name, given, domain.dim) if hasattr(given, "ndim") else given)
     if not rows:
@@ -339,7 +333,7 @@ def _read_points(name: str, given: Any, domain: Box) -> Tensor:
 
 def _read_fixed(fixed: Any, domain: Box) -> tuple[dict[int, float], dict[str, Any]]:
     """Return the values by column, and the record of them."""
-    if not isinstance(domain, Space):
+    if not domain.names:
         values = _read_columns(fixed, domain.dim)
         for column, value in values.items():
             low, high = domain.bounds[:, column].tolist()
@@ -351,9 +345,8 @@ def _read_fixed(fixed: Any, domain: Box) -> tuple[dict[int, float], dict[str, An
             if column in domain.integer_dims and value != round(value):
                 raise ValueError(f"fixed[{column}] is {value}; this dimension takes whole numbers.")
         return values, {str(column): value for column, value in values.items()}
-    if not isinstance(fixed, Mapping):
-        raise TypeError(f"fixed is {shown_value(fixed)}; pass a dict from names to values.")
-    known: dict[str, Any] = domain.parameters
+    check_instance("fixed", fixed, Mapping, "Pass a dict from names to values.")
+    known = domain.parameters
     values, told = {}, {}
     for name, value in fixed.items():
         if name not in known:
@@ -369,10 +362,11 @@ def _read_fixed(fixed: Any, domain: Box) -> tuple[dict[int, float], dict[str, An
 def _slice_of(domain: Box, values: Mapping[int, float], told: Mapping[str, Any]) -> Box | Arms:
     """Return the part of a box in which some coordinates have given values."""
     try:
-        found = _Slice(domain, values)
+        feasible = None if domain.feasible is None else domain.feasible.holding(values)
+        found = PartOfBox(domain, domain.coordinates.holding(values), feasible)
         points = found.few_points()
-        if points is None and found.feasible is not None:
-            found.feasible.check_not_empty(found._from_unit, found.integer_dims)
+        if points is None and feasible is not None:
+            feasible.check_not_empty()
     except ValueError as error:
         raise ValueError(f"fixed is {dict(told)}, which leaves no point: {error}") from error
     return found if points is None else points
@@ -394,8 +388,6 @@ class _Away:
     sides: Tensor
     discrete: tuple[int, ...]
 
-    takes_rows: ClassVar[bool] = True
-
     def __call__(self, X: Tensor) -> Tensor:
         """Return the distance from the nearest avoided point over the least distance, minus 1.
 
@@ -412,14 +404,10 @@ class _Away:
         nearest = squares.sum(-1).amin(-1).clamp_min(1e-18 * self.within**2)
         return nearest.sqrt() / self.within - 1.0
 
-    def has(self, X: Tensor) -> Tensor:
-        """Return which points are away, ``...`` booleans.
-
-        Args:
-            X: ``... x d``.
-        """
-        with torch.no_grad():
-            return self(X) >= -NONLINEAR
+    @property
+    def condition(self) -> Condition:
+        """The constraint as one of a feasible set."""
+        return Condition(self, "avoid", takes_rows=True)
 
     def kept(self, X: Tensor) -> Tensor:
         """Return the rows that are away.
@@ -430,7 +418,7 @@ class _Away:
         Raises:
             ValueError: If no row is left.
         """
-        kept = X[self.has(X)]
+        kept = X[self.condition.holds(X)]
         if len(kept) == 0:
             raise ValueError(
                 f"avoid leaves no point: all {len(X)} candidates lie within avoid_within="
@@ -439,167 +427,40 @@ class _Away:
             )
         return kept
 
+    def check_leaves_points(self, part: Box) -> None:
+        """Raise an error if a part of a box, away from the points, is empty.
 
-class _Points(Arms):
-    """Points of a box, with the box's search for an acquisition function that has its own."""
-
-    def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
-        choices = getattr(acquisition, "choices", None)
-        if choices is None:
-            return super().maximize(acquisition, seed)
-        known = set(map(tuple, self.choices.tolist()))
-        kept = [i for i, row in enumerate(choices.tolist()) if tuple(row) in known]
-        return _of_choices(choices[kept], acquisition, seed)
-
-    def in_context(self, context: Tensor) -> Arms:
-        return _Points(super().in_context(context).choices)
-
-
-def _of_choices(
-    choices: Tensor, acquisition: AcquisitionFunction, seed: int
-) -> tuple[Tensor, float]:
-    """Maximize an acquisition function that is defined on points over the remaining ones."""
-    if len(choices) == 0:
-        raise ValueError(
-            "available, fixed and avoid leave none of the points in choices= of the "
-            "acquisition function. Leave some of them, or leave out the option."
-        )
-    return Arms(choices).maximize(acquisition, seed)
+        Args:
+            part: The part.
+        """
+        try:
+            part.sample(1, torch.Generator().manual_seed(0))
+        except ValueError as error:
+            raise ValueError(
+                f"avoid leaves no point: {error} Or avoid fewer points, or pass a smaller "
+                f"avoid_within than {self.within:g}."
+            ) from error
 
 
-class _PartOfBox(Box):
-    """A part of a box, with the box's coordinates and values."""
-
-    def __init__(self, box: Box) -> None:
-        self._box = box
-        self.bounds, self.dim = box.bounds, box.dim
-        self.integer_dims = box.integer_dims
-        self.num_restarts, self.raw_samples = box.num_restarts, box.raw_samples
-        self.equality_constraints = box.equality_constraints  # these sets have no volume
-        self.feasible = box.feasible
-
-    def _fixed_features(self) -> dict[int, float]:
-        return self._box._fixed_features()
-
-    def _from_unit(self, uniform: Tensor) -> Tensor:
-        return self._box._from_unit(uniform)
-
-    def _snap(self, points: Tensor) -> Tensor:
-        return self._box._snap(points)
-
-    @property
-    def num_values(self) -> dict[int, int]:
-        return self._box.num_values
-
-    def values_of(self, dim: int) -> list[float]:
-        return self._box.values_of(dim)
-
-    @property
-    def unordered_dims(self) -> tuple[int, ...]:
-        return self._box.unordered_dims
-
-
-class _Slice(_PartOfBox):
-    """The part of a box in which some coordinates have given values."""
-
-    def __init__(self, box: Box, values: Mapping[int, float]) -> None:
-        super().__init__(box)
-        self._values = dict(sorted(values.items()))
-        self.bounds = self._held(box.bounds.clone())
-        self.integer_dims = tuple(i for i in box.integer_dims if i not in values)
-        if box.feasible is not None:
-            behind = box.feasible.num_fixed
-            self.feasible = box.feasible.holding({i - behind: x for i, x in values.items()})
-
-    def _held(self, points: Tensor) -> Tensor:
-        for i, value in self._values.items():
-            points[..., i] = value
-        return points
-
-    def _fixed_features(self) -> dict[int, float]:
-        return {**self._box._fixed_features(), **self._values}
-
-    def _from_unit(self, uniform: Tensor) -> Tensor:
-        return self._held(self._box._from_unit(uniform))
-
-    def _snap(self, points: Tensor) -> Tensor:
-        return self._held(self._box._snap(points))
-
-    @property
-    def num_values(self) -> dict[int, int]:
-        return {i: n for i, n in self._box.num_values.items() if i not in self._values}
-
-    @property
-    def unordered_dims(self) -> tuple[int, ...]:
-        return tuple(i for i in self._box.unordered_dims if i not in self._values)
-
-    def few_points(self) -> Arms | None:
-        counts = self.num_values
-        if len(counts) + len(self._values) < self.dim or math.prod(counts.values()) > FEW_POINTS:
-            return None
-        listed = [
-            [self._values[i]] if i in self._values else self.values_of(i) for i in range(self.dim)
-        ]
-        points = self.bounds.new_tensor([list(each) for each in itertools.product(*listed)])
-        if self.feasible is not None:
-            points = points[self.feasible.contains(points)]
-        if len(points) == 0:
-            raise ValueError("what is left of the box violates its constraints.")
-        return _Points(points)
-
-    def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
-        choices = getattr(acquisition, "choices", None)
-        if choices is None:
-            return super().maximize(acquisition, seed)
-        held = choices[:, list(self._values)] == choices.new_tensor(list(self._values.values()))
-        return _of_choices(choices[held.all(-1)], acquisition, seed)
-
-    def in_context(self, context: Tensor) -> Box:
-        front = len(context)
-        values = {i + front: value for i, value in self._values.items()}
-        return _Slice(self._box.in_context(context), values)
-
-
-class _Apart(_PartOfBox):
+class _Apart(PartOfBox):
     """The part of a box that is away from some points.
 
     The result of the box's own search is taken if it is away from all of them, because it is the
     maximum of the part as well. Otherwise the part is searched like any other feasible set.
     """
 
-    def __init__(self, box: Box, away: _Away) -> None:
-        super().__init__(box)
-        self._away, self._front = away, box.dim - len(away.sides)
-        held = tuple(i for i in box._fixed_features() if i >= self._front)
-        known = box.feasible or FeasibleSet(
-            box.bounds, discrete=box.discrete_dims, num_fixed=self._front, held=held
-        )
-        self.feasible = replace(known, nonlinear=(*known.nonlinear, (away, True)))
-
-    def checked(self) -> _Apart:
-        """Return this part if it has a point.
-
-        Raises:
-            ValueError: If none is found.
-        """
-        try:
-            self.sample(1, torch.Generator().manual_seed(0))
-        except ValueError as error:
-            raise ValueError(
-                f"avoid leaves no point: {error} Or avoid fewer points, or pass a smaller "
-                f"avoid_within than {self._away.within:g}."
-            ) from error
-        return self
+    def __init__(self, box: Box, away: Condition) -> None:
+        self._box, self._away = box, away
+        known = box.feasible or FeasibleSet(box.coordinates)
+        apart = replace(known, nonlinear=(*known.nonlinear, away))
+        super().__init__(box, box.coordinates, apart)
 
     def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
-        choices = getattr(acquisition, "choices", None)
-        if choices is not None:
-            kept = choices[self._away.has(choices[:, self._front :])]
-            return _of_choices(kept, acquisition, seed)
-        x, value = self._box.maximize(acquisition, seed)
-        if bool(self._away.has(x[self._front :])):
-            return x, value
+        if choices_of(acquisition) is None:
+            x, value = self._box.maximize(acquisition, seed)
+            if bool(self._away.holds(x.unsqueeze(0))):
+                return x, value
         return super().maximize(acquisition, seed)
 
     def in_context(self, context: Tensor) -> Box:
-        return _Apart(self._box.in_context(context), self._away)
+        return _Apart(self._box.in_context(context), self._away.behind(len(context)))

@@ -11,7 +11,6 @@ from contextlib import suppress
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.models.model import Model
 from torch import Tensor
 
 from botorch_bandits.domains import Domain
@@ -60,15 +59,13 @@ def _not_finite(acquisition: AcquisitionFunction, points: Tensor) -> str | None:
         return None
     i, name = int(bad[0]), type(acquisition).__name__
     told = f"the acquisition function ({name}) is {float(values[i])} at {points[i].tolist()}"
-    model = getattr(acquisition, "model", None)
-    if isinstance(model, Model):
-        with suppress(Exception), torch.no_grad():
-            posterior = model.posterior(points[i : i + 1])
-            moments = posterior.mean.reshape(-1).tolist(), posterior.variance.reshape(-1).tolist()
-            told += (
-                f", where the model ({type(model).__name__}) has the mean {moments[0]} and the "
-                f"variance {moments[1]}"
-            )
+    with suppress(Exception), torch.no_grad():  # it may have no model
+        posterior = acquisition.model.posterior(points[i : i + 1])
+        moments = posterior.mean.reshape(-1).tolist(), posterior.variance.reshape(-1).tolist()
+        told += (
+            f", where the model ({type(acquisition.model).__name__}) has the mean {moments[0]} "
+            f"and the variance {moments[1]}"
+        )
     return (
         f"{told}; both must be finite. Check model= on the outcomes so far: its transforms, "
         "priors and noise, and whether rows repeat or outcomes are all equal."

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -36,20 +36,17 @@ from botorch_bandits.acquisition import (
 from botorch_bandits.acquisition.base import ONE_A_PRIOR, constructor_parameters
 from botorch_bandits.acquisition.lagrangian import output_rules
 from botorch_bandits.acquisition.rules import ThompsonArmsRule, WidthArmsRule
-from botorch_bandits.change_points import (
-    ChangePointDetector,
-    ChangePointRestart,
-    EvidenceDetector,
-    EvidenceRestart,
-    Restart,
-)
+from botorch_bandits.change_points import ChangePointRestart, EvidenceRestart, Restart
 from botorch_bandits.checks import (
     DTYPE,
     LARGEST_OUTCOME,
     check_instance,
     check_integer,
     check_one_of,
+    is_list,
+    is_number,
     level_of_users_line,
+    name_of,
     store_checked,
 )
 from botorch_bandits.confidence.censored import censored_rule
@@ -58,10 +55,7 @@ from botorch_bandits.constraints import MultiplierOverflowError, MultiplierRule
 from botorch_bandits.core.kernels import check_kernel_columns
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, OutcomeScale
-from botorch_bandits.forgetting import (
-    Forgetting,
-    SlidingWindow,
-)
+from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.history import History
 from botorch_bandits.loop.acquisitions import check_acquisition
 from botorch_bandits.loop.repeats import check_repeats
@@ -72,7 +66,6 @@ from botorch_bandits.models import (
 )
 from botorch_bandits.models.forgetting import ForgettingModels
 from botorch_bandits.models.noise_floor import check_range_on_box
-from botorch_bandits.spaces import Space
 
 ModelFactory = Callable[[Tensor, Tensor], Model]
 """A user's function from inputs and rewards to a model."""
@@ -145,29 +138,45 @@ def default_model(domain: Domain) -> ModelFactory:
         ) from error
 
 
-def check_feedback(feedback: Any, acquisition: Any, domain: Domain) -> Feedback:
-    """Return the feedback of a loop, hallucination by default, if the acquisition goes with it.
+def check_feedback(feedback: Any) -> Feedback:
+    """Return the feedback of a loop, hallucination by default.
 
     Raises:
         TypeError: If it is not a feedback.
-        ValueError: If censored feedback has no width for the acquisition, or the two contradict
-            each other.
     """
     if feedback is None:
         return Hallucinated()
-    if not isinstance(feedback, Feedback):
-        raise TypeError(
-            f"feedback is {feedback!r}; pass Hallucinated(), Ignored() or Censored(...)."
-        )
-    is_recipe = isinstance(acquisition, AcquisitionRecipe)
-    if is_recipe and not isinstance(feedback, Hallucinated) and "pending" in acquisition.options:
+    remedy = "Pass Hallucinated(), Ignored() or Censored(...)."
+    found: Feedback = check_instance("feedback", feedback, Feedback, remedy)
+    return found
+
+
+def check_rule(constraints: Any) -> MultiplierRule | None:
+    """Return the rule for the multipliers of a loop, or None without constraints.
+
+    Raises:
+        TypeError: If it is not a rule for multipliers.
+    """
+    if constraints is None:
+        return None
+    remedy = (
+        "Pass a rule for multipliers: AdditiveEpochs(...), MultiplicativeEpochs(...) or "
+        "PrimalDual(...)."
+    )
+    found: MultiplierRule = check_instance("constraints", constraints, MultiplierRule, remedy)
+    return found
+
+
+def _check_pending(settings: LoopSettings) -> None:
+    """Raise an error unless the acquisition goes with the feedback of a loop."""
+    feedback, options = settings.feedback, settings.options
+    if not feedback.hallucinates and "pending" in options:
         raise ValueError(
-            f"the acquisition has pending={acquisition.options['pending']!r}, but with feedback="
+            f"the acquisition has pending={options['pending']!r}, but with feedback="
             f"{type(feedback).__name__} it never sees pending points. Leave pending= out."
         )
-    if isinstance(feedback, Censored) and not isinstance(acquisition, RandomSearch):
-        _check_censored(feedback, acquisition, domain)
-    return feedback
+    if feedback.censored is not None and not settings.is_random:
+        _check_censored(settings, feedback.censored)
 
 
 CENSORABLE = (
@@ -195,12 +204,12 @@ NO_EVIDENCE = (
 """Why lists of priors cannot be combined with censored feedback."""
 
 
-def _check_censored(feedback: Censored, acquisition: Any, domain: Domain) -> None:
-    cls = acquisition.acquisition_class if isinstance(acquisition, AcquisitionRecipe) else None
+def _check_censored(settings: LoopSettings, feedback: Censored) -> None:
+    cls = None if settings.played is None else settings.played.acquisition_class
     played = cls and cls.played_as
     is_separate = played in CENSORABLE_WITH_CONSTRAINTS
     if cls is None or not (played in CENSORABLE or is_separate):
-        name = getattr(cls or acquisition, "__name__", acquisition)
+        name = name_of(cls or settings.acquisition)
         if cls and issubclass(cls, CensoredUpperConfidenceBound | CensoredThompsonSampling):
             reason = f"with {name}, which censors pending points itself, would censor them twice"
         elif cls and issubclass(cls, OF_LISTS):
@@ -214,7 +223,7 @@ def _check_censored(feedback: Censored, acquisition: Any, domain: Domain) -> Non
             f"feedback=Censored(...) {reason}. Use one of "
             f"{', '.join(each.__name__ for each in CENSORABLE)}, or feedback=Hallucinated()."
         )
-    options = cls.complete_options(acquisition.options, domain)
+    options = cls.complete_options(settings.options, settings.domain)
     if options.get("maximize") is False:
         raise ValueError(
             f"{cls.__name__} has maximize=False, but feedback=Censored(...) is for rewards: the "
@@ -252,7 +261,7 @@ def check_loop_model(model: Any, domain: Domain, needed: bool) -> Any:
     """Return the model of a loop if it is a recipe or a function, the default one if None."""
     if model is None:
         return default_model(domain) if needed else None
-    if isinstance(model, Model | torch.nn.Module):
+    if isinstance(model, torch.nn.Module):
         raise TypeError(
             f"model is a built {type(model).__name__}, but the loop builds a fresh one when data "
             "arrive. Pass BanditGP.with_kernel(...) or a callable (X, Y) -> BoTorch model."
@@ -261,7 +270,7 @@ def check_loop_model(model: Any, domain: Domain, needed: bool) -> Any:
         remedy = " Pass BanditGP.with_candidates([...]) for a list of priors."
         raise TypeError(
             "model must be BanditGP.with_kernel(...) or a callable (X, Y) -> BoTorch model, got "
-            f"{model!r:.200}.{remedy * isinstance(model, list | tuple)}"
+            f"{model!r:.200}.{remedy * is_list(model)}"
         )
     return model
 
@@ -272,22 +281,14 @@ def check_restart(restart: Any) -> Restart | None:
     Raises:
         TypeError: If it is not a restart rule.
     """
-    if restart is None or isinstance(restart, Restart):
-        return restart
-    if isinstance(restart, ChangePointDetector):
-        raise TypeError(
-            "restart is a ChangePointDetector; pass ChangePointRestart(detector=...), which also "
-            "says how much is explored."
-        )
-    if isinstance(restart, EvidenceDetector):
-        raise TypeError(
-            "restart is an EvidenceDetector; pass EvidenceRestart(...), which also says what is "
-            "kept."
-        )
-    raise TypeError(
-        f"restart is {restart!r}; pass EvidenceRestart(...), ChangePointRestart(...), "
-        "OracleRestart(...) or NeverRestart(...)."
+    if restart is None:
+        return None
+    remedy = (
+        "Pass EvidenceRestart(...), ChangePointRestart(detector=...), OracleRestart(...) or "
+        "NeverRestart(...), which also say what is kept and how much is explored."
     )
+    found: Restart = check_instance("restart", restart, Restart, remedy)
+    return found
 
 
 ATTACH_INSTEAD = (
@@ -325,22 +326,9 @@ def check_history(
     return history
 
 
-def check_minimizing(
-    model: Any, acquisition: Any, restart: Any, constraints: Any, feedback: Feedback
-) -> None:
-    """Raise unless the sign of every setting of a loop with ``maximize=False`` can be flipped.
-
-    Args:
-        model: The loop's model.
-        acquisition: The loop's acquisition.
-        restart: The loop's restart rule.
-        constraints: The loop's rule for multipliers.
-        feedback: The loop's feedback.
-
-    Raises:
-        ValueError: If a sign cannot be flipped.
-    """
-    options = acquisition.options if isinstance(acquisition, AcquisitionRecipe) else {}
+def _check_minimizing(settings: LoopSettings) -> None:
+    """Raise unless the sign of every setting of a loop with ``maximize=False`` can be flipped."""
+    options, constraints = settings.options, settings.constraints
     if options.get("maximize") is not None:
         raise ValueError(
             f"the acquisition has maximize={options['maximize']}, and the loop maximize=False, "
@@ -356,8 +344,9 @@ def check_minimizing(
                 f"the acquisition has {name}={options[name]!r}, which refers to outcomes as the "
                 f"model has them, and with maximize=False these are minus the told ones. {remedy}"
             )
-    listed = getattr(restart, "candidates", None)
-    priors = [*_priors_of(model), *_priors_of(listed)]
+    tests = settings.evidence
+    listed = None if tests is None else tests.candidates
+    priors = [*settings.priors, *_priors_of(listed)]
     for prior in priors:
         if prior.prior_mean and not isinstance(prior, BanditGPRecipe):
             raise ValueError(
@@ -366,9 +355,9 @@ def check_minimizing(
                 "BanditGP.with_kernel(..., prior_mean=...) on the list."
             )
     is_separate = constraints is not None and constraints.surrogate == "separate"
-    is_shared = is_separate or (constraints is not None and hasattr(restart, "candidates"))
-    if is_separate and isinstance(feedback, Censored):
-        is_shared = getattr(restart, "candidates", None) is not None  # else 0 for constraints
+    is_shared = is_separate or (constraints is not None and tests is not None)
+    if is_separate and settings.feedback.censored is not None:
+        is_shared = listed is not None  # else 0 for constraints
     means = [prior.prior_mean for prior in priors if prior.prior_mean]
     if is_shared and means:
         raise ValueError(
@@ -385,50 +374,31 @@ LAGRANGIAN = (
 """Acquisitions that weigh constraints themselves, with separate models of them."""
 
 
-def _is_lagrangian(acquisition: Any) -> bool:
-    """Return whether an acquisition is one of LAGRANGIAN, or a subclass that changes nothing."""
-    return (
-        isinstance(acquisition, AcquisitionRecipe)
-        and acquisition.acquisition_class.played_as in LAGRANGIAN
-    )
-
-
-def _lacks_multipliers(acquisition: Any) -> bool:
+def _lacks_multipliers(recipe: AcquisitionRecipe) -> bool:
     """Return whether an acquisition needs the multipliers of a rule in constraints=."""
-    if not isinstance(acquisition, AcquisitionRecipe):
-        return False
-    parameter = constructor_parameters(acquisition.acquisition_class).get("multipliers")
+    parameter = constructor_parameters(recipe.acquisition_class).get("multipliers")
     is_required = parameter is not None and parameter.default is parameter.empty
     return (
-        issubclass(acquisition.acquisition_class, LAGRANGIAN)
+        issubclass(recipe.acquisition_class, LAGRANGIAN)
         and is_required
-        and acquisition.options.get("multipliers") is None
+        and recipe.options.get("multipliers") is None
     )
 
 
-def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: Any) -> None:  # noqa: C901 - a refusal for each setting
-    """Raise an error unless the rest of a loop can be combined with its constraints.
-
-    Args:
-        rule: The rule for the multipliers, or None without constraints.
-        acquisition: The acquisition of the loop.
-        feedback: How pending queries are treated.
-        restart: When the loop starts over.
-
-    Raises:
-        TypeError: If they are not a rule for multipliers.
-        ValueError: If acquisition, feedback or restart cannot be combined with the rule.
-    """
-    detectors = restart.constraint_detectors if isinstance(restart, ChangePointRestart) else ()
-    if detectors and len(detectors) != getattr(rule, "num_constraints", 0):
+def _check_constraints(settings: LoopSettings) -> None:
+    """Raise an error unless the rest of a loop can be combined with its constraints."""
+    rule, censored, played = settings.constraints, settings.feedback.censored, settings.played
+    detectors = () if settings.detection is None else settings.detection.constraint_detectors
+    if detectors and len(detectors) != settings.num_constraints:
         raise ValueError(
             f"restart has {len(detectors)} constraint_detectors, but there are "
-            f"{getattr(rule, 'num_constraints', 0)} constraints; give one for each, or none."
+            f"{settings.num_constraints} constraints; give one for each, or none."
         )
-    is_lagrangian = _is_lagrangian(acquisition)
-    weighs_constraints = is_lagrangian or _lacks_multipliers(acquisition)
+    # one of LAGRANGIAN, or a subclass that changes nothing
+    is_lagrangian = played is not None and played.acquisition_class.played_as in LAGRANGIAN
+    weighs_constraints = is_lagrangian or (played is not None and _lacks_multipliers(played))
     if rule is None:
-        if getattr(feedback, "constraint_bounds", None) is not None:
+        if censored is not None and censored.constraint_bounds is not None:
             raise ValueError(
                 "feedback=Censored(...) has constraint_bounds=, but the loop has no constraints. "
                 "Leave them out, or pass constraints=."
@@ -439,27 +409,23 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
                 "example AdditiveEpochs(..., surrogate='separate')."
             )
         return
-    if not isinstance(rule, MultiplierRule):
-        raise TypeError(
-            f"constraints is {rule!r}; pass a rule for multipliers: AdditiveEpochs(...), "
-            "MultiplicativeEpochs(...) or PrimalDual(...)."
-        )
-    if isinstance(feedback, Censored):
-        _check_censored_constraints(feedback, rule)
-    if isinstance(acquisition, RandomSearch):
+    if censored is not None:
+        _check_censored_constraints(censored, rule)
+    if settings.is_random:
         return
-    if isinstance(feedback, Censored) and is_lagrangian:
-        _check_separately_censored(feedback, rule.num_constraints, acquisition)
-    noise_bound = getattr(acquisition, "options", {}).get("noise_bound")
+    if censored is not None and played is not None and is_lagrangian:
+        _check_separately_censored(censored, rule.num_constraints, played)
+    noise_bound = settings.options.get("noise_bound")
     if rule.surrogate != "separate" and isinstance(noise_bound, str):
         raise ValueError(
             f"noise_bound is {noise_bound!r}, but constraints={type(rule).__name__}(...) models "
             "the penalized outcome, whose noise grows with the multipliers. Pass a number, in the "
             "units of the outcomes, or use surrogate='separate'."
         )
-    if is_lagrangian and acquisition.options.get("multipliers") is not None:
+    multipliers = settings.options.get("multipliers")
+    if is_lagrangian and multipliers is not None:
         raise ValueError(
-            f"the acquisition has multipliers={acquisition.options['multipliers']!r}, but in a "
+            f"the acquisition has multipliers={multipliers!r}, but in a "
             "loop the rule in constraints= gives them. Leave them out."
         )
     if rule.surrogate == "separate" and not is_lagrangian:
@@ -546,81 +512,66 @@ def _check_separately_censored(
         censored_rule(rule, bound, sum_form=feedback.sum_form)
 
 
-def check_forgetting(forgetting: Any, model: Any) -> Forgetting | None:
-    """Return the forgetting of a loop if the model supports it.
-
-    Args:
-        forgetting: The value that the user gave.
-        model: The loop's model.
+def _check_forgetting(settings: LoopSettings) -> None:
+    """Raise an error unless the model of a loop can forget as its settings say.
 
     Raises:
         TypeError: If it is not a kind of forgetting.
         ValueError: If the model cannot forget in this way.
     """
+    forgetting = settings.forgetting
     if forgetting is None:
-        return None
-    if not isinstance(forgetting, Forgetting):
-        raise TypeError(
-            f"forgetting is {forgetting!r}; pass SlidingWindow(...), ExponentialWeights(...) or "
-            "TimeVaryingKernel(...)."
-        )
-    if model is None:
+        return
+    remedy = "Pass SlidingWindow(...), ExponentialWeights(...) or TimeVaryingKernel(...)."
+    check_instance("forgetting", forgetting, Forgetting, remedy)
+    if settings.model is None:
         raise ValueError(f"forgetting is {forgetting!r}, but random search has no model to forget.")
-    if isinstance(model, BanditGPRecipe):
-        ForgettingModels(model, forgetting)
-    elif not isinstance(forgetting, SlidingWindow):
+    if settings.recipe is not None:
+        ForgettingModels(settings.recipe, forgetting)
+    elif forgetting.window is None:
         what = "the model is your own function"
-        if isinstance(model, CandidatesRecipe):
+        if settings.listed is not None:
             what = "the model is a list of priors"
-        elif isinstance(model, FittedSingleTaskGP):
+        elif settings.learned is not None:
             what = "FittedSingleTaskGP, the default model, learns its hyperparameters from the data"
         raise ValueError(
             f"forgetting is {forgetting!r}, which changes the noise or the kernel, but {what}. "
             "Pass BanditGP.with_kernel(...), or use SlidingWindow."
         )
-    return forgetting
 
 
-def check_list_of_priors(
-    model: Any, acquisition: Any, feedback: Feedback, constraints: Any
-) -> None:
+def _check_list_of_priors(settings: LoopSettings) -> None:
     """Raise an error if a list of priors is missing, or would be weighed by unobserved values.
-
-    Args:
-        model: The loop's model.
-        acquisition: The loop's acquisition.
-        feedback: The loop's feedback.
-        constraints: The loop's rule for multipliers.
 
     Raises:
         TypeError: If the acquisition needs a list of priors, and the model is one prior.
         ValueError: If feedback is censored, there are constraints, or options with one number per
             prior have a different length.
     """
-    played = getattr(acquisition, "acquisition_class", type(None))
-    needs_list = issubclass(played, OF_LISTS)
-    if needs_list and isinstance(model, BanditGPRecipe | FittedSingleTaskGP):
+    played, listed = settings.played, settings.listed
+    needs_list = played is not None and issubclass(played.acquisition_class, OF_LISTS)
+    if needs_list and (settings.recipe is not None or settings.learned is not None):
         raise TypeError(
-            f"acquisition is {acquisition!r}, which needs a list of priors, but model is a "
-            f"{type(model).__name__}. Pass BanditGP.with_candidates([...])."
+            f"acquisition is {played!r}, which needs a list of priors, but model is a "
+            f"{type(settings.model).__name__}. Pass BanditGP.with_candidates([...])."
         )
-    if not isinstance(model, CandidatesRecipe):
+    if listed is None:
         return
     for name in ONE_A_PRIOR if needs_list else ():
-        given = acquisition.options.get(name)
-        if isinstance(given, tuple) and len(given) != model.num_candidates:
+        given = settings.options.get(name)
+        if is_list(given) and len(given) != listed.num_candidates:
             raise ValueError(
-                f"{name} has {len(given)} entries, but {model.num_candidates} priors are on the "
+                f"{name} has {len(given)} entries, but {listed.num_candidates} priors are on the "
                 "list; give one number for all, or one per prior."
             )
-    if isinstance(feedback, Censored):
+    if settings.feedback.censored is not None:
         raise ValueError(
             "feedback=Censored(...) does not go with BanditGP.with_candidates(...): "
             f"{NO_EVIDENCE}. Use Hallucinated() or Ignored()."
         )
-    if constraints is not None:
+    if settings.constraints is not None:
         raise ValueError(
-            f"constraints={type(constraints).__name__}(...) does not go with "
+            f"constraints={type(settings.constraints).__name__}(...) does not go with "
             "BanditGP.with_candidates(...): penalized outcomes change with the multipliers, and "
             "with them what they say about the priors. Use BanditGP.with_kernel(...)."
         )
@@ -684,6 +635,7 @@ class LoopSettings:
 
     def __post_init__(self) -> None:
         """Check the settings one by one, then together, and take copies."""
+        check_rule(self.constraints)
         if self.models_of_epochs:
             self._check_epochs(self.models_of_epochs)
             return
@@ -694,47 +646,119 @@ class LoopSettings:
                 "10.0)})), or a subclass of Domain of your own, got "
                 f"{type(domain).__name__}."
             )
-        check_integer("domain.dim", getattr(domain, "dim", None), minimum=1)
+        check_integer("domain.dim", domain.dim, minimum=1)
         context_dim = check_integer("context_dim", self.context_dim, minimum=0)
         check_acquisition(acquisition, domain)
-        if context_dim and isinstance(acquisition, AcquisitionRecipe):
+        if context_dim and self.played is not None:
             # the dimension in the options is compared with the model's in every round
-            acquisition.check(domain.in_context(torch.zeros(context_dim, dtype=DTYPE)))
-        model = check_loop_model(self.model, domain, not isinstance(acquisition, RandomSearch))
-        check_feedback(self.feedback, acquisition, domain)
-        for prior in _priors_of(model) if isinstance(domain, Box) else ():
-            check_range_on_box(prior.kernel, prior.prior_mean)
-        for prior in _priors_of(model):
+            self.played.check(domain.in_context(torch.zeros(context_dim, dtype=DTYPE)))
+        store_checked(self, model=check_loop_model(self.model, domain, not self.is_random))
+        _check_pending(self)
+        minimum = None if self.feedback.censored is None else self.feedback.censored.minimum
+        if minimum is not None and self.recipe is not None:
+            store_checked(self, model=replace(self.recipe, prior_mean=float(minimum)))
+        is_searched = isinstance(domain, Box)
+        for prior in self.priors:
+            if is_searched:
+                check_range_on_box(prior.kernel, prior.prior_mean)
             _check_columns(prior, domain, context_dim)
-        minimum = getattr(self.feedback, "minimum", None)
-        if minimum is not None and isinstance(model, BanditGPRecipe):
-            model = replace(model, prior_mean=float(minimum))
-        if isinstance(domain, Space):
-            for prior in _priors_of(model)[:1]:  # priors on a list have the same input transform
-                _warn_if_not_encoded(domain, prior)
+        for prior in self.priors[:1]:  # priors on a list have the same input transform
+            _warn_if_not_encoded(domain, prior)
         check_restart(self.restart)
-        check_list_of_priors(model, acquisition, self.feedback, self.constraints)
-        check_constraints(self.constraints, acquisition, self.feedback, self.restart)
+        _check_list_of_priors(self)
+        _check_constraints(self)
         if not check_instance("maximize", self.maximize, bool, "Pass True or False."):
-            check_minimizing(model, acquisition, self.restart, self.constraints, self.feedback)
-        check_forgetting(self.forgetting, model)
-        given = model, acquisition, self.forgetting, self.constraints
+            _check_minimizing(self)
+        _check_forgetting(self)
         store_checked(
             self,
-            model=model,
-            repeats=check_repeats(self.repeats, *given),
+            repeats=check_repeats(self),
             horizon=None if self.horizon is None else check_integer("horizon", self.horizon, 1),
             num_initial=check_integer("num_initial", self.num_initial, minimum=0),
             context_dim=context_dim,
             seed=check_integer("seed", self.seed, minimum=0),
         )
-        store_checked(self, **{f.name: _own(f.name, getattr(self, f.name)) for f in fields(self)})
+        store_checked(self, **{name: _own(name, value) for name, value in vars(self).items()})
+
+    @property
+    def recipe(self) -> BanditGPRecipe | None:
+        """The model, if it is one prior; None otherwise."""
+        return self.model if isinstance(self.model, BanditGPRecipe) else None
+
+    @property
+    def listed(self) -> CandidatesRecipe | None:
+        """The model, if it is a list of priors; None otherwise."""
+        return self.model if isinstance(self.model, CandidatesRecipe) else None
+
+    @property
+    def learned(self) -> FittedSingleTaskGP | None:
+        """The model, if it is this package's that learns from the data; None otherwise."""
+        return self.model if isinstance(self.model, FittedSingleTaskGP) else None
+
+    @property
+    def priors(self) -> tuple[BanditGPRecipe, ...]:
+        """The priors of the model; none if a function makes it."""
+        return _priors_of(self.model)
+
+    @property
+    def has_fixed_noise(self) -> bool:
+        """Whether the model is one prior whose kernel and noise variance are known."""
+        return self.recipe is not None and self.recipe.refit_every is None
+
+    @property
+    def noise(self) -> float:
+        """The noise variance of one observation; 1 if no other one can be told."""
+        return 1.0 if self.recipe is None else self.recipe.noise
+
+    @property
+    def played(self) -> AcquisitionRecipe | None:
+        """The acquisition, if it is a recipe; None otherwise."""
+        return self.acquisition if isinstance(self.acquisition, AcquisitionRecipe) else None
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options of the acquisition as given; none unless it is a recipe."""
+        return {} if self.played is None else self.played.options
+
+    @property
+    def is_random(self) -> bool:
+        """Whether points are drawn without a model."""
+        return isinstance(self.acquisition, RandomSearch)
+
+    @property
+    def evidence(self) -> EvidenceRestart | None:
+        """The restart rule, if it weighs all outcomes; None otherwise."""
+        return self.restart if isinstance(self.restart, EvidenceRestart) else None
+
+    @property
+    def detection(self) -> ChangePointRestart | None:
+        """The restart rule, if it tests uniform draws; None otherwise."""
+        return self.restart if isinstance(self.restart, ChangePointRestart) else None
+
+    @property
+    def outcomes_are_alike(self) -> bool:
+        """Whether outcomes that count do so alike, however old they are."""
+        return self.forgetting is None or self.forgetting.window is not None
+
+    @property
+    def restarts(self) -> bool:
+        """Whether the loop may start over."""
+        return self.restart is not None and self.restart.starts_over
+
+    @property
+    def window(self) -> int | None:
+        """The number of the last rounds whose outcomes count; None if all do."""
+        return None if self.forgetting is None else self.forgetting.window
+
+    @property
+    def drift_rate(self) -> float | None:
+        """The rate at which the reward drifts; None if it does not."""
+        return None if self.forgetting is None else self.forgetting.drift_rate
 
     @property
     def models_of_epochs(self) -> tuple[BanditGPRecipe, ...]:
         """The recipes of the epochs; empty if one model serves all of them."""
-        rule = self.constraints
-        return tuple(rule.models) if isinstance(rule, MultiplierRule) else ()
+        return () if self.constraints is None else tuple(self.constraints.models)
 
     def _check_epochs(self, models: Sequence[BanditGPRecipe]) -> None:
         """Check the settings of each epoch, and take copies."""
@@ -743,15 +767,15 @@ class LoopSettings:
                 f"model is {self.model!r:.200}, but constraints has models=, a model for each "
                 "epoch. Leave out one of the two."
             )
-        if isinstance(self.restart, EvidenceRestart):
+        if self.evidence is not None:
             raise ValueError(
                 "restart=EvidenceRestart(...) weighs outcomes of several epochs under one model, "
                 "but constraints has models=, several of them. Use ChangePointRestart(...), or "
                 "one BanditGP.with_kernel(...)."
             )
         first, *_ = [self.in_epoch(epoch) for epoch in range(1, len(models) + 1)]
-        own = {f.name: getattr(first, f.name) for f in fields(self) if f.name != "constraints"}
-        store_checked(self, **own, constraints=_own("constraints", self.constraints))
+        own = {**vars(first), "constraints": _own("constraints", self.constraints)}
+        store_checked(self, **own)
 
     def in_epoch(self, epoch: int = 1) -> LoopSettings:
         """Return the settings with the model of an epoch; unchanged if one model serves all epochs.
@@ -783,9 +807,9 @@ class LoopSettings:
     @property
     def outcome_scale(self) -> OutcomeScale:
         """The size of noise and outcomes as stated by the acquisition."""
-        options = getattr(self.acquisition, "options", {})
-        noise_bound, in_outcomes = options.get("noise_bound"), options.get("units") != "prior"
-        is_known = in_outcomes and isinstance(noise_bound, float)
+        noise_bound = self.options.get("noise_bound")
+        in_outcomes = self.options.get("units") != "prior"
+        is_known = in_outcomes and is_number(noise_bound)
         return OutcomeScale(noise_bound if is_known else None, in_outcomes)
 
     @property
@@ -823,9 +847,9 @@ def _check_columns(prior: BanditGPRecipe, domain: Domain, context_dim: int) -> N
     check_kernel_columns(prior.kernel, num_columns)
 
 
-def _warn_if_not_encoded(space: Space, model: BanditGPRecipe) -> None:
+def _warn_if_not_encoded(domain: Domain, model: BanditGPRecipe) -> None:
     """Warn if a model treats a category's position in the list as a number."""
-    unordered = [space.names[i] for i in space.unordered_dims]
+    unordered = [domain.names[i] for i in domain.unordered_dims]
     if unordered and model.input_transform is None:
         warnings.warn(
             f"the model treats the position of a value of {unordered[0]!r} in its list as a "

@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -31,27 +31,19 @@ from botorch_bandits.acquisition import (
     LagrangianUpperConfidenceBound,
 )
 from botorch_bandits.change_points import (
-    ChangePointRestart,
     DetectorEngine,
     EvidenceEngine,
-    EvidenceRestart,
     EvidenceStream,
     Reset,
-    Restart,
 )
 from botorch_bandits.checks import DTYPE, LARGEST_OUTCOME, level_of_users_line
-from botorch_bandits.constraints import (
-    AdditiveEpochs,
-    Ledger,
-    MultiplierOverflowError,
-    MultiplierRule,
-    PrimalDual,
-)
+from botorch_bandits.constraints import Ledger, MultiplierOverflowError, MultiplierRule
 from botorch_bandits.constraints.rules import WAY_ON
 from botorch_bandits.core.suffixes import Suffixes
 from botorch_bandits.domains import Domain
-from botorch_bandits.feedback import Censored, Feedback, Hallucinated
-from botorch_bandits.history import Event, Failure, History, Outcome, Query
+from botorch_bandits.feedback import Censored, Feedback
+from botorch_bandits.history import Event, History, Outcome, Query
+from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.random_streams import generator
 
 
@@ -109,6 +101,8 @@ class PenalizedHistory(History):
         self._first_version = multipliers.num_epochs
         self._rounds_before = multipliers.num_rounds - num_kept
 
+    is_penalized: ClassVar[bool] = True
+
     @property
     def version(self) -> int:
         """The number of the running epoch."""
@@ -142,11 +136,7 @@ class PenalizedHistory(History):
         return X, self._targets(Y.squeeze(-1), self.constraints()).unsqueeze(-1)
 
     def censored(self, feedback: Censored) -> Censored:
-        """Return the feedback on penalized outcomes, with the multipliers in force.
-
-        Args:
-            feedback: As the user gave it, on rewards.
-        """
+        """See :class:`History`; with the multipliers in force."""
         return self._multipliers.censored(feedback)
 
     def _penalize(self, outcomes: list[Outcome]) -> list[Outcome]:
@@ -166,6 +156,10 @@ class StackedHistory(History):
 
     The outputs of a model of the reward and of each constraint, in this order.
     """
+
+    @property
+    def num_outputs(self) -> int:
+        return 1 + self.num_constraints
 
     def arrived(self) -> tuple[Tensor, Tensor]:
         """See :class:`History`; ``n x (1 + num_constraints)`` outcomes."""
@@ -340,12 +334,12 @@ class Multipliers:
     def _is_clearly_small(self, outcome: Outcome) -> bool:
         """Return whether a bound that is cheap to compute is enough for :meth:`check_outcome`."""
         rule = self.rule
-        if self._worst is not None or type(rule) not in (AdditiveEpochs, PrimalDual):
-            return False  # steps are unknown, or more quantities have to be checked
+        if self._worst is not None:
+            return False  # more quantities have to be checked
         size = max(map(abs, (outcome.reward, *outcome.constraints)))
         summed = max(map(abs, self._state.sums.tolist()))
-        rate = rule.step_size / rule.epoch_length if isinstance(rule, AdditiveEpochs) else 0.0
-        largest = max(self.values.tolist()) + rate * (summed + size)  # the next multipliers' bound
+        # the next multipliers' bound
+        largest = max(self.values.tolist()) + rule.largest_step(summed + size)
         return largest + size * (1.0 + rule.num_constraints * largest) <= 0.5 * LARGEST_OUTCOME
 
     def add_outcome(self, outcome: Outcome, counts: bool = True) -> None:
@@ -394,13 +388,11 @@ UNIFORM_ORIGINS = ("exploration", "initial")
 class Segments:
     """Cuts a history into segments; the latest is kept as a separate history.
 
+    A restart rule determines when a segment ends; without one, only the end of an epoch may end
+    one. No test sees outcomes that the model does not see.
+
     Args:
-        restart: Determines when a segment ends; None if only the end of an epoch may end one.
-        domain: The domain of the points.
-        feedback: How late outcomes are treated: no test sees outcomes that the model does not see.
-        context_dim: The dimension of the contexts.
-        rule: How multipliers follow from constraint values, if there are constraints.
-        model: The loop's model, which evidence depends on.
+        settings: The settings of the loop.
 
     Attributes:
         current: Queries and outcomes since the last reset, or since the beginning of an epoch with
@@ -411,48 +403,42 @@ class Segments:
         multipliers: The rule and its state, if there are constraints.
     """
 
-    def __init__(
-        self,
-        restart: Restart | None,
-        domain: Domain,
-        feedback: Feedback,
-        context_dim: int = 0,
-        rule: MultiplierRule | None = None,
-        model: Any = None,
-    ) -> None:
+    def __init__(self, settings: LoopSettings) -> None:
         """See the class."""
-        self._restart, self._domain, self._feedback = restart, domain, feedback
-        self._context_dim = context_dim
+        restart = self._restart = settings.restart
+        domain = self._domain = settings.domain
+        feedback = self._feedback = settings.feedback
+        context_dim = self._context_dim = settings.context_dim
+        rule = settings.constraints
         keeps = restart is not None and restart.keep_multipliers
-        pairs = getattr(feedback, "constraint_bounds", None)
-        worst = None
+        worst, censored = None, feedback.censored
         is_separate = rule is not None and rule.surrogate == "separate"
-        is_censored = isinstance(feedback, Censored) and feedback.minimum is not None
-        if is_censored and pairs and not is_separate:
-            assert isinstance(feedback, Censored)
-            assert feedback.minimum is not None
-            worst = (feedback.minimum, tuple(high for _, high in pairs))
+        pairs = None if is_separate or censored is None else censored.constraint_bounds
+        if censored is not None and censored.minimum is not None and pairs:
+            worst = (censored.minimum, tuple(high for _, high in pairs))
         self.multipliers = None if rule is None else Multipliers(rule, keeps, worst)
         self._engines: dict[str, DetectorEngine] = {}
-        if isinstance(restart, ChangePointRestart):
-            self._engines["reward"] = restart.detector.on(domain)
-            for j, detector in enumerate(restart.constraint_detectors):
+        if settings.detection is not None:
+            self._engines["reward"] = settings.detection.detector.on(domain)
+            for j, detector in enumerate(settings.detection.constraint_detectors):
                 self._engines[f"constraint {j + 1}"] = detector.on(domain)
         for quantity, engine in self._engines.items():
             _check_engine(quantity, engine, domain, context_dim)
         self._evidence: EvidenceStream | None = None
         self._constraint_offset = 0.0  # not 0 if the prior mean is for the reward only
-        is_apart = is_separate and isinstance(feedback, Censored)
-        if is_apart and getattr(restart, "candidates", None) is None:
-            self._constraint_offset = getattr(model, "prior_mean", 0.0)
-        if isinstance(restart, EvidenceRestart):
+        tests = self._tests = settings.evidence
+        if tests is not None:
+            if is_separate and censored is not None and tests.candidates is None:
+                recipe = settings.recipe
+                self._constraint_offset = 0.0 if recipe is None else recipe.prior_mean
             num_outputs = 1 if rule is None else 1 + rule.num_constraints
-            evidence = restart.on(domain, model, num_outputs, context_dim)
+            evidence = tests.on(domain, settings.model, num_outputs, context_dim)
             _check_evidence(evidence)
             self._evidence = evidence.stream()
         self._log: list[Query | Event] = []  # what counts now, in the order in which it happened
         self.resets: list[Reset] = []
         self.change_tests: list[ChangeTestRecord] = []
+        self._tested: dict[int, Query] = {}  # queries, by id, whose outcomes are tested
         self._begun_round = 0
         self._first_id_of_segment = 0  # an epoch with fresh data begins later than its segment
         self._begin(0)
@@ -525,9 +511,7 @@ class Segments:
         """
         if self.multipliers is not None:
             self.multipliers.add_query(query, has_sound_bounds)
-        self.current.add_query(
-            query.x, query.origin, query.asked_at, query.context, query.diagnostics
-        )
+        query.add_to(self.current, query.id - self.first_id)
         self._note_tested(query)
         if self._evidence is not None:
             self._log.append(query)
@@ -554,26 +538,25 @@ class Segments:
             counts = outcome.query_id >= self._first_id_of_segment
             self.multipliers.add_outcome(outcome, counts)
         if outcome.query_id >= self.first_id:
-            _add_as(self.current, outcome.query_id - self.first_id, outcome)
+            outcome.add_to(self.current, outcome.query_id - self.first_id)
         if outcome.query_id < self._first_id_of_segment:
             return None
         if self._evidence is not None:
             self._log.append(outcome)
-            if self._is_late(self._tested[outcome.query_id], outcome):
+            if self._feedback.is_late(self._tested[outcome.query_id], outcome):
                 self._evidence.forget(outcome.query_id + 1)
                 return None
             return self._weigh(self._evidence, outcome)
         query = self._tested.get(outcome.query_id)
-        if not self._engines or query is None or self._is_late(query, outcome):
+        if not self._engines or query is None or self._feedback.is_late(query, outcome):
             return None
         self._told[outcome.query_id] = outcome
         return self._test()
 
-    def add_failure(self, failure: Failure) -> None:
+    def add_failure(self, failure: Event) -> None:
         """Process the failure of a query of the whole history; no test uses the query."""
-        local_id = failure.query_id - self.first_id
-        if local_id >= 0:
-            self.current.add_failure(local_id, failure.arrived_at, failure.reason, failure.avoided)
+        if failure.query_id >= self.first_id:
+            failure.add_to(self.current, failure.query_id - self.first_id)
         if self._evidence is not None and failure.query_id >= self._first_id_of_segment:
             self._log.append(failure)
             self._evidence.forget(failure.query_id + 1)
@@ -594,10 +577,10 @@ class Segments:
             waiting = next(events, None)
 
     def _add_event(self, event: Event) -> None:
-        if isinstance(event, Failure):
+        if event.counted is None:
             self.add_failure(event)
         else:
-            self.add_outcome(event)
+            self.add_outcome(event.counted)
 
     def _test(self) -> Reset | None:
         """Test the uniform queries with an outcome, in the order in which they were asked."""
@@ -645,9 +628,9 @@ class Segments:
 
     def _weigh(self, stream: EvidenceStream, outcome: Outcome) -> Reset | None:
         """Add an outcome of the whole history to the evidence."""
-        assert isinstance(self._restart, EvidenceRestart)
+        assert self._tests is not None
         values: list[float] = []
-        if self._restart.outputs == "all":
+        if self._tests.outputs == "all":
             values = [value + self._constraint_offset for value in outcome.constraints]
         test = stream.tell(outcome.query_id + 1, [outcome.reward, *values])
         if test is None:
@@ -671,15 +654,12 @@ class Segments:
         assert test.change is not None
         return self._reset(
             reason="detection",
-            keep_from=test.change if self._restart.keep == "since_change" else None,
+            keep_from=test.change if self._tests.keep == "since_change" else None,
             statistic=test.statistic,
             threshold=test.threshold,
             change_round=test.change,
             quantity="reward and constraints" if values else "reward",
         )
-
-    def _is_late(self, query: Query, outcome: Outcome) -> bool:
-        return isinstance(self._feedback, Censored) and self._feedback.is_late(query, outcome)
 
     def _reset(
         self, reason: str, keep_from: int | None = None, **found: float | int | str | None
@@ -709,12 +689,15 @@ class Segments:
     def _begin(self, first_id: int, num_kept: int = 0) -> None:
         """Begin a segment."""
         self._begin_data(first_id, num_kept)
+        kept = [query for query in self._tested.values() if query.id >= first_id]
         self._uniform: list[Query] = []  # the uniform queries of the segment
-        self._tested: dict[int, Query] = {}  # queries, by id, whose outcomes are tested
+        self._tested = {}
         self._told: dict[int, Outcome] = {}  # outcomes of uniform queries, by id, that came in time
-        self._log = [entry for entry in self._log if _query_id(entry) >= first_id]
+        for query in kept:
+            self._note_tested(query)
+        self._log = [entry for entry in self._log if entry.query_id >= first_id]
         for entry in self._log:  # entries that are kept, in the order in which they happened
-            self._add_kept(entry)
+            entry.add_to(self.current, entry.query_id - first_id)
 
     def _begin_data(self, first_id: int, num_kept: int = 0) -> None:
         """Let the model start over."""
@@ -729,19 +712,6 @@ class Segments:
         if is_uniform or self._evidence is not None:
             self._tested[query.id] = query
 
-    def _add_kept(self, entry: Query | Event) -> None:
-        """Process an entry that an earlier segment already had."""
-        if isinstance(entry, Query):
-            self.current.add_query(
-                entry.x, entry.origin, entry.asked_at, entry.context, entry.diagnostics
-            )
-            self._note_tested(entry)
-        elif isinstance(entry, Failure):
-            local_id = entry.query_id - self.first_id
-            self.current.add_failure(local_id, entry.arrived_at, entry.reason, entry.avoided)
-        else:
-            _add_as(self.current, entry.query_id - self.first_id, entry)
-
     def _new_history(self, num_kept: int = 0) -> History:
         dim, context_dim, multipliers = self._domain.dim, self._context_dim, self.multipliers
         if multipliers is None:
@@ -749,22 +719,6 @@ class Segments:
         if multipliers.rule.surrogate == "separate":
             return StackedHistory(dim, context_dim, multipliers.rule.num_constraints)
         return PenalizedHistory(dim, context_dim, multipliers, num_kept)
-
-
-def _add_as(history: History, query_id: int, outcome: Outcome) -> None:
-    """Add an outcome of one history to another in which its query has a different id."""
-    history.add_outcome(
-        query_id,
-        outcome.reward,
-        outcome.arrived_at,
-        outcome.constraints or None,
-        outcome.count,
-        outcome.noise,
-    )
-
-
-def _query_id(entry: Query | Event) -> int:
-    return entry.id if isinstance(entry, Query) else entry.query_id
 
 
 def _check_evidence(engine: EvidenceEngine) -> None:
@@ -803,9 +757,11 @@ def _contexts(queries: list[Query]) -> Tensor | None:
     return torch.stack(contexts) if contexts else None
 
 
-def with_feedback(acquisition: Any, feedback: Feedback) -> Any:
-    """Return an acquisition that treats pending points as the feedback requires."""
-    if not isinstance(feedback, Hallucinated) or not isinstance(acquisition, AcquisitionRecipe):
+def with_feedback(
+    acquisition: AcquisitionRecipe | None, feedback: Feedback
+) -> AcquisitionRecipe | None:
+    """Return a recipe that treats pending points as the feedback requires."""
+    if not feedback.hallucinates or acquisition is None:
         return acquisition
     knows_pending = issubclass(acquisition.acquisition_class, GPThompsonSampling) and (
         "pending" in inspect.signature(acquisition.acquisition_class).parameters
@@ -837,11 +793,8 @@ def at_multipliers(
             "penalty": rule.penalty,
         }
         is_bound = recipe.acquisition_class.played_as is LagrangianUpperConfidenceBound
-        if isinstance(rule, PrimalDual) and is_bound:
-            options["separate_bounds"] = True
-            for name in ("reward_bound", "constraint_bound"):
-                if getattr(rule, name) is not None:
-                    options[name] = getattr(rule, name)
+        if rule.observes == "lower_bounds" and is_bound:
+            options |= {"separate_bounds": True, **rule.clipping}
         return AcquisitionRecipe(recipe.acquisition_class, options)
     factor = float(rule.noise_factor(values))
     return in_epoch(recipe, rule, multipliers.epoch, factor, num_epochs)

@@ -107,7 +107,6 @@ class TakesTurns:
             self._history.record_journaled(entry)
         if self._journal is not None:
             self._num_records = self._journal.num_records
-            self._journal.write_snapshot_if_due(self._history)
 
     def _catch_up(self) -> None:
         """Read the journal again if it is ahead, as after an interruption between the two steps.

@@ -8,29 +8,12 @@ outcome as one observation, :func:`check_weighted` refuses it before anything is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
-from botorch_bandits.change_points import ChangePointRestart, EvidenceRestart
 from botorch_bandits.confidence import GainBound
-from botorch_bandits.feedback import Censored
 from botorch_bandits.history import History, Outcome
 from botorch_bandits.loop.settings import LoopSettings
-from botorch_bandits.models import (
-    BanditGPRecipe,
-    CandidatesRecipe,
-    FittedSingleTaskGP,
-)
+from botorch_bandits.models import FittedSingleTaskGP
 from botorch_bandits.models.noise_floor import SMALLEST_RATIO, output_scale_of
-
-
-def noise_of_one(model: Any) -> float:
-    """Return the noise variance of one observation; 1 if no other one can be told.
-
-    Args:
-        model: The loop's model.
-    """
-    return model.noise if isinstance(model, BanditGPRecipe) else 1.0
 
 
 def check_weighted(settings: LoopSettings, outcome: Outcome) -> None:
@@ -43,28 +26,28 @@ def check_weighted(settings: LoopSettings, outcome: Outcome) -> None:
     Raises:
         ValueError: If it cannot, with the reason and what to do.
     """
-    if not outcome.is_weighted or isinstance(settings.acquisition, RandomSearch):
+    if not outcome.is_weighted or settings.is_random:
         return
     given = f"count is {outcome.count}"
     if outcome.count is None:
         given = f"noise is {outcome.noise:g}"
-    reason = _reason_of_settings(settings) or _reason_of_model(settings.model)
+    reason = _reason_of_settings(settings) or _reason_of_model(settings)
     if reason is None and outcome.noise is not None and settings.constraints is not None:
         reason = (
             "noise= is the variance of the reward's noise alone, and the loop has constraint "
             "values, too. If all are means of n observations, tell count=n"
         )
-    if reason is None and outcome.noise is not None and not _has_fixed_noise(settings.model):
+    if reason is None and outcome.noise is not None and not settings.has_fixed_noise:
         reason = (
             "the noise that it would be compared with is learned from the outcomes. Pass "
             "BanditGP.with_kernel(...) with fixed hyperparameters, or tell a mean with count="
         )
     if reason is not None:
         raise ValueError(f"{given}, but {reason}.")
-    model = settings.model
-    if isinstance(model, BanditGPRecipe):
-        smallest = SMALLEST_RATIO * float(output_scale_of(model.kernel).max())
-        level = model.noise / outcome.weight(model.noise)
+    recipe = settings.recipe
+    if recipe is not None:
+        smallest = SMALLEST_RATIO * float(output_scale_of(recipe.kernel).max())
+        level = recipe.noise / outcome.weight(recipe.noise)
         if level <= smallest:
             raise ValueError(
                 f"{given}, which makes the noise variance of the row {level:.3g}; it must be above "
@@ -132,18 +115,14 @@ def _told(num_rounds: int) -> str:
     return f"{num_rounds} round{'s' if num_rounds > 1 else ''} that were told with"
 
 
-def _has_fixed_noise(model: Any) -> bool:
-    return isinstance(model, BanditGPRecipe) and model.refit_every is None
-
-
 def _reason_of_settings(settings: LoopSettings) -> str | None:
     """Return which part of a loop, besides its model, treats each outcome as one observation."""
-    if isinstance(settings.feedback, Censored):
+    if settings.feedback.censored is not None:
         return (
             "feedback=Censored(...) uses the pseudo-value of one observation for what is pending, "
             "and its width counts it as one. Use Hallucinated() or Ignored()"
         )
-    if isinstance(settings.restart, ChangePointRestart | EvidenceRestart):
+    if settings.detection is not None or settings.evidence is not None:
         return (
             f"restart={type(settings.restart).__name__}(...) compares outcomes that all have the "
             "noise of one observation. If outcomes have about the same noise, leave count= and "
@@ -155,10 +134,7 @@ def _reason_of_settings(settings: LoopSettings) -> str | None:
             "of the outcome in later ones is not known yet. Pass one BanditGP.with_kernel(...) for "
             "all, or tell each outcome by itself"
         )
-    options = {}
-    if isinstance(settings.acquisition, AcquisitionRecipe):
-        options = dict(settings.acquisition.options)
-    if isinstance(options.get("information_gain"), GainBound):
+    if isinstance(settings.options.get("information_gain"), GainBound):
         return (
             "information_gain= bounds the gain of as many single observations as there are "
             "outcomes. Leave it out: the realized gain accounts for the noise of each row"
@@ -166,23 +142,22 @@ def _reason_of_settings(settings: LoopSettings) -> str | None:
     return None
 
 
-def _reason_of_model(model: Any) -> str | None:
+def _reason_of_model(settings: LoopSettings) -> str | None:
     """Return why a model treats each outcome as one observation; None if it does not."""
-    if type(model) is FittedSingleTaskGP:  # a subclass may treat its rows differently
+    # a subclass of FittedSingleTaskGP may treat its rows differently
+    if settings.has_fixed_noise or type(settings.model) is FittedSingleTaskGP:
         return None
-    if isinstance(model, BanditGPRecipe):
-        if model.refit_every is None:
-            return None
+    if settings.recipe is not None:
         return (
-            f"the model has refit_every={model.refit_every}, whose fits treat each outcome as one "
-            "observation. Use fixed hyperparameters, or tell each outcome by itself"
+            f"the model has refit_every={settings.recipe.refit_every}, whose fits treat each "
+            "outcome as one observation. Use fixed hyperparameters, or tell each outcome by itself"
         )
-    if isinstance(model, CandidatesRecipe):
+    if settings.listed is not None:
         return (
             "the model is a list of priors, whose evidence treats each outcome as one observation. "
             "Pass BanditGP.with_kernel(...), or tell each outcome by itself"
         )
     return (
-        f"the model is {type(model).__name__}, a function of inputs and outcomes that sees no "
-        "weights. Pass BanditGP.with_kernel(...), or tell each outcome by itself"
+        f"the model is {type(settings.model).__name__}, a function of inputs and outcomes that "
+        "sees no weights. Pass BanditGP.with_kernel(...), or tell each outcome by itself"
     )

@@ -549,7 +549,7 @@ class BanditGPRecipe:
         collapses: bool = False,
         separates_outputs: bool = False,
         kind: type[ModelBuilder] | None = None,
-    ) -> Callable[..., Any]:
+    ) -> ModelBuilder:
         """Return a function that builds models and refits only when it must.
 
         The hyperparameters for ``n`` rows come from a chain of fits, to the first ``refit_every``
@@ -773,6 +773,14 @@ class ModelBuilder:
             return self._build_outputs(X, Y, kernel, noise)
         self._latest = self._continue(self._latest, X, Y, kernel, noise)
         return self._latest.model
+
+    def distinct(self, X: Tensor) -> Tensor:
+        """Return the inputs of the last model's rows if they were merged, otherwise ``X``.
+
+        Args:
+            X: ``n x d``; the inputs from which the last model was built.
+        """
+        return X
 
     def _weighted(self, X: Tensor, Y: Tensor, weights: Tensor) -> BanditGP | ModelListGP:
         assert self._refit_every is None

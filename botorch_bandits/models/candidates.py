@@ -24,10 +24,9 @@ from the rows before it.
 from __future__ import annotations
 
 import copy
-import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -38,6 +37,7 @@ from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import Identity
 
 from botorch_bandits.checks import (
     DTYPE,
@@ -55,6 +55,7 @@ from botorch_bandits.confidence.candidates import (
 from botorch_bandits.confidence.prior_reading import (
     constant_prior_mean,
     learns_input_scale,
+    part_of,
     read_prior,
     refuse_several,
 )
@@ -264,6 +265,14 @@ class CandidatesRecipe:
         transform: InputTransform | None = self.candidates[0].input_transform
         return transform
 
+    def flipped(self) -> CandidatesRecipe:
+        """Return the list for minus the outcomes, with the same names."""
+        flipped = tuple(
+            replace(entry, prior_mean=0.0 - entry.prior_mean) if entry.prior_mean else entry
+            for entry in self.candidates
+        )
+        return replace(self, candidates=flipped)
+
     def new_evidence(self) -> CandidateEvidence:
         """Return the evidence before the data."""
         return CandidateEvidence(self.weights, self.names)
@@ -284,12 +293,6 @@ class CandidatesRecipe:
     def builder(self) -> CandidatesBuilder:
         """Return a builder of the models of a loop, each with more rows than the previous one."""
         return CandidatesBuilder(self)
-
-    def fingerprint(self) -> str:
-        """Return a digest that is equal for recipes that build equal models."""
-        parts = [entry.fingerprint() for entry in self.candidates]
-        parts += [repr(self.weights), repr(self.names), repr(self.num_skipped)]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def _check_entry(index: int, entry: Any, first: Any) -> None:
@@ -383,13 +386,13 @@ class CandidatesModel(MomentsModel):
         self.recipe = recipe
         self.train_inputs: tuple[Tensor, ...] = (X,)
         self.train_targets = Y.squeeze(-1)
-        transform = copy.deepcopy(recipe.input_transform)
+        transform = Identity() if recipe.input_transform is None else recipe.input_transform
         # not under BoTorch's name, under which BoTorch would replace the raw inputs with others
-        self._encoder: Any = None if transform is None else transform.to(X)
+        self._encoder = copy.deepcopy(transform).to(X)
         self.evidence = recipe.new_evidence()
         self.eval()
         with torch.no_grad():
-            groups, points = recipe.groups, self._transformed(X)
+            groups, points = recipe.groups, self._encoder(X)
             lam, means = groups.lam.to(X), groups.prior_means.to(X)
             kernels = [copy.deepcopy(each).to(X) for each in groups.kernels]
             functions = KernelList([kernel_function(each, points.shape[-1]) for each in kernels])
@@ -501,24 +504,22 @@ class CandidatesModel(MomentsModel):
             return moments.with_noise((scales * rows.noise[index])[:, None, None])
         return moments.with_noise(torch.as_tensor(observation_noise).unsqueeze(-3))
 
-    def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> CandidatesModel:
+    def condition_on_observations(self, X: Tensor, Y: Tensor) -> CandidatesModel:
         """Return a new model with additional outcomes, which also count in the evidence.
 
         Args:
             X: ``n' x d`` inputs in the order in which their outcomes arrived.
             Y: ``n' x 1`` outcomes.
-            kwargs: No options are supported.
 
         Raises:
-            UnsupportedError: If this model has hallucinated rows, or there are options.
+            UnsupportedError: If this model has hallucinated rows.
             TypeError: If a tensor is not float64.
             ValueError: If shapes do not match or an entry is not finite.
         """
-        if self._rows.num_rows > self.num_rows or kwargs:
+        if self._rows.num_rows > self.num_rows:
             raise UnsupportedError(
-                "outcomes are added to a model without hallucinated rows, and without options "
-                f"(this one has {self._rows.num_rows - self.num_rows} such rows; options: "
-                f"{sorted(kwargs)})."
+                "outcomes are added to a model without hallucinated rows, but this one has "
+                f"{self._rows.num_rows - self.num_rows} such rows. Add them to the model before."
             )
         X, Y = _check_rows(X, Y, self.train_inputs[0].shape[-1])
         y = Y.squeeze(-1)
@@ -546,7 +547,7 @@ class CandidatesModel(MomentsModel):
         for name in ("members", "_groups_of_members"):
             new.__dict__.pop(name, None)
         with torch.no_grad():
-            new._rows = self._rows.with_rows(self._transformed(X), y)
+            new._rows = self._rows.with_rows(self._encoder(X), y)
         return new
 
     def member(self, index: int) -> Any:
@@ -602,7 +603,7 @@ class CandidatesModel(MomentsModel):
                     own.covar_module,
                     noise=float(prior.noise_variance),
                     prior_mean=mean,
-                    input_transform=getattr(model, "input_transform", None),
+                    input_transform=part_of(model, "input_transform"),
                 )
             )
             frozen = () if prior.is_given else ("frozen parameters",)
@@ -617,10 +618,6 @@ class CandidatesModel(MomentsModel):
         given = (tuple(weights or ()), tuple(names or ()), num_skipped, tuple(learned))
         recipe = CandidatesRecipe(tuple(entries), *given)
         return cls(recipe, rows[0][:, :-1].contiguous(), rows[0][:, -1:].contiguous())
-
-    def _transformed(self, X: Tensor) -> Tensor:
-        found: Tensor = X if self._encoder is None else self._encoder(X)
-        return found
 
     def _count(self, first: int) -> None:
         """Add the outcomes from a row on to the evidence, except for those that are left out."""
@@ -650,14 +647,14 @@ class CandidatesBuilder:
             Y: ``n x 1`` outcomes.
         """
         last, n = self._last, 0 if self._last is None else self._last.num_rows
-        is_first = last is not None and (
+        if last is None or not (
             torch.equal(last.train_inputs[0], X[:n])
             and torch.equal(last.train_targets, Y[:n].squeeze(-1))
-        )
-        if last is None or not is_first:
-            self._last = last = self._recipe(X, Y)
+        ):
+            last = self._recipe(X, Y)
         elif n < len(X):
-            self._last = last = last.condition_on_observations(X[n:], Y[n:])
+            last = last.condition_on_observations(X[n:], Y[n:])
+        self._last = last
         return last
 
 

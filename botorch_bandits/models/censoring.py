@@ -47,6 +47,7 @@ from botorch_bandits.models.reading import (
     moments_of_outputs,
     observed_inputs,
     observed_outcomes,
+    on_device_of,
     prior_variances_of_outputs,
     provides,
     shape_of_batch,
@@ -459,8 +460,7 @@ def least_lower_bounds(
         X: ``n x d`` points.
     """
     assert factor is not None
-    here = next(model.parameters(), X).device
-    mean, deviation = moments_of_outputs(model, X.to(here))
+    mean, deviation = moments_of_outputs(model, on_device_of(model, X))
     side = mean.new_tensor([-1.0 if sign < 0.0 else 1.0 for sign in signs])
     lowest = (side * mean - factor * deviation).reshape(-1, len(signs)).amin(0)
     return tuple((side * lowest).tolist())

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-import torch
 from botorch.posteriors import GPyTorchPosterior
 from gpytorch.distributions import MultivariateNormal
 from linear_operator.operators import DenseLinearOperator
@@ -44,10 +43,8 @@ class LeanPosterior(GPyTorchPosterior):
     @cached_property
     def distribution(self) -> MultivariateNormal:
         """The joint distribution, built on first use."""
-        if self._covariance is None:
-            covariance = self._marginal_variance.unsqueeze(-1)
-        else:
-            covariance = self._covariance()
+        alone = self._marginal_variance.unsqueeze(-1)
+        covariance = alone if self._covariance is None else self._covariance()
         return MultivariateNormal(self._marginal_mean, DenseLinearOperator(covariance))
 
     @property
@@ -59,14 +56,6 @@ class LeanPosterior(GPyTorchPosterior):
     def variance(self) -> Tensor:
         """The posterior variance, ``batch_shape x q x 1``."""
         return self._marginal_variance.unsqueeze(-1)
-
-    @property
-    def base_sample_shape(self) -> torch.Size:
-        """The shape of the base samples of one sample, ``batch_shape x q``."""
-        return self._marginal_mean.shape
-
-    def _extended_shape(self, sample_shape: torch.Size = torch.Size()) -> torch.Size:  # noqa: B008
-        return sample_shape + self._marginal_mean.shape + torch.Size([1])
 
     def __getstate__(self) -> dict[str, Any]:
         """Keep the joint distribution, but not the model that would compute it."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from botorch.exceptions.errors import ModelFittingError
@@ -44,6 +44,7 @@ from botorch_bandits.domains import Box, Domain
 from botorch_bandits.models.bandit_gp import RefitWarning
 from botorch_bandits.models.growing import IncrementalGP
 from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood, check_repeats
+from botorch_bandits.models.reading import observed_inputs
 from botorch_bandits.random_streams import usual_dtype
 
 
@@ -65,9 +66,7 @@ class LearnedGP(IncrementalGP):
         Learned lengthscales can be short, and the promising regions near the best points are then
         too small for random starting points to find.
         """
-        raw = getattr(self, "_original_train_inputs", None)
-        inputs: Tensor = self.train_inputs[0] if raw is None or self.training else raw
-        return inputs
+        return cast(Tensor, observed_inputs(self))
 
     within_sum_of_squares: float | None = 0.0  # None: unknown, with weights
 

@@ -79,9 +79,13 @@ class WindowModels:
             model.
     """
 
-    def __init__(self, window: SlidingWindow, build: Callable[..., Any]) -> None:
+    def __init__(self, window: Forgetting, build: Callable[..., Any]) -> None:
         """See the class."""
         self._window, self._build = window, build
+
+    def inputs(self, X: Tensor, rounds: Tensor) -> Tensor:
+        """Return the model's inputs, which are those of the loop."""
+        return X
 
     def build(self, X: Tensor, Y: Tensor, rounds: Tensor, round_number: int, *own: Tensor) -> Any:
         """Return the model of a round.

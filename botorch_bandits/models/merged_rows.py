@@ -89,11 +89,6 @@ class MergingBuilder(ModelBuilder):
         return models[0] if num_outputs == 1 else ModelListGP(*models)
 
     def distinct(self, X: Tensor) -> Tensor:
-        """Return the inputs of the last model's rows if there are fewer of them, otherwise ``X``.
-
-        Args:
-            X: ``n x d``; the inputs from which the last model was built.
-        """
         return X if self._merged_inputs is None else self._merged_inputs
 
     def _merges(self, X: Tensor) -> bool:

@@ -25,7 +25,7 @@ blocks is our own.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -38,6 +38,7 @@ from botorch_bandits.confidence.prior_reading import (
     inputs_of_kernel,
     kernel_inputs,
     outcome_units,
+    part_of,
     prior_mean_at,
     read_prior,
     refuse_several,
@@ -67,6 +68,8 @@ class ModelCheck:
             rows.
         left_out: The residuals of the predictions from all other rows, in their predicted standard
             deviations.
+        one_step_deviations: The standard deviations of the one-step-ahead predictions, noise
+            included, in raw outcome units.
         learned: A description of what may have been learned from the same outcomes; this makes the
             residuals smaller than those in the rounds themselves.
         cautions: A description of other aspects of the model that the check ignores.
@@ -74,17 +77,15 @@ class ModelCheck:
             which it is correlated most, in the median over all inputs; None if all are equal. If it
             is nearly 0, outcomes say nothing about other points, as happens if lengthscales are in
             other units than the inputs.
-        one_step_deviations: The standard deviations of the one-step-ahead predictions, noise
-            included, in raw outcome units; empty if they are not known.
         rounds: The rounds of the outcomes, in a loop; None otherwise.
     """
 
     one_step: Tensor
     left_out: Tensor
+    one_step_deviations: Tensor
     learned: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
     nearest_correlation: float | None = None
-    one_step_deviations: Tensor = field(default_factory=lambda: torch.zeros(0).double())
     rounds: Tensor | None = None
 
     @property
@@ -94,16 +95,8 @@ class ModelCheck:
         It is the sum over one-step-ahead predictions, in raw outcome units, and equals the log
         marginal likelihood. Of two models with the same outcomes, the one with the larger value
         has predicted them better, by so many nats.
-
-        Raises:
-            ValueError: If the deviations of the predictions are not known.
         """
         z, deviations = self.one_step, self.one_step_deviations
-        if len(deviations) != len(z):
-            raise ValueError(
-                f"one_step_deviations has {len(deviations)} entries, but there are {len(z)} "
-                "residuals. Pass the deviations of the predictions, or use check_model(...)."
-            )
         return float(-0.5 * (z @ z) - deviations.log().sum() - 0.5 * len(z) * math.log(2 * math.pi))
 
     @cached_property
@@ -328,7 +321,7 @@ def check_model(
     noise = prior.noise_variance if prior.row_noise is None else prior.row_noise
     with torch.no_grad():
         if X is None or Y is None:
-            if weights is None and getattr(model, "repeats", None) is not None:
+            if weights is None and part_of(model, "repeats") is not None:
                 raise ValueError(
                     "model has rows that are means of several outcomes, whose order is lost. Pass "
                     "single outcomes as X and Y, or weights=model.repeats to count each row as one."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -208,6 +208,10 @@ class DefaultCandidates:
             prior_mean=check_number("prior_mean", self.prior_mean),
             num_first=check_integer("num_first", self.num_first, minimum=2),
         )
+
+    def flipped(self) -> DefaultCandidates:
+        """Return the list for minus the outcomes."""
+        return replace(self, prior_mean=0.0 - self.prior_mean)
 
     def scales(self, outcomes: Tensor) -> tuple[float, ...]:
         """Return the output scales that the first outcomes select for the list.

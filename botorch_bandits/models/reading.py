@@ -106,15 +106,15 @@ def shape_of_batch(model: Model) -> torch.Size:
         return torch.Size()
 
 
-def on_device_of(model: Model, transform: PosteriorTransform | None) -> PosteriorTransform | None:
-    """Move a posterior transform to the device of the model, in place, as BoTorch does.
+def on_device_of(model: Model, moved: Any) -> Any:
+    """Return a tensor, or a posterior transform (in place, as in BoTorch), on a model's device.
 
     Args:
         model: The model.
-        transform: The transform of its posterior, or None.
+        moved: The tensor or the transform of its posterior, or None.
     """
     like = next(model.parameters(), None)
-    return transform if transform is None or like is None else transform.to(like.device)
+    return moved if moved is None or like is None else moved.to(like.device)
 
 
 def move_the_rest(module: Module, move: Callable[[Tensor], Tensor]) -> None:

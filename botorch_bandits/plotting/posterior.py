@@ -187,6 +187,10 @@ def sort_queries(
     return found
 
 
+def _observed(model: Any) -> Tensor | None:
+    return observed_inputs(model) if hasattr(model, "train_inputs") else None
+
+
 def inputs_of(model: Any, X: Tensor, context: Any) -> Tensor:
     """Return a model's inputs at ``n x d`` points: the round, if any, the context and the points.
 
@@ -194,7 +198,7 @@ def inputs_of(model: Any, X: Tensor, context: Any) -> Tensor:
         ValueError: If the model has another number of columns.
     """
     front = torch.empty(0, dtype=DTYPE) if context is None else check_vector("context", context)
-    inputs = observed_inputs(model) if hasattr(model, "train_inputs") else None
+    inputs = _observed(model)
     columns = X.shape[-1] + len(front)
     needed = columns if inputs is None else inputs.shape[-1]
     now = getattr(model, "current_round", None)
@@ -217,7 +221,7 @@ def read_posterior(model: Any, X: Tensor) -> tuple[Tensor, Tensor]:
         TypeError: If they are not float64.
         ValueError: If the model has more than one output or a batch, or a value is not finite.
     """
-    inputs = observed_inputs(model) if hasattr(model, "train_inputs") else None
+    inputs = _observed(model)
     if inputs is not None:
         X = X.to(check_double("model.train_inputs[0]", inputs).device)
     with torch.no_grad():
@@ -236,8 +240,9 @@ def read_posterior(model: Any, X: Tensor) -> tuple[Tensor, Tensor]:
 
 def values_along(box: Box, i: int, num_points: int) -> tuple[Tensor, bool]:
     """Return values of one coordinate, and whether they are all that it can have."""
-    if i in box.unordered_dims or box.num_values.get(i, num_points) <= MOST_VALUES:
-        return torch.tensor(box.values_of(i), dtype=DTYPE), True
+    grid = box.coordinates.grids.get(i)
+    if grid is not None and (not grid.has_order or grid.count <= MOST_VALUES):
+        return torch.tensor(grid.values(), dtype=DTYPE), True
     low, high = box.bounds[:, i].tolist()
     return torch.linspace(low, high, num_points, dtype=DTYPE), False
 
@@ -254,10 +259,10 @@ def _slice(
     """Return the coordinates that are drawn, ``n x d`` points, and whether they are discrete."""
     held: Mapping[str, Any] = {}
     if at is not None:
-        if not isinstance(domain, Space):
+        if not domain.names:
             raise TypeError(f"at is {at!r}, but the domain has no names; pass a Space, or no at.")
         held = check_instance("at", at, Mapping, "Pass a dictionary of values by name.")
-    names = domain.names if isinstance(domain, Space) else range(domain.dim)
+    names = domain.names or range(domain.dim)
     free = tuple(i for i, name in enumerate(names) if name not in held)
     if len(free) not in (1, 2):
         raise ValueError(
@@ -265,7 +270,7 @@ def _slice(
             "two. Of a Space, hold the others with at={name: value, ...}; of another domain, pass "
             "the bounds of the last one or two, and fix those before them with context=."
         )
-    if isinstance(domain, Arms):
+    if domain.choices is not None:
         choices = domain.choices.cpu()
         return free, choices.sort(dim=0).values if domain.dim == 1 else choices, True
     point = domain.bounds[0].cpu()
@@ -305,7 +310,7 @@ def _draw_plane(
     panels = panels.reshape(-1)
     x, y = X[:, list(free)].T.numpy()
     for ax, z, title in zip(panels, values, ("mean", "standard deviation"), strict=True):
-        if isinstance(domain, Arms):
+        if domain.choices is not None:
             colors = ax.scatter(x, y, c=z.numpy(), cmap=COLORS, marker="s", s=90)
         else:
             shape = (len(X[:, free[0]].unique()), -1)

@@ -15,6 +15,7 @@ from botorch_bandits.checks import (
     check_instance,
     check_one_of,
     check_probability,
+    is_list,
 )
 from botorch_bandits.plotting.style import LINE_STYLES, SMALL, axes_or_new
 
@@ -105,7 +106,7 @@ def _summarize(regret: Tensor, quantiles: Tensor | None) -> tuple[Tensor, Tensor
 
 def _read(name: str, method: Any, kind: str) -> Tensor:
     """Return ``num_replicates x num_rounds`` regrets of a kind."""
-    parts = method if isinstance(method, list | tuple) else [method]
+    parts = method if is_list(method) else [method]
     rows = [_read_one(f"results[{name!r}]", part, kind) for part in parts]
     sizes = sorted({row.shape[-1] for row in rows})
     if len(sizes) != 1:
@@ -117,13 +118,13 @@ def _read(name: str, method: Any, kind: str) -> Tensor:
 
 
 def _read_one(where: str, part: Any, kind: str) -> Tensor:
-    regret = part if isinstance(part, Tensor) else getattr(part, "regret", None)
-    if regret is None:
+    given = getattr(part, "regret", part)
+    if not isinstance(given, Tensor):
         raise TypeError(
             f"{where} is a {type(part).__name__}; pass the result of run or simulate, or a tensor "
             "num_replicates x num_rounds of regrets."
         )
-    regret = check_finite(f"regret of {where}", check_double(where, regret.detach().cpu()))
+    regret = check_finite(f"regret of {where}", check_double(where, given.detach().cpu()))
     if regret.dim() not in (1, 2) or regret.numel() == 0:
         raise ValueError(
             f"{where} has shape {tuple(regret.shape)}; regrets must be num_replicates x num_rounds "
@@ -131,7 +132,7 @@ def _read_one(where: str, part: Any, kind: str) -> Tensor:
         )
     regret = regret.reshape(-1, regret.shape[-1])
     if kind == "simple":
-        if isinstance(part, Tensor):
+        if given is part:
             return regret.cummin(dim=-1).values
         simple: Tensor = part.simple_regret.detach().cpu()  # it accounts for late outcomes
         return simple.reshape(regret.shape)

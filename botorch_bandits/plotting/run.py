@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from botorch_bandits.checks import check_instance
-from botorch_bandits.domains import Arms, Box
+from botorch_bandits.domains import Box
 from botorch_bandits.history import History, Outcome
 from botorch_bandits.plotting.posterior import (
     POINTS_ON_A_LINE,
@@ -149,7 +149,7 @@ def plot_run(  # noqa: C901, PLR0912, PLR0915 - a panel for each kind of record
         if best is not None:
             plot_points(ax, [(float(best[0][i]), best[1].reward)], BEST, label="best point")
         label_axis(ax.xaxis, domain, i, history.dim)
-        if isinstance(domain, Box):
+        if domain is not None and domain.bounds is not None:
             low, high = domain.bounds[:, i].tolist()
             margin = 0.05 * (high - low)
             ax.set_xlim(low - margin, high + margin)
@@ -199,7 +199,7 @@ def _slices(
     None without a model.
     """
     found: dict[int, Any] = dict.fromkeys(range(history.dim))
-    is_line = isinstance(domain, Arms) and history.dim == 1
+    is_line = domain is not None and domain.choices is not None and history.dim == 1
     if model is not None and queries.told and (is_line or isinstance(domain, Box)):
         center = queries.told[-1][0] if best is None else best[0]
         for i in found:

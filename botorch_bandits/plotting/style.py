@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from botorch_bandits.spaces import Categorical, Space
+from botorch_bandits.spaces import Space
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -122,7 +122,7 @@ def label_axis(axis: Axis, domain: Any, i: int, dim: int) -> None:
         i: The number of the coordinate, from 0.
         dim: The number of coordinates.
     """
-    if not isinstance(domain, Space):
+    if domain is None or not domain.names:
         axis.set_label_text("x" if dim == 1 else f"x{i + 1}")
         return
     axis.set_label_text(domain.names[i])
@@ -149,9 +149,9 @@ def native_ticks(space: Space, i: int) -> list[tuple[float, str]]:
         i: The number of the coordinate, from 0.
     """
     parameter: Any = space.parameters[space.names[i]]
-    if isinstance(parameter, Categorical):
-        step = math.ceil(len(parameter.values) / MOST_TICKS)
-        return [(float(k), str(v)) for k, v in enumerate(parameter.values)][::step]
+    if parameter.categories is not None:
+        step = math.ceil(len(parameter.categories) / MOST_TICKS)
+        return [(float(k), str(v)) for k, v in enumerate(parameter.categories)][::step]
     if not parameter.log:
         return []
     low, high = parameter.bounds

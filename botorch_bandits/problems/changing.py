@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from botorch.test_functions.base import (
@@ -75,7 +76,7 @@ class ChangingProblem(ABC):
         """
         self.bounds = like.get_buffer("bounds")
         self.dim = int(self.bounds.shape[-1])
-        self.choices = like.choices if isinstance(like, ArmsProblem) else None
+        self.choices: Tensor | None = like.choices if is_on_arms(like) else None
         self.noise_std = like.noise_std
         self.constraints = tuple(constraints)
         for i, constraint in enumerate(self.constraints):
@@ -117,10 +118,10 @@ class ChangingProblem(ABC):
         Raises:
             ValueError: On a box.
         """
-        problem = self.at(round_number)
-        if not isinstance(problem, ArmsProblem):
+        if self.choices is None:
             raise ValueError(f"{type(self).__name__} is on a box; only arms have arm_values.")
-        return problem.values
+        values: Tensor = self.at(round_number).values
+        return values
 
     def optimal_value(self, round_number: int) -> float:
         """Return the largest noiseless reward of a round; numerical on a box.
@@ -144,12 +145,25 @@ class ChangingProblem(ABC):
         """
         columns = []
         for constraint in self.constraints:
-            problem = constraint
-            if isinstance(problem, ChangingProblem):
-                problem = problem.at(round_number)
             with torch.no_grad():
-                columns.append(problem(X, noise=False))
+                columns.append(in_round(constraint, round_number)(X, noise=False))
         return torch.stack(columns, -1) if columns else X.new_empty(*X.shape[:-1], 0)
+
+
+def in_round(problem: Any, round_number: int) -> Any:
+    """Return the problem of a round; anything but an environment is its own in all rounds.
+
+    Args:
+        problem: An environment, a test problem, or any function.
+        round_number: The number of the round, from 1.
+    """
+    return problem.at(round_number) if isinstance(problem, ChangingProblem) else problem
+
+
+def is_on_arms(problem: Any) -> bool:
+    """Return whether a problem has finitely many points, in its attribute ``choices``."""
+    known = isinstance(problem, ArmsProblem | ChangingProblem)
+    return known and problem.choices is not None
 
 
 class SwitchingProblem(ChangingProblem):
@@ -267,8 +281,7 @@ def check_same_domain(
 ) -> None:
     """Raise an error if a problem has other arms, or another box, than the environment."""
     choices = getattr(problem, "choices", None)
-    bounds = problem.bounds if isinstance(problem, ChangingProblem) else None
-    bounds = problem.get_buffer("bounds") if bounds is None else bounds  # type: ignore[union-attr]
+    bounds: Any = problem.bounds
     is_same = torch.equal(bounds, environment.bounds) and (
         (choices is None) == (environment.choices is None)
     )

@@ -18,14 +18,13 @@ from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.evaluation import RunResult, run
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.loop.state import UNIFORM_ORIGINS
-from botorch_bandits.problems import ArmsProblem, ChangingProblem
+from botorch_bandits.problems.changing import is_on_arms
 from botorch_bandits.simulation.problems import (
     Policy,
     Problem,
     SimulationResult,
-    bounds_of,
-    is_on_arms,
     optimal_value_of,
+    points_of,
 )
 
 
@@ -52,7 +51,8 @@ def play_loops(
     Raises:
         ValueError: If settings cannot be combined, or a problem does not know its optimum.
     """
-    domain = _domain_of(problems[0])
+    points = points_of(problems[0])
+    domain: Domain = Arms(points) if is_on_arms(problems[0]) else Box(points)
     for problem in problems:
         optimal_value_of(problem, 1)
     num_played = 0
@@ -75,19 +75,11 @@ def play_loops(
         outcomes=torch.stack([played.rewards for played in runs]),
         regret=torch.stack([played.regret for played in runs]),
         seeds=tuple(seeds),
-        points=None if isinstance(domain, Arms) else points,
+        points=points if domain.arms is None else None,
         resets=tuple(loop.resets for loop in loops) if has_restarts else None,
         explored=torch.stack([_explored(loop) for loop in loops]) if has_restarts else None,
         **_of_constraints(policy, loops, runs),
     )
-
-
-def _domain_of(problem: Problem) -> Domain:
-    if is_on_arms(problem):
-        assert isinstance(problem, ArmsProblem | ChangingProblem)
-        assert problem.choices is not None
-        return Arms(problem.choices)
-    return Box(bounds_of(problem))
 
 
 def _points(loop: BanditLoop, dim: int) -> Tensor:
@@ -96,9 +88,9 @@ def _points(loop: BanditLoop, dim: int) -> Tensor:
 
 
 def _arm_numbers(domain: Domain, points: Tensor) -> Tensor | None:
-    if not isinstance(domain, Arms):
+    if domain.arms is None:
         return None
-    numbers = domain.index_of(points.reshape(-1, domain.dim))
+    numbers = domain.arms.index_of(points.reshape(-1, domain.dim))
     return torch.as_tensor(numbers, dtype=torch.long).reshape(points.shape[:-1])
 
 

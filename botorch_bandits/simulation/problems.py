@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
-from botorch.test_functions.base import (
-    BaseTestProblem,
-)
+from botorch.test_functions.base import BaseTestProblem
 from torch import Tensor
 
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
@@ -33,7 +31,7 @@ from botorch_bandits.models import (
     DefaultCandidates,
 )
 from botorch_bandits.problems import ArmsProblem, ChangingProblem, SwitchingProblem
-from botorch_bandits.problems.changing import check_reward
+from botorch_bandits.problems.changing import check_reward, in_round, is_on_arms
 
 
 @dataclass(frozen=True)
@@ -63,6 +61,16 @@ class Policy:
         """Check ``num_initial``."""
         number = check_integer("num_initial", self.num_initial, minimum=0)
         store_checked(self, num_initial=number)
+
+    @property
+    def recipe(self) -> BanditGPRecipe | None:
+        """The model, if it is one prior; None otherwise."""
+        return self.model if isinstance(self.model, BanditGPRecipe) else None
+
+    @property
+    def played(self) -> AcquisitionRecipe | None:
+        """The acquisition; None for random search."""
+        return None if isinstance(self.acquisition, RandomSearch) else self.acquisition
 
     def loop(self, domain: Domain, seed: int, **options: Any) -> BanditLoop:
         """Return a loop that plays this policy.
@@ -155,28 +163,16 @@ def evaluate(problems: list[Problem], points: Tensor, round_number: int) -> Tens
     shares = [points] if len(problems) == 1 else points.split(1)
     with torch.no_grad():
         values = [
-            _in_round(p, round_number)(share.to(bounds_of(p).device), noise=False)
+            in_round(p, round_number)(share.to(points_of(p).device), noise=False)
             for p, share in zip(problems, shares, strict=True)
         ]
     return torch.cat(values).cpu()
 
 
-def _in_round(problem: Problem, round_number: int) -> BaseTestProblem:
-    return problem.at(round_number) if isinstance(problem, ChangingProblem) else problem
-
-
-def bounds_of(problem: Problem) -> Tensor:
-    """Return the bounds of the points, ``2 x d``."""
-    if isinstance(problem, ChangingProblem):
-        return problem.bounds
-    return problem.get_buffer("bounds")
-
-
-def is_on_arms(problem: Problem) -> bool:
-    """Return whether there are finitely many points."""
-    if isinstance(problem, ChangingProblem):
-        return problem.choices is not None
-    return isinstance(problem, ArmsProblem)
+def points_of(problem: Any) -> Tensor:
+    """Return the arms of a problem, ``num_arms x d``, or the bounds of its box, ``2 x d``."""
+    points: Tensor = problem.choices if is_on_arms(problem) else problem.bounds
+    return points
 
 
 def check_problems(problems: list[Problem], has_constraints: bool = False) -> None:
@@ -202,7 +198,7 @@ def check_problems(problems: list[Problem], has_constraints: bool = False) -> No
     for i, other in enumerate(problems):
         if not (is_on_arms(other) or has_constraints):
             periods = other.problems if isinstance(other, SwitchingProblem) else ()
-            for part in periods or (_in_round(other, 1),):
+            for part in periods or (in_round(other, 1),):
                 check_reward("problem", part)
                 is_discrete = bool(part.discrete_inds or part.categorical_inds)
                 if is_discrete or type(part).forward is not BaseTestProblem.forward:
@@ -215,8 +211,7 @@ def check_problems(problems: list[Problem], has_constraints: bool = False) -> No
                 "problem is a list of problems on arms and on boxes; simulate the two kinds "
                 "separately."
             )
-        where = "choices" if is_on_arms(first) else "bounds"
-        is_same = torch.equal(getattr(other, where), getattr(first, where))
+        is_same = torch.equal(points_of(other), points_of(first))
         if not is_same or other.noise_std != first.noise_std:
             what = "arms" if is_on_arms(first) else "bounds"
             raise ValueError(f"problem {i} has other {what} or another noise_std than problem 0.")
@@ -229,7 +224,7 @@ def optimal_value_of(problem: Problem, round_number: int) -> float:
         ValueError: If the problem does not know it.
     """
     try:
-        return float(_in_round(problem, round_number).optimal_value)
+        return float(in_round(problem, round_number).optimal_value)
     except (AttributeError, NotImplementedError) as error:
         raise ValueError(
             f"problem ({type(problem).__name__}) does not know its optimal value, which regret "

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from botorch_bandits.acquisition import RandomSearch
 from botorch_bandits.acquisition.engines import build_box_engine, sample_uniformly
 from botorch_bandits.acquisition.player import Replicates, player_of
 from botorch_bandits.change_points import EvidenceRestart
@@ -18,6 +17,7 @@ from botorch_bandits.domains import Arms, Box
 from botorch_bandits.loop.settings import check_restart
 from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.problems import ChangingProblem
+from botorch_bandits.problems.changing import is_on_arms
 from botorch_bandits.progress import ProgressBar
 from botorch_bandits.random_streams import RandomBlocks, derive_seed
 from botorch_bandits.simulation.arms import play_arms
@@ -26,11 +26,10 @@ from botorch_bandits.simulation.problems import (
     Policy,
     Problem,
     SimulationResult,
-    bounds_of,
     check_problems,
     evaluate,
-    is_on_arms,
     optimal_value_of,
+    points_of,
     rewards_of,
 )
 from botorch_bandits.simulation.restarts import ReplicateSegments
@@ -141,18 +140,16 @@ def _play(
 ) -> SimulationResult:
     played = None
     # engines of replicates have no evidence, forgetting, lists of priors or multipliers
-    if not (
+    if policy.recipe is not None and not (
         isinstance(policy.restart, EvidenceRestart)
         or policy.forgetting is not None
         or policy.constraints is not None
-        or not isinstance(policy.model, BanditGPRecipe)
     ):
+        given = (problems, policy, policy.recipe, num_rounds, seeds, device, on_round)
         if is_on_arms(problems[0]):
-            played = _simulate_arms(
-                problems, policy, num_rounds, seeds, device, with_bounds, on_round
-            )
+            played = _simulate_arms(*given, with_bounds)
         else:
-            played = _simulate_box(problems, policy, num_rounds, seeds, device, on_round)
+            played = _simulate_box(*given)
     if played is not None:
         return played
     if device.type != "cpu":
@@ -166,22 +163,22 @@ def _play(
 def _simulate_arms(
     problems: list[Problem],
     policy: Policy,
+    recipe: BanditGPRecipe,
     num_rounds: int,
     seeds: tuple[int, ...],
     device: torch.device,
-    with_bounds: bool,
     on_round: Callable[[int], None],
+    with_bounds: bool,
 ) -> SimulationResult | None:
     """Play replicates on arms as one tensor program; return None if no engine can."""
-    arms = Arms(problems[0].choices.to(device))  # type: ignore[union-attr]
+    arms = Arms(points_of(problems[0]).to(device))
     rule, segments = None, None
     if (restart := check_restart(policy.restart)) is not None:
         segments = ReplicateSegments(restart, arms, len(seeds), policy.num_initial)
         rule = segments.rule(policy.acquisition, arms)
-        if rule is None and not isinstance(policy.acquisition, RandomSearch):
+        if rule is None and policy.played is not None:
             return None
-    assert isinstance(policy.model, BanditGPRecipe)
-    engine = player_of(policy.model, policy.acquisition, arms, seeds, rule=rule)
+    engine = player_of(recipe, policy.acquisition, arms, seeds, rule=rule)
     if engine is None:
         return None
     assert isinstance(engine, Replicates)
@@ -201,6 +198,7 @@ def _simulate_arms(
 def _simulate_box(
     problems: list[Problem],
     policy: Policy,
+    recipe: BanditGPRecipe,
     num_rounds: int,
     seeds: tuple[int, ...],
     device: torch.device,
@@ -209,12 +207,11 @@ def _simulate_box(
     """Play replicates on a box in lockstep; return None if no engine can."""
     if check_restart(policy.restart) is not None:
         return None
-    box = Box(bounds_of(problems[0]).cpu())
+    box = Box(points_of(problems[0]).cpu())
     engine = None
-    if not isinstance(policy.acquisition, RandomSearch):
-        assert isinstance(policy.model, BanditGPRecipe)
+    if policy.played is not None:
         there = Box(box.bounds.to(device))
-        engine = build_box_engine(policy.model, policy.acquisition, there, seeds)
+        engine = build_box_engine(recipe, policy.played, there, seeds)
         if engine is None:
             return None
     is_changing = any(isinstance(p, ChangingProblem) for p in problems)

@@ -27,7 +27,7 @@ from botorch_bandits.change_points import (
     Reset,
     Restart,
 )
-from botorch_bandits.checks import DTYPE
+from botorch_bandits.checks import DTYPE, in_lists
 from botorch_bandits.confidence import Guarantee, PriorSummary, WidthRule
 from botorch_bandits.domains import Arms
 
@@ -174,8 +174,7 @@ class ReplicateSegments:
 
     def explores(self) -> Tensor:
         """Return which replicates explore in the next round, ``num_replicates``."""
-        explores = self._restart.explores(self.num_uniform, self.num_history)
-        assert isinstance(explores, Tensor)
+        explores = torch.as_tensor(self._restart.explores(self.num_uniform, self.num_history))
         return explores | (self.num_history < self._num_initial)
 
     def observe(
@@ -203,8 +202,7 @@ class ReplicateSegments:
         if self._engine is None or not exploring:
             return None
         # waits for a GPU only once
-        played = arms.tolist() if isinstance(arms, Tensor) else arms
-        heard = outcomes.tolist() if isinstance(outcomes, Tensor) else outcomes
+        played, heard = in_lists(arms), in_lists(outcomes)
         detected: list[int] = []
         for b in exploring:
             samples = self._samples[b]

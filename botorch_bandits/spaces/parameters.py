@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 import numpy as np
+from torch import Tensor
 
 from botorch_bandits.checks import (
     check_instance,
     check_integer,
     check_number,
     explains_arguments,
+    is_listed,
     store_checked,
 )
+from botorch_bandits.coordinates import Whole
 
 Plain: TypeAlias = str | int | float | bool | None
 """The types of values that a journal records exactly."""
@@ -46,14 +49,14 @@ class Parameter(ABC):
     varies: bool = True
 
     @property
-    def is_whole(self) -> bool:
-        """Whether the coordinates are whole numbers."""
-        return False
+    def categories(self) -> Sequence[Plain] | None:
+        """All values, if they are given one by one; None for a range."""
+        return None
 
     @property
-    def has_order(self) -> bool:
-        """Whether neighboring coordinates are similar values."""
-        return True
+    def grid(self) -> Whole | None:
+        """The values of the coordinate; None for an interval."""
+        return None
 
     @abstractmethod
     def check(self, name: str, value: Any) -> Plain:
@@ -232,9 +235,9 @@ class Integer(Parameter):
         store_checked(self, low=low, high=high)
 
     @property
-    def is_whole(self) -> bool:
-        """Whether the coordinates are whole numbers."""
-        return not self.log
+    def grid(self) -> Whole:
+        """See :attr:`Parameter.grid`."""
+        return (_Logarithms if self.log else Whole)(self.low, self.high)
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -262,22 +265,29 @@ class Integer(Parameter):
         number = round(10.0**coordinate if self.log else coordinate)
         return min(max(number, self.low), self.high)
 
+
+class _Logarithms(Whole):
+    """The logarithms of whole numbers.
+
+    They come from Python's function, so that equal numbers have equal logarithms to the last bit.
+    """
+
     def values(self) -> list[float]:
-        """Return all coordinates in order."""
-        return [self.encode(value) for value in range(self.low, self.high + 1)]
+        return [math.log10(value) for value in range(self.low, self.high + 1)]
 
-    def at_share(self, share: float) -> float:
-        """Return the coordinate at a fraction of the range; integers have equal shares of it.
-
-        On a logarithmic scale, ``k`` has the share of the axis from ``k - 1/2`` to ``k + 1/2``.
+    def at_shares(self, shares: Tensor) -> Tensor:
+        """Return values, of which ``k`` has the share of the axis from ``k - 1/2`` to ``k + 1/2``.
 
         Args:
-            share: From 0 to 1.
+            shares: See :meth:`Whole.at_shares`.
         """
-        if not self.log:
-            return self.encode(min(self.low + int(share * (self.high - self.low + 1)), self.high))
         low, high = math.log10(self.low - 0.5), math.log10(self.high + 0.5)
-        return self.encode(self.decode(low + (high - low) * share))
+        return self.nearest(low + (high - low) * shares)
+
+    def nearest(self, coordinates: Tensor) -> Tensor:
+        numbers = [round(10.0**each) for each in coordinates.reshape(-1).tolist()]
+        inside = [math.log10(min(max(number, self.low), self.high)) for number in numbers]
+        return coordinates.new_tensor(inside).reshape(coordinates.shape)
 
 
 @dataclass(frozen=True, repr=False)
@@ -306,7 +316,7 @@ class Categorical(Parameter):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        if isinstance(self.values, str | bytes) or not isinstance(self.values, Iterable):
+        if not is_listed(self.values):
             raise TypeError(f"values is {self.values!r}; pass a list of values.")
         if isinstance(self.values, Set):  # each process orders strings in a set differently
             raise TypeError(
@@ -334,14 +344,13 @@ class Categorical(Parameter):
         store_checked(self, values=values)
 
     @property
-    def is_whole(self) -> bool:
-        """Whether the coordinates are whole numbers."""
-        return True
+    def categories(self) -> Sequence[Plain]:
+        return self.values
 
     @property
-    def has_order(self) -> bool:
-        """Whether neighboring coordinates are similar values."""
-        return self.ordered
+    def grid(self) -> Whole:
+        """See :attr:`Parameter.grid`."""
+        return Whole(0, len(self.values) - 1, self.ordered)
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -382,6 +391,10 @@ class Fixed(Parameter):
 
     value: Plain
     varies = False
+
+    @property
+    def categories(self) -> Sequence[Plain]:
+        return (self.value,)
 
     def __post_init__(self) -> None:
         """Check the value."""

@@ -5,9 +5,8 @@ A space is a box whose coordinates have names; points are read and written as na
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,14 +15,12 @@ from botorch.models.transforms.input import InputTransform, NumericToCategorical
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from botorch_bandits.checks import DTYPE, check_instance, check_matrix, check_text
-from botorch_bandits.domains import Arms, Box
+from botorch_bandits.checks import DTYPE, check_instance, check_matrix, check_text, is_list
+from botorch_bandits.coordinates import Coordinates
+from botorch_bandits.domains import Box
 from botorch_bandits.feasible_sets import constraints_text, read_indices
 from botorch_bandits.spaces.conversions import of_configspace, of_optuna, parse_parameter
-from botorch_bandits.spaces.parameters import Integer, Parameter
-
-FEW_POINTS = 1000
-"""With at most this many points in all, each of them is evaluated."""
+from botorch_bandits.spaces.parameters import Parameter
 
 
 class Space(Box):
@@ -94,11 +91,13 @@ class Space(Box):
         varied = list(self._varied.values())
         super().__init__(
             torch.tensor([p.bounds for p in varied], dtype=DTYPE).T,
-            [i for i, p in enumerate(varied) if p.is_whole],
+            [i for i, p in enumerate(varied) if p.grid is not None and not p.log],
             num_restarts,
             raw_samples,
         )
-        self._logarithms = {i: p for i, p in enumerate(varied) if isinstance(p, Integer) and p.log}
+        grids = {i: p.grid for i, p in enumerate(varied) if p.grid is not None}
+        self._logarithms = [i for i in grids if varied[i].log]
+        self.coordinates = Coordinates(self.bounds, grids)
         given = (inequality_constraints, equality_constraints, nonlinear_inequality_constraints)
         if any(each is not None for each in given):
             inequality = self._by_place("inequality_constraints", inequality_constraints)
@@ -111,25 +110,26 @@ class Space(Box):
         Raises:
             ValueError: If a parameter is unknown, or a sum with its values makes no sense.
         """
-        if not isinstance(given, list | tuple):
+        if not is_list(given):
             return given
         told = []
         for k, triple in enumerate(given):
-            if not isinstance(triple, list | tuple) or len(triple) != 3:
+            if not is_list(triple, 3):
                 told.append(triple)  # rejected later
                 continue
             indices = read_indices(f"{name}[{k}]", triple[0])
-            for one in indices:
-                if isinstance(one, str) and one not in self.names:
+            numbers = {known: i for i, known in enumerate(self.names)}
+            places = [numbers.get(one, one) for one in indices]
+            for one in places:
+                if isinstance(one, str):
                     raise ValueError(
                         f"{name}[{k}] names {one!r}; the parameters that vary are "
                         f"{', '.join(self.names)}."
                     )
-            places = [self.names.index(one) if isinstance(one, str) else one for one in indices]
             for i in (place for place in places if place in range(self.dim)):
-                parameter = self._varied[self.names[i]]
-                if parameter.log or not parameter.has_order:
-                    what = "a logarithmic scale" if parameter.log else "values without an order"
+                is_logarithm = self._varied[self.names[i]].log
+                if is_logarithm or i in self.unordered_dims:
+                    what = "a logarithmic scale" if is_logarithm else "values without an order"
                     raise ValueError(
                         f"{name}[{k}] is on {self.names[i]!r}, which has {what}, so its coordinate "
                         "cannot be added to others. Write "
@@ -140,7 +140,7 @@ class Space(Box):
         return told
 
     @classmethod
-    def parse(cls, texts: Sequence[str], known: Space | None = None) -> Space:
+    def parse(cls, texts: Sequence[str]) -> Space:
         """Return the space that strings in the format of the command line's ``--param`` describe.
 
         Values in lists are Python numbers, ``True``, ``False``, ``None`` and quoted strings;
@@ -151,7 +151,6 @@ class Space(Box):
             texts: One string per parameter: ``NAME=float:LOW:HIGH``, ``NAME=log:LOW:HIGH`` (real,
                 on a logarithmic scale), ``NAME=int:LOW:HIGH``, ``NAME=log-int:LOW:HIGH``,
                 ``NAME=choice:A,B,...``, ``NAME=ordered:A,B,...`` or ``NAME=fixed:VALUE``.
-            known: A space whose parameters are used for the names that no string describes.
 
         Raises:
             TypeError: If ``texts`` is not a list of strings.
@@ -170,7 +169,7 @@ class Space(Box):
             if name in parameters:
                 raise ValueError(f"{name!r} is described twice; give each parameter once.")
             parameters[name] = parameter
-        return cls({**known.parameters, **parameters} if known is not None else parameters)
+        return cls(parameters)
 
     @classmethod
     def from_optuna(cls, distributions: Mapping[str, Any]) -> Space:
@@ -326,15 +325,15 @@ class Space(Box):
                 self.feasible.check(name, point)
             return point
         point = super().check_point(name, x)
-        for i, p in self._logarithms.items():
-            whole, found = p.decode(float(point[i])), float(10.0 ** point[i])
+        nearest = self.coordinates.snap(point)
+        for i in self._logarithms:
+            whole, found = round(float(10.0 ** nearest[i])), float(10.0 ** point[i])
             if abs(found - whole) > 1e-9 * whole:  # logarithms may round differently elsewhere
                 raise ValueError(
                     f"{name}[{i}] is {float(point[i])}, the logarithm of {found:.6g}, but "
                     f"{self.names[i]!r} takes whole numbers. Pass values by name."
                 )
-            point[i] = p.encode(whole)
-        return point
+        return nearest
 
     def input_transform(self, context_bounds: Any = None) -> InputTransform | None:
         """Return the input transform that a model should apply to points before its kernel.
@@ -368,7 +367,7 @@ class Space(Box):
                 )
             bounds = torch.cat([front.to(bounds), bounds], dim=-1)
         behind = bounds.shape[-1] - self.dim
-        sizes = {behind + i: self.num_values[i] for i in self.unordered_dims}
+        sizes = {behind + i: self.coordinates.grids[i].count for i in self.unordered_dims}
         if not sizes:
             return None
         encoding = NumericToCategoricalEncoding(
@@ -388,9 +387,11 @@ class Space(Box):
     @property
     def num_columns(self) -> int:
         """The number of columns of a point after :meth:`input_transform`."""
-        return self.dim + sum(self.num_values[i] - 1 for i in self.unordered_dims)
+        counts = [self.coordinates.grids[i].count for i in self.unordered_dims]
+        return self.dim + sum(counts) - len(counts)
 
     def recorded_parts(self) -> dict[str, Any]:
+        """See :meth:`Domain.recorded_parts`."""
         return {
             "parameters": self._parameters,
             "names": list(self._parameters),  # a mapping does not record the order
@@ -398,56 +399,3 @@ class Space(Box):
             "raw_samples": self.raw_samples,
             **self.constraints,
         }
-
-    def without_names(self) -> Box | None:
-        """Return the box with the same points and suggestions, if there is one.
-
-        There is none if a category has no order, an integer is on a logarithmic scale, or nothing
-        is continuous.
-        """
-        if self.unordered_dims or self._logarithms or self.few_points() is not None:
-            return None
-        sizes = (self.num_restarts, self.raw_samples)
-        return Box(self.bounds, self.integer_dims, *sizes, **self.constraints)
-
-    @property
-    def unordered_dims(self) -> tuple[int, ...]:
-        """The dimensions of categories without an order."""
-        return tuple(i for i, p in enumerate(self._varied.values()) if not p.has_order)
-
-    @property
-    def num_values(self) -> dict[int, int]:
-        """The number of values of each discrete dimension."""
-        further = {i: p.high - p.low + 1 for i, p in self._logarithms.items()}
-        return dict(sorted({**super().num_values, **further}.items()))
-
-    def values_of(self, dim: int) -> list[float]:
-        of_logarithm = self._logarithms.get(dim)
-        return super().values_of(dim) if of_logarithm is None else of_logarithm.values()
-
-    def few_points(self) -> Arms | None:
-        return self._few
-
-    @cached_property
-    def _few(self) -> Arms | None:
-        counts = self.num_values
-        if len(counts) < self.dim or math.prod(counts.values()) > FEW_POINTS:
-            return None
-        values = [torch.tensor(self.values_of(i), dtype=DTYPE) for i in range(self.dim)]
-        points = torch.cartesian_prod(*values).reshape(-1, self.dim).to(self.bounds)
-        return Arms(points if self.feasible is None else points[self.feasible.contains(points)])
-
-    def _from_unit(self, uniform: Tensor) -> Tensor:
-        points = super()._from_unit(uniform)
-        for i, p in self._logarithms.items():
-            shares = uniform[..., i].reshape(-1).tolist()
-            found = points.new_tensor([p.at_share(share) for share in shares])
-            points[..., i] = found.reshape(uniform.shape[:-1])
-        return points
-
-    def _snap(self, points: Tensor) -> Tensor:
-        points = super()._snap(points)
-        for i, p in self._logarithms.items():
-            near = [p.encode(p.decode(c)) for c in points[..., i].reshape(-1).tolist()]
-            points[..., i] = points.new_tensor(near).reshape(points.shape[:-1])
-        return points

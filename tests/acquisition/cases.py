@@ -17,6 +17,8 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.ensemble import EnsembleModel
+from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.model import Model
 from botorch.models.transforms import Normalize
@@ -28,8 +30,12 @@ from botorch.optim import (
 )
 from botorch.optim.optimize import optimize_acqf_discrete_local_search, optimize_acqf_list
 from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
-from gpytorch.kernels import MaternKernel, ScaleKernel
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ConstantMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.models import ExactGP
 from scipy.special import log_ndtr
 from torch import Tensor
 
@@ -66,6 +72,30 @@ def double(values: Any) -> Tensor:
 def uniform(*shape: int, seed: int) -> Tensor:
     stream = torch.Generator().manual_seed(seed)
     return torch.rand(*shape, dtype=torch.float64, generator=stream)
+
+
+class OwnGP(ExactGP, GPyTorchModel):
+    """As in BoTorch's tutorial on models of one's own."""
+
+    _num_outputs = 1
+
+    def __init__(self, train_X: Tensor, train_Y: Tensor) -> None:
+        super().__init__(train_X, train_Y.squeeze(-1), GaussianLikelihood())
+        self.mean_module = ConstantMean()
+        self.covar_module = ScaleKernel(RBFKernel(ard_num_dims=train_X.shape[-1]))
+        self.to(train_X)
+
+    def forward(self, x: Tensor) -> MultivariateNormal:
+        return MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+
+class Waves(EnsembleModel):
+    """A deterministic ensemble, as of neural networks."""
+
+    _num_outputs = 1
+
+    def forward(self, X: Tensor) -> Tensor:
+        return torch.stack([torch.sin((3 + i) * X.sum(-1, keepdim=True)) for i in range(6)], -3)
 
 
 # --- data -----------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import gpytorch
 import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -16,8 +15,6 @@ from botorch.models import (
     SingleTaskGP,
     SingleTaskVariationalGP,
 )
-from botorch.models.ensemble import EnsembleModel
-from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.model import Model
 from botorch.models.transforms.input import (
     AppendFeatures,
@@ -25,7 +22,6 @@ from botorch.models.transforms.input import (
     FilterFeatures,
     Normalize,
 )
-from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
@@ -36,7 +32,7 @@ from botorch_bandits.confidence import ConstantWidth
 from botorch_bandits.loop.settings import OF_LISTS
 from botorch_bandits.models.reading import count_columns
 
-from .cases import rows, uniform
+from .cases import OwnGP, Waves, rows, uniform
 
 X, Y = rows(8)
 CENSORED = {"minimum_proxy": 2.0, "outcome_bound": 9.0}
@@ -100,35 +96,11 @@ def test_errors_of_draws_from_lists_name_the_class_that_was_built() -> None:
         assert "GPThompsonSampling" not in str(error.value)
 
 
-class Columns(gpytorch.models.ExactGP, GPyTorchModel):
-    """A model of one's own; with columns that its posterior adds, in the second form."""
-
-    _num_outputs = 1
-
-    def __init__(self) -> None:
-        super().__init__(X, Y[:, 0], gpytorch.likelihoods.GaussianLikelihood())
-        self.mean_module = gpytorch.means.ConstantMean()
-        self.covar_module = gpytorch.kernels.ScaleKernel(RBFKernel())
-        self.to(X)
-
-    def forward(self, x: Tensor) -> MultivariateNormal:
-        return MultivariateNormal(self.mean_module(x), self.covar_module(x))
-
-
-class AddsColumns(Columns):
+class AddsColumns(OwnGP):
     """Takes points without the second column."""
 
     def posterior(self, X: Tensor, *args: Any, **options: Any) -> Any:
         return super().posterior(torch.cat([X, torch.zeros_like(X)], -1), *args, **options)
-
-
-class Waves(EnsembleModel):
-    """Shows no rows."""
-
-    _num_outputs = 1
-
-    def forward(self, X: Tensor) -> Tensor:
-        return torch.stack([torch.sin((3 + i) * X.sum(-1, keepdim=True)) for i in range(3)], -3)
 
 
 def normalized() -> Model:
@@ -161,12 +133,12 @@ def test_columns_are_those_of_raw_points(training: bool) -> None:
         normalized: 2,
         several_tasks: 2,
         filtered: 3,
-        Columns: 2,
+        lambda: OwnGP(X, Y[:, :1]): 2,
         lambda: MixedSingleTaskGP(X, Y[:, :1], cat_dims=[1]): 2,
         lambda: ModelListGP(normalized(), several_tasks()): 2,
         # what takes other points than its rows, or shows none, is left to itself
         appended: None,
-        AddsColumns: None,
+        lambda: AddsColumns(X, Y[:, :1]): None,
         Waves: None,
         lambda: SingleTaskVariationalGP(X, Y[:, :1], input_transform=Normalize(2)): None,
         lambda: ModelListGP(normalized(), filtered()): None,
@@ -176,7 +148,12 @@ def test_columns_are_those_of_raw_points(training: bool) -> None:
 
 
 def test_models_that_take_other_points_than_their_rows_are_not_refused() -> None:
-    for build, count in ((appended, 1), (AddsColumns, 1), (several_tasks, 3), (Waves, 5)):
+    for build, count in (
+        (appended, 1),
+        (lambda: AddsColumns(X, Y[:, :1]), 1),
+        (several_tasks, 3),
+        (Waves, 5),
+    ):
         points = uniform(4, 1, count, seed=3)
         if build is several_tasks:
             points[..., 2] = 0.0  # the task

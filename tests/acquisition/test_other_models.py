@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import gpytorch
 import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -28,11 +27,8 @@ from botorch.models import (
     SingleTaskGP,
     SingleTaskVariationalGP,
 )
-from botorch.models.ensemble import EnsembleModel
-from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.model import Model
 from botorch.models.transforms import Log, Normalize, Standardize
-from gpytorch.distributions import MultivariateNormal
 from torch import Tensor
 
 from botorch_bandits import (
@@ -48,7 +44,7 @@ from botorch_bandits import (
 )
 
 from . import sampled_models
-from .cases import rows, uniform
+from .cases import OwnGP, Waves, rows, uniform
 
 TABLE = Path(__file__).parents[2] / "docs" / "results" / "compatibility_models.md"
 
@@ -77,30 +73,6 @@ def mixed() -> MixedSingleTaskGP:
     return MixedSingleTaskGP(rounded, Y[:, :1], cat_dims=[1]).eval()
 
 
-class OwnGP(gpytorch.models.ExactGP, GPyTorchModel):
-    """As in BoTorch's tutorial on models of one's own."""
-
-    _num_outputs = 1
-
-    def __init__(self) -> None:
-        super().__init__(X, Y[:, 0], gpytorch.likelihoods.GaussianLikelihood())
-        self.mean_module = gpytorch.means.ConstantMean()
-        self.covar_module = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel())
-        self.to(X)
-
-    def forward(self, x: Tensor) -> MultivariateNormal:
-        return MultivariateNormal(self.mean_module(x), self.covar_module(x))
-
-
-class Waves(EnsembleModel):
-    """A deterministic ensemble, as of neural networks."""
-
-    _num_outputs = 1
-
-    def forward(self, X: Tensor) -> Tensor:
-        return torch.stack([torch.sin((3 + i) * X.sum(-1, keepdim=True)) for i in range(6)], -3)
-
-
 MODELS: dict[str, tuple[Callable[[], Model], ScalarizedPosteriorTransform | None]] = {
     "SingleTaskGP, Normalize and Standardize": (standardized, None),
     "SingleTaskGP, Log": (
@@ -116,10 +88,16 @@ MODELS: dict[str, tuple[Callable[[], Model], ScalarizedPosteriorTransform | None
     ),
     "KroneckerMultiTaskGP, scalarized": (lambda: KroneckerMultiTaskGP(X, Y).eval(), WEIGHTS),
     "SingleTaskVariationalGP": (variational, None),
-    "a custom GPyTorch model": (lambda: OwnGP().eval(), None),
+    "a custom GPyTorch model": (lambda: OwnGP(X, Y[:, :1]).eval(), None),
     "EnsembleModel (deterministic)": (Waves, None),
     **{name: (partial(sampled_models.sampled, name), None) for name in sampled_models.UNSAMPLED},
 }
+
+
+def _minimum_of(model: Model) -> tuple[float, ...]:
+    is_logarithmic = isinstance(getattr(model, "outcome_transform", None), Log)
+    return (1e-4,) if is_logarithmic else (-9.0, 9.0)[: model.num_outputs]
+
 
 ACQUISITIONS: dict[str, Callable[..., AcquisitionFunction]] = {
     "UCB, constant width": lambda model, **kw: GPUpperConfidenceBound(model, 4.0, **kw),
@@ -134,7 +112,7 @@ ACQUISITIONS: dict[str, Callable[..., AcquisitionFunction]] = {
         model, seed=0, pending="hallucinate", **kw
     ),
     "censored UCB": lambda model, **kw: CensoredUpperConfidenceBound(
-        model, minimum=(-9.0, 9.0)[: model.num_outputs], width=1.0, ringing_tolerance=None, **kw
+        model, minimum=_minimum_of(model), width=1.0, ringing_tolerance=None, **kw
     ),
 }
 
@@ -219,6 +197,10 @@ def test_sampled_models_have_the_values_of_their_members(name: str) -> None:
     expected = torch.stack(values).mean(0)
     found = GPUpperConfidenceBound(model, 4.0)(POINTS.unsqueeze(-2))
     assert (found - expected).abs().max() < 1e-8
+
+
+def test_members_that_share_their_rows_are_given_pending_points() -> None:
+    assert what_works("DMM", next(iter(sampled_models.UNSAMPLED))) == ["1", "pending", "4"]
 
 
 @pytest.mark.slow  # a minute of sampling

@@ -28,7 +28,6 @@ from benchmarks.measure import (
 from botorch_bandits.acquisition import (
     GPUpperConfidenceBound,
     gen_candidates_batched,
-    gen_starting_points,
 )
 from botorch_bandits.models import BanditGP
 from botorch_bandits.random_streams import seeded_globally
@@ -148,8 +147,8 @@ def drop_in(scale: Scale) -> list[Measurement]:
 
 
 def own_generator(scale: Scale) -> list[Measurement]:
-    """``optimize_acqf`` with our acquisition, our ``gen_candidates`` and our ``ic_generator``."""
-    options = {"gen_candidates": gen_candidates_batched, "ic_generator": gen_starting_points}
+    """``optimize_acqf`` with our acquisition and our ``gen_candidates``."""
+    options = {"gen_candidates": gen_candidates_batched}
     return _maximizations(
         scale,
         "acqf-own",

@@ -339,5 +339,5 @@ def test_a_ball_wants_the_noise_of_the_model():
 
 
 def test_a_detector_is_no_restart():
-    with pytest.raises(TypeError, match="pass EvidenceRestart"):
+    with pytest.raises(TypeError, match="Pass EvidenceRestart"):
         loop_with(EvidenceDetector())

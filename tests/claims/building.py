@@ -45,7 +45,7 @@ from botorch_bandits import (
     TimeVaryingKernel,
 )
 from botorch_bandits.change_points import PowerThreshold
-from botorch_bandits.confidence import GreedyGain, SpectralGain, WaterFillingGain
+from botorch_bandits.confidence import GreedyGain, WaterFillingGain
 from botorch_bandits.history import History
 from botorch_bandits.models import CandidatesRecipe
 from claims.settings import CENSORED_DROP_INS, LIST, LIST_ON_BOX, LISTS, Setting
@@ -79,7 +79,6 @@ WEIGHT_OF_TRUTH = 0.02
 GAINS: dict[str, Callable[..., Any]] = {
     "IGP-UCB, water-filling gain": WaterFillingGain,
     "IGP-UCB, greedy gain": GreedyGain,
-    "IGP-UCB, spectral gain": SpectralGain,
     "IGP-UCB, gain too small": lambda matrix, lam: WaterFillingGain(1e-4 * matrix, lam),
     "Theorem 3": WaterFillingGain,
 }

@@ -16,7 +16,6 @@ IGP = (
     "IGP-UCB, any lam",
     "IGP-UCB, water-filling gain",
     "IGP-UCB, greedy gain",
-    "IGP-UCB, spectral gain",
 )
 """Methods of which Theorem 2 of Chowdhury and Gopalan 2017 speaks."""
 

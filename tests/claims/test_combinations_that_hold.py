@@ -36,7 +36,6 @@ COVERED: list[tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...], str]
     ("IGP-UCB, any lam", (ARMS, BOX), PLAIN + CENSORED, ANY, "none"),
     ("IGP-UCB, water-filling gain", (ARMS,), PLAIN, ALONE, "none"),
     ("IGP-UCB, greedy gain", (ARMS,), PLAIN, ALONE, "none"),
-    ("IGP-UCB, spectral gain", (ARMS,), PLAIN, ALONE, "none"),
     ("AMM", (ARMS, BOX), PLAIN, ANY, "none"),
     ("DMM", (ARMS, BOX), PLAIN, ANY, "none"),
     ("Theorem 1", (ARMS,), PLAIN, ANY, "none"),

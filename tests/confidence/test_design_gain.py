@@ -20,12 +20,11 @@ from botorch_bandits import (
 )
 from botorch_bandits.confidence import (
     BoxGain,
-    BoxSpectralGain,
     DesignGain,
     GreedyGain,
     WaterFillingGain,
 )
-from botorch_bandits.confidence.design_gain import _interpolation_error, _sizes_of_grid
+from botorch_bandits.confidence.design_gain import _interpolation_error
 from botorch_bandits.fingerprints import fingerprint
 
 
@@ -116,39 +115,6 @@ def test_no_points_of_the_box_have_a_larger_gain(name: str, lam: float) -> None:
         most = 0.5 * size * math.log1p(float(matrix[0, 0]) / lam)
         assert max(spread, corners, greedy.greedy_gain(size)) <= bound(size) + 1e-9
         assert bound(size) <= most + 1e-9
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_the_recipe_of_theorem_8_is_a_bound_on_a_box_too(name: str) -> None:
-    """Its formula, on the very grid, written out; and it is above the other, and above points."""
-    kernel, dim = KERNELS[name]
-    low, high, lam = torch.full((dim,), -1.0).double(), torch.full((dim,), 0.5).double(), 0.5
-    bounds = torch.stack([low, high])
-    tight, spectral = (kind(bounds, kernel, lam, 100) for kind in (BoxGain, BoxSpectralGain))
-    sizes = _sizes_of_grid(bounds, kernel, 100)
-    axes = [torch.linspace(-1.0, 0.5, size, dtype=torch.float64) for size in sizes]
-    grid = torch.cartesian_prod(*axes).reshape(-1, dim)
-    matrix = kernel(grid).to_dense().detach()
-    eigenvalues = torch.linalg.eigvalsh(matrix).clamp_min(0.0).flip(0)
-    steps = [1.5 / (size - 1) for size in sizes]
-    center = bounds.mean(0)
-    error = sum(_interpolation_error(kernel, center, j, step) for j, step in enumerate(steps))
-    for T in (1, 20, 300):
-        expected = 0.5 * T * math.log1p(float(matrix[0, 0]) / lam)
-        for a in (0.003, 0.03, 0.3):
-            ratios = eigenvalues * (1 + a) / lam
-            best = math.inf
-            for leading in range(1, len(ratios) + 1):
-                rest, total = float(ratios[leading:].sum()), float(ratios.sum())
-                most = T if rest <= 0.0 else min(max(leading / rest - 1.0 / total, 0.0), T)
-                value = leading * math.log1p(most * total) + (T - most) * rest
-                best = min(best, value)
-            between = 0.5 * T * math.log1p((1 + 1 / a) * error**2 / lam)
-            expected = min(expected, 0.5 / (1 - math.exp(-1)) * best + between)
-        assert spectral(T) == pytest.approx(expected, rel=1e-7)
-        assert tight(T) <= spectral(T) * (1 + 1e-9)
-        points = low + (high - low) * uniform(T, dim, T)
-        assert gain(kernel(points).to_dense().detach(), lam) <= spectral(T) + 1e-9
 
 
 @pytest.mark.parametrize("name", KERNELS)

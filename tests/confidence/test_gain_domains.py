@@ -29,8 +29,6 @@ from botorch_bandits.confidence import (
     KernelizedWidth,
     PriorSummary,
     RKHSWidth,
-    SpectralGain,
-    TruncatedSpectralGain,
     WaterFillingGain,
     WidthRule,
 )
@@ -43,8 +41,6 @@ BOX = Box([[0.0], [1.0]], num_restarts=2, raw_samples=16)
 KINDS: list[Any] = [
     GreedyGain,
     WaterFillingGain,
-    SpectralGain,
-    TruncatedSpectralGain,
     DesignGain,
 ]
 

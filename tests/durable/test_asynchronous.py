@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import multiprocessing
 import os
-import shutil
 import signal
 import threading
 import time
@@ -284,49 +283,6 @@ def test_what_arrives_while_a_point_is_chosen_is_told_before_the_next_choice(
     run_async(loop, value, workers, 4, 6, progress=False)
     assert seen == [0, 0, 0, 1, 2, 3]
     assert loop.history.num_arrived == 6
-
-
-@pytest.mark.parametrize("damage", [None, "{", '{"0": 3}', '{"0": ["[0.5]", 7.0, null]}'])
-def test_what_arrived_while_a_point_was_chosen_outlives_the_process(
-    damage: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, workers = tmp_path / "run.journal", ByHand()
-    killed = tmp_path / "killed"
-    killed.mkdir()
-
-    def copy_of_a_kill(*args: Any, **kwargs: Any) -> Any:
-        """Copy what is on disk when a result has arrived that cannot be told yet."""
-        if loop.history.num_queries == 2:
-            workers.end(0)
-            for file in tmp_path.glob("run.journal*"):
-                shutil.copy(file, killed)
-            raise KeyboardInterrupt
-        return ask(*args, **kwargs)
-
-    with BanditLoop.open(path, Box([[0.0], [1.0]]), None, RandomSearch()) as loop:
-        ask = loop.ask
-        monkeypatch.setattr(loop, "ask", copy_of_a_kill)
-        with pytest.raises(KeyboardInterrupt):
-            run_async(loop, value, workers, 3, 6, progress=False)
-        assert loop.history.num_arrived == 1  # what has arrived is told even here
-    assert not path.with_name("run.journal.arrived").exists()
-    mark = killed / "run.journal.arrived"
-    if damage is not None:  # or of another query
-        mark.write_text(damage)
-    seen = []
-
-    def count(x: Tensor) -> float:
-        seen.append(float(x[0]))
-        return value(x)
-
-    with BanditLoop.open(killed / path.name, Box([[0.0], [1.0]]), None, RandomSearch()) as loop:
-        first, second = loop.history.pending()
-        run_async(loop, count, ThreadPoolExecutor(1), 1, 0, progress=False)
-        outcome = loop.history.outcome(0)
-        assert outcome is not None
-        assert outcome.reward == value(first.x)
-        assert seen == [float(q.x) for q in ([second] if damage is None else [first, second])]
-    assert not mark.exists()
 
 
 def test_what_is_running_is_told_before_an_error_ends_the_run() -> None:

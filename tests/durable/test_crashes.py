@@ -97,13 +97,8 @@ def test_a_journal_cut_at_any_byte_is_a_prefix_with_the_same_next_suggestion(
 
 
 @pytest.mark.usefixtures("quick_disk")
-@pytest.mark.parametrize("with_snapshots", [False, True], ids=["journal", "snapshots"])
 @pytest.mark.parametrize("name", by_day(SETTINGS))
-def test_a_run_in_pieces_is_recorded_as_one_in_one_piece(
-    name: str, with_snapshots: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if with_snapshots:
-        monkeypatch.setattr(loop_journal, "SNAPSHOT_EVERY", 5)
+def test_a_run_in_pieces_is_recorded_as_one_in_one_piece(name: str, tmp_path: Path) -> None:
     total = 80 if name.startswith("arms") else 30
     whole, pieces = tmp_path / "whole.journal", tmp_path / "pieces.journal"
     chance = random.Random(len(name))
@@ -124,7 +119,6 @@ def test_a_run_in_pieces_is_recorded_as_one_in_one_piece(
             assert_same(loop.history.to_records(), expected, ON_BOXES)
     with build(name, journal=pieces) as loop:
         assert_same(derived(loop), seen, ON_BOXES)
-    assert pieces.with_name("pieces.journal.snapshot").exists() == with_snapshots
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ from botorch_bandits import (
 )
 from botorch_bandits.feedback import CensoredQueue
 from botorch_bandits.fingerprints import EnvironmentWarning, UnnamedSettingError
-from botorch_bandits.journal import Journal, JournalFormatError, SnapshotWarning
+from botorch_bandits.journal import Journal, JournalFormatError
 from botorch_bandits.loop import journal as loop_journal
 
 from .cases import ARMS, BOX, MODEL, SETTINGS, UCB, build, derived, play
@@ -307,39 +307,6 @@ class TestJournalOfALoop:
             loop.tell(loop.ask().id, 0.5)
         with BanditLoop.open(tmp_path / "other.journal", BOX, MODEL, recipe) as loop:
             assert not any("given history" in line for line in loop.guarantee().assumptions)
-
-    def test_snapshots_come_at_growing_distances_and_failing_to_write_one_warns(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(loop_journal, "SNAPSHOT_EVERY", 4)
-        write, written = Journal.write_snapshot, []
-
-        def watch(journal: Journal, state: dict[str, Any], after: int) -> None:
-            written.append(after)
-            write(journal, state, after)
-
-        monkeypatch.setattr(Journal, "write_snapshot", watch)
-        path = tmp_path / "run.journal"
-        with build("arms, ucb", journal=path) as loop:
-            play(loop, 60)
-            assert written == [4, 8, 12, 18, 27, 40, 60]
-
-            def fail(journal: Journal, state: dict[str, Any], after: int) -> None:
-                raise loop_journal.JournalError("the disk is full")
-
-            monkeypatch.setattr(Journal, "write_snapshot", fail)
-            with pytest.warns(SnapshotWarning, match="the disk is full") as caught:
-                play(loop, 90)
-            assert caught[0].filename == play.__code__.co_filename  # the line that asked or told
-        monkeypatch.setattr(Journal, "write_snapshot", watch)
-        with build("arms, ucb", journal=path) as loop:
-            assert written[-1] == 60
-            before = loop.history.to_records()
-            play(loop, 91)
-            assert written[-1] == 91
-        path.with_name("run.journal.snapshot").unlink()
-        with build("arms, ucb", journal=path) as loop:
-            assert loop.history.to_records()[: len(before)][:-1] == before[:-1]
 
     def test_diagnostics_that_are_not_finite_come_back(self, tmp_path: Path) -> None:
         history = History(1)

@@ -199,33 +199,21 @@ def without_line_break(folder: Path) -> tuple[Path, bytes]:
     return path, content
 
 
-@pytest.mark.parametrize("with_snapshot", [None, "before", "after"])
-def test_a_last_line_that_lacks_only_its_line_break_is_kept(
-    tmp_path: Path, with_snapshot: str | None
-) -> None:
+def test_a_last_line_that_lacks_only_its_line_break_is_kept(tmp_path: Path) -> None:
     path, content = without_line_break(tmp_path)
-    if with_snapshot == "before":
-        path.write_bytes(content)
-        with Journal.open(path) as journal:
-            journal.write_snapshot({}, len(RECORDS))
-        path.write_bytes(content[:-1])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert list(Journal.read(path).records()) == RECORDS
         with Journal.open(path) as journal:
             assert (journal.num_records, journal.torn_bytes) == (len(RECORDS), 0)
             assert list(journal.records()) == RECORDS
-            if with_snapshot == "after":
-                journal.write_snapshot({}, len(RECORDS))
         assert path.read_bytes() == content[:-1]  # opening changes nothing
         with Journal.open(path) as journal:
-            assert (journal.read_snapshot() is None) == (with_snapshot is None)
             journal.append({"more": 1})
             assert list(journal.records()) == [*RECORDS, {"more": 1}]
             journal.append({"more": 2})
         assert path.read_bytes().startswith(content)  # the line break came first
         assert list(Journal.read(path).records()) == [*RECORDS, {"more": 1}, {"more": 2}]
-        assert next(iter(Journal.read(path).records(after=5))) == {"more": 1}
     assert [known for known in tmp_path.iterdir() if ".cut-" in known.name] == []
 
 

@@ -65,10 +65,6 @@ def test_appending_goes_on_after_reopening(tmp_path: Path) -> None:
             assert journal.append({"more": i}) == len(RECORDS) + i + 1
     expected = [*RECORDS, {"more": 0}, {"more": 1}, {"more": 2}]
     assert list(Journal.read(path).records()) == expected
-    assert list(Journal.read(path).records(after=6)) == expected[6:]
-    assert list(Journal.read(path).records(after=8)) == []
-    with pytest.raises(ValueError, match="after is 9, but"):
-        Journal.read(path).records(after=9)
 
 
 @pytest.mark.parametrize(
@@ -132,10 +128,6 @@ def test_the_file_is_synchronized_before_append_returns(
             journal.append(record)
             # the whole record was there when the file was synchronized
             assert synchronized == [(path.stat().st_ino, path.stat().st_size)]
-        del synchronized[:]
-        journal.write_snapshot({"sum": 1.0}, len(RECORDS))
-        inodes = [inode for inode, _ in synchronized]
-        assert inodes == [(tmp_path / "run.journal.snapshot").stat().st_ino, tmp_path.stat().st_ino]
 
 
 def test_readers_see_whole_records_while_they_are_written(tmp_path: Path) -> None:
@@ -197,7 +189,7 @@ def test_a_line_that_is_finished_while_it_is_read_is_no_damage(tmp_path: Path) -
     file = Growing(whole[:-9])
     start = Journal.read(path)._first
     file.seek(start.offset)
-    found = [parse(payload) for payload, _, _ in scan(file, start, path)]
+    found = [parse(payload) for payload, _ in scan(file, start, path)]
     assert found == RECORDS[:-1]
 
 
@@ -207,11 +199,6 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match=r"already exists.*Journal\.open"):
         Journal.create(path, {})
     assert path.read_bytes() == before
-    with Journal.open(path) as journal:
-        journal.write_snapshot({}, 1)
-    path.unlink()
-    with pytest.raises(FileExistsError, match=r"run\.journal\.snapshot already exists"):
-        Journal.create(path, {})
 
 
 def test_a_missing_journal_is_named_and_nothing_is_created(tmp_path: Path) -> None:
@@ -234,7 +221,6 @@ def test_a_bad_header_leaves_nothing_behind(tmp_path: Path) -> None:
         (b"id,reward\n1,2\n", "is not a journal: its first line is"),
         (b"\x93NUMPY\x00\xff", "is not a journal"),
         (b"botorch_bandits journal, format 2\n{}\n", "has format 2, but .* only knows format 1"),
-        (b"botorch_bandits snapshot, format 1\n", "is not a journal"),
     ],
 )
 def test_other_files_and_versions_are_refused(tmp_path: Path, content: bytes, message: str) -> None:

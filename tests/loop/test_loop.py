@@ -367,7 +367,6 @@ def test_settings_are_listed_once(tmp_path: Path) -> None:
     parameters = inspect.signature(BanditLoop).parameters
     around = ["clock", "history", "journal"]  # they are no settings: suggestions do not depend on
     around.append("objective")  # it chooses the acquisition
-    around += ["durability"]  # it is about the file
     names = [name for name in parameters if name not in around]
     assert sorted(names) == sorted(field.name for field in fields(LoopSettings))
     for field in fields(LoopSettings):

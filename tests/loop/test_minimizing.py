@@ -18,8 +18,8 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 
 import botorch_bandits as bb
 from botorch_bandits.acquisition import BelowMinimumWarning
-from botorch_bandits.loop.minimizing import turned_diagnostics
 from botorch_bandits.problems import gp_draw_on_arms
+from botorch_bandits.queries import flipped_diagnostics
 
 from .rounds import Setting
 
@@ -48,7 +48,7 @@ def assert_mirrored(low: bb.BanditLoop, high: bb.BanditLoop) -> None:
     for one, other in zip(low.history.queries, high.history.queries, strict=True):
         assert torch.equal(one.x, other.x), one.round_number
         assert one.origin == other.origin
-        assert turned_diagnostics(one.diagnostics) == pytest.approx(
+        assert flipped_diagnostics(one.diagnostics) == pytest.approx(
             other.diagnostics, rel=0.0, abs=0.0, nan_ok=True
         )
     for told, of_high in zip(low.history.outcomes, high.history.outcomes, strict=True):

@@ -81,7 +81,7 @@ def test_clocks_of_all_kinds_are_read() -> None:
 @pytest.mark.parametrize(
     ("dims", "message"),
     [
-        (1, r"integer_dims is 1; give the indices of the dimensions in a list, as in \[1\]"),
+        (1, r"integer_dims is 1\. Give the indices of the dimensions in a list, as in \[1\]"),
         ("1", "integer_dims entry must be an integer, got '1'"),
         ([1.0], "integer_dims entry must be an integer, got 1.0"),
         ([True], "integer_dims entry must be an integer, got True"),

@@ -210,7 +210,7 @@ def test_points_of_a_small_space_are_counted(context_dim: int) -> None:
     assert min(widths) >= (2.0 * torch.log(torch.tensor(15.0 / 2.0))).sqrt() - 1e-9
     assert loop.guarantee().regret.holds
 
-    with pytest.raises(ValueError, match="15 arms"):
+    with pytest.raises(ValueError, match="the domain has 15"):
         BanditLoop(
             space,
             model=ONE,

@@ -120,10 +120,11 @@ def points_of(domain: Box, held: dict[int, float], num_points: int = 1500) -> Ar
         low, high = domain.bounds[:, i].tolist()
         count = max(2, round(num_points ** (1.0 / max(len(free), 1))))
         grid = np.linspace(low, high, count).tolist()
-        values = domain.values_of(i) if i in domain.discrete_dims else grid
+        grids = domain.coordinates.grids
+        values = grids[i].values() if i in grids else grid
         axes.append([held[i]] if i in held else values)
     points = torch.tensor(list(itertools.product(*axes)), dtype=torch.float64)
-    if domain.equality_constraints:  # of three coordinates, of which one is given
+    if "equality_constraints" in domain.constraints:  # of three coordinates, of which one is given
         points[:, 2] = 1.2 - points[:, 0] - points[:, 1]
         points = points[(points[:, 2] >= 0.0) & (points[:, 2] <= 1.0)]
     if domain.feasible is not None:
@@ -179,7 +180,7 @@ def test_uniform_draws_have_given_coordinates(case: str) -> None:
     loop, free = (BanditLoop(domain, None, RandomSearch(), seed=2) for _ in range(2))
     held = coordinates(domain, fixed)
     drawn = []
-    for _ in range(4 if domain.equality_constraints else 20):  # of a random walk
+    for _ in range(4 if "equality_constraints" in domain.constraints else 20):  # of a random walk
         query = loop.ask(fixed=fixed)
         domain.check_point("x", query.x)
         assert {i: float(query.x[i]) for i in held} == held
@@ -221,7 +222,7 @@ def test_the_choice_has_the_largest_bound_of_the_points_that_are_not_avoided(
     query = loop.ask(context, avoid=[first.x], avoid_within=0.15)
     domain.check_point("x", query.x)
     sides = (domain.bounds[1] - domain.bounds[0]).numpy()
-    discrete = list(domain.discrete_dims)
+    discrete = list(domain.coordinates.grids)
 
     def distances(points: Array) -> Array:
         shares = ((points - first.x.numpy()) / sides) ** 2
@@ -230,7 +231,7 @@ def test_the_choice_has_the_largest_bound_of_the_points_that_are_not_avoided(
 
     chosen = query.x.unsqueeze(0).numpy()
     assert distances(chosen)[0] >= 0.15 * (1.0 - 1e-8)
-    num_points = 300 if domain.equality_constraints else 3000  # of a random walk
+    num_points = 300 if "equality_constraints" in domain.constraints else 3000  # of a random walk
     points = domain.sample(num_points, torch.Generator().manual_seed(8)).numpy()
     at = np.concatenate([chosen, points[distances(points) >= 0.15]])
     if num_contexts:
@@ -339,13 +340,13 @@ WRONG: list[tuple[Box, dict[str, Any], type[Exception], str]] = [
     (BOX, {"fixed": {"x": 0.5}}, TypeError, "fixed names 'x', but the domain has no names"),
     (BOX, {"fixed": {0: math.inf}}, ValueError, r"fixed\[0\]"),
     (BOX, {"fixed": {0: "much"}}, TypeError, r"fixed\[0\]"),
-    (BOX, {"fixed": [0.5]}, TypeError, r"fixed is \[0.5\]; pass a dict from columns"),
+    (BOX, {"fixed": [0.5]}, TypeError, r"fixed is \[0.5\]. Pass a dict from columns"),
     (SPACE, {"fixed": {"z": 1.0}}, ValueError, "fixed names 'z', which is not a parameter"),
     (SPACE, {"fixed": {0: 1.0}}, ValueError, "fixed names 0, which is not a parameter"),
     (SPACE, {"fixed": {"k": "d"}}, ValueError, "'k'"),
     (SPACE, {"fixed": {"c": 4}}, ValueError, "'c'"),
     (SPACE, {"fixed": {"x": 2.0}}, ValueError, "parameter 'x' is 2.0, outside"),
-    (SPACE, {"fixed": ["x"]}, TypeError, "fixed is .*; pass a dict from names"),
+    (SPACE, {"fixed": ["x"]}, TypeError, "fixed is .*. Pass a dict from names"),
     (SUM, {"fixed": {1: 0.1}}, ValueError, r"leaves no point: inequality_constraints\[1\] is viol"),
     (SUM, {"fixed": {0: 0.9}}, ValueError, "leaves no point: inequality_constraints and"),
     (SUM, {"fixed": {0: 0.5, 1: 0.7}}, ValueError, r"leaves no point: inequality_constraints\[0\]"),

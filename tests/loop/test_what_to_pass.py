@@ -114,7 +114,6 @@ def test_an_argument_that_is_misspelled_is_named() -> None:
 @pytest.mark.parametrize(
     ("points", "remedy"),
     [
-        ([], "got list. Pass None if there are no points"),
         ([torch.zeros(1, dtype=torch.float64)], r"got list. Pass torch.stack\(X_pending\)"),
         (np.zeros((1, 1)), r"got ndarray. Pass torch.as_tensor\(X_pending, dtype=torch.float64\)"),
     ],
@@ -131,9 +130,8 @@ def test_pending_points_are_a_tensor(points: Any, remedy: str) -> None:
 def test_one_width_for_a_list_of_priors_names_the_bound_for_lists(cls: Any) -> None:
     loop = BanditLoop(BOX, LIST, cls.with_options(**BOUNDS), num_initial=1)
     loop.tell(loop.ask().id, 0.5)
-    with pytest.raises(ValueError, match=r"of priors\. Use CandidatesUpper") as e:
+    with pytest.raises(ValueError, match=r"of priors \(CandidatesUpper"):
         loop.ask()
-    assert "information_gain=" not in str(e.value)
 
 
 @pytest.mark.parametrize("forgetting", [ExponentialWeights(0.9), TimeVaryingKernel(0.1)])

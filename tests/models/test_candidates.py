@@ -355,14 +355,17 @@ def test_members_are_there_as_often_as_their_weight_says(recipe: CandidatesRecip
     shares = torch.bincount(torch.tensor(model.members), minlength=48) / NUM_MEMBERS
     assert len(model.members) == NUM_MEMBERS
     assert float((shares - model.evidence.posterior_weights).abs().max()) < 1.0 / NUM_MEMBERS
-    points = uniform(3, 1, 2, seed=3)
+    points = uniform(3, 2, seed=3)
     found = model.posterior(points, observation_noise=True)
-    assert found.mean.shape == (3, NUM_MEMBERS, 1, 1)
+    each = model.posterior(points.unsqueeze(-2), observation_noise=True)
+    assert each.mean.shape == (3, NUM_MEMBERS, 1, 1)
     for place, k in enumerate(model.members):
-        mean, covariance = textbook(ENTRIES[k], X, y, points.squeeze(-2))
-        close(found.mean[:, place, 0, 0], mean)
-        noisy = covariance.diagonal() + ENTRIES[k][3]
-        close(found.variance[:, place, 0, 0], noisy)
+        mean, covariance = textbook(ENTRIES[k], X, y, points)
+        noisy = covariance + ENTRIES[k][3] * torch.eye(3)
+        close(each.mean[:, place, 0, 0], mean)
+        close(each.variance[:, place, 0, 0], noisy.diagonal())
+        close(found.mean[place, :, 0], mean)
+        close(found.distribution.covariance_matrix[place], noisy)
 
 
 def test_stock_acquisition_functions_average_over_the_members() -> None:
@@ -530,26 +533,14 @@ def test_default_list_takes_its_scales_from_the_first_outcomes_alone() -> None:
     torch.testing.assert_close(model.evidence.log_evidence_against, expected, rtol=1e-8, atol=1e-8)
 
 
-def _rows(num_rows: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    X = torch.rand(num_rows, 2, dtype=torch.float64, generator=generator)
-    noise = torch.randn(num_rows, 1, dtype=torch.float64, generator=generator)
-    return X, (6.0 * X).sin().sum(-1, keepdim=True) + 0.1 * noise
-
-
-def _box_recipe() -> CandidatesRecipe:
-    return BanditGP.with_candidates(candidate_grid([0.2, 0.4], [0.01, 0.1], [0.5, 1.0]))
-
-
-def test_a_builder_returns_a_function_of_the_rows_alone() -> None:
+def test_a_builder_returns_a_function_of_the_rows_alone(recipe: CandidatesRecipe) -> None:
     """Whatever was built before: a loop that is built again from its history goes on alike."""
-    X, Y = _rows(150)
-    live, points = _box_recipe().builder(), _rows(5, seed=1)[0]
-    changed = Y.clone()
-    changed[3] += 1.0
-    for num_rows, outcomes in [(n, Y) for n in (0, 1, 64, 65, 130, 129, 150)] + [(150, changed)]:
-        model = live(X[:num_rows], outcomes[:num_rows])
-        at_once = _box_recipe()(X[:num_rows], outcomes[:num_rows])
+    X, y = rows(150)
+    live, points = recipe.builder(), uniform(5, 2, seed=3)
+    changed = torch.cat([y[:3], y[3:4] + 1.0, y[4:]])
+    for num_rows, told in [(n, y) for n in (0, 1, 64, 65, 130, 129, 150)] + [(150, changed)]:
+        given = X[:num_rows], told[:num_rows].unsqueeze(-1)
+        model, at_once = live(*given), recipe(*given)
         for ours, dense in zip(
             model.group_moments(points), at_once.group_moments(points), strict=True
         ):
@@ -557,45 +548,16 @@ def test_a_builder_returns_a_function_of_the_rows_alone() -> None:
         close(model.evidence.path, at_once.evidence.path)
 
 
-def test_conditioning_leaves_the_model_as_it_was() -> None:
-    X, Y = _rows(9)
-    model = _box_recipe()(X[:5], Y[:5])
+def test_conditioning_leaves_the_model_as_it_was(recipe: CandidatesRecipe) -> None:
+    X, y = rows(9)
+    Y = y.unsqueeze(-1)
+    model = recipe(X[:5], Y[:5])
     before = model.evidence.log_evidence_against
     assert model.condition_on_observations(X[5:], Y[5:]).num_rows == 9
     assert torch.equal(model.evidence.log_evidence_against, before)
     assert model.num_rows == 5
     with pytest.raises(UnsupportedError, match="2 such rows"):
         model.hallucinated(X[:2]).condition_on_observations(X[5:], Y[5:])
-
-
-@pytest.mark.parametrize("num_rows", [5, 300])
-def test_posterior_of_many_rows_against_dense_algebra(num_rows: int) -> None:
-    """Large matrices are inverted by their quarters, one group after the other."""
-    X, Y = _rows(num_rows)
-    model = _box_recipe()(X, Y)
-    points = _rows(4, seed=1)[0]
-    posterior = model.posterior(points)
-    for member, entry in enumerate(model.members):
-        prior = model.recipe.candidates[entry]
-        with torch.no_grad():
-            gram = prior.kernel(X).to_dense() + prior.noise * torch.eye(len(X), dtype=X.dtype)
-            cross = prior.kernel(points, X).to_dense()
-            mean = cross @ torch.linalg.solve(gram, Y)
-            covariance = prior.kernel(points).to_dense() - cross @ torch.linalg.solve(gram, cross.T)
-        close(posterior.mean[member], mean, 1e-9)
-        joint = posterior.distribution.covariance_matrix[member]
-        close(joint, covariance, 1e-9)
-        variance = posterior.variance[member].squeeze(-1)
-        close(joint.diagonal(), variance, 1e-15)
-
-
-def test_posterior_of_an_ensemble_is_pickled_with_its_covariance() -> None:
-    X, Y = _rows(5)
-    posterior = _box_recipe()(X, Y).posterior(_rows(3, seed=1)[0])
-    again = pickle.loads(pickle.dumps(posterior))
-    ours, theirs = (each.distribution.covariance_matrix for each in (again, posterior))
-    assert torch.equal(ours, theirs)
-    assert again.rsample(torch.Size([2])).shape == posterior.rsample(torch.Size([2])).shape
 
 
 def test_a_list_is_shown_in_one_line() -> None:

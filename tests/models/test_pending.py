@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import gpytorch
 import numpy as np
 import pytest
 import torch
+from acquisition.cases import OwnGP, Waves
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.exceptions.warnings import BotorchWarning
@@ -20,13 +20,10 @@ from botorch.models import (
     SingleTaskVariationalGP,
 )
 from botorch.models.deterministic import GenericDeterministicModel
-from botorch.models.ensemble import EnsembleModel
-from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.model import Model, ModelList
 from botorch.models.transforms import Bilog, Log, Normalize, Standardize
 from botorch.models.transforms.input import InputPerturbation
-from gpytorch.distributions import MultivariateNormal
 from torch import Tensor
 
 from botorch_bandits import GPThompsonSampling, GPUpperConfidenceBound
@@ -86,23 +83,8 @@ def batched() -> Model:
     return fixed_hyperparameters(model)
 
 
-class OwnGP(gpytorch.models.ExactGP, GPyTorchModel):
-    """As in BoTorch's tutorial on models of one's own."""
-
-    _num_outputs = 1
-
-    def __init__(self) -> None:
-        super().__init__(X, Y[:, 0], gpytorch.likelihoods.GaussianLikelihood())
-        self.mean_module = gpytorch.means.ConstantMean()
-        self.covar_module = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel())
-        self.to(X)
-
-    def forward(self, x: Tensor) -> MultivariateNormal:
-        return MultivariateNormal(self.mean_module(x), self.covar_module(x))
-
-
 def own() -> Model:
-    return OwnGP().eval()
+    return OwnGP(X, Y[:, :1]).eval()
 
 
 def one_task(train_Yvar: bool = False) -> Model:
@@ -229,15 +211,6 @@ def test_variational_model() -> None:
     assert acqf(NEW.unsqueeze(-2)).shape == (5,)
 
 
-class Waves(EnsembleModel):
-    """A deterministic ensemble, as of neural networks."""
-
-    _num_outputs = 1
-
-    def forward(self, X: Tensor) -> Tensor:
-        return torch.stack([torch.sin((3 + i) * X.sum(-1, keepdim=True)) for i in range(6)], -3)
-
-
 def test_deterministic_ensemble_counts_by_mean_and_covariance_of_its_members() -> None:
     model = Waves()
     values = model(torch.cat([P[:2], NEW])).squeeze(-1)
@@ -303,7 +276,7 @@ def perturbed() -> Model:
         (lambda: variational(Bilog), r"not affine .*Standardize.*SingleTaskGP"),
         (lambda: KroneckerMultiTaskGP(X, Y).eval(), r"GP gives a Multit.*MultiTaskGP"),
         (perturbed, r"rows for 3 points.*InputPerturbation"),
-        (lambda: WithoutNoise().eval(), r"observation_noise=True .*likelihood"),
+        (lambda: WithoutNoise(X, Y[:, :1]).eval(), r"observation_noise=True .*likelihood"),
     ],
 )
 def test_refusals_name_the_remedy(build: Callable[[], Model], message: str) -> None:

@@ -11,22 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from acquisition.cases import OwnGP
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import KroneckerMultiTaskGP, MultiTaskGP, SingleTaskGP
 from botorch.models.deterministic import GenericDeterministicModel
-from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.likelihoods.sparse_outlier_noise import SparseOutlierGaussianLikelihood
 from botorch.models.robust_relevance_pursuit_model import RobustRelevancePursuitSingleTaskGP
 from botorch.models.transforms import Standardize
 from botorch.models.transforms.outcome import StratifiedStandardize
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import LinearKernel, RBFKernel, ScaleKernel
-from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.means import ConstantMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from gpytorch.models import ExactGP
 from torch import Tensor
 
 from botorch_bandits import (
@@ -55,29 +52,14 @@ PENDING = torch.tensor([[0.3, 0.5], [0.75, 0.4]], dtype=torch.float64)
 BOUNDS: dict[str, Any] = {"rkhs_bound": B, "noise_bound": R, "delta": DELTA}
 
 
-class SimpleCustomGP(ExactGP, GPyTorchModel):
-    """The model of BoTorch's tutorial on models of one's own."""
-
-    _num_outputs = 1
-
-    def __init__(self, train_X: Tensor, train_Y: Tensor) -> None:
-        super().__init__(train_X, train_Y.squeeze(-1), GaussianLikelihood())
-        self.mean_module = ConstantMean()
-        self.covar_module = ScaleKernel(base_kernel=RBFKernel(ard_num_dims=train_X.shape[-1]))
-        self.to(train_X)
-
-    def forward(self, x: Tensor) -> MultivariateNormal:
-        return MultivariateNormal(self.mean_module(x), self.covar_module(x))
-
-
-class Doubled(SimpleCustomGP):
+class Doubled(OwnGP):
     """Its kernel is not the one that it shows."""
 
     def forward(self, x: Tensor) -> MultivariateNormal:
         return MultivariateNormal(self.mean_module(x), 2.0 * self.covar_module(x))
 
 
-class Shifted(SimpleCustomGP):
+class Shifted(OwnGP):
     """Its mean is not the one that it shows."""
 
     def forward(self, x: Tensor) -> MultivariateNormal:
@@ -115,7 +97,7 @@ def dense(
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("num_pending", [0, 2])
 def test_a_users_model_has_the_values_of_its_kernel(num_pending: int, training: bool) -> None:
-    model = with_parameters(SimpleCustomGP(X, Y))
+    model = with_parameters(OwnGP(X, Y))
     model.train(training)
     pending = PENDING[:num_pending]
     s2, mean = float(model.covar_module.outputscale), float(model.mean_module.constant)
@@ -143,7 +125,7 @@ def test_a_users_model_has_the_values_of_its_kernel(num_pending: int, training: 
 
 
 def test_a_users_model_is_the_single_task_gp_with_its_modules() -> None:
-    own = with_parameters(SimpleCustomGP(X, Y))
+    own = with_parameters(OwnGP(X, Y))
     theirs = SingleTaskGP(
         X,
         Y,
@@ -183,7 +165,7 @@ def test_a_forward_with_another_prior_is_not_read(cls: Any) -> None:
         ImprovedUpperConfidenceBound(cls(X, Y), **BOUNDS)
 
 
-@pytest.mark.parametrize("cls", [SimpleCustomGP, Doubled])
+@pytest.mark.parametrize("cls", [OwnGP, Doubled])
 def test_reading_changes_no_mode(cls: Any) -> None:
     for training in (True, False):
         model = cls(X, Y)

@@ -301,43 +301,6 @@ def test_a_refused_journal_lists_the_domain_and_counts_what_follows_from_it(
     assert "history has maximize=True" in remedy
 
 
-@pytest.mark.usefixtures("quick_disk")
-def test_a_journal_of_a_box_goes_on_under_names(tmp_path: Path) -> None:
-    path = tmp_path / "run.journal"
-    box = Box([[-4.0, 2.0], [2.0, 64.0]], integer_dims=[1])
-    with BanditLoop(box, None, RandomSearch(), journal=path) as loop:
-        old = [loop.tell(loop.ask().id, float(i)) for i in range(3)]
-        following = BanditLoop(
-            box, None, RandomSearch(), history=History.from_records(loop.history.to_records(), 2)
-        ).ask()
-    space = Space({"C": Float(1e-4, 100.0, log=True), "leaves": Integer(2, 64)})
-    with BanditLoop(space, None, RandomSearch(), journal=path) as loop:
-        assert loop.history.outcomes == tuple(old)
-        first = loop.history.queries[0]
-        assert first.parameters == {
-            "C": 10.0 ** float(first.x[0]),
-            "leaves": int(first.x[1]),
-        }
-        assert torch.equal(loop.ask().x, following.x)
-    other = Space({"C": Float(1e-4, 10.0, log=True), "leaves": Integer(2, 64)})
-    with pytest.raises(DifferentSettingsError, match=r"domain\.bounds"):
-        BanditLoop(other, None, RandomSearch(), journal=path)
-
-
-@pytest.mark.usefixtures("quick_disk")
-def test_snapshots_hold_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("botorch_bandits.loop.journal.SNAPSHOT_EVERY", 2)
-    path = tmp_path / "run.journal"
-    with BanditLoop(SPACE, None, RandomSearch(), journal=path) as loop:
-        loop.attach(GIVEN, 1.5)
-        for _ in range(2):
-            loop.tell(loop.ask().id, 0.0)
-        known = loop.history.to_records()
-    assert path.with_name(path.name + ".snapshot").exists()
-    with BanditLoop(SPACE, None, RandomSearch(), journal=path) as loop:
-        assert loop.history.to_records() == known
-
-
 # --- the default model ----------------------------------------------------------------------
 
 

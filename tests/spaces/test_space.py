@@ -124,7 +124,7 @@ def test_ends_of_a_logarithmic_range_are_exact(low: float, factor: float) -> Non
 @pytest.mark.parametrize("low", [1, 7, 10**6, 10**12 - 3000])
 def test_logarithms_of_whole_numbers_are_all_different_and_lead_back(low: int) -> None:
     parameter = Integer(low, low + 3000, log=True)
-    coordinates = parameter.values()
+    coordinates = parameter.grid.values()
     assert all(a < b for a, b in itertools.pairwise(coordinates))
     assert [parameter.decode(c) for c in coordinates] == list(range(low, low + 3001))
     space = Space({"n": parameter})
@@ -236,7 +236,7 @@ def test_every_draw_is_a_point_of_the_space() -> None:
     for x in X:
         assert torch.equal(SPACE.check_point("x", x), x)
     for i, name in enumerate(SPACE.names):
-        if i in SPACE.discrete_dims and name != "units":
+        if i in SPACE.coordinates.grids and name != "units":
             assert len(X[:, i].unique()) == SPACE.bounds[1, i] - SPACE.bounds[0, i] + 1
     assert SPACE.volume == pytest.approx(6.0 * 1.4 * 11 * 300 * 5 * 3)
 
@@ -255,10 +255,6 @@ def test_a_space_without_categories_and_logarithms_of_whole_numbers_draws_as_its
     space = Space({"C": Float(1e-4, 100.0, log=True), "leaves": Integer(2, 64)})
     box = Box([[-4.0, 2.0], [2.0, 64.0]], integer_dims=[1])
     assert torch.equal(space.sample(7, seeded(3)), box.sample(7, seeded(3)))
-    without = space.without_names()
-    assert without is not None
-    assert are_equal(without, box)
-    assert SPACE.without_names() is None
 
 
 def peak(center: dict[str, Any], space: Space) -> Value:
