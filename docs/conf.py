@@ -61,7 +61,7 @@ autodoc_default_options = {
     "default_margin, defines_rule, describe, fingerprint, forward, is_expected,"
     "load_state_dict, options_from_domain, options_of_widths, played_as, predictive,"
     "known_at, moments, set_rule, set_X_pending, value_scale,"
-    "wanted_from_domain, width_rule"
+    "from_domain, wanted_from_domain, width_rule"
 }
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True

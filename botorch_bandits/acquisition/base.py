@@ -225,6 +225,8 @@ class BanditAcquisition(AcquisitionFunction):
         check_arguments(cls, args, given, _instead_of_beta(cls))
         return super().__new__(cls)
 
+    from_domain: ClassVar[tuple[str, ...]] = ()
+    """The options, among those of :meth:`.Domain.facts`, that a domain fills in."""
     _summary: PriorSummary | None = None
     _first_round: int | None = None
     maximize: bool = True
@@ -330,12 +332,12 @@ class BanditAcquisition(AcquisitionFunction):
 
     @classmethod
     def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the options, among those of :meth:`.Domain.facts`, that a domain fills in.
+        """Return the options that a domain fills in, which may depend on the others.
 
         Args:
             options: All constructor arguments; those that were left out are None or the default.
         """
-        return ()
+        return cls.from_domain
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:

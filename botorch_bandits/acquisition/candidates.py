@@ -521,9 +521,12 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         check_columns("X", check_double("X", X), self.base_model)
         return self._bounds(self.base_model, X)
 
-    def known_at(self, X: Tensor) -> Bounds:
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         mean, variance = self.base_model.mixture(X)
-        return Bounds(mean, variance.clamp_min(0.0).sqrt(), *self.bounds(X))
+        return mean, variance.clamp_min(0.0).sqrt()
+
+    def known_at(self, X: Tensor) -> Bounds:
+        return Bounds(*self.moments(X), *self.bounds(X))
 
     def _values(self, X: Tensor) -> Tensor:
         """Return ``batch_shape x q`` values, each as if the points before it were pending."""
@@ -643,14 +646,13 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         Args:
             x: A ``d``-dimensional point.
         """
+        known = super().describe(x)
         with torch.no_grad():
-            value, known = float(self(x.unsqueeze(0))), self.known_at(x)
-            mean, deviation, lower, upper = (float(each) for each in known[:4] if each is not None)
+            lower, upper = (float(bound) for bound in self.bounds(x))
+        deviation = max(known["standard_deviation"], math.sqrt(LEAST_VARIANCE))
         return {
-            "mean": mean,
-            "standard_deviation": deviation,
-            "width": 0.5 * (upper - lower) / max(deviation, math.sqrt(LEAST_VARIANCE)),
-            "acquisition_value": value,
+            **known,
+            "width": 0.5 * (upper - lower) / deviation,
             "lower_bound": lower,
             "upper_bound": upper,
             "num_survivors": float(self.survivors.sum()),

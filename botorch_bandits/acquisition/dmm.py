@@ -457,7 +457,9 @@ class DMMUpperConfidenceBound(HallucinatesPending):
             ``b q x m`` each, behind the members of an ensemble.
         """
         now, later = (read_moments(model, X) for model in (self.base_model, self.model))
-        after = later.one_by_one(read_noise(self.base_model, X)).variance.squeeze(-2)
+        after = later.variance
+        if X.shape[-2] > 1:
+            after = later.one_by_one(read_noise(self.base_model, X)).variance.squeeze(-2)
         if later.is_mixture:
             before, after = (each.movedim(-3, 0) for each in (now.variance, after))
             return before.flatten(1, -2), after.flatten(1, -2)

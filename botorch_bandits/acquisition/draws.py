@@ -72,6 +72,7 @@ class SeededDraw(BanditAcquisition):
     factorized once for each model, when it is first needed.
     """
 
+    from_domain: ClassVar[tuple[str, ...]] = ("choices",)
     stream: ClassVar[str]
     """The name of the random stream; under another name, the same seed gives other numbers."""
 
@@ -100,10 +101,6 @@ class SeededDraw(BanditAcquisition):
     def __getstate__(self) -> dict[str, Any]:
         """Leave the draw out."""
         return {**self.__dict__, "_drawn": {}, "_on_choices": {}}
-
-    @classmethod
-    def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        return ("choices",)
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any], domain: Domain | None) -> None:

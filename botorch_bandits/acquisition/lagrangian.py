@@ -814,6 +814,5 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         """
         known = super().describe(x)
         with torch.no_grad():
-            drawn = self.draw(x.unsqueeze(0)).reshape(-1).tolist()
-        draws = {f"constraint_draw_{j}": drawn[j] for j in range(1, len(drawn))}
-        return {**known, **draws}
+            _, *drawn = self.draw(x.unsqueeze(0)).reshape(-1).tolist()
+        return {**known, **{f"constraint_draw_{j + 1}": each for j, each in enumerate(drawn)}}

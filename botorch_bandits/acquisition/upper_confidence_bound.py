@@ -549,6 +549,7 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
     """
 
     defines_rule: ClassVar[bool] = True
+    from_domain: ClassVar[tuple[str, ...]] = ("num_arms",)
 
     def __init__(
         self,
@@ -572,10 +573,6 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
     ) -> dict[str, Any]:
         few = None if domain is None else domain.few_points()
         return super().options_from_domain(options, few or domain)
-
-    @classmethod
-    def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        return ("num_arms",)
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> RandomizedWidth:
@@ -631,6 +628,7 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
     """
 
     defines_rule: ClassVar[bool] = True
+    from_domain: ClassVar[tuple[str, ...]] = ("dim",)
 
     def __init__(  # noqa: PLR0913 - a public constructor
         self,
@@ -649,10 +647,6 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
     ) -> None:
         """See the class."""
         self._initialize({**locals()})
-
-    @classmethod
-    def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        return ("dim",)
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
