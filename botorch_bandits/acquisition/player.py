@@ -186,13 +186,13 @@ class Player:
         return self._conditioner.at(rows, now)
 
     def set_prior_mean(self, value: float) -> None:
-        """Give the reward another prior mean, as with other multipliers."""
+        """Give the reward another prior mean (``value``), as with other multipliers."""
         if value != self.prior_mean:
             self.prior_mean = value
             self._conditioner.set_prior_mean(value)
 
     def transformed_contexts(self, contexts: Tensor) -> Tensor:
-        """Return ``n x c`` contexts in the form that the kernel expects."""
+        """Return ``n x c`` ``contexts`` in the form that the kernel expects."""
         if self.transform is None or not contexts.shape[-1]:
             return contexts
         count = contexts.shape[-1]
@@ -204,7 +204,11 @@ class Player:
         return found[..., :count]
 
     def follow(self, recipe: CandidatesRecipe) -> None:
-        """Follow the evidence of a list of priors, whose groups are the priors here."""
+        """Follow the evidence of a list of priors, whose groups are the priors here.
+
+        Args:
+            recipe: The list.
+        """
         self.recipe = recipe
         self._start_evidence(recipe)
 
@@ -270,12 +274,12 @@ class Player:
         return first_of_the_largest(seen.scores, check, seen.value_scale, seen.among)
 
     def choose_uniformly(self, round_number: int) -> Tensor:
-        """Return a uniformly random arm per replicate, ``batch_shape``."""
+        """Return a uniformly random arm of ``round_number``, one a replicate: ``batch_shape``."""
         uniform = self.numbers(round_number, "sample", (), "uniform")
         return (uniform * self.posterior.prior.num_points).long()
 
     def describe(self, seen: Seen, arm: Tensor | int) -> dict[str, float]:
-        """Return the diagnostics of an arm of a single stream, by name."""
+        """Return the diagnostics of an arm in the round ``seen`` of a single stream, by name."""
         index = int(arm)
         mean, deviation = seen.rule.moments(seen, index)
         known = {
@@ -289,18 +293,18 @@ class Player:
     # --- what rules ask for ---
 
     def rows_of_draw(self, posterior: Posterior | RoundPosterior) -> Rows:
-        """Return the rows whose noise is drawn, one for each place, and what is pending."""
+        """Return the rows of a ``posterior`` whose noise is drawn: one a place, and pending."""
         return posterior.collapsed
 
     def extremes(self, rows: Rows | None) -> tuple[Tensor, Tensor]:
-        """Return the smallest and the largest outcome, infinite if there are none."""
+        """Return the smallest and the largest outcome of ``rows``, infinite if there are none."""
         assert rows is not None
         if not len(rows):
             return rows.Y.new_tensor(torch.inf), rows.Y.new_tensor(-torch.inf)
         return rows.Y[:, 0].amin(), rows.Y[:, 0].amax()
 
     def has_observed(self, rows: Rows | None) -> Tensor:
-        """Return which arms have outcomes, ``batch_shape x num_arms``, ``bool``."""
+        """Return which arms have outcomes in ``rows``, ``batch_shape x num_arms``, ``bool``."""
         assert rows is not None
         count = self.posterior.prior.num_points
         found = torch.zeros(count, dtype=torch.bool, device=rows.index.device)
@@ -324,12 +328,12 @@ class Player:
         return self.outside(self._blocks[purpose].at(draw_round))
 
     def normal(self, draw_round: int, purpose: str, count: int) -> Tensor:
-        """Return standard normal numbers of the rows of a round, ``count``."""
+        """Return ``count`` standard normal numbers; ``draw_round`` and ``purpose`` choose them."""
         stream = generator(self._seeds[0], draw_round, purpose)
         return torch.randn(count, dtype=DTYPE, generator=stream)
 
     def stream_of(self, seen: Seen) -> torch.Generator:
-        """Return the random numbers with which an entry of a list is drawn in a round."""
+        """Return the random numbers with which an entry of a list is drawn in a round, ``seen``."""
         return torch.Generator().manual_seed(
             derive_seed(self._seeds[0], seen.draw_round, "candidate")
         )

@@ -296,10 +296,7 @@ class EvidenceRestart(Restart, EvidenceDetector):
             ValueError: See :meth:`.EvidenceDetector.on`.
         """
         num_outputs = 1 if self.outputs == "reward" else num_outputs
-        return EvidenceEngine(self, domain, self._prior(models), num_outputs, context_dim)
-
-    def _prior(self, model: Any) -> Any:
-        return model if self.candidates is None else self.candidates
+        return EvidenceEngine(self, domain, self.candidates or models, num_outputs, context_dim)
 
     def describe_level(self, model: Any) -> str:
         """Return what is claimed about false alarms, in one sentence.
@@ -315,7 +312,7 @@ class EvidenceRestart(Restart, EvidenceDetector):
                 f"most {self.alpha:g}, for every function whose norm less the prior mean is at "
                 f"most {self.rkhs_bound:g} and {self.noise_bound:g}-sub-Gaussian noise"
             )
-        priors = candidates_of(self._prior(model))
+        priors = candidates_of(self.candidates or model)
         listed, given = "", ""
         if priors is not None:
             listed = "the prior is one of the candidates, "

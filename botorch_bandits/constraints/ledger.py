@@ -129,16 +129,6 @@ class Ledger:
         return self.constraints.sum(dim=-2) / max(self.num_rows, 1)
 
     @property
-    def running_average(self) -> Tensor:
-        """``batch_shape x n x num_constraints``; the mean of all values up to each row."""
-        return self.constraints.cumsum(dim=-2) / self._rounds
-
-    @property
-    def running_rectified_average(self) -> Tensor:
-        """``batch_shape x n x num_constraints``; the time average after each row."""
-        return self._excess.cumsum(dim=-2) / self._rounds
-
-    @property
     def average_signed_violation(self) -> Tensor:
         """``batch_shape x num_constraints``; :attr:`average`, or 0 if it is negative."""
         return self.average.clamp_min(0.0)
@@ -224,11 +214,6 @@ class Ledger:
     def _excess(self) -> Tensor:
         """``[g]^+``."""
         return self.constraints.clamp_min(0.0)
-
-    @property
-    def _rounds(self) -> Tensor:
-        """``n x 1``; 1, 2, ..."""
-        return torch.arange(1, self.num_rows + 1).to(self.constraints).unsqueeze(-1)
 
     def _by_epoch(self, values: Tensor) -> Tensor:
         """Sum ``batch_shape x n x k`` rows to ``batch_shape x num_epochs x k``."""

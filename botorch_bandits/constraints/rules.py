@@ -134,6 +134,9 @@ class MultiplierRule(ABC):
         penalty: The penalty that is charged for a violation.
         surrogate: One of :data:`SURROGATES`.
         models: The recipes of epochs 1, 2, ... and all further ones; empty if one model serves all.
+        max_multiplier: The value at which multipliers are capped; None if they are not.
+        reward_bound: Where upper bounds on the reward are clipped; None if they are not.
+        constraint_bound: The same for lower bounds on the constraints.
         expects_exact_constraints: Whether the rule is for constraint values without noise.
         observes: What :meth:`step` takes: ``"outcomes"`` (observed ``g``) or ``"lower_bounds"``
             (lower confidence bounds of ``g`` at the point that was played).
@@ -144,6 +147,9 @@ class MultiplierRule(ABC):
     penalty: Penalty
     surrogate: str
     models: Sequence[BanditGPRecipe] = ()
+    max_multiplier: float | None = None
+    reward_bound: float | None = None
+    constraint_bound: float | None = None
     expects_exact_constraints: ClassVar[bool] = False
     observes: ClassVar[str] = "outcomes"
 
@@ -151,16 +157,6 @@ class MultiplierRule(ABC):
         """Check the number of constraints."""
         number = check_integer("num_constraints", self.num_constraints, minimum=1)
         store_checked(self, num_constraints=number)
-
-    @property
-    def largest_multiplier(self) -> float | None:
-        """The value at which multipliers are capped; None if they are not."""
-        return None
-
-    @property
-    def clipping(self) -> dict[str, float]:
-        """The bounds, by option of the acquisition, to which confidence bounds are clipped."""
-        return {}
 
     def largest_step(self, size: float) -> float:
         """Return a bound on how much an update adds to a multiplier; infinite if none is known.
@@ -498,11 +494,6 @@ class MultiplicativeEpochs(EpochRule):
                 "at least 1."
             )
 
-    @property
-    def largest_multiplier(self) -> float | None:
-        """The value at which multipliers are capped; None if they are not."""
-        return self.max_multiplier
-
     def update(self, levels: Tensor, mean: Tensor) -> Tensor:
         """Add ``ln psi`` of the mean to the logarithms; see :class:`MultiplierRule`."""
         levels = levels + self.penalty.log_value(mean)
@@ -653,7 +644,7 @@ class PrimalDual(MultiplierRule):
     """
 
     num_constraints: int
-    max_multiplier: float
+    max_multiplier: float = field()  # without the default of the base class
     divisor: float
     reward_bound: float | None = None
     constraint_bound: float | None = None
@@ -700,17 +691,6 @@ class PrimalDual(MultiplierRule):
         if self.constraint_bound is not None:
             mean = mean.clamp(-self.constraint_bound, self.constraint_bound)
         return (levels + mean / self.divisor).clamp(0.0, self.max_multiplier)
-
-    @property
-    def largest_multiplier(self) -> float:
-        """The value at which multipliers are capped."""
-        return self.max_multiplier
-
-    @property
-    def clipping(self) -> dict[str, float]:
-        """The bounds to which confidence bounds are clipped, by option of the acquisition."""
-        given = {"reward_bound": self.reward_bound, "constraint_bound": self.constraint_bound}
-        return {name: bound for name, bound in given.items() if bound is not None}
 
     def largest_step(self, size: float) -> float:
         return 0.0  # it observes lower bounds, not outcomes

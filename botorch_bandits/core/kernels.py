@@ -312,7 +312,7 @@ class StationaryKernel(KernelFunction):
         return self.outputscale.squeeze(-1) + X.new_zeros(()).expand(X.shape[:-1])
 
     def times(self, scale: float | Tensor) -> StationaryKernel:
-        """Return the kernel times a number."""
+        """Return the kernel times a number, ``scale``."""
         return replace(self, outputscale=self.outputscale * scale)
 
 

@@ -105,7 +105,7 @@ def recognize(multipliers: Multipliers, bounds: Tensor) -> Tensor:
     """
     latest = multipliers.updates[-NUM_EPOCHS - 1 :]
     table = torch.tensor([update.multipliers for update in latest], dtype=DTYPE)
-    return recognize_infeasibility(table, bounds, NUM_EPOCHS, multipliers.rule.largest_multiplier)
+    return recognize_infeasibility(table, bounds, NUM_EPOCHS, multipliers.rule.max_multiplier)
 
 
 def feasibility_of(multipliers: Multipliers, history: History, bounds: Tensor) -> Feasibility:
@@ -149,7 +149,7 @@ def grows_in_vain(multipliers: Multipliers, constraint: int) -> bool:
     latest = multipliers.updates[-multipliers.num_updates - 1 :]
     levels = torch.tensor([update.multipliers[constraint] for update in latest], dtype=DTYPE)
     changes = levels.diff()
-    largest = multipliers.rule.largest_multiplier
+    largest = multipliers.rule.max_multiplier
     if largest is not None and float(levels[-1]) >= largest * (1.0 - 1e-9):
         return False  # it no longer shows whether values fall
     half, quarter = len(changes) // 2, len(changes) // 4

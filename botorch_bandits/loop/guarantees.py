@@ -578,7 +578,7 @@ def with_constraints(  # noqa: C901 - a gap for each requirement
                 "on the reward less the minimum, and on each constraint, times the probability "
                 "that an outcome arrives in time"
             )
-        return with_certificate(told, history, starts, rule.clipping.get("constraint_bound"))
+        return with_certificate(told, history, starts, rule.constraint_bound)
     rates: list[str] = []
     if not _is_covered(rule, acquisition_class):
         rates.append(

@@ -794,7 +794,9 @@ def at_multipliers(
         }
         is_bound = recipe.acquisition_class.played_as is LagrangianUpperConfidenceBound
         if rule.observes == "lower_bounds" and is_bound:
-            options |= {"separate_bounds": True, **rule.clipping}
+            clips = {"reward_bound": rule.reward_bound, "constraint_bound": rule.constraint_bound}
+            options["separate_bounds"] = True
+            options |= {name: bound for name, bound in clips.items() if bound is not None}
         return AcquisitionRecipe(recipe.acquisition_class, options)
     factor = float(rule.noise_factor(values))
     return in_epoch(recipe, rule, multipliers.epoch, factor, num_epochs)

@@ -39,10 +39,6 @@ def test_violations(batch_shape):
         close(ledger.average_rectified_violation[b], rectified / len(rows))
         close(ledger.budget_left()[b], -rows.sum(0))
         close(ledger.budget_left(horizon=30)[b], -rows.sum(0) / (30 - len(rows)))
-        for t in range(14):
-            so_far = rows[: t + 1]
-            close(ledger.running_average[b][t], so_far.mean(0))
-            close(ledger.running_rectified_average[b][t], np.maximum(so_far, 0.0).mean(0))
 
 
 @BATCHES
