@@ -400,7 +400,7 @@ class IncrementalGP(SingleTaskGP):
 
     def _remember(self, box: BoxPosterior | None) -> BoxPosterior | None:
         # bypass nn.Module, which looks for parameters in every attribute
-        vars(self)["_cached"] = (box, Snapshot(self._modules, self._data))
+        self.__dict__["_cached"] = (box, Snapshot(self._modules, self._data))
         return box
 
     def _apply(self, fn: Callable[[Tensor], Tensor]) -> Self:
