@@ -163,7 +163,9 @@ class Snapshot:
 
     def __init__(self, modules: dict[str, Any], data: Sequence[Tensor]) -> None:
         """See the class."""
-        parts = [part for module in modules.values() for part in module.modules()]
+        # input transforms replace tensors by equal ones wherever they are applied
+        kept = [module for name, module in modules.items() if name != "input_transform"]
+        parts = [part for module in kept for part in module.modules()]
         tables = ((vars(p), p._parameters, p._buffers, p._modules) for p in parts)
         self._tables = [modules, *itertools.chain(*tables)]
         self._objects = self._current(data)
