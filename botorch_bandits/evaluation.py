@@ -47,7 +47,6 @@ from botorch_bandits.stopping import (
     StopRun,
     check_told,
     mark_of,
-    note_stop,
     reason_of,
 )
 
@@ -652,7 +651,6 @@ class _Run:
         except StopRun as stop:  # raised in the function
             self.stopped = str(stop) or "StopRun"
         self._deliver(history.num_queries + 1)
-        note_stop(self.loop, self.stopped)
         self.bar.show(**self._shown())
         self.keeper.warn_of_retries()
         if self.stopped is None:
