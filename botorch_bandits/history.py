@@ -83,9 +83,6 @@ class History(KeptInJournal):
         ([[0.5]], [[2.0]])
     """
 
-    maximize: bool = True  # for histories that were pickled before False existed
-    _num_weighted = 0  # for the same reason; the number of outcomes with their own count or noise
-
     is_penalized: ClassVar[bool] = False
     """Whether rewards are read as penalized outcomes."""
 
@@ -121,6 +118,7 @@ class History(KeptInJournal):
         self._events: list[Event] = []
         self._requests: dict[str, int] = {}  # ids of queries
         self._best: Outcome | None = None
+        self._num_weighted = 0  # outcomes with their own count or noise
         self._num_inputs = self.context_dim + self.dim
         # inputs, reward and constraints in order of arrival, in memory that grows by doubling
         self._rows = torch.empty(16, self._num_inputs + 1 + self.num_constraints, dtype=DTYPE)
@@ -723,10 +721,6 @@ class History(KeptInJournal):
     def inputs_to_avoid(self) -> Tensor:
         """Return the inputs of :meth:`queries_to_avoid`, ``n x (context_dim + d)``."""
         return self._stack(self.queries_to_avoid())
-
-    def pending_inputs(self) -> Tensor:
-        """Return the inputs of the pending queries, ``num_pending x (context_dim + d)``."""
-        return self._stack(self._pending.values())
 
     def best(self) -> tuple[Query, Outcome] | None:
         """Return the query with the best observed reward (the first of equal ones), if any.
