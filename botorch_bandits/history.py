@@ -25,7 +25,6 @@ from botorch_bandits.checks import (
     check_told,
     check_vector,
 )
-from botorch_bandits.markup import MOST_ROWS, display, last_rows
 from botorch_bandits.queries import (
     ORIGINS,
     Event,
@@ -40,7 +39,6 @@ from botorch_bandits.queries import (
     frame_of_records,
     input_of,
     plain_record,
-    point_text,
     state_after,
 )
 
@@ -435,24 +433,6 @@ class History(KeptInJournal):
         """Show the counts."""
         retracted = f", {self.num_retracted} retracted" if self._retractions else ""
         return f"History({self.num_queries} queries, {self.num_arrived} arrived{retracted})"
-
-    def _repr_html_(self) -> str:
-        """Show the best reward and the last rows in a notebook."""
-        best, rows = self.best(), []
-        for query in self._queries[-MOST_ROWS:]:
-            outcome = self.outcome(query.id)
-            reward = "" if outcome is None else f"{outcome.reward:.6g}"
-            state = self.state(query.id)
-            rows.append([query.round_number, query.origin, state, reward, point_text(query)])
-        facts = {
-            "largest reward" if self.maximize else "least cost": None
-            if best is None
-            else f"{best[1].reward:.6g} in round {best[0].round_number}, at {point_text(best[0])}",
-            "pending": self.num_pending or None,
-            "failed": self.num_failed or None,
-        }
-        names = ["round", "origin", "state", self.outcome_name, "point"]
-        return display(repr(self), facts, last_rows(names, rows, self.num_queries))
 
     @property
     def outcome_name(self) -> str:
