@@ -65,7 +65,6 @@ from botorch_bandits.stopping import (
     NotARewardError,
     StopRun,
     kind_of,
-    note_stop,
     reason_of,
 )
 
@@ -468,7 +467,6 @@ class _Run:
             for future in self.running:
                 future.cancel()
             self.workers.close()
-        note_stop(self.loop, self.stopped or no_gain)
         state = self.loop.history.state
         return AsyncResult(
             self.loop.history,
@@ -658,11 +656,6 @@ def _converted(argument: Any, kind: type, convert: Callable[[Any], Any]) -> Any:
 def as_plain(argument: Tensor | dict[str, Any]) -> Any:
     """Return a function's argument in the form sent to a worker, with NumPy arrays for tensors."""
     return _converted(argument, Tensor, lambda tensor: tensor.cpu().numpy())
-
-
-def as_shown(argument: Tensor | dict[str, Any]) -> Any:
-    """Return a function's argument with exact Python numbers, lists and strings."""
-    return _converted(argument, Tensor, Tensor.tolist)
 
 
 def from_plain(plain: Any) -> Tensor | dict[str, Any]:

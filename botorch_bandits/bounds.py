@@ -14,6 +14,7 @@ from torch import Tensor
 
 from botorch_bandits.checks import check_matrix, check_vector
 
+_OF_PAIRS = "One (low, high) pair per dimension is a list of tuples, or Box.from_pairs(pairs)."
 ONE_DIMENSION = "One dimension from 0 to 1 is [(0.0, 1.0)]."
 
 
@@ -49,20 +50,16 @@ def read_bounds(name: str, bounds: Any) -> Tensor:
         layout = "lower bounds, then upper bounds"
         rows = check_matrix(name, given, rows=layout, remedy=ONE_DIMENSION).detach().clone()
     if rows.shape[0] != 2 or rows.shape[1] < 1:
-        of_pairs = ""
-        if rows.shape[1] == 2 and rows.shape[0] > 0:
-            of_pairs = (
-                " One (low, high) pair per dimension is a list of tuples, or Box.from_pairs(pairs)."
-            )
         raise ValueError(
             f"{name} must have shape 2 x d (lower bounds, then upper bounds), got "
-            f"{tuple(rows.shape)}.{of_pairs}"
+            f"{tuple(rows.shape)}. {_OF_PAIRS}"
         )
     for i, (low, high) in enumerate(rows.T.tolist()):
         if low >= high:
             raise ValueError(
                 f"{name} of dimension {i} are [{low}, {high}]; the lower bound must be below "
-                f"the upper one. {other_reading(rows, has_pairs)}"
+                "the upper one. Leave a constant dimension out of the box. Two lists are the lower "
+                f"bounds, then the upper bounds. {_OF_PAIRS}"
             )
         if math.isinf(high - low):
             raise ValueError(
@@ -85,22 +82,6 @@ def rows_in_lists(name: str, rows: list[Any]) -> list[Any]:
     if not any(getattr(row, "ndim", 0) == 1 for row in rows):
         return rows
     return [check_vector(f"{name}[{i}]", row).tolist() for i, row in enumerate(rows)]
-
-
-def other_reading(rows: Tensor, has_pairs: bool) -> str:
-    """Return what to do about invalid bounds, given how they were read."""
-    if rows.shape != (2, 2) or not bool((rows[:, 0] < rows[:, 1]).all()):
-        return "Leave a constant dimension out of the box."
-    if has_pairs:  # the lists that would be needed instead of the tuples
-        return (
-            "A list of tuples is one (low, high) pair per dimension. If you mean the lower bounds, "
-            f"then the upper bounds, give two lists: {rows.T.tolist()}."
-        )
-    pairs = [tuple(pair) for pair in rows.tolist()]
-    return (
-        "Rows are the lower bounds, then the upper bounds. If you mean one (low, high) pair per "
-        f"dimension, give tuples, {pairs}, or Box.from_pairs(pairs)."
-    )
 
 
 def check_coordinates(name: str, x: Any, dim: int) -> Tensor:

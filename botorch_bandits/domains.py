@@ -381,8 +381,7 @@ class Arms(Domain):
         """
         points, choices = self.choices, choices_of(acquisition)
         if choices is not None and not torch.equal(choices, points):
-            known = [tuple(row) in self._index for row in choices.tolist()]
-            points = _kept(choices, torch.tensor(known, device=choices.device))
+            points = _kept(choices, self._find(choices)[1])
         with torch.no_grad(), seeded_globally(derive_seed(seed, 0, "maximize")):
             values = torch.cat([acquisition(c.unsqueeze(-2)) for c in points.split(4096)])
         scale = value_scale_of(acquisition)
@@ -428,10 +427,8 @@ class Arms(Domain):
         """
         X = check_matrix(name, X, num_columns=self.dim)
         if len(X) > _FEW_ROWS:
-            X = X.to(self.choices.device)
-            place = torch.searchsorted(self._keys, _hash_rows(X)).clamp_max(self.num_arms - 1)
-            found = self._order[place]
-            if torch.equal(self.choices[found], X):
+            found, are_arms = self._find(X)
+            if bool(are_arms.all()):
                 return found
         rows = X.tolist()
         try:
@@ -446,6 +443,13 @@ class Arms(Domain):
                 "Arms.choices unchanged, or make it an arm: Arms(torch.cat([choices, X]))."
             ) from None
         return torch.tensor(index, dtype=torch.long, device=self.choices.device)
+
+    def _find(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return which arms the rows are, and whether they are arms, ``n`` indices and booleans."""
+        X = X.to(self.choices.device)
+        place = torch.searchsorted(self._keys, _hash_rows(X)).clamp_max(self.num_arms - 1)
+        found = self._order[place]
+        return found, (self.choices[found] == X).all(-1)
 
     @cached_property
     def _index(self) -> dict[tuple[float, ...], int]:

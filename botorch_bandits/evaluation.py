@@ -31,7 +31,6 @@ from botorch_bandits.feedback import BelowMinimumError
 from botorch_bandits.history import Event, History, Query
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.loop.restrictions import points_within
-from botorch_bandits.markup import Markup, display
 from botorch_bandits.problems import ChangingProblem, Delays
 from botorch_bandits.problems.changing import in_round, is_on_arms
 from botorch_bandits.progress import ProgressBar
@@ -47,7 +46,6 @@ from botorch_bandits.stopping import (
     StopRun,
     check_told,
     mark_of,
-    note_stop,
     reason_of,
 )
 
@@ -384,24 +382,6 @@ class RunResult:
         stopped = "" if self.stopped is None else f", stopped: {self.stopped}"
         return f"RunResult({len(self.rewards)} rounds, {self.history!r}{stopped})"
 
-    def _repr_html_(self) -> str:
-        """Show a summary in a notebook."""
-        arrived = self.rewards[~self.rewards.isnan()]
-        has_optimum = self.values is not None and (
-            self.optimal_values is not None or self.optimal_value is not None
-        )
-        regret = float(self.regret.sum()) if has_optimum else None
-        name = self.history.outcome_name
-        best = f"{self._sign * float((self._sign * arrived).max()):.6g}" if len(arrived) else None
-        facts = {
-            "rounds": len(self.rewards),
-            "stopped": self.stopped,
-            f"{'largest' if self._sign > 0 else 'least'} {name}": best,
-            f"mean {name}": f"{float(arrived.mean()):.6g}" if len(arrived) else None,
-            "cumulative regret": None if regret is None else f"{regret:.6g}",
-        }
-        return display("RunResult", facts, Markup(self.history._repr_html_()))
-
     @property
     def best_so_far(self) -> Tensor:
         """The largest reward that had arrived by each round; minus infinity before the first.
@@ -652,7 +632,6 @@ class _Run:
         except StopRun as stop:  # raised in the function
             self.stopped = str(stop) or "StopRun"
         self._deliver(history.num_queries + 1)
-        note_stop(self.loop, self.stopped)
         self.bar.show(**self._shown())
         self.keeper.warn_of_retries()
         if self.stopped is None:

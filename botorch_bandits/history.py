@@ -25,7 +25,6 @@ from botorch_bandits.checks import (
     check_told,
     check_vector,
 )
-from botorch_bandits.markup import MOST_ROWS, display, last_rows
 from botorch_bandits.queries import (
     ORIGINS,
     Event,
@@ -40,7 +39,6 @@ from botorch_bandits.queries import (
     frame_of_records,
     input_of,
     plain_record,
-    point_text,
     state_after,
 )
 
@@ -83,9 +81,6 @@ class History(KeptInJournal):
         ([[0.5]], [[2.0]])
     """
 
-    maximize: bool = True  # for histories that were pickled before False existed
-    _num_weighted = 0  # for the same reason; the number of outcomes with their own count or noise
-
     is_penalized: ClassVar[bool] = False
     """Whether rewards are read as penalized outcomes."""
 
@@ -121,6 +116,7 @@ class History(KeptInJournal):
         self._events: list[Event] = []
         self._requests: dict[str, int] = {}  # ids of queries
         self._best: Outcome | None = None
+        self._num_weighted = 0  # outcomes with their own count or noise
         self._num_inputs = self.context_dim + self.dim
         # inputs, reward and constraints in order of arrival, in memory that grows by doubling
         self._rows = torch.empty(16, self._num_inputs + 1 + self.num_constraints, dtype=DTYPE)
@@ -438,24 +434,6 @@ class History(KeptInJournal):
         retracted = f", {self.num_retracted} retracted" if self._retractions else ""
         return f"History({self.num_queries} queries, {self.num_arrived} arrived{retracted})"
 
-    def _repr_html_(self) -> str:
-        """Show the best reward and the last rows in a notebook."""
-        best, rows = self.best(), []
-        for query in self._queries[-MOST_ROWS:]:
-            outcome = self.outcome(query.id)
-            reward = "" if outcome is None else f"{outcome.reward:.6g}"
-            state = self.state(query.id)
-            rows.append([query.round_number, query.origin, state, reward, point_text(query)])
-        facts = {
-            "largest reward" if self.maximize else "least cost": None
-            if best is None
-            else f"{best[1].reward:.6g} in round {best[0].round_number}, at {point_text(best[0])}",
-            "pending": self.num_pending or None,
-            "failed": self.num_failed or None,
-        }
-        names = ["round", "origin", "state", self.outcome_name, "point"]
-        return display(repr(self), facts, last_rows(names, rows, self.num_queries))
-
     @property
     def outcome_name(self) -> str:
         """The name of an outcome's number: ``"reward"``, or ``"cost"`` if it is minimized."""
@@ -723,10 +701,6 @@ class History(KeptInJournal):
     def inputs_to_avoid(self) -> Tensor:
         """Return the inputs of :meth:`queries_to_avoid`, ``n x (context_dim + d)``."""
         return self._stack(self.queries_to_avoid())
-
-    def pending_inputs(self) -> Tensor:
-        """Return the inputs of the pending queries, ``num_pending x (context_dim + d)``."""
-        return self._stack(self._pending.values())
 
     def best(self) -> tuple[Query, Outcome] | None:
         """Return the query with the best observed reward (the first of equal ones), if any.

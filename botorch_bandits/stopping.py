@@ -309,29 +309,6 @@ class EvaluationMark:
         """Whether too many processes died while evaluating this query."""
         return self._times(argument_of(query), query.round_number) >= MOST_DEATHS
 
-    def fatal_query(self, loop: BanditLoop, num_rounds: int) -> Query | None:
-        """Return a pending query during whose evaluation too many processes died, if there is one.
-
-        If it was asked after the last history was written, it is asked again.
-
-        Args:
-            loop: The loop with which the run continues.
-            num_rounds: The total number of rounds of the run.
-        """
-        history = loop.history
-        for name, known in self._deaths.items():
-            round_number = int(name)
-            if known["times"] < MOST_DEATHS or round_number > num_rounds:
-                continue
-            if round_number == history.num_queries + 1:
-                loop.ask()
-            if round_number > history.num_queries:
-                continue
-            query = history.query(round_number - 1)
-            if self.is_fatal(query) and history.state(query.id) == "pending":
-                return query
-        return None
-
     def forget(self, round_number: int) -> None:
         """Remove the entry of the query of a round."""
         self._deaths.pop(str(round_number), None)
@@ -595,30 +572,6 @@ class SmallCertificate:
             found = loop.recommend()
         is_enough = found.certificate is not None and found.certificate <= at_most
         return found if is_enough else None
-
-
-def note_stop(loop: BanditLoop, reason: str | None) -> None:
-    """Write to the journal of a loop, if it has one, why a run ended before its rounds.
-
-    Args:
-        loop: The loop.
-        reason: The reason; None if the run did not end before its rounds.
-    """
-    journal = loop._journal
-    if journal is None or reason is None:
-        return
-    with loop._lock:
-        journal.append_stop(reason, loop._clock())
-        loop._num_records = journal.num_records
-
-
-def stop_on_record(loop: BanditLoop) -> str | None:
-    """Return why the last run of a loop with a journal ended before its rounds, if it did.
-
-    Args:
-        loop: The loop.
-    """
-    return None if loop._journal is None else loop._journal.stopped
 
 
 class Endings:

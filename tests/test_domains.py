@@ -263,13 +263,13 @@ def test_a_flat_acquisition_has_a_maximum_too(recwarn: pytest.WarningsRecorder) 
         (
             [[0.0, 1.0], [0.0, 2.0]],
             ValueError,
-            r"are \[0\.0, 0\.0\]; the lower.*give tuples, \[\(0\.0, 1\.0\), \(0\.0, 2\.0\)\]",
+            r"are \[0\.0, 0\.0\]; the lower.*pair per dimension is a list of tuples",
         ),
         ([(1.0, 1.0), (0.0, 2.0)], ValueError, "Leave a constant dimension out"),
         (
             [(0.0, 0.0), (1.0, 2.0)],
             ValueError,
-            r"are \[0\.0, 0\.0\]; .*tuples is one.*two lists: \[\[0\.0, 0\.0\], \[1\.0, 2\.0\]\]",
+            r"are \[0\.0, 0\.0\]; .*Two lists are the lower bounds",
         ),
         ([(0.0, 0.0, 0.0), (1.0, 1.0, 1.0)], ValueError, r"one \(low, high\) pair.*two lists"),
         ([(0.0, 1.0), [0.0, 1.0]], ValueError, "tuples next to other rows"),

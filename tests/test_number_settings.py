@@ -80,7 +80,6 @@ from botorch_bandits.penalties import CustomPenalty, Polynomial
 from botorch_bandits.problems import (
     ConstantDelay,
     GeometricDelay,
-    HeavyTailedDelay,
     PoissonDelay,
 )
 
@@ -302,7 +301,6 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
     (ConstantDelay, {"delay": 3}),
     (PoissonDelay, {"mean": 2.0}),
     (GeometricDelay, {"mean": 2.0}),
-    (HeavyTailedDelay, {"scale": 2.0, "index": 1.5}),
 ]
 RESULTS = {  # what the package itself makes
     "AsyncResult",

@@ -20,10 +20,6 @@ from botorch_bandits.acquisition.censored import (
     CensoredUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.dmm import DMMUpperConfidenceBound
-from botorch_bandits.acquisition.engines import (
-    BoxEngine,
-    build_box_engine,
-)
 from botorch_bandits.acquisition.input_constructors import register_input_constructor
 from botorch_bandits.acquisition.lagrangian import (
     AffineOutcomes,
@@ -54,7 +50,6 @@ __all__ = [
     "AssumptionRefutedWarning",
     "BanditAcquisition",
     "BelowMinimumWarning",
-    "BoxEngine",
     "CandidatesThompsonSampling",
     "CandidatesUpperConfidenceBound",
     "CensoredThompsonSampling",
@@ -79,7 +74,6 @@ __all__ = [
     "VarianceOnly",
     "WideConfidenceWarning",
     "WidthUpperConfidenceBound",
-    "build_box_engine",
     "gen_candidates_batched",
     "player_of",
     "register_input_constructor",

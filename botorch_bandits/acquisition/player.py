@@ -293,7 +293,7 @@ class Player:
     # --- what rules ask for ---
 
     def rows_of_draw(self, posterior: Posterior | RoundPosterior) -> Rows:
-        """Return the rows of a ``posterior`` whose noise is drawn: one a place, and pending."""
+        """Return the rows of a ``posterior`` of drawn noise: one a place, and what is pending."""
         return posterior.collapsed
 
     def extremes(self, rows: Rows | None) -> tuple[Tensor, Tensor]:

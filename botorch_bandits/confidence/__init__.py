@@ -73,7 +73,6 @@ from botorch_bandits.confidence.repeats import (
     most_choices,
     num_plays,
     num_plays_at,
-    tail_on_box,
 )
 from botorch_bandits.confidence.varying import (
     VaryingWidth,
@@ -145,6 +144,5 @@ __all__ = [
     "regret_bound_of_width",
     "regret_exponent",
     "smallest_slater_margin",
-    "tail_on_box",
     "width_of_variation",
 ]

@@ -41,7 +41,6 @@ from botorch_bandits.checks import check_nonnegative, check_positive, check_prob
 from botorch_bandits.confidence.dmm import RidgeConfidenceSet, read_data
 from botorch_bandits.confidence.igp_ucb import any_lambda_width
 from botorch_bandits.confidence.prior_reading import UnreadablePriorError, refuse_several
-from botorch_bandits.markup import display, element, listed, table
 
 NOISE_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 """The multiples of the noise bound at which the smallest norm bound is also reported."""
@@ -99,19 +98,6 @@ class BoundsDiagnosis:
             *(f"  caution: {caveat}" for caveat in self.caveats),
         ]
         return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        """Return the same text as ``print`` shows, as HTML for a notebook."""
-        norms = [[f"{R:.4g}", f"{B:.4g}"] for R, B in self.rkhs_bound_by_noise.items()]
-        costs = [
-            [f"{B:.4g}", f"{self.noise_bound_by_norm[B]:.4g}", f"{bound:.4g}"]
-            for B, bound in self.regret_bounds.items()
-        ]
-        cautions = [element("p", "caution:"), listed(self.caveats)] if self.caveats else []
-        by_norm = table(["norm bound B", "smallest R", "regret at most"], costs)
-        return display(
-            self._headline(), {}, table(["noise bound R", "smallest B"], norms), by_norm, *cautions
-        )
 
     def _headline(self) -> str:
         return (

@@ -56,8 +56,10 @@ from botorch_bandits.confidence.guarantee import (
 from botorch_bandits.confidence.igp_ucb import (
     AMMWidth,
     KernelizedWidth,
+    any_lambda_width,
     check_not_given,
     gaps_of_defaults,
+    igp_ucb_width,
 )
 from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.prior_assumptions import largest_regret, prior_gaps
@@ -338,14 +340,10 @@ def censored_width(
         >>> censored_width(0.5, 2.0, 0.1, 0.9, 0.0, delta=2.0 * math.exp(-1.0)).item()
         4.45
     """
-    delta = check_probability("delta", delta)
-    deviations = check_all_nonnegative("deviation_sum", deviation_sum)
-    bound = check_all_nonnegative("rkhs_bound", rkhs_bound)
-    noise = check_all_nonnegative("noise_bound", noise_bound)
-    outcome = check_all_nonnegative("outcome_bound", outcome_bound)
-    gain = check_all_nonnegative("information_gain", information_gain)
-    radius = torch.sqrt(2.0 * (gain + 1.0 + math.log(2.0 / delta)))
-    return outcome * deviations + bound + (noise + outcome) * radius
+    pending = _of_pending(deviation_sum, outcome_bound)
+    noise = _of_both(noise_bound, outcome_bound)
+    half = check_probability("delta", delta) / 2.0
+    return pending + igp_ucb_width(rkhs_bound, noise, information_gain, half)
 
 
 def any_lambda_censored_width(
@@ -363,8 +361,9 @@ def any_lambda_censored_width(
        \frac{B_y}{\lambda} \sum_s \sigma_{t-1}(x_s) + B
        + \frac{R + B_y}{\sqrt\lambda} \sqrt{2 (\gamma_{t-1} + \ln(2/\delta))}
 
-    Source: the proof of Theorem 1 of Verma, Dai and Low 2022 before it uses ``lam > 1``, with the
-    self-normalized bound of Abbasi-Yadkori 2011 for the two noises, each at ``delta / 2``.
+    Source: the proof of Theorem 1 of Verma, Dai and Low 2022 before it uses ``lam > 1``. It is the
+    width without censoring (:func:`any_lambda_width`) for noise and censoring together, each at
+    ``delta / 2``, and what the missing outcomes may change.
 
     Args:
         deviation_sum: See :func:`censored_width`.
@@ -378,15 +377,11 @@ def any_lambda_censored_width(
     Returns:
         A float64 tensor of the shape to which the arguments broadcast.
     """
-    delta = check_probability("delta", delta)
-    deviations = check_all_nonnegative("deviation_sum", deviation_sum)
-    bound = check_all_nonnegative("rkhs_bound", rkhs_bound)
-    noise = check_all_nonnegative("noise_bound", noise_bound)
-    outcome = check_all_nonnegative("outcome_bound", outcome_bound)
-    gain = check_all_nonnegative("information_gain", information_gain)
-    lam = _check_lam(lam)
-    radius = torch.sqrt(2.0 * (gain + math.log(2.0 / delta)) / lam)
-    return outcome / lam * deviations + bound + (noise + outcome) * radius
+    pending = _of_pending(deviation_sum, outcome_bound)
+    noise = _of_both(noise_bound, outcome_bound)
+    half = check_probability("delta", delta) / 2.0
+    width = any_lambda_width(rkhs_bound, noise, information_gain, half, lam)
+    return pending / lam + width
 
 
 def bounded_censored_width(
@@ -419,21 +414,22 @@ def bounded_censored_width(
     Returns:
         A float64 tensor of the shape to which the arguments broadcast.
     """
-    delta = check_probability("delta", delta)
+    pending = _of_pending(deviation_sum, outcome_bound)
+    half = 0.5 * check_all_nonnegative("outcome_bound", outcome_bound)
+    width = any_lambda_width(rkhs_bound, half, information_gain, delta, lam)
+    return pending / lam + width
+
+
+def _of_pending(deviation_sum: float | Tensor, outcome_bound: float | Tensor) -> Tensor:
+    """Return what the outcomes that are missing may change, at ``lam = 1``."""
     deviations = check_all_nonnegative("deviation_sum", deviation_sum)
-    bound = check_all_nonnegative("rkhs_bound", rkhs_bound)
-    outcome = check_all_nonnegative("outcome_bound", outcome_bound)
-    gain = check_all_nonnegative("information_gain", information_gain)
-    lam = _check_lam(lam)
-    radius = torch.sqrt(2.0 * (gain + math.log(1.0 / delta)) / lam)
-    return outcome / lam * deviations + bound + 0.5 * outcome * radius
+    return check_all_nonnegative("outcome_bound", outcome_bound) * deviations
 
 
-def _check_lam(lam: float | Tensor) -> Tensor:
-    lam = torch.as_tensor(lam, dtype=DTYPE)
-    if not (lam > 0).all():
-        raise ValueError(f"lam is {lam.tolist()}; it is a noise variance and must be positive.")
-    return lam
+def _of_both(noise_bound: float | Tensor, outcome_bound: float | Tensor) -> Tensor:
+    """Return the bound on the noise and the censoring of an outcome together."""
+    noise = check_all_nonnegative("noise_bound", noise_bound)
+    return noise + check_all_nonnegative("outcome_bound", outcome_bound)
 
 
 DELAYS_ALIKE = (

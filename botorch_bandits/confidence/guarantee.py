@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from botorch_bandits.checks import counted
-from botorch_bandits.markup import Markup, display, element, listed
 
 
 class FunctionAssumption(str):
@@ -590,31 +589,6 @@ class Guarantee:
             lines.append(f"  constants: {constants}")
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        """Return the same text as ``print`` shows, as HTML for a notebook."""
-        constants = ", ".join(f"{name} = {value:.6g}" for name, value in self.constants.items())
-        facts = {"theorem": self.theorem, "constants": constants or None}
-        return display(f"{self.method}: {self.verdict}", facts, *self.parts_as_markup())
-
-    def parts_as_markup(self) -> list[Markup]:
-        """Return gaps, statements and assumptions in the form that notebooks and pages show."""
-        names = {"bands": "confidence bounds", "regret": "regret", "violation": "violation"}
-        parts = []
-        if self.gaps:
-            parts += [element("p", "not covered:"), listed(self.gaps)]
-        for name, statement in self.statements.items():
-            first, *further = (line.strip() for line in statement.lines(names[name], self.gaps))
-            parts += [element("p", first), *([listed(further)] if further else [])]
-        told = tuple(map(str, self.forecasts))
-        titles = (
-            ("before the run", told),
-            ("assumes", self.assumptions),
-            ("note", self.notes),
-        )
-        for title, texts in titles:
-            parts += [element("p", f"{title}:"), listed(texts)] if texts else []
-        return parts
 
 
 def at_posterior_mean(count: int, kind: str = "") -> str:

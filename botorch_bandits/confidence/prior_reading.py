@@ -194,7 +194,9 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
         with torch.no_grad():
             matrix = kernel(inputs).to_dense() if inputs.shape[-2] else inputs.new_zeros(0, 0)
         matrix = matrix.expand(*batch_shape, *matrix.shape[-2:])
-        return gain_of_rows(matrix, noise.expand(*batch_shape, matrix.shape[-1]))
+        repeats = part_of(model, "repeats")
+        of_rows = noise if repeats is None else noise / repeats
+        return gain_of_rows(matrix, of_rows.expand(*batch_shape, matrix.shape[-1]))
 
     def of_output(j: int | None) -> OutputPrior:
         def pick(values: Tensor) -> Tensor:
@@ -247,7 +249,7 @@ def _constant_of(mean: Any) -> float | None:
     kind = type(mean).__name__  # a subclass need not be constant
     if kind == "ZeroMean":
         return 0.0
-    if kind not in ("ConstantMean", "FixedMean"):
+    if kind != "ConstantMean":
         return None
     values: list[float] = mean.constant.detach().reshape(-1).tolist()
     return max(values, key=abs)

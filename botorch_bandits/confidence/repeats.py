@@ -166,16 +166,3 @@ def most_choices(information_gain: float, factor: float, num_cut_short: int = 0)
     """
     gain = check_nonnegative("information_gain", information_gain)
     return 1.0 + gain / math.log(check_factor("factor", factor)) + num_cut_short
-
-
-def tail_on_box(tail: float, factor: float) -> float:
-    r"""Return a bound on what discretization adds, :math:`(C^2 + 1)^2` times a given total.
-
-    The total is for one play per choice. The bound requires prior variance 1 and a noise variance
-    of at most 1.
-
-    Args:
-        tail: The total if each round is a choice, such as :math:`\pi^2 / 6`.
-        factor: ``C``, above 1.
-    """
-    return check_nonnegative("tail", tail) * (check_factor("factor", factor) ** 2 + 1.0) ** 2

@@ -87,7 +87,7 @@ class KernelFunction(ABC):
             A ``... x n x p`` tensor.
         """
         rows = self.prepared(Z.detach()) if rows is None else rows
-        values: Tensor = _Values.apply(X, Z, self, rows)
+        values: Tensor = _Values.apply(X, Z, self, rows)  # ... x n x p
         return values
 
     @abstractmethod
@@ -133,7 +133,7 @@ class _Values(torch.autograd.Function):
         gradients: list[Tensor | None] = [None, None]
         with torch.no_grad():
             if ctx.needs_input_grad[0]:
-                gradients[0] = ctx.pullback(outer)
+                gradients[0] = ctx.pullback(outer)  # ... x n x d
             if ctx.needs_input_grad[1]:
                 # k(z, x) = k(x, z): the same with the points exchanged
                 pullback = ctx.kernel.evaluate(Z, ctx.kernel.prepared(X), True)[1]
@@ -349,6 +349,7 @@ class SumOfProducts(KernelFunction):
                     shares.append(found[factor][1](_product([outer, *others])))
             return _sum(shares)
 
+        # ... x n x p
         return _sum([_product([found[each][0] for each in term]) for term in self.terms]), pullback
 
     def diagonal(self, X: Tensor) -> Tensor:
@@ -403,6 +404,7 @@ class AnyKernel(KernelFunction):
             values = values[..., : X.shape[-2], :]  # ... x n x p
 
         def pullback(outer: Tensor) -> Tensor:
+            # the graph is kept, because mean and variance may ask one after the other
             options = {"retain_graph": True, "materialize_grads": True}
             return torch.autograd.grad(values, points, outer, **options)[0]
 
@@ -543,6 +545,7 @@ def _read(
     if kernel.batch_shape or not columns:
         return None
     if is_called and kernel.active_dims is not None:
+        # columns are counted among those that the kernel around it reads
         chosen = kernel.active_dims.reshape(-1).tolist()
         if not all(-len(columns) <= i < len(columns) for i in chosen):
             return None
@@ -553,6 +556,7 @@ def _read(
         inner = _read(kernel.base_kernel, behind, with_others, not is_scale)
         if inner is None or is_scale:
             return inner and [_scaled(term, kernel.outputscale.detach()) for term in inner]
+        # exp(-|t - t'| / length) is a Matern 1/2 kernel
         device = next((each.device for each in kernel.parameters()), None)
         length = torch.tensor([kernel.decay_length], dtype=DTYPE, device=device)
         decay = StationaryKernel(0.5, length, torch.ones_like(length[0]), columns[:1])
@@ -562,7 +566,7 @@ def _read(
         if not all(members):
             return None
         if kind is AdditiveKernel:
-            return list(itertools.chain(*members))
+            return list(itertools.chain(*members))  # the terms of a sum are those of its parts
         # (a + b) c = a c + b c
         return [tuple(itertools.chain(*each)) for each in itertools.product(*members)]
     smoothness = smoothness_of(kernel)

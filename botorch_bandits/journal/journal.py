@@ -40,7 +40,6 @@ from botorch_bandits.journal.lines import (
     first_checksum,
     format_line,
     parse,
-    read_first_line,
     read_line,
     scan,
 )
@@ -123,11 +122,9 @@ class JournalReader:
             ) from error
 
     def _read_header(self, file: BinaryIO) -> tuple[bytes, Position]:
-        check_format_line(read_first_line(file), KIND, self.path)
-        line, is_whole = read_line(file, first_checksum(KIND))
+        check_format_line(read_line(file), KIND, self.path)
+        line = read_line(file)
         try:
-            if not is_whole:
-                raise DamagedLineError("its line is too long, or its checksum does not fit")
             payload, checksum = decode_line(line, first_checksum(KIND))
         except DamagedLineError as error:
             raise JournalCorruptionError(self.path, 2, f"the header: {error}") from error

@@ -16,8 +16,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,15 +85,8 @@ FORMAT_VERSION = 1
 NAME = "botorch_bandits"
 NUM_DIGITS = 32  # of a checksum
 DEEPEST = 50  # levels of nesting in a record
-MAX_LINE_BYTES = 2**30
+MAX_LINE_BYTES = 2**28
 """The longest line that is written and read, so that no file can fill the memory."""
-MAX_TORN_BYTES = 2**26
-"""The longest end of a file that is taken for an interrupted line even if it does not begin like
-one."""
-_MAX_FORMAT_BYTES = 1000
-_SHORT_BYTES = 2**16  # lines up to this length are read at once, longer ones only if valid
-_CHUNK_BYTES = 2**20
-_BEGINNING = re.compile(rb"([1-9][0-9]{0,17}) ([0-9a-f]{%d}) " % NUM_DIGITS)
 
 
 @dataclass(frozen=True)
@@ -123,7 +114,7 @@ def format_line(kind: str) -> bytes:
     """Return the first line of a file.
 
     Args:
-        kind: ``"journal"`` or ``"snapshot"``.
+        kind: What the file is, such as ``"journal"``.
     """
     return f"{NAME} {kind}, format {FORMAT_VERSION}\n".encode("ascii")
 
@@ -205,51 +196,13 @@ def decode_line(line: bytes, previous: str) -> tuple[bytes, str]:
     return payload, checksum
 
 
-def read_first_line(file: BinaryIO) -> bytes:
-    """Return the first line of a file, or as much of it as a format line can have.
-
-    Args:
-        file: The file, at its start.
-    """
-    return file.readline(_MAX_FORMAT_BYTES)
-
-
-def read_line(file: BinaryIO, previous: str) -> tuple[bytes, bool]:
-    """Return the next line of a file, and whether it was read completely.
-
-    A long line is kept only if its length and its checksum are correct; otherwise only its
-    beginning is returned. No file can therefore fill the memory with something that is not a
-    record, such as a hole of a terabyte.
+def read_line(file: BinaryIO) -> bytes:
+    """Return the next line of a file, or its beginning if it is longer than any record.
 
     Args:
         file: The file, at the start of the line.
-        previous: The checksum of the line before.
     """
-    line = file.readline(min(_SHORT_BYTES, MAX_LINE_BYTES + 1))
-    if line.endswith(b"\n") or len(line) < min(_SHORT_BYTES, MAX_LINE_BYTES + 1):
-        return line, len(line) <= MAX_LINE_BYTES
-    beginning = _BEGINNING.match(line)
-    if beginning is None:
-        return line, False
-    start = file.tell() - len(line)
-    size = beginning.end() + int(beginning[1])  # without the line break
-    if not len(line) <= size < MAX_LINE_BYTES:
-        return line, False
-    file.seek(start + size)
-    if file.read(1) not in (b"", b"\n"):
-        file.seek(start + len(line))
-        return line, False
-    file.seek(start + len(line))
-    digest = hashlib.sha256(previous.encode("ascii") + line[beginning.end() :])
-    left = size - len(line)
-    while left and (part := file.read(min(left, _CHUNK_BYTES))):
-        digest.update(part)
-        left -= len(part)
-    if left or digest.hexdigest()[:NUM_DIGITS].encode("ascii") != beginning[2]:
-        file.seek(start + len(line))
-        return line, False
-    file.seek(start)
-    return file.read(size + 1), True
+    return file.readline(MAX_LINE_BYTES + 1)
 
 
 def scan(file: BinaryIO, start: Position, path: Path) -> Iterator[tuple[bytes, Position]]:
@@ -271,29 +224,17 @@ def scan(file: BinaryIO, start: Position, path: Path) -> Iterator[tuple[bytes, P
         JournalCorruptionError: If a line before the last one is damaged, or a line is too long.
     """
     position = start
-    while (read := read_line(file, position.checksum))[0]:
-        line, is_whole = read
+    while line := read_line(file):
         # without an end it was the last line when it was read; a writer may have continued since
         has_end = line.endswith(b"\n")
         whole = line if has_end else line + b"\n"
         try:
-            if not is_whole:
-                raise DamagedLineError(
-                    "it is longer than its length says, or its checksum does not fit"
-                )
             payload, checksum = decode_line(whole, position.checksum)
         except DamagedLineError as error:
-            size, was_last = len(line), not has_end
-            if has_end:
-                was_last = not file.read(1)
-            elif not is_whole:
-                size, was_last = _measure(file, line)
             reason = str(error)
-            if size > MAX_LINE_BYTES:
+            if len(line) > MAX_LINE_BYTES:
                 reason = f"it is longer than {MAX_LINE_BYTES} bytes, the limit of a record"
-            elif size > MAX_TORN_BYTES and _BEGINNING.match(line) is None:
-                reason = "it does not begin like a line, and is too long for an interrupted one"
-            elif was_last and not _is_longer_than_announced(line, size):
+            elif not (has_end and file.read(1)) and not _is_longer_than_announced(line):
                 return
             # the first record is on line 3
             raise JournalCorruptionError(path, position.num_records + 3, reason) from error
@@ -301,33 +242,6 @@ def scan(file: BinaryIO, start: Position, path: Path) -> Iterator[tuple[bytes, P
         yield payload, position
         if not has_end:
             return
-
-
-def _size_of(file: BinaryIO) -> int:
-    return os.fstat(file.fileno()).st_size
-
-
-def _measure(file: BinaryIO, line: bytes) -> tuple[int, bool]:
-    """Return the length of a line, as far as it matters, and whether it is the last one.
-
-    Args:
-        file: The file, after the beginning of the line.
-        line: The beginning of the line.
-    """
-    beginning = _BEGINNING.match(line)
-    most = MAX_TORN_BYTES
-    if beginning is not None:
-        most = beginning.end() + int(beginning[1]) + 1
-        if most > MAX_LINE_BYTES:
-            return most, False  # no writer begins such a line
-        if file.tell() - len(line) + most < _size_of(file):
-            return most + 1, False  # it should have ended
-    size = len(line)
-    while size <= most and (part := file.readline(_CHUNK_BYTES)):
-        size += len(part)
-        if part.endswith(b"\n"):
-            return size, not file.read(1)
-    return size, True
 
 
 def parse(payload: bytes) -> dict[str, Any]:
@@ -418,11 +332,11 @@ def _check_text(name: str, text: str) -> None:
         raise ValueError(f"{name} is {text!r}, which is not Unicode text: {error}.") from error
 
 
-def _is_longer_than_announced(line: bytes, size: int) -> bool:
+def _is_longer_than_announced(line: bytes) -> bool:
     length = line.split(b" ", 1)[0]
     if not (length.isdigit() and len(length) <= 18):
         return False  # no writer begins such a line
-    return size > len(length) + 1 + NUM_DIGITS + 1 + int(length) + 1
+    return len(line) > len(length) + 1 + NUM_DIGITS + 1 + int(length) + 1
 
 
 def _checksum(payload: bytes, previous: str) -> str:

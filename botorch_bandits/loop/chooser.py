@@ -60,10 +60,8 @@ from botorch_bandits.loop.state import (
     with_feedback,
 )
 from botorch_bandits.models import BanditGPRecipe
-from botorch_bandits.models.bandit_gp import ModelBuilder
-from botorch_bandits.models.forgetting import ForgettingModels, WindowModels
-from botorch_bandits.models.merged_rows import MergingBuilder
-from botorch_bandits.models.recorded_fits import plain_fit, restore_fit
+from botorch_bandits.models.builder import ModelBuilder
+from botorch_bandits.models.forgetting import ForgettingModels, forgetful_models
 from botorch_bandits.queries import flipped_diagnostics
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator, seeded_globally
 
@@ -492,9 +490,6 @@ class AcquisitionBuilder(BuildsCensored):
         self._settings, self._history = settings, history
         self._recipe, self._censored = settings.recipe, settings.feedback.censored
         self._rounds_before = rounds_before
-        # one row for all observations of an arm, unless values are replaced row by row
-        on_arms = settings.domain.arms is not None and settings.context_dim == 0
-        self._collapses = on_arms and self._censored is None
         self._fits: ModelBuilder | None = None  # what may fit hyperparameters
         self._build_model: Callable[..., Any] = self._call_factory
         # number of constraints with pseudo-values and their own models
@@ -506,23 +501,24 @@ class AcquisitionBuilder(BuildsCensored):
                 settings.recipe, self._num_separate, lambda prior: prior.builder(settings.seed)
             )
         elif settings.recipe is not None:
-            # pseudo-values are replaced row by row
-            merges = not on_arms and self._censored is None
-            self._begin_models(settings.recipe, MergingBuilder if merges else None)
+            self._begin_models(settings.recipe)
         self._cached_model: tuple[Any, Model] | None = None  # with the data that it was built from
         self._cached_arrived: tuple[Any, Model] | None = None
         self._shares: Mapping[int, float] = {}
         self._next_count = MOST_ROWS  # the number of outcomes at which rows are counted next
 
-    def _begin_models(self, given: BanditGPRecipe, kind: type[ModelBuilder] | None = None) -> None:
-        self._recipe, seed = given, self._settings.seed
-        self._fits = given.builder(seed, self._collapses, True, kind)
+    def _begin_models(self, given: BanditGPRecipe) -> None:
+        self._recipe = given
+        self._fits = given.builder(self._settings.seed, self._merges)
         self._build_model = self._fits
+
+    @property
+    def _merges(self) -> bool:
+        return self._censored is None  # pseudo-values are replaced row by row
 
     def latest_fit(self) -> dict[str, Any] | None:
         """Return a recipe's hyperparameters and the rows they were fitted to; None if never."""
-        fit = None if self._fits is None else self._fits.latest_fit
-        return None if fit is None else plain_fit(*fit)
+        return None if self._fits is None else self._fits.latest_fit()
 
     def restore_fit(self, fit: Mapping[str, Any]) -> None:
         """Continue from a recorded fit if its rows are the first outcomes that arrived.
@@ -531,7 +527,7 @@ class AcquisitionBuilder(BuildsCensored):
             fit: The result of :meth:`latest_fit`.
         """
         if self._fits is not None and self._censored is None:
-            restore_fit(self._fits, fit, *self._history.arrived())
+            self._fits.restore_fit(fit, *self._history.arrived())
 
     def has_no_data(self) -> bool:
         """Return whether a user's model cannot be built yet."""
@@ -668,7 +664,7 @@ class ForgettingBuilder(AcquisitionBuilder):
         assert settings.forgetting is not None
         self._censored_round = 0  # the round whose model is cached
         self._forgetting = settings.forgetting
-        self._models: ForgettingModels | WindowModels | None = None
+        self._models: ForgettingModels | None = None
         self._build_rows: Callable[..., Any] | None = None
         super().__init__(settings, history, rounds_before)
         if settings.recipe is not None and self._num_separate:
@@ -676,10 +672,10 @@ class ForgettingBuilder(AcquisitionBuilder):
             self._build_rows = SeparatePriors(
                 settings.recipe,
                 self._num_separate,
-                lambda prior: ForgettingModels(prior, self._forgetting).build,
+                lambda prior: forgetful_models(prior, self._forgetting).build,
             )
         elif settings.listed is not None:
-            self._models = WindowModels(self._forgetting, settings.listed.builder())
+            self._models = ForgettingModels(self._forgetting, settings.listed.builder())
 
     def has_no_data(self) -> bool:
         """See :meth:`AcquisitionBuilder.has_no_data`; a window may be empty again."""
@@ -736,10 +732,9 @@ class ForgettingBuilder(AcquisitionBuilder):
             self._cached_model, self._censored_round = None, round_number
         return super()._censored_model(feedback, view, round_number, now)
 
-    def _begin_models(self, given: BanditGPRecipe, kind: type[ModelBuilder] | None = None) -> None:
+    def _begin_models(self, given: BanditGPRecipe) -> None:
         self._recipe = given
-        how = (self._forgetting, self._collapses, True)
-        self._models = ForgettingModels(given, *how)
+        self._models = forgetful_models(given, self._forgetting, self._merges)
         self._build_rows = self._models.build
 
     def _counted(self, round_number: int) -> CountedRows:

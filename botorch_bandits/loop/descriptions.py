@@ -10,10 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from botorch_bandits.checks import name_of
 from botorch_bandits.feasible_sets import CONSTRAINTS
-from botorch_bandits.fingerprints import PARAMETERS, PROBES, UnnamedSettingError, fingerprint
-from botorch_bandits.loop.settings import LoopSettings
+from botorch_bandits.fingerprints import PARAMETERS, PROBES
 
 SHOWN_ENTRIES = 8
 """Tensors with more entries are shown by their shapes."""
@@ -35,22 +33,6 @@ INNER = {"model": ("kernel",), "restart": ("detector", "constraint_detectors")}
 """The settings that have rows of their own."""
 
 _CLASS_NAMES = ("acquisition_class", "model_class", "class")
-
-
-def settings_in_words(settings: LoopSettings) -> list[list[str]]:
-    """Return a name and a description for each setting of a loop that is in use.
-
-    Args:
-        settings: The settings of the loop. A setting that has no name in a file, such as a lambda,
-            is shown by its class.
-    """
-    known: dict[str, Any] = {}
-    for name, value in vars(settings).items():
-        try:
-            known |= fingerprint({name: value})
-        except UnnamedSettingError:
-            known[name] = name_of(value)
-    return setting_rows(known)
 
 
 def setting_rows(settings: Mapping[str, Any]) -> list[list[str]]:

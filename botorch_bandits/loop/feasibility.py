@@ -36,7 +36,7 @@ from botorch_bandits.domains import Domain
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop.settings import LAGRANGIAN, LoopSettings
 from botorch_bandits.loop.state import Multipliers, Segments
-from botorch_bandits.models.forgetting import ForgettingModels
+from botorch_bandits.models.forgetting import forgetful_models
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 NUM_EPOCHS = 3
@@ -242,12 +242,13 @@ def _model_of(
     """
     recipe, forgetting = settings.recipe, settings.forgetting
     if recipe is not None:
-        collapses = settings.domain.arms is not None and settings.context_dim == 0
         prior = replace(recipe, prior_mean=0.0)
+        built: Model
         if forgetting is not None:
-            forgetful = ForgettingModels(prior, forgetting, collapses)
-            return forgetful.build(X, Y, rounds, round_number, *weights)
-        built: Model = prior.builder(settings.seed, collapses)(X, Y, *weights)
+            forgetful = forgetful_models(prior, forgetting, merges=True)
+            built = forgetful.build(X, Y, rounds, round_number, *weights)
+        else:
+            built = prior.builder(settings.seed, merges=True)(X, Y, *weights)
         return built
     if forgetting is not None:
         kept = forgetting.keeps(rounds, round_number).to(X.device)

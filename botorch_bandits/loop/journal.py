@@ -41,10 +41,6 @@ def record_of(*entries: Query | Event) -> dict[str, Any]:
     return record | ({"kind": "attached"} if len(entries) > 1 else {})
 
 
-STOPPED = "stopped"
-"""The kind of a record that states why a run ended early; no choice depends on such records."""
-
-
 def replay(record: Mapping[str, Any], history: History) -> None:
     """Add the content of a record to a history.
 
@@ -86,7 +82,7 @@ def replay(record: Mapping[str, Any], history: History) -> None:
             )
         elif kind == "retracted":
             history.add_retraction(record["id"], record["reason"], record["at"])
-        elif kind not in ("asked", STOPPED):
+        elif kind != "asked":
             raise ValueError(f"records of the kind {kind!r} are unknown.")
     except _NO_RECORD as error:
         shown = str(dict(record))
@@ -95,15 +91,6 @@ def replay(record: Mapping[str, Any], history: History) -> None:
             f"the record {shown} does not fit those before it: {_reason(error)} Was it "
             "written by a later version of the package, or by another program?"
         ) from error
-
-
-def stop_in(record: Mapping[str, Any]) -> str | None:
-    """Return the reason in a record that a run stopped; None for any other record.
-
-    Args:
-        record: A record of a journal.
-    """
-    return str(record["reason"]) if record.get("kind") == STOPPED else None
 
 
 def encode_floats(values: Mapping[str, float]) -> dict[str, Any]:
@@ -233,8 +220,6 @@ class LoopJournal:
 
     Attributes:
         num_given: The number of queries with which the journal began.
-        stopped: Why the run of the last record ended early; None if it did not, or if records
-            followed.
 
     Raises:
         DifferentSettingsError: If the journal was begun with other settings.
@@ -247,7 +232,6 @@ class LoopJournal:
         self._domain = settings.domain
         self._sizes = settings.history_sizes
         self.num_given = 0
-        self.stopped: str | None = None
         self._recorded_fit: Fit | None = None  # the latest fit on record
         self._is_checked = True  # whether this process has repeated that fit
         header = header_of(settings)
@@ -290,9 +274,8 @@ class LoopJournal:
             JournalError: If a record does not fit those before it.
         """
         history = History(*self._sizes)
-        self.num_given, self._recorded_fit, self.stopped = 0, None, None
+        self.num_given, self._recorded_fit = 0, None
         for record in self._journal.records():
-            self.stopped = stop_in(record)
             if record.get("kind") == "given":
                 self.num_given = replay_given(record, history)
             else:
@@ -319,22 +302,10 @@ class LoopJournal:
             if fit != self._recorded_fit:
                 record["fit"] = fit
         self._journal.append(record)
-        self.stopped = None
         if fit is not None:
             self._recorded_fit = fit
         if record["kind"] == "retracted":
             self._recorded_fit = None  # see read()
-
-    def append_stop(self, reason: str, at: float) -> None:
-        """Record why a run ended early, unless the last record says so.
-
-        Args:
-            reason: The text of ``result.stopped``.
-            at: Clock time in seconds.
-        """
-        if reason != self.stopped:
-            self._journal.append({"kind": STOPPED, "reason": reason, "at": at})
-            self.stopped = reason
 
     def check_process(self) -> None:
         """Raise an error in a child process forked from the one that opened the journal.

@@ -46,7 +46,6 @@ from botorch_bandits.loop.checking import (
     too_large_in,
     warn_of_drift_rate,
 )
-from botorch_bandits.loop.descriptions import settings_in_words
 from botorch_bandits.loop.feasibility import Feasibility
 from botorch_bandits.loop.journal import LoopJournal
 from botorch_bandits.loop.minimizing import turned_check, turned_view
@@ -65,7 +64,6 @@ from botorch_bandits.loop.settings import (
 )
 from botorch_bandits.loop.state import ChangeTestRecord
 from botorch_bandits.loop.weighted import check_weighted, check_weighted_history
-from botorch_bandits.markup import Markup, display
 from botorch_bandits.models import BanditGPRecipe, ModelCheck
 
 
@@ -272,15 +270,6 @@ class BanditLoop(AttachesPoints):
         name = name_of(self.settings.acquisition if played is None else played.acquisition_class)
         with self._lock:
             return f"BanditLoop({self.settings.domain!r}, {name}, {self._history!r})"
-
-    def _repr_html_(self) -> str:
-        """Show the settings and the last rows in a notebook."""
-        with self._lock:
-            return display(
-                type(self).__name__,
-                dict(settings_in_words(self.settings)) | {"journal": self.journal_path},
-                Markup(self._history._repr_html_()),
-            )
 
     @property
     def journal_path(self) -> Path | None:

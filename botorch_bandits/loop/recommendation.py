@@ -30,7 +30,6 @@ from botorch_bandits.domains import Domain, ValueScale, first_of_the_largest, va
 from botorch_bandits.history import History, Query
 from botorch_bandits.loop.acquisitions import model_of
 from botorch_bandits.loop.settings import LoopSettings
-from botorch_bandits.markup import Markup, display, listed
 from botorch_bandits.random_streams import derive_seed
 
 if TYPE_CHECKING:
@@ -145,20 +144,6 @@ class Recommendation:
         lines += [f"  assumes: {assumption}" for assumption in self.assumptions]
         lines += [f"  because: {reason}" for reason in self.reasons]
         return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        """Show the same text as ``print`` in a notebook."""
-        facts = {
-            "point": str(self.point),
-            "arm": self.arm,
-            "mean of the penalized reward" if self.is_penalized else "mean": f"{self.mean:.6g}",
-            "standard deviation": f"{self.standard_deviation:.6g}",
-            "certificate": self._claim(),
-        }
-        parts: list[Markup] = []
-        for texts in (self._of_constraints(), self.assumptions, self.reasons):
-            parts += [listed(texts)] if texts else []
-        return display("Recommendation", facts, *parts)
 
     @property
     def exceeded(self) -> tuple[int, ...]:

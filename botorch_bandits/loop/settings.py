@@ -64,7 +64,7 @@ from botorch_bandits.models import (
     CandidatesRecipe,
     FittedSingleTaskGP,
 )
-from botorch_bandits.models.forgetting import ForgettingModels
+from botorch_bandits.models.forgetting import forgetful_recipe
 from botorch_bandits.models.noise_floor import check_range_on_box
 
 ModelFactory = Callable[[Tensor, Tensor], Model]
@@ -527,7 +527,7 @@ def _check_forgetting(settings: LoopSettings) -> None:
     if settings.model is None:
         raise ValueError(f"forgetting is {forgetting!r}, but random search has no model to forget.")
     if settings.recipe is not None:
-        ForgettingModels(settings.recipe, forgetting)
+        forgetful_recipe(settings.recipe, forgetting)
     elif forgetting.window is None:
         what = "the model is your own function"
         if settings.listed is not None:

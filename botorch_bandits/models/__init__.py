@@ -6,7 +6,8 @@ and on arms, which make a round fast, compute the same numbers as the BoTorch mo
 
 from botorch_bandits.core.kernels import StationaryKernel, double_kernel, fingerprint_kernel
 from botorch_bandits.core.marginal_likelihood import fit_ordinarily
-from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe, RefitWarning
+from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
+from botorch_bandits.models.builder import RefitWarning
 from botorch_bandits.models.candidates import CandidatesModel, CandidatesRecipe
 from botorch_bandits.models.censoring import DEFAULT_TOLERANCE as RINGING_TOLERANCE
 from botorch_bandits.models.censoring import posterior_rise, probe_points

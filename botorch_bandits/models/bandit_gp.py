@@ -1,8 +1,8 @@
-r"""The Gaussian-process model of the bandit literature as a BoTorch model, its recipe and builder.
+r"""The Gaussian-process model of the bandit literature as a BoTorch model, and its recipe.
 
 :class:`BanditGP` is the model. :class:`BanditGPRecipe` holds all its settings except the data. A
-loop creates a :class:`ModelBuilder` from it, which rebuilds the model whenever data arrive, row by
-row where that gives the same model to the last bit, and refits the hyperparameters when due.
+loop creates a :class:`~botorch_bandits.models.builder.ModelBuilder` from it, which rebuilds the
+model whenever data arrive.
 
 Prior mean 0, kernel ``k`` and regularization ``lam`` (the modeled noise variance):
 
@@ -20,24 +20,18 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import torch
-from botorch.acquisition.objective import PosteriorTransform
-from botorch.exceptions.errors import ModelFittingError
-from botorch.fit import fit_gpytorch_mll
-from botorch.models import ModelListGP
 from botorch.models.model import Model
-from botorch.models.transforms.input import InputTransform, Normalize
-from botorch.posteriors import GPyTorchPosterior
+from botorch.models.transforms.input import InputTransform
 from gpytorch import settings
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
-from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
+from gpytorch.means import ConstantMean
+from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
 from botorch_bandits.checks import (
@@ -46,13 +40,12 @@ from botorch_bandits.checks import (
     check_finite,
     check_instance,
     check_integer,
+    check_matrix,
     check_number,
     store_checked,
 )
-from botorch_bandits.confidence import realized_information_gain
-from botorch_bandits.confidence.prior_reading import learns_input_scale
+from botorch_bandits.confidence.prior_reading import constant_prior_mean, learns_input_scale
 from botorch_bandits.core.kernels import (
-    StationaryKernel,
     describe_module,
     double_kernel,
     expand_kernel,
@@ -61,29 +54,15 @@ from botorch_bandits.core.kernels import (
 )
 from botorch_bandits.core.marginal_likelihood import (
     fit_marginal_likelihood,
-    log_marginal_likelihood,
 )
+from botorch_bandits.models.builder import ModelBuilder
 from botorch_bandits.models.candidates import CandidatesRecipe
-from botorch_bandits.models.growing import DataViews
-from botorch_bandits.models.likelihoods import (
-    CollapsedRows,
-    check_repeats,
-    collapse,
-    noise_likelihood,
-)
-from botorch_bandits.models.means import prior_mean_module, read_prior_mean
-from botorch_bandits.models.noise_floor import (
-    SMALLEST_ORDINARY_SCALE,
-    check_noise,
-    constraint_floor,
-    output_scale_of,
-    smallest_noise,
-)
-from botorch_bandits.models.several_outputs import OutputsBuilder
-from botorch_bandits.random_streams import derive_seed, seeded_globally
+from botorch_bandits.models.growing import IncrementalGP
+from botorch_bandits.models.likelihoods import check_weights, noise_likelihood
+from botorch_bandits.models.noise_floor import check_noise, constraint_floor, output_scale_of
 
 
-class BanditGP(DataViews):
+class BanditGP(IncrementalGP):
     r"""Exact Gaussian process with a given kernel, noise variance and constant prior mean.
 
     The hyperparameters are fixed (their parameters are frozen) unless ``learn_hyperparameters`` is
@@ -160,8 +139,8 @@ class BanditGP(DataViews):
         check_batch_shape("noise", levels.shape, aug_batch_shape)
         levels = levels.expand(aug_batch_shape)
         if repeats is not None:
-            repeats = check_repeats(repeats, train_Y)
-        likelihood = noise_likelihood(levels, constraint_floor(levels, output_scale), repeats)
+            repeats = check_weights("repeats", repeats, train_Y, "train_Y")
+        likelihood = noise_likelihood(levels, constraint_floor(output_scale), repeats)
         likelihood = likelihood.to(train_X)
         likelihood.noise = levels.unsqueeze(-1)
         check_batch_shape("kernel", kernel.batch_shape, aug_batch_shape)
@@ -177,13 +156,15 @@ class BanditGP(DataViews):
             train_Y,
             likelihood=likelihood,
             covar_module=kernel,
-            mean_module=prior_mean_module(prior_mean, aug_batch_shape).to(train_X),
+            mean_module=ConstantMean(batch_shape=aug_batch_shape).to(train_X),
             outcome_transform=None,
             input_transform=copy.deepcopy(input_transform),
         )
+        self.mean_module.raw_constant.data.fill_(check_number("prior_mean", prior_mean))
         self.within_sum_of_squares = within_sum_of_squares
         self.learn_hyperparameters = learn_hyperparameters
         self.requires_grad_(learn_hyperparameters)
+        self.mean_module.requires_grad_(False)
         self.eval()
 
     @classmethod
@@ -308,8 +289,8 @@ class BanditGP(DataViews):
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> Model:
         """Return a new model with the rows ``(X, Y)`` added; this model is not changed.
 
-        Plain rows (``n' x d`` and ``n' x 1``) cost ``n^2`` operations each with a kernel whose
-        closed form is known. The new model has its own copies of the hyperparameters.
+        Plain rows (``n' x d`` and ``n' x 1``) cost ``n^2`` operations each. The new model has its
+        own copies of the hyperparameters.
 
         Args:
             X: ``batch_shape x n' x d`` inputs, raw.
@@ -329,45 +310,89 @@ class BanditGP(DataViews):
                 f"Y has shape {tuple(Y.shape)}, but the model's number of outputs is "
                 f"{self.num_outputs}; the last dimension of Y must have one entry per output."
             )
-        if self.num_rows == 0:
-            return self._with_data(X, Y)
         is_batch = bool(self.batch_shape) or X.dim() > 2 or Y.dim() > 2
-        if self.repeats is not None and (is_batch or not self.grows()):
-            return self._with_distinct_rows(X, Y, self.repeats)
-        if not kwargs and not is_batch and not self.grows() and self._is_tiny:
-            # what GPyTorch adds for stability when it extends its caches is absolute
-            old = self.train_targets.reshape(self.num_outputs, -1).mT
-            return self._with_data(torch.cat([self._raw_inputs, X]), torch.cat([old, Y]))
-        grown: Any = super().condition_on_observations(X, Y, **kwargs)
+        grows = self.closed_form is not None and not is_batch
+        # BoTorch cannot extend a prior or repeated rows, and what GPyTorch adds for stability when
+        # it extends its caches is absolute
+        if self.num_rows == 0 or not (
+            grows or (self.repeats is None and (kwargs or is_batch or X.requires_grad))
+        ):
+            grown: Any = self._appended(X, Y)
+        else:
+            grown = super().condition_on_observations(X, Y, **kwargs)
         if self.num_outcomes is not None:
             grown.num_outcomes = self.num_outcomes + X.shape[-2]
-        return cast(Model, grown)
+        model: Model = grown
+        return model
 
-    def posterior(
-        self,
-        X: Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
-    ) -> GPyTorchPosterior:
-        """Return the posterior at ``X``; see BoTorch.
+    def censored(self, X: Tensor, minimum: float) -> Model:
+        """Return a view: the model with pending queries at the known minimum.
+
+        This model is not changed. Each plain row costs ``n^2`` operations if the kernel's closed
+        form is known. When an outcome arrives, :meth:`with_outcomes` replaces the pseudo-outcome
+        and keeps the factor of the kernel matrix; a query that is lost keeps the minimum.
+
+        Source: Verma, Dai and Low 2022, section 3.1. The theorem assumes that the prior mean equals
+        the minimum: pass ``prior_mean=minimum`` to the model.
 
         Args:
-            X: ``batch_shape x q x d``, raw. Each ``q x d`` is one joint distribution.
-            output_indices: The outputs; all by default.
-            observation_noise: Whether to add the noise variance, or a tensor of variances.
-            posterior_transform: Applied to the posterior.
+            X: ``n' x d`` pending queries, raw, float64.
+            minimum: The smallest possible outcome, in outcome units.
+
+        Raises:
+            TypeError: If ``X`` is not float64.
+            ValueError: If ``X`` is not a finite matrix, or ``minimum`` is not finite.
+
+        Example:
+            >>> import torch
+            >>> from gpytorch.kernels import RBFKernel
+            >>> from botorch_bandits import BanditGP
+            >>> X = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+            >>> Y = torch.tensor([[1.0], [2.0]], dtype=torch.float64)
+            >>> model = BanditGP(X, Y, kernel=RBFKernel(), noise=0.01)
+            >>> waiting = model.censored(torch.tensor([[3.0]], dtype=torch.float64), minimum=0.0)
+            >>> waiting.train_targets.tolist()
+            [1.0, 2.0, 0.0]
+            >>> arrived = waiting.with_outcomes(torch.cat([Y, Y[:1]]))
+            >>> arrived.train_targets.tolist()
+            [1.0, 2.0, 1.0]
         """
-        if self.repeats is None or observation_noise is not True:
-            return super().posterior(X, output_indices, observation_noise, posterior_transform)
-        lean = self._lean_posterior(X, True, posterior_transform)
-        if lean is not None:
-            return lean
-        # the noise of one observation, even if there are as many points as rows
-        latent = super().posterior(X).distribution
-        covariance = latent.lazy_covariance_matrix.add_diagonal(self.likelihood.noise)
-        posterior = GPyTorchPosterior(MultivariateNormal(latent.mean, covariance))
-        return posterior if posterior_transform is None else posterior_transform(posterior, X)
+        X = check_matrix("X", check_double("X", X))
+        shape = (*self.batch_shape, len(X), self.num_outputs)
+        pseudo = X.new_full(shape, check_number("minimum", minimum))
+        return self.condition_on_observations(X, pseudo) if len(X) else self
+
+    def since(self, row: int) -> Self:
+        """Return a view: the model of the data from a given row on, as after a reset.
+
+        Args:
+            row: The first row that is kept, from 0. If it equals the number of rows, none is kept,
+                which leaves the prior.
+
+        Raises:
+            TypeError: If ``row`` is not an integer.
+            ValueError: If there is no such row, or if rows are means of several observations, which
+                have no order in time.
+
+        Example:
+            >>> import torch
+            >>> from gpytorch.kernels import RBFKernel
+            >>> from botorch_bandits import BanditGP
+            >>> X = torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
+            >>> model = BanditGP(X, X.sin(), kernel=RBFKernel(), noise=0.01)
+            >>> model.since(1).train_inputs[0].tolist()
+            [[1.0], [2.0]]
+        """
+        if check_integer("row", row, minimum=0) > self.num_rows:
+            raise ValueError(
+                f"row is {row}, but the model has {self.num_rows} rows, numbered from 0."
+            )
+        if self.repeats is not None:
+            raise ValueError(
+                "the model has repeats=: its rows are means of several observations, which have no "
+                "order in time. Build the model from single observations."
+            )
+        return self._with_data(self._points[..., row:, :], self.outcomes[..., row:, :])
 
     def subset_output(self, idcs: list[int]) -> BanditGP:
         """Return a new model of some of the outputs, with the same hyperparameters.
@@ -387,23 +412,18 @@ class BanditGP(DataViews):
         if list(idcs) == list(range(self.num_outputs)):
             return copy.deepcopy(self)
         index: Any = idcs[0] if len(idcs) == 1 else list(idcs)
-        X = self._raw_inputs[..., 0, :, :]  # the same for all outputs
-        Y = self.train_targets[..., list(idcs), :].mT
-        subset = type(self)(
-            X,
-            Y,
+        subset = self._with_data(
+            self._points,
+            self.outcomes[..., list(idcs)],
             kernel=kernel_of_output(self.covar_module, index, len(self.batch_shape)),
             noise=self.likelihood.noise.detach().squeeze(-1)[..., index],
-            learn_hyperparameters=self.learn_hyperparameters,
-            input_transform=getattr(self, "input_transform", None),
-            prior_mean=self.prior_mean,
         )
         return subset.train(self.training)
 
     @property
     def prior_mean(self) -> float:
         """The prior mean, the same at all points."""
-        constant = read_prior_mean(self.mean_module)
+        constant = constant_prior_mean(self)
         assert constant is not None
         return constant
 
@@ -417,20 +437,6 @@ class BanditGP(DataViews):
         if self.num_outcomes is not None:
             return self.num_outcomes
         return self.num_rows if repeats is None else int(repeats.sum(-1).max())
-
-    @property
-    def running_information_gain(self) -> Tensor | None:
-        """The realized information gain of all observations, if it needs no kernel matrix."""
-        repeats, known = self.repeats, super().running_information_gain
-        if repeats is None or known is not None:
-            return known
-        if self.num_rows == 0:
-            return self.likelihood.noise.detach().squeeze(-1) * 0.0
-        with torch.no_grad():
-            root = repeats.sqrt()
-            matrix = self.covar_module(self.transform_inputs(self._raw_inputs)).to_dense()
-            scaled = root.unsqueeze(-1) * matrix * root.unsqueeze(-2)
-            return realized_information_gain(scaled, self.likelihood.noise.squeeze(-1))
 
     def custom_fit(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
         """Fit the hyperparameters; BoTorch's ``fit_gpytorch_mll`` calls this.
@@ -451,46 +457,36 @@ class BanditGP(DataViews):
         return fit_marginal_likelihood(mll, **kwargs)
 
     @property
-    def _raw_inputs(self) -> Tensor:
-        # in evaluation mode, BoTorch keeps transformed inputs and stores the raw ones separately
-        raw = getattr(self, "_original_train_inputs", None)
-        return self.train_inputs[0] if raw is None else raw
+    def _points(self) -> Tensor:
+        """``batch_shape x n x d``; all outputs have the same raw inputs."""
+        return self.raw_inputs if self.num_outputs == 1 else self.raw_inputs[..., 0, :, :]
 
-    @property
-    def _is_tiny(self) -> bool:
-        scale = output_scale_of(self.covar_module)
-        return bool((scale < SMALLEST_ORDINARY_SCALE).any())
-
-    def _with_distinct_rows(self, X: Tensor, Y: Tensor, repeats: Tensor) -> BanditGP:
+    def _appended(self, X: Tensor, Y: Tensor) -> Self:
+        """Return a model that is built from the rows of this one and others, in any batch."""
         shape = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2], self.batch_shape)
-        old_X, old_Y = self._raw_inputs, self.train_targets.unsqueeze(-1)
-        ones = torch.ones(*shape, X.shape[-2], dtype=repeats.dtype, device=repeats.device)
-        grown = type(self)(
-            torch.cat([t.expand(*shape, *t.shape[-2:]) for t in (old_X, X)], dim=-2),
-            torch.cat([t.expand(*shape, *t.shape[-2:]) for t in (old_Y, Y)], dim=-2),
-            kernel=self.covar_module,
-            noise=self.likelihood.noise.detach().squeeze(-1),
-            learn_hyperparameters=self.learn_hyperparameters,
-            input_transform=getattr(self, "input_transform", None),
-            repeats=torch.cat([repeats.expand(*shape, -1), ones], dim=-1),
-            within_sum_of_squares=self.within_sum_of_squares,
-            prior_mean=self.prior_mean,
+        options: dict[str, Any] = {}
+        if self.repeats is not None:
+            repeats = self.repeats.expand(*shape, -1)
+            ones = repeats.new_ones(*shape, X.shape[-2])
+            options["repeats"] = torch.cat([repeats, ones], dim=-1)
+            options["within_sum_of_squares"] = self.within_sum_of_squares
+        pairs = ((self._points, X), (self.outcomes, Y))
+        rows = (
+            torch.cat([part.expand(*shape, *part.shape[-2:]) for part in pair], dim=-2)
+            for pair in pairs
         )
-        if self.num_outcomes is not None:
-            grown.num_outcomes = self.num_outcomes + X.shape[-2]
-        return grown
+        return self._with_data(*rows, **options)
 
-    def _with_data(self, X: Tensor, Y: Tensor) -> Self:
-        batch_shape = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2], self.batch_shape)
-        return type(self)(
-            X.expand(*batch_shape, *X.shape[-2:]),
-            Y.expand(*batch_shape, *Y.shape[-2:]),
-            kernel=self.covar_module,
-            noise=self.likelihood.noise.detach().squeeze(-1),
-            learn_hyperparameters=self.learn_hyperparameters,
-            input_transform=getattr(self, "input_transform", None),
-            prior_mean=self.prior_mean,
-        )
+    def _with_data(self, X: Tensor, Y: Tensor, **options: Any) -> Self:
+        """Return a model of the same prior that is built from other rows."""
+        settings_of_prior = {
+            "kernel": self.covar_module,
+            "noise": self.likelihood.noise.detach().squeeze(-1),
+            "learn_hyperparameters": self.learn_hyperparameters,
+            "input_transform": self._modules.get("input_transform"),
+            "prior_mean": self.prior_mean,
+        }
+        return type(self)(X, Y, **(settings_of_prior | options))
 
 
 @dataclass(frozen=True, eq=False)
@@ -538,57 +534,22 @@ class BanditGPRecipe:
             prior_mean=check_number("prior_mean", self.prior_mean),
         )
 
-    def __call__(self, X: Tensor, Y: Tensor) -> BanditGP:
-        """Build the model for ``n x d`` inputs and ``n x m`` outcomes (``n`` may be 0)."""
-        model: BanditGP = self.builder(seed=0)(X, Y)
-        return model
+    def __call__(self, X: Tensor, Y: Tensor) -> Any:
+        """Build the model for ``n x d`` inputs and ``n x m`` outcomes (``n`` may be 0).
 
-    def builder(
-        self,
-        seed: int,
-        collapses: bool = False,
-        separates_outputs: bool = False,
-        kind: type[ModelBuilder] | None = None,
-    ) -> ModelBuilder:
+        Several outputs, which are independent, get a model each in a ``ModelListGP``.
+        """
+        return self.builder(seed=0)(X, Y)
+
+    def builder(self, seed: int, merges: bool = False) -> ModelBuilder:
         """Return a function that builds models and refits only when it must.
-
-        The hyperparameters for ``n`` rows come from a chain of fits, to the first ``refit_every``
-        rows, the first ``2 * refit_every`` and so on. Each starts from the recipe's starting
-        values or from the fit before it, whichever has the greater likelihood at its rows.
-        Hyperparameters thus depend on the data alone, not on which models were built before. A
-        builder remembers its fits and repeats only those whose rows have changed; a new builder
-        must make all ``n // refit_every`` fits.
 
         Args:
             seed: The seed of the random numbers that the fit may draw when it retries.
-            collapses: Whether to merge all observations of an input into one row, for one output:
-                on arms, the cost then depends on the number of distinct arms played, not on the
-                number of rounds.
-            separates_outputs: Whether to build a ``ModelListGP`` with one model for each of several
-                outputs. Its posterior is that of the model with several outputs, because these are
-                independent, but it takes a small fraction of the time and memory.
-            kind: The class of the function; :class:`ModelBuilder` if None.
-
-        Returns:
-            A function from ``n x d`` inputs, ``n x m`` outcomes and, where rows have weights, ``n``
-            of them (see :class:`ModelBuilder`), to a model.
+            merges: Whether to merge all observations of an input into one row if the inputs take
+                few places; see :class:`~botorch_bandits.models.builder.ModelBuilder`.
         """
-        build_model = partial(
-            self.model_class,
-            learn_hyperparameters=self.refit_every is not None,
-            input_transform=self.input_transform,
-            prior_mean=self.prior_mean,
-        )
-        return (kind or ModelBuilder)(
-            build_model,
-            self.kernel,
-            self.noise,
-            refit_every=self.refit_every,
-            input_transform=self.input_transform,
-            seed=seed,
-            collapses=collapses,
-            separates_outputs=separates_outputs,
-        )
+        return ModelBuilder(self, seed, merges)
 
     def fingerprint(self) -> str:
         """Return a digest that is equal for recipes that build equal models."""
@@ -612,287 +573,3 @@ class BanditGPRecipe:
         """Hash the numbers and the name of the class, which cannot change."""
         name = self.model_class.__qualname__
         return hash((name, self.noise, self.refit_every, self.prior_mean))
-
-
-@dataclass(frozen=True, eq=False)
-class BuiltModel:
-    """A model and the data and settings from which it was built.
-
-    Attributes:
-        X: ``n x d``.
-        Y: ``n x m``.
-        kernel: The source of its hyperparameters; the same object means the same values.
-        model: The model.
-        parameters: Copies of its parameters at construction.
-    """
-
-    X: Tensor
-    Y: Tensor
-    kernel: Kernel
-    model: BanditGP
-    parameters: list[Tensor]
-
-    @classmethod
-    def remember(cls, X: Tensor, Y: Tensor, kernel: Kernel, model: BanditGP) -> BuiltModel:
-        """Copy what the caller may change later, because the caller may reuse the memory."""
-        parameters = [parameter.detach().clone() for parameter in model.parameters()]
-        return cls(X.clone(), Y.clone(), kernel, model, parameters)
-
-    def continued(
-        self, X: Tensor, Y: Tensor, kernel: Kernel, transform: InputTransform | None
-    ) -> BanditGP | None:
-        """Return the model that would be built from ``X`` and ``Y``, to the last bit.
-
-        Rows are added or outcomes replaced in ``n^2`` operations.
-
-        Args:
-            X: ``n' x d`` inputs.
-            Y: ``n' x m`` outcomes.
-            kernel: The current source of the hyperparameters.
-            transform: The input transform of the model.
-
-        Returns:
-            None if this model cannot be extended to it: hyperparameters or first inputs differ, or
-            the model does not grow row by row.
-        """
-        num_known = self.X.shape[0]
-        if (
-            kernel is not self.kernel
-            or not keeps_rows_apart(transform)
-            or not all(isinstance(rows, Tensor) and rows.dtype == self.X.dtype for rows in (X, Y))
-            or X.shape[1:] != self.X.shape[1:]
-            or Y.shape != (X.shape[0], 1)
-            or X.shape[0] < num_known
-            or not torch.equal(X[:num_known], self.X)
-            or not self._is_left_as_it_was()
-            or not self.model.grows()
-        ):
-            return None
-        model = self.model
-        if X.shape[0] == num_known or not torch.equal(Y[:num_known], self.Y):
-            model = model.with_outcomes(Y[:num_known])
-        if X.shape[0] > num_known:
-            grown = model.condition_on_observations(X[num_known:], Y[num_known:])
-            model = cast(BanditGP, grown)
-        return model
-
-    def _is_left_as_it_was(self) -> bool:
-        found = list(self.model.parameters())
-        return len(found) == len(self.parameters) and all(map(torch.equal, found, self.parameters))
-
-
-def keeps_rows_apart(transform: InputTransform | None) -> bool:
-    """Whether a transformed row is the same, to the last bit, regardless of the other rows."""
-    return transform is None or (type(transform) is Normalize and not learns_input_scale(transform))
-
-
-class RefitWarning(RuntimeWarning):
-    """A marginal-likelihood fit failed; the starting hyperparameters are used instead."""
-
-
-class ModelBuilder:
-    """Builds models from rows, extends the last model and remembers its refits.
-
-    Args:
-        model_class: A callable that builds a model from inputs, outcomes, ``kernel=``, ``noise=``
-            and, for rows that are means, ``repeats=`` and ``within_sum_of_squares=``.
-        kernel: The kernel with its starting hyperparameters.
-        noise: The noise variance, or its starting value.
-        refit_every: The number of rows between refits of the hyperparameters; None for never.
-        input_transform: The transform that ``model_class`` applies to inputs.
-        seed: The seed of the random numbers that a fit may draw when it retries.
-        collapses: Whether to merge all observations of an input into one row, for one output.
-        separates_outputs: Whether to build one model for each of several outputs.
-    """
-
-    def __init__(
-        self,
-        model_class: Callable[..., BanditGP],
-        kernel: Kernel,
-        noise: float,
-        *,
-        refit_every: int | None,
-        input_transform: InputTransform | None,
-        seed: int,
-        collapses: bool = False,
-        separates_outputs: bool = False,
-    ) -> None:
-        """See the class."""
-        # what a transform learns from the rows may depend on how often each occurs
-        self._can_merge = not learns_input_scale(input_transform)
-        collapses = self._collapses = collapses and self._can_merge
-        # BoTorch's own fit does not support repeated rows
-        self._fits_collapsed = collapses and StationaryKernel.read(kernel) is not None
-        self._model_class = model_class
-        self._first_kernel = kernel
-        self._first_noise = noise
-        self._refit_every = refit_every
-        self._input_transform = input_transform
-        self._seed = seed
-        self._rows: tuple[Tensor, Tensor] | None = None
-        self._fitted: list[tuple[Kernel, Tensor]] = []  # to refit_every rows, twice as many, ...
-        self._num_taken = 0  # the number of these fits that another builder made
-        self._latest: BuiltModel | None = None
-        self._separates_outputs = separates_outputs
-        self._build_outputs: OutputsBuilder | None = None
-        if separates_outputs:
-            self._build_outputs = OutputsBuilder(self._continue, BuiltModel.remember)
-
-    @property
-    def latest_fit(self) -> tuple[Tensor, Tensor, Kernel, Tensor] | None:
-        """The inputs and outcomes of the last fit of hyperparameters; None before any fit."""
-        every = self._refit_every
-        if every is None or not self._fitted or self._rows is None:
-            return None
-        X, Y = (rows[: len(self._fitted) * every] for rows in self._rows)
-        return (X, Y, *self._fitted[-1])
-
-    def take_fit(self, X: Tensor, Y: Tensor, parameters: dict[str, Tensor], noise: Tensor) -> None:
-        """Continue from a fit to these rows that another builder made."""
-        build = self._build_collapsed if self._fits_collapsed else self._build
-        kernel = build(X, Y, self._first_kernel, self._first_noise).covar_module
-        for name, parameter in kernel.named_parameters():
-            parameter.data = parameters[name]
-        self._rows, self._num_taken = (X.clone(), Y.clone()), len(X) // (self._refit_every or 1)
-        self._fitted = [(kernel, noise)] * self._num_taken  # only the last one is the actual fit
-
-    def __call__(
-        self, X: Tensor, Y: Tensor, weights: Tensor | None = None
-    ) -> BanditGP | ModelListGP:
-        """Return the model of ``n x d`` inputs and ``n x m`` outcomes.
-
-        With ``n`` weights, row ``i`` has the noise variance ``noise / weights[i]``. Such a model is
-        rebuilt in each call, and its hyperparameters are fixed.
-        """
-        if weights is not None:
-            return self._weighted(X, Y, weights)
-        kernel, noise = self._hyperparameters(X, Y)
-        if self._collapses and Y.shape[-1] == 1:
-            return self._build_collapsed(X, Y, kernel, noise)
-        if self._build_outputs is not None and Y.shape[-1] > 1:
-            return self._build_outputs(X, Y, kernel, noise)
-        self._latest = self._continue(self._latest, X, Y, kernel, noise)
-        return self._latest.model
-
-    def distinct(self, X: Tensor) -> Tensor:
-        """Return the inputs of the last model's rows if they were merged, otherwise ``X``.
-
-        Args:
-            X: ``n x d``; the inputs from which the last model was built.
-        """
-        return X
-
-    def _weighted(self, X: Tensor, Y: Tensor, weights: Tensor) -> BanditGP | ModelListGP:
-        assert self._refit_every is None
-        self._latest, num_outputs = None, Y.shape[-1]
-        if self._build_outputs is None or num_outputs == 1:
-            return self._build_weighted(X, Y, weights, self._first_kernel)
-        kernels = self._build_outputs.kernels(self._first_kernel, num_outputs)
-        self._build_outputs.forget()
-        outputs = zip(Y.split(1, dim=-1), kernels, strict=True)
-        return ModelListGP(*(self._build_weighted(X, y, weights, each) for y, each in outputs))
-
-    def _build_weighted(self, X: Tensor, Y: Tensor, weights: Tensor, kernel: Kernel) -> BanditGP:
-        num_outcomes = len(X)
-        if self._merges_weighted(X):
-            X, Y, weights, _ = collapse(X, Y, weights)
-        model = self._build(X, Y, kernel, self._first_noise, repeats=weights)
-        model.num_outcomes = num_outcomes
-        return model
-
-    def _merges_weighted(self, X: Tensor) -> bool:
-        """Whether rows of one input are merged, which depends only on the inputs."""
-        return self._collapses
-
-    def _hyperparameters(self, X: Tensor, Y: Tensor) -> tuple[Kernel, float | Tensor]:
-        every = self._refit_every
-        num_fitted = 0 if every is None else X.shape[0] // every * every
-        if num_fitted > 0:
-            return self._fit(X[:num_fitted], Y[:num_fitted])
-        return self._first_kernel, self._first_noise
-
-    def _continue(
-        self,
-        latest: BuiltModel | None,
-        X: Tensor,
-        Y: Tensor,
-        kernel: Kernel,
-        noise: float | Tensor,
-    ) -> BuiltModel:
-        model: BanditGP | None = None
-        if latest is not None:
-            model = latest.continued(X, Y, kernel, self._input_transform)
-        if model is None:
-            # the caller may reuse the memory, which later models continue
-            model = self._build(_own(X), _own(Y), kernel, noise)
-        return BuiltModel.remember(X, Y, kernel, model)
-
-    def _build(
-        self, X: Tensor, Y: Tensor, kernel: Kernel, noise: float | Tensor, **repeats: Any
-    ) -> BanditGP:
-        return self._model_class(X, Y, kernel=kernel, noise=noise, **repeats)
-
-    def _build_collapsed(
-        self, X: Tensor, Y: Tensor, kernel: Kernel, noise: float | Tensor
-    ) -> BanditGP:
-        rows = self._collapsed(X, Y)
-        return self._build(
-            rows.X, rows.Y, kernel, noise, repeats=rows.weights, within_sum_of_squares=rows.squares
-        )
-
-    def _collapsed(self, X: Tensor, Y: Tensor) -> CollapsedRows:
-        return collapse(X, Y)
-
-    def _fit(self, X: Tensor, Y: Tensor) -> tuple[Kernel, Tensor]:
-        every = self._refit_every
-        assert every is not None
-        num_known = self._count_known_rows(X, Y) // every
-        if num_known < self._num_taken:
-            num_known = self._num_taken = 0
-        del self._fitted[num_known:]
-        self._rows = (X.clone(), Y.clone())  # the caller may reuse the memory
-        for num_rows in range((len(self._fitted) + 1) * every, X.shape[0] + 1, every):
-            self._fitted.append(self._refit(X[:num_rows], Y[:num_rows]))
-        return self._fitted[X.shape[0] // every - 1]
-
-    def _count_known_rows(self, X: Tensor, Y: Tensor) -> int:
-        """Return how many of the first rows are those of the last call."""
-        if self._rows is None or self._rows[1].shape[1:] != Y.shape[1:]:
-            return 0
-        known_X, known_Y = (rows[: X.shape[0]] for rows in self._rows)
-        num_known = known_X.shape[0]
-        changed = (known_X != X[:num_known]).any(-1) | (known_Y != Y[:num_known]).any(-1)
-        return int(changed.int().argmax()) if bool(changed.any()) else num_known
-
-    def _refit(self, X: Tensor, Y: Tensor) -> tuple[Kernel, Tensor]:
-        build = self._build_collapsed if self._fits_collapsed else self._build
-        model = build(X, Y, self._first_kernel, self._first_noise)
-        mll = ExactMarginalLogLikelihood(model.likelihood, model)
-        if self._fitted:
-            previous = build(X, Y, *self._fitted[-1])
-            previous_mll = ExactMarginalLogLikelihood(previous.likelihood, previous)
-            if log_marginal_likelihood(previous_mll) > log_marginal_likelihood(mll):
-                model, mll = previous, previous_mll
-        try:
-            with seeded_globally(derive_seed(self._seed, X.shape[0], "refit")):
-                fit_gpytorch_mll(mll)
-        except ModelFittingError as error:
-            warnings.warn(
-                f"the marginal-likelihood fit to {X.shape[0]} rows failed ({error}); the recipe's "
-                "starting hyperparameters are used. A ScaleKernel, other starting values or "
-                "rescaled rewards usually help.",
-                RefitWarning,
-                stacklevel=5,
-            )
-            model = build(X, Y, self._first_kernel, self._first_noise)
-        noise = model.likelihood.noise.detach()
-        lowest = model.likelihood.noise_covar.raw_noise_constraint.lower_bound
-        # a fit may round to the open end of the interval, where no model can be built
-        noise = noise.clamp_min(torch.nextafter(lowest, lowest + 1.0))
-        scale = output_scale_of(model.covar_module).unsqueeze(-1)
-        noise = torch.maximum(noise, smallest_noise(scale))
-        return model.covar_module, noise.squeeze(-1)
-
-
-def _own(rows: Tensor) -> Tensor:
-    return rows.clone() if isinstance(rows, Tensor) else rows

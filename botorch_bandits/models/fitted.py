@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from botorch.exceptions.errors import ModelFittingError
@@ -41,10 +41,9 @@ from torch import Tensor
 
 from botorch_bandits.core.marginal_likelihood import fit_marginal_likelihood
 from botorch_bandits.domains import Box, Domain
-from botorch_bandits.models.bandit_gp import RefitWarning
+from botorch_bandits.models.builder import RefitWarning
 from botorch_bandits.models.growing import IncrementalGP
-from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood, check_repeats
-from botorch_bandits.models.reading import observed_inputs
+from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood, check_weights
 from botorch_bandits.random_streams import usual_dtype
 
 
@@ -66,7 +65,7 @@ class LearnedGP(IncrementalGP):
         Learned lengthscales can be short, and the promising regions near the best points are then
         too small for random starting points to find.
         """
-        return cast(Tensor, observed_inputs(self))
+        return self.raw_inputs
 
     within_sum_of_squares: float | None = 0.0  # None: unknown, with weights
 
@@ -298,5 +297,5 @@ def _relative(weights: Tensor, y: Tensor) -> Tensor:
 
     The prior of the noise refers to its share of the variance of the outcomes.
     """
-    weights = check_repeats(weights, y)
+    weights = check_weights("weights", weights, y)
     return weights * weights.reciprocal().mean()

@@ -1,9 +1,9 @@
 """Models of Gaussian-process bandits that forget, built from the settings of a loop.
 
-All of them are ordinary :class:`~botorch_bandits.BanditGP` models in which rows are left out, have
-weights, or have the round as an additional input. With weights, and when rows leave a window, a
-model is rebuilt at the cost of one factorization; otherwise, it grows row by row. The settings,
-with their sources, are in :mod:`botorch_bandits.forgetting`.
+All of them are ordinary models in which rows are left out, have weights, or have the round as an
+additional input. With weights, and when rows leave a window, a model is rebuilt at the cost of one
+factorization; otherwise, it grows row by row. The settings, with their sources, are in
+:mod:`botorch_bandits.forgetting`.
 """
 
 from __future__ import annotations
@@ -14,23 +14,14 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from botorch.models import ModelListGP
-from botorch.models.model import Model, ModelList
 from botorch.models.transforms.input import InputTransform
 from torch import Tensor
 
 from botorch_bandits.confidence.prior_reading import learns_input_scale
 from botorch_bandits.core.kernels import TimeDecayKernel
-from botorch_bandits.forgetting import (
-    ExponentialWeights,
-    Forgetting,
-    SlidingWindow,
-    TimeVaryingKernel,
-)
-from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
-from botorch_bandits.models.growing import (
-    units_of_columns,
-)
+from botorch_bandits.forgetting import ExponentialWeights, Forgetting
+from botorch_bandits.models.bandit_gp import BanditGPRecipe
+from botorch_bandits.models.reading import submodels
 
 NEGLIGIBLE_WEIGHT = 1e-18
 """Rows with smaller weights are left out; next to the latest row, they are rounding error."""
@@ -56,102 +47,67 @@ class BehindTime(InputTransform, torch.nn.Module):
         """Transform ``... x n x (1 + d)`` inputs."""
         return torch.cat([X[..., :1], self.inner.transform(X[..., 1:])], dim=-1)
 
-    def units_of_columns(self, like: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return side and origin of each column; None if the other transform is not affine.
 
-        Args:
-            like: ``1 + d`` numbers.
-        """
-        inner = units_of_columns(self.inner, like[1:])
-        if inner is None:
-            return None
-        side, origin = torch.ones_like(like), torch.zeros_like(like)
-        side[1:], origin[1:] = inner
-        return side, origin
-
-
-class WindowModels:
-    """Builds models of the rows in a window.
+def forgetful_recipe(recipe: BanditGPRecipe, forgetting: Forgetting) -> BanditGPRecipe:
+    """Return the recipe of models that forget: of ``(round, x)`` with a time-varying kernel.
 
     Args:
-        window: The window.
-        build: Builds a model from ``n x d`` inputs and ``n x m`` outcomes; it may extend its last
-            model.
+        recipe: The kernel and noise, with fixed hyperparameters.
+        forgetting: How old outcomes are forgotten.
+
+    Raises:
+        ValueError: If hyperparameters are to be learned, or an input transform learns its scale.
     """
+    transform = recipe.input_transform
+    if recipe.refit_every is not None or learns_input_scale(transform):
+        raise ValueError(
+            "forgetting needs fixed hyperparameters, but the model has "
+            f"refit_every={recipe.refit_every} or an input transform that learns its scale. "
+            "Fix both, and state the bounds of Normalize."
+        )
+    if forgetting.drift_rate is None:
+        return recipe
+    return replace(
+        recipe,
+        kernel=TimeDecayKernel(recipe.kernel, forgetting.drift_rate),
+        input_transform=None if transform is None else BehindTime(transform),
+    )
 
-    def __init__(self, window: Forgetting, build: Callable[..., Any]) -> None:
-        """See the class."""
-        self._window, self._build = window, build
 
-    def inputs(self, X: Tensor, rounds: Tensor) -> Tensor:
-        """Return the model's inputs, which are those of the loop."""
-        return X
+def forgetful_models(
+    recipe: BanditGPRecipe, forgetting: Forgetting, merges: bool = False
+) -> ForgettingModels:
+    """Return what builds the models of a loop with this recipe.
 
-    def build(self, X: Tensor, Y: Tensor, rounds: Tensor, round_number: int, *own: Tensor) -> Any:
-        """Return the model of a round.
-
-        Args:
-            X: ``n x d`` inputs.
-            Y: ``n x m`` outcomes.
-            rounds: ``n`` rounds in which they were queried.
-            round_number: The round being chosen.
-            own: The ``n`` weights of rows, if they have any.
-        """
-        kept = self._window.keeps(rounds, round_number)
-        return self._build(*(rows[kept] for rows in (X, Y, *own)))
+    Args:
+        recipe: See :func:`forgetful_recipe`.
+        forgetting: How old outcomes are forgotten.
+        merges: Whether to merge all observations of an input into one row if there are few inputs.
+    """
+    return ForgettingModels(forgetting, forgetful_recipe(recipe, forgetting).builder(0, merges))
 
 
 class ForgettingModels:
     """Builds the models of a loop that forgets.
 
     Args:
-        recipe: The kernel and noise, with fixed hyperparameters.
         forgetting: How old outcomes are forgotten.
-        collapses: Whether to merge all observations of an input into one row (unless time is an
-            input).
-        separates_outputs: Whether to build one model for each of several outputs.
-
-    Raises:
-        ValueError: If hyperparameters are to be learned, or an input transform learns its scale.
+        build: Builds a model from ``n x d`` inputs, ``n x m`` outcomes and, if rows have weights,
+            ``n`` of them; it may extend its last model.
 
     Example:
         >>> from gpytorch.kernels import RBFKernel
-        >>> recipe = BanditGP.with_kernel(RBFKernel(), noise=0.01)
-        >>> models = ForgettingModels(recipe, SlidingWindow(length=2))
+        >>> from botorch_bandits import BanditGP, SlidingWindow
+        >>> build = BanditGP.with_kernel(RBFKernel(), noise=0.01).builder(seed=0)
+        >>> models = ForgettingModels(SlidingWindow(length=2), build)
         >>> X = torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
         >>> models.build(X, X.sin(), torch.tensor([1, 2, 3]), round_number=4).num_rows
         2
     """
 
-    def __init__(
-        self,
-        recipe: BanditGPRecipe,
-        forgetting: Forgetting,
-        collapses: bool = False,
-        separates_outputs: bool = True,
-    ) -> None:
+    def __init__(self, forgetting: Forgetting, build: Callable[..., Any]) -> None:
         """See the class."""
-        if recipe.refit_every is not None or learns_input_scale(recipe.input_transform):
-            raise ValueError(
-                "forgetting needs fixed hyperparameters, but the model has "
-                f"refit_every={recipe.refit_every} or an input transform that learns its scale. "
-                "Fix both, and state the bounds of Normalize."
-            )
-        if isinstance(forgetting, TimeVaryingKernel):
-            transform = recipe.input_transform
-            recipe = replace(
-                recipe,
-                kernel=TimeDecayKernel(recipe.kernel, forgetting.rate),
-                input_transform=None if transform is None else BehindTime(transform),
-            )
-            collapses = False
-        self.recipe, self.forgetting = recipe, forgetting
-        self._collapses = collapses
-        self._kept: dict[str, Any] = {}  # what others keep from round to round, for one output
-        # rows with weights have a model for each output in any case
-        separates = isinstance(forgetting, ExponentialWeights) or separates_outputs
-        # it extends its last model if rows only come, as where time is an input
-        self._build = recipe.builder(0, collapses, separates)
+        self._forgetting, self._build = forgetting, build
 
     def inputs(self, X: Tensor, rounds: Tensor) -> Tensor:
         """Return the model's inputs: with a time-varying kernel, the rounds come first.
@@ -160,7 +116,7 @@ class ForgettingModels:
             X: ``n x d`` inputs.
             rounds: ``n`` rounds in which they were queried.
         """
-        if not isinstance(self.forgetting, TimeVaryingKernel):
+        if self._forgetting.drift_rate is None:
             return X
         return torch.cat([rounds.to(X).unsqueeze(-1), X], dim=-1)
 
@@ -171,7 +127,7 @@ class ForgettingModels:
         rounds: Tensor,
         round_number: int,
         own_weights: Tensor | None = None,
-    ) -> Model:
+    ) -> Any:
         """Return the model of a round.
 
         Args:
@@ -185,35 +141,18 @@ class ForgettingModels:
         Returns:
             A model of ``x``, or of ``(round, x)`` with a time-varying kernel; see :meth:`inputs`.
             The latter has the round that was last asked for as its attribute ``current_round``.
-            With several columns of ``Y``, it is a ``ModelListGP`` with one model for each if
-            outputs are separated, and with weights (``ExponentialWeights``) in any case.
         """
-        rounds = rounds.to(X.device)
-        own = () if own_weights is None else (own_weights,)
-        if isinstance(self.forgetting, SlidingWindow):
-            window = WindowModels(self.forgetting, self._build)
-            model: Model = window.build(X, Y, rounds, round_number, *own)
-            if isinstance(model, BanditGP):
-                model.kept = self._kept
-            return model
-        if isinstance(self.forgetting, ExponentialWeights):
-            return self._faded(X, Y, rounds, round_number, own_weights)
-        model = self._build(self.inputs(X, rounds), Y, *own)
-        for each in (model, *(model.models if isinstance(model, ModelList) else ())):
-            each.current_round = round_number  # where figures evaluate it
-        return model
-
-    def _faded(
-        self, X: Tensor, Y: Tensor, rounds: Tensor, round_number: int, own_weights: Tensor | None
-    ) -> Model:
-        assert isinstance(self.forgetting, ExponentialWeights)
-        weights = self.forgetting.weights(rounds, round_number)
-        kept = weights > NEGLIGIBLE_WEIGHT
-        weights = weights if own_weights is None else weights * own_weights
-        model: Model = self._build(X[kept], Y[kept], weights[kept])
-        if own_weights is None:
-            for each in model.models if isinstance(model, ModelListGP) else [model]:
+        rounds, forgetting = rounds.to(X.device), self._forgetting
+        kept, weights = forgetting.keeps(rounds, round_number), own_weights
+        if isinstance(forgetting, ExponentialWeights):
+            fading = forgetting.weights(rounds, round_number)
+            kept = fading > NEGLIGIBLE_WEIGHT
+            weights = fading if own_weights is None else fading * own_weights
+        rows = [self.inputs(X, rounds), Y] + ([] if weights is None else [weights])
+        model = self._build(*(each[kept] for each in rows))
+        for each in submodels(model):
+            if forgetting.fades and own_weights is None:
                 each.num_outcomes = None  # faded outcomes count in proportion to their weights
-            if isinstance(model, BanditGP):
-                model.kept = self._kept
+            if forgetting.drift_rate is not None:
+                each.current_round = round_number  # where figures evaluate it
         return model

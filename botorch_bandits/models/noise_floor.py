@@ -20,9 +20,6 @@ SMALLEST_RATIO = 1e-10
 """Modeled noise variance over output scale must be above this; float64 cannot factorize kernel
 matrices much below it."""
 
-SMALLEST_ORDINARY_SCALE = 1e-3
-"""From this output scale on, learned noise has the same lower bound as at output scale 1."""
-
 
 def output_scale_of(kernel: Kernel) -> Tensor:
     """Return the factor in front of a kernel, of its batch shape.
@@ -96,19 +93,14 @@ def smallest_noise(output_scale: Tensor) -> Tensor:
     return (1.0 + 1e-6) * SMALLEST_RATIO * output_scale
 
 
-def constraint_floor(noise: Tensor, output_scale: Tensor) -> float:
+def constraint_floor(output_scale: Tensor) -> float:
     """Return the lower bound of the noise parameter of a likelihood.
 
     Args:
-        noise: The checked noise variances from which a fit starts.
         output_scale: From :func:`output_scale_of`.
     """
-    if noise.numel() == 0 or output_scale.numel() == 0:
-        return SMALLEST_RATIO
-    smallest, lowest = float(noise.min()), float(output_scale.min())
-    is_ordinary = smallest > SMALLEST_RATIO and lowest >= SMALLEST_ORDINARY_SCALE
     # GPyTorch keeps bounds in float32: rounded up, one might exclude a noise that was accepted
-    return SMALLEST_RATIO if is_ordinary else (1.0 - 1e-6) * SMALLEST_RATIO * lowest
+    return (1.0 - 1e-6) * SMALLEST_RATIO * float(output_scale.min())
 
 
 SMALLEST_DEVIATION, LARGEST_DEVIATION = 1e-8, 1e8

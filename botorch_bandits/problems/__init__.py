@@ -24,7 +24,6 @@ from botorch_bandits.problems.delays import (
     ConstantDelay,
     Delays,
     GeometricDelay,
-    HeavyTailedDelay,
     PoissonDelay,
 )
 from botorch_bandits.problems.functions import (
@@ -53,7 +52,6 @@ __all__ = [
     "GardnerProblem",
     "GeometricDelay",
     "Hartmann3Reward",
-    "HeavyTailedDelay",
     "PoissonDelay",
     "RKHSFunction",
     "SwitchingProblem",

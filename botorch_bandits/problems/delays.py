@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from botorch_bandits.checks import check_integer, check_nonnegative, check_positive, store_checked
+from botorch_bandits.checks import check_integer, check_nonnegative, store_checked
 from botorch_bandits.random_streams import generator
 
 NEVER = math.inf
@@ -105,29 +105,3 @@ class GeometricDelay(Delays):
         stay = self.mean / (1.0 + self.mean)
         uniform = float(torch.rand((), dtype=torch.float64, generator=stream))
         return 0.0 if stay == 0.0 else float(math.floor(math.log1p(-uniform) / math.log(stay)))
-
-
-@dataclass(frozen=True)
-class HeavyTailedDelay(Delays):
-    """Rounded-down Lomax (Pareto II) delays: ``P(d >= k) = (1 + k / scale)^-index``.
-
-    With an index of at most 1 the mean is infinite: some outcomes take longer than any run.
-
-    Attributes:
-        scale: The scale in rounds.
-        index: The tail index.
-    """
-
-    scale: float
-    index: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Check both."""
-        store_checked(self, scale=check_positive("scale", self.scale))
-        store_checked(self, index=check_positive("index", self.index))
-
-    def draw(self, x: Tensor, stream: torch.Generator) -> float:
-        """See :meth:`Delays.draw`."""
-        uniform = float(torch.rand((), dtype=torch.float64, generator=stream))
-        delay = self.scale * math.expm1(-math.log1p(-uniform) / self.index)
-        return NEVER if math.isinf(delay) else float(math.floor(delay))

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from botorch_bandits.acquisition.engines import build_box_engine, sample_uniformly
 from botorch_bandits.acquisition.player import Replicates, player_of
 from botorch_bandits.change_points import EvidenceRestart
 from botorch_bandits.checks import DTYPE, check_finite, check_integer
@@ -19,8 +18,9 @@ from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.problems import ChangingProblem
 from botorch_bandits.problems.changing import is_on_arms
 from botorch_bandits.progress import ProgressBar
-from botorch_bandits.random_streams import RandomBlocks, derive_seed
+from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator
 from botorch_bandits.simulation.arms import play_arms
+from botorch_bandits.simulation.boxes import build_box_engine
 from botorch_bandits.simulation.loops import play_loops
 from botorch_bandits.simulation.problems import (
     Policy,
@@ -222,7 +222,9 @@ def _simulate_box(
     values, outcomes = torch.empty(2, len(seeds), num_rounds, dtype=DTYPE)
     for t in range(num_rounds):
         if engine is None or t < policy.num_initial:
-            points[:, t] = sample_uniformly(box, seeds, t + 1)
+            # as loops with these seeds draw in their initial rounds
+            draws = [box.sample(1, generator(seed, t + 1, "sample")) for seed in seeds]
+            points[:, t] = torch.cat(draws)
         else:
             points[:, t] = engine.choose(t + 1)[0]
         rewards = evaluate(problems, points[:, t], t + 1)

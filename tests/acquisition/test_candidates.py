@@ -238,7 +238,7 @@ def test_a_list_in_the_wrong_units_is_noted(shift: float) -> None:
     likeliest = int(late.evidence.posterior_weights.argmax())
     expected = check_model(late.member(likeliest)).one_step[3:]
     assert torch.equal(check_model(late).one_step, expected)
-    assert "note" in guarantee._repr_html_()
+    assert "note" in str(guarantee)
 
 
 @pytest.mark.parametrize("num_skipped", [0, 4])

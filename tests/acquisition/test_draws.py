@@ -352,7 +352,7 @@ def test_outputs_are_drawn_independently_and_scaled_each(name: str, penalty: Any
     points, drawn = POINTS[:4].unsqueeze(-2), []
     for model in (
         SEVERAL[name](X, OUTPUTS),
-        SEVERAL[name].builder(seed=0, separates_outputs=True)(X, OUTPUTS),
+        SEVERAL[name].builder(seed=0)(X, OUTPUTS),
     ):
         plain, scaled = (
             LagrangianThompsonSampling(model, width=w, **options) for w in (1.0, widths)

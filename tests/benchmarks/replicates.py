@@ -22,10 +22,11 @@ from benchmarks.measure import (
     smooth_data,
     standard_kernel,
 )
-from botorch_bandits.acquisition import BoxEngine, GPUpperConfidenceBound, build_box_engine
+from botorch_bandits.acquisition import GPUpperConfidenceBound
 from botorch_bandits.domains import Box
 from botorch_bandits.models import BanditGP
 from botorch_bandits.random_streams import seeded_globally
+from botorch_bandits.simulation.boxes import BoxEngine, build_box_engine
 
 NOISE, WIDTH, DIM = 0.01, 2.0, 2
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
-from reading_html import Reader
 from torch import Tensor
 
 from botorch_bandits import BanditGP, DMMUpperConfidenceBound, diagnose_bounds
@@ -196,9 +195,8 @@ def test_it_says_what_it_found_and_what_limits_it() -> None:
     assert cautious.caveats
     assert "caution: " in str(cautious)
     for each in (found, cautious):
-        page = Reader(each._repr_html_())
-        assert f"{each.rkhs_bound:.4g}" in page.text
-        assert all(caveat in page.text for caveat in each.caveats)
+        assert f"{each.rkhs_bound:.4g}" in str(each)
+        assert all(caveat in str(each) for caveat in each.caveats)
 
 
 def test_bad_arguments() -> None:

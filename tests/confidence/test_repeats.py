@@ -11,7 +11,7 @@ from botorch.models.transforms import Standardize
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 from botorch_bandits import BanditGP
-from botorch_bandits.confidence import num_plays, num_plays_at, tail_on_box
+from botorch_bandits.confidence import num_plays, num_plays_at
 
 
 def rows(seed: int, n: int = 9) -> tuple[torch.Tensor, torch.Tensor]:
@@ -94,7 +94,7 @@ def test_what_discretization_adds_is_bounded_by_the_worst_run_lengths(factor: fl
         plays = num_plays(math.sqrt(lam / (lam + start - 1)), lam, factor)
         added += plays / start**2
         start += plays
-    assert added <= tail_on_box(math.pi**2 / 6.0, factor)
+    assert added <= (factor**2 + 1.0) ** 2 * math.pi**2 / 6.0
 
 
 def test_what_cannot_be_counted_is_refused() -> None:

@@ -87,7 +87,6 @@ SUBSET = (
             "forgetting",
             "history",
             "in_optuna",
-            "markup",
             "model_selection",
             "optim",
             "penalties",

@@ -187,7 +187,6 @@ def test_a_given_history_must_be_of_costs(tmp_path: Path) -> None:
     loop.tell(loop.ask().id, 3.0)
     loop.tell(loop.ask().id, 1.0)
     assert loop.best()[1].reward == 1.0
-    assert "least cost" in history._repr_html_()
     given = {"domain": ARMS, "model": MODEL, "acquisition": IGP}
     path = tmp_path / "costs.journal"
     build({**given, "maximize": False}, journal=path).close()
@@ -251,8 +250,6 @@ def test_a_test_problem_is_minimized_and_its_regret_is_not_negative() -> None:
     torch.testing.assert_close(low.regret, high.regret)
     assert torch.equal(low.best_so_far, low.rewards.cummin(0).values)
     torch.testing.assert_close(low.simple_regret, high.simple_regret)
-    assert "least cost" in low._repr_html_()
-    assert "largest" not in low._repr_html_()
     again = bb.BanditLoop(box, None, maximize=False)
     with pytest.raises(ValueError, match="the loop has maximize=False"):
         bb.run(again, Branin(negate=True), 1, progress=False)

@@ -37,9 +37,9 @@ from botorch_bandits import (
     simulate,
 )
 from botorch_bandits.acquisition import AcquisitionRecipe
-from botorch_bandits.acquisition.engines import build_box_engine
 from botorch_bandits.domains import Domain
 from botorch_bandits.problems import ArmsProblem
+from botorch_bandits.simulation.boxes import build_box_engine
 
 GENERATOR = torch.Generator().manual_seed(1)
 CHOICES = torch.rand(25, 2, dtype=torch.float64, generator=GENERATOR)

@@ -219,23 +219,6 @@ def test_a_model_that_grows_leaves_pending_gradients_alone() -> None:
     assert points.grad is not None
 
 
-def test_the_plain_functions_agree_with_the_posterior() -> None:
-    model = model_of(200)
-    closed_form = model.closed_form
-    assert closed_form is not None
-    points = uniform(3000, 2, seed=3)  # computed in several chunks
-    mean, variance = closed_form.moments(points)
-    values = value_and_gradient(closed_form, points)
-    posterior = model.posterior(points.unsqueeze(-2))
-    for other_mean, other_variance in (
-        values[:2],
-        (posterior.mean.flatten(), posterior.variance.flatten()),
-    ):
-        assert torch.allclose(mean, other_mean, rtol=0, atol=1e-12)
-        assert torch.allclose(variance, other_variance, rtol=0, atol=1e-12)
-    assert values[2].shape == values[3].shape == (3000, 2)
-
-
 # --- BoTorch's posterior --------------------------------------------------------------------------
 
 

@@ -9,24 +9,19 @@ import torch
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from gpytorch.kernels import (
-    AdditiveKernel,
     Kernel,
     MaternKernel,
-    ProductKernel,
     RBFKernel,
     ScaleKernel,
 )
 from torch import Tensor
 
-from botorch_bandits import BanditGP, TimeVaryingKernel
-from botorch_bandits.core.kernels import TimeDecayKernel
 from botorch_bandits.models.fitted import LearnedGP
-from botorch_bandits.models.forgetting import ForgettingModels
 
-from .textbook import KernelFunction, double, matern, posterior, squared_exponential, uniform
+from .textbook import double, uniform
 
-NOISE, MEAN, NUM_ROWS = 0.02, 0.3, 70
-X, POINTS = uniform(NUM_ROWS, 3, seed=0), uniform(7, 3, seed=1)
+NOISE, NUM_ROWS = 0.02, 70
+X = uniform(NUM_ROWS, 3, seed=0)
 Y = 2.0 * (4.0 * X.sum(-1, keepdim=True)).sin() + 0.5
 REPEATS = 0.1 + 3.0 * uniform(NUM_ROWS, seed=2)
 
@@ -45,53 +40,16 @@ def scaled(kernel: Kernel, scale: float) -> ScaleKernel:
     return kernel
 
 
-def on(function: KernelFunction, columns: list[int]) -> KernelFunction:
-    return lambda A, B: function(A[..., columns], B[..., columns])
-
-
-SMOOTH, MIDDLE, ROUGH = part(None, [0.4], [1]), part(2.5, [0.3, 0.6], [2, 0]), part(0.5, [0.8], [1])
-ALL = part(1.5, [0.5, 0.7, 0.9], None)
-smooth, middle = on(squared_exponential(0.4), [1]), on(matern(2.5, double([0.3, 0.6])), [2, 0])
-rough, everywhere = on(matern(0.5, 0.8), [1]), matern(1.5, double([0.5, 0.7, 0.9]))
-decay = matern(0.5, -2.0 / torch.tensor(0.9, dtype=torch.float64).log())
-
-CASES: dict[str, tuple[Kernel, KernelFunction]] = {
-    "one part": (scaled(MIDDLE, 1.7), lambda A, B: 1.7 * middle(A, B)),
-    "product": (
-        scaled(SMOOTH * scaled(MIDDLE, 0.6), 1.5),
-        lambda A, B: 0.9 * smooth(A, B) * middle(A, B),
-    ),
-    "sum": (
-        scaled(SMOOTH + scaled(MIDDLE, 0.6), 1.5),
-        lambda A, B: 1.5 * smooth(A, B) + 0.9 * middle(A, B),
-    ),
-    "squared exponentials": (
-        SMOOTH * part(None, [0.5, 0.3], [0, 1]),
-        lambda A, B: smooth(A, B) * squared_exponential(double([0.5, 0.3]))(A[:, :2], B[:, :2]),
-    ),
-    "nested": (
-        ProductKernel(AdditiveKernel(scaled(SMOOTH, 0.5), ROUGH * MIDDLE), scaled(ALL, 1.2)),
-        lambda A, B: 1.2 * everywhere(A, B) * (0.5 * smooth(A, B) + rough(A, B) * middle(A, B)),
-    ),
-    "time": (
-        TimeDecayKernel(scaled(part(2.5, [0.4, 0.5], None), 1.3), rate=0.1),
-        lambda A, B: (
-            1.3
-            * decay(A[:, :1], B[:, :1])
-            * matern(2.5, double([0.4, 0.5]))(A[..., 1:], B[..., 1:])
-        ),
-    ),
-}
-every_case = pytest.mark.parametrize("name", CASES)
+PLAIN = part(2.5, [0.3, 0.6, 0.5], None)
+PRODUCT = scaled(part(None, [0.4], [1]) * scaled(part(2.5, [0.3, 0.6], [2, 0]), 0.6), 1.5)
 
 
 def assert_close(found: Tensor, expected: Tensor, tolerance: float = 1e-9) -> None:
     assert torch.allclose(found, expected.detach(), rtol=0.0, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", ["product", "plain"])
-def test_noise_levels_and_transforms_of_botorch(name: str) -> None:
-    kernel = part(2.5, [0.3, 0.6, 0.5], None) if name == "plain" else CASES["product"][0]
+@pytest.mark.parametrize("kernel", [PLAIN, PRODUCT])
+def test_noise_levels_and_transforms_of_botorch(kernel: Kernel) -> None:
     bounds = torch.stack([double([0.0, -1.0, 0.1]), double([2.0, 3.0, 0.9])])
     given: dict[str, Any] = {
         "train_Yvar": NOISE / REPEATS.unsqueeze(-1),
@@ -113,24 +71,3 @@ def test_noise_levels_and_transforms_of_botorch(name: str) -> None:
     # levels are a plain attribute in GPyTorch: another one is noticed
     ours.likelihood.noise_covar.noise = ours.likelihood.noise_covar.noise * 2.0
     assert float((ours.posterior(points).mean - expected.mean.squeeze(-2)).abs().max()) > 1e-3
-
-
-def test_a_normalized_time_varying_model_has_a_closed_form() -> None:
-    transform = Normalize(3, bounds=torch.stack([double([0.0] * 3), double([2.0, 4.0, 1.0])]))
-    recipe = BanditGP.with_kernel(
-        part(2.5, [0.4, 0.5, 0.6], None), noise=NOISE, input_transform=transform
-    )
-    models, rounds = ForgettingModels(recipe, TimeVaryingKernel(0.1)), torch.arange(1, NUM_ROWS + 1)
-    model: Any = models.build(X, Y, rounds, NUM_ROWS + 1)
-    points = torch.cat([torch.full((7, 1), NUM_ROWS + 1.0, dtype=torch.float64), POINTS], dim=-1)
-
-    def function(A: Tensor, B: Tensor) -> Tensor:
-        sides = double([2.0, 4.0, 1.0])
-        space = matern(2.5, double([0.4, 0.5, 0.6]))(A[..., 1:] / sides, B[..., 1:] / sides)
-        return decay(A[..., :1], B[..., :1]) * space
-
-    inputs = torch.cat([rounds.double().unsqueeze(-1), X], dim=-1)
-    mean, covariance = posterior(function, inputs, Y[:, 0], NOISE, points)
-    found = model.posterior(points.unsqueeze(-2))
-    assert_close(found.mean.flatten(), mean)
-    assert_close(found.variance.flatten(), covariance.diagonal())

@@ -48,7 +48,7 @@ def test_since_keeps_settings_and_raw_inputs():
     model = BanditGP(X, Y, kernel=kernel, noise=0.1, input_transform=transform)
     model.eval()
     view = model.since(4)
-    assert torch.equal(view._raw_inputs, X[4:])
+    assert torch.equal(view.raw_inputs, X[4:])
     same = BanditGP(X[4:], Y[4:], kernel=kernel, noise=0.1, input_transform=transform)
     points = data(7)[0]
     assert torch.equal(view.posterior(points).mean, same.posterior(points).mean)

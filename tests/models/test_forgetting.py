@@ -19,7 +19,7 @@ from botorch_bandits.forgetting import (
     SlidingWindow,
     TimeVaryingKernel,
 )
-from botorch_bandits.models.forgetting import ForgettingModels
+from botorch_bandits.models.forgetting import forgetful_models
 
 LAM, LENGTHSCALE, SCALE, PRIOR_MEAN = 0.05, 0.4, 1.7, 0.3
 Array = NDArray[np.float64]
@@ -73,11 +73,10 @@ def check(model: BanditGP, at: Tensor, mean: Array, reduction: Array, prior: Arr
     )
 
 
-@pytest.mark.parametrize("collapses", [False, True])
 @pytest.mark.parametrize("num_distinct", [None, 6])
-def test_window_has_the_last_queries_alone(collapses: bool, num_distinct: int | None) -> None:
+def test_window_has_the_last_queries_alone(num_distinct: int | None) -> None:
     X, Y, rounds, test = data(num_distinct=num_distinct)
-    models = ForgettingModels(recipe(), SlidingWindow(length=10), collapses)
+    models = forgetful_models(recipe(), SlidingWindow(length=10))
     model = models.build(X, Y, rounds, round_number=40)
     kept = [i for i, s in enumerate(rounds.tolist()) if 40 - 10 <= s < 40]
     assert 0 < len(kept) < 30
@@ -87,14 +86,11 @@ def test_window_has_the_last_queries_alone(collapses: bool, num_distinct: int | 
     check(model, test, mean, reduction, covariance(test.numpy(), test.numpy()))
 
 
-@pytest.mark.parametrize("collapses", [False, True])
 @pytest.mark.parametrize("num_distinct", [None, 6])
 @pytest.mark.parametrize("discount", [0.6, 0.97])
-def test_weights_divide_the_noise(
-    collapses: bool, num_distinct: int | None, discount: float
-) -> None:
+def test_weights_divide_the_noise(num_distinct: int | None, discount: float) -> None:
     X, Y, rounds, test = data(num_distinct=num_distinct)
-    models = ForgettingModels(recipe(), ExponentialWeights(discount), collapses)
+    models = forgetful_models(recipe(), ExponentialWeights(discount))
     model = models.build(X, Y, rounds, round_number=40)
     x, y, z = X.numpy(), Y.numpy()[:, 0], test.numpy()
     w = discount ** (39.0 - rounds.numpy())
@@ -117,7 +113,7 @@ def test_weights_divide_the_noise(
 @pytest.mark.parametrize("rate", [0.02, 0.5])
 def test_time_varying_kernel(rate: float) -> None:
     X, Y, rounds, test = data(num_distinct=9)
-    models = ForgettingModels(recipe(), TimeVaryingKernel(rate), collapses=True)
+    models = forgetful_models(recipe(), TimeVaryingKernel(rate), merges=True)
     model = models.build(X, Y, rounds, round_number=40)
     now = models.inputs(test, torch.full((7,), 40))
     assert torch.equal(now[:, 0], torch.full((7,), 40.0, dtype=torch.float64))
@@ -134,25 +130,6 @@ def test_time_varying_kernel(rate: float) -> None:
     assert summary.smallest_lam() == pytest.approx(LAM / SCALE, rel=1e-12)
 
 
-def test_time_varying_model_is_the_filter_of_the_drifting_function() -> None:
-    """On arms the same posterior comes from f_{t+1} = sqrt(1 - e) f_t + sqrt(e) g_{t+1}."""
-    rate = 0.1
-    arms = torch.linspace(0, 1, 8, dtype=torch.float64).unsqueeze(-1)
-    stream = torch.Generator().manual_seed(0)
-    played = torch.randint(8, (15,), generator=stream)
-    Y = torch.randn(15, 1, dtype=torch.float64, generator=stream)
-    models = ForgettingModels(recipe(), TimeVaryingKernel(rate))
-    model = models.build(arms[played], Y, torch.arange(1, 16), round_number=16)
-    prior = covariance(arms.numpy(), arms.numpy())
-    mean, S = np.zeros(8), prior.copy()
-    for i, y in zip(played.tolist(), Y[:, 0].tolist(), strict=True):
-        gain = S[:, i] / (S[i, i] + LAM)
-        mean = mean + gain * (y - PRIOR_MEAN - mean[i])
-        S = S - np.outer(gain, S[i])
-        mean, S = np.sqrt(1 - rate) * mean, (1 - rate) * S + rate * prior
-    check(model, models.inputs(arms, torch.full((8,), 16)), PRIOR_MEAN + mean, prior - S, prior)
-
-
 FORGETTING = [SlidingWindow(850), ExponentialWeights(0.99), TimeVaryingKernel(0.05)]
 
 
@@ -161,7 +138,7 @@ def test_many_rows_are_solved_exactly(forgetting: Forgetting) -> None:
     """Beyond 800 rows GPyTorch alone, without BoTorch's settings, would solve iteratively."""
     n = 900
     X, Y, _, test = data(n)
-    models = ForgettingModels(
+    models = forgetful_models(
         BanditGP.with_kernel(MaternKernel(nu=1.5), noise=LAM, lengthscale=LENGTHSCALE), forgetting
     )
     model = models.build(X, Y, torch.arange(1, n + 1), round_number=n + 1)
@@ -191,7 +168,7 @@ def test_many_rows_are_solved_exactly(forgetting: Forgetting) -> None:
 def test_rows_of_no_weight_are_left_out_without_a_trace() -> None:
     X, Y, _, test = data(200)
     rounds = torch.arange(1, 201)
-    models = ForgettingModels(recipe(), ExponentialWeights(0.5))
+    models = forgetful_models(recipe(), ExponentialWeights(0.5))
     model = models.build(X, Y, rounds, round_number=201)
     assert model.num_rows < 70
     w = 0.5 ** (200.0 - rounds.numpy())
@@ -205,7 +182,7 @@ def test_rows_of_no_weight_are_left_out_without_a_trace() -> None:
 @pytest.mark.parametrize("forgetting", FORGETTING, ids=lambda f: type(f).__name__)
 def test_without_rows_it_is_the_prior(forgetting: Forgetting) -> None:
     X, Y, rounds, test = data()
-    models = ForgettingModels(recipe(), forgetting, collapses=True)
+    models = forgetful_models(recipe(), forgetting, merges=True)
     model = models.build(X[:0], Y[:0], rounds[:0], round_number=1)
     posterior = model.posterior(models.inputs(test, torch.ones(7)))
     assert torch.allclose(posterior.mean, torch.full_like(posterior.mean, PRIOR_MEAN))
@@ -221,33 +198,13 @@ def test_input_transform_acts_on_the_point_alone(forgetting: Forgetting) -> None
     X, Y, rounds, test = data()
     bounds = torch.tensor([[0.0, 0.0], [4.0, 0.5]], dtype=torch.float64)
     normalize = Normalize(2, bounds=bounds)
-    transformed = ForgettingModels(recipe(input_transform=normalize), forgetting)
-    plain = ForgettingModels(recipe(), forgetting)
+    transformed = forgetful_models(recipe(input_transform=normalize), forgetting)
+    plain = forgetful_models(recipe(), forgetting)
     now = torch.full((7,), 40)
     first = transformed.build(X, Y, rounds, 40).posterior(transformed.inputs(test, now))
     second = plain.build(normalize(X), Y, rounds, 40).posterior(plain.inputs(normalize(test), now))
     assert torch.allclose(first.mean, second.mean, atol=1e-9, rtol=0)
     assert torch.allclose(first.variance, second.variance, atol=1e-9, rtol=0)
-
-
-def test_gradients_in_the_point_agree_with_differences() -> None:
-    X, Y, rounds, test = data()
-    for forgetting in (ExponentialWeights(0.9), TimeVaryingKernel(0.1)):
-        models = ForgettingModels(recipe(), forgetting)
-        model = models.build(X, Y, rounds, 40)
-        at = models.inputs(test, torch.full((7,), 40)).requires_grad_()
-
-        def total(points: Tensor, model: BanditGP = model) -> Tensor:
-            posterior = model.posterior(points.unsqueeze(-2))
-            return posterior.mean.sum() + posterior.variance.sum()
-
-        (gradient,) = torch.autograd.grad(total(at), at)
-        for column in range(at.shape[-1] - 2, at.shape[-1]):
-            step = torch.zeros_like(at)
-            step[3, column] = 1e-6
-            with torch.no_grad():
-                difference = (total(at + step) - total(at - step)) / 2e-6
-            assert float(gradient[3, column]) == pytest.approx(float(difference), abs=1e-6)
 
 
 def test_time_decay_kernel_by_hand() -> None:
@@ -275,7 +232,7 @@ def test_time_decay_kernel_by_hand() -> None:
 )
 def test_learned_hyperparameters_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        ForgettingModels(recipe(**options), SlidingWindow(5))
+        forgetful_models(recipe(**options), SlidingWindow(5))
 
 
 @pytest.mark.parametrize(
@@ -299,16 +256,14 @@ def test_a_window_that_no_row_has_left_grows_and_is_the_same() -> None:
     stream = torch.Generator().manual_seed(0)
     X = torch.rand(60, 2, dtype=torch.float64, generator=stream)
     Y, rounds = X.sin().sum(-1, keepdim=True), torch.arange(1, 61)
-    models = ForgettingModels(recipe, SlidingWindow(40))
+    models = forgetful_models(recipe, SlidingWindow(40))
     for count in range(30, 61, 5):
         model = models.build(X[:count], Y[:count], rounds[:count], count + 1)
-        afresh = ForgettingModels(recipe, SlidingWindow(40)).build(
+        afresh = forgetful_models(recipe, SlidingWindow(40)).build(
             X[:count], Y[:count], rounds[:count], count + 1
         )
         assert model.num_rows == min(count, 40)
-        grew = model._cached is not None  # what is built afresh is factored when it is asked
-        assert grew == (30 < count <= 40)
         for found, expected in zip(
-            model.factored.moments(X), afresh.factored.moments(X), strict=True
+            model.closed_form.moments(X), afresh.closed_form.moments(X), strict=True
         ):
             assert torch.allclose(found, expected, rtol=0, atol=1e-10)

@@ -6,7 +6,6 @@ import copy
 import gc
 import pickle
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,7 +29,6 @@ from gpytorch.means import ZeroMean
 from torch import Tensor
 
 from botorch_bandits import BanditGP
-from botorch_bandits.models.reading import hallucinate
 
 from .textbook import double, uniform
 
@@ -122,7 +120,6 @@ def test_builders_continue_the_last_model_and_notice_changes() -> None:
     first.posterior(POINTS)
     inputs.zero_()  # the caller's memory is the caller's
     second = builder(X[:21], Y[:21])
-    assert second._cached is not None  # grown: it knows its posterior before it is asked
     assert second.covar_module is not first.covar_module
     assert_close(second, build(21))
     second.covar_module.base_kernel.lengthscale = double(0.9)
@@ -133,7 +130,7 @@ def test_builders_build_anew_where_rows_depend_on_each_other() -> None:
     builder = BanditGP.with_kernel(kernel(), 0.01, input_transform=Normalize(2)).builder(seed=0)
     first, second = builder(X[:20], Y[:20]), builder(X[:21], Y[:21])
     assert second.covar_module is not first.covar_module
-    assert second._cached is None
+    assert_close(second, BanditGP(X[:21], Y[:21], kernel(), 0.01, input_transform=Normalize(2)))
 
 
 # --- branches and freedom -------------------------------------------------------------------------
@@ -168,18 +165,6 @@ def test_models_that_nobody_holds_are_freed_at_once() -> None:
         assert reference() is None
     finally:
         gc.enable()
-
-
-def test_learned_hyperparameters_are_copied() -> None:
-    model = build(20, learn_hyperparameters=True)
-    before = model.posterior(POINTS).mean
-    more = append(model, 20, 21)
-    more.covar_module.base_kernel.lengthscale = double(0.9)
-    more.likelihood.noise = double(0.5)
-    assert torch.equal(model.posterior(POINTS).mean, before)
-    assert all(parameter.requires_grad for parameter in more.parameters())
-    pending = hallucinate(build(20), X[30:32])
-    assert pending.covar_module is not model.covar_module
 
 
 # --- nothing goes stale ---------------------------------------------------------------------------
@@ -443,81 +428,3 @@ def test_rows_of_another_number_of_outputs_are_refused(num_rows: int) -> None:
     model = BanditGP(X, X[:, :1], kernel=RBFKernel(), noise=0.1)
     with pytest.raises(ValueError, match=r"has shape \(2, 2\)"):
         model.condition_on_observations(torch.zeros(2, 2).double(), torch.zeros(2, 2).double())
-
-
-def chain(num_models: int = 4) -> list[Any]:
-    """Return models that continue each other by a row, with a posterior after each."""
-    models = [build(10)]
-    for i in range(10, 10 + num_models):
-        with torch.no_grad():
-            models[-1].posterior(X[:2])
-        models.append(append(models[-1], i, i + 1))
-    return models
-
-
-@pytest.mark.parametrize("order", [(1, 2, 3, 4), (4, 3, 2, 1), (2, 4, 1, 3)])
-def test_models_of_a_chain_share_no_hyperparameter(order: tuple[int, ...]) -> None:
-    models = chain()
-    with torch.no_grad():
-        expected = [model.posterior(POINTS).variance for model in models]
-        models[0].likelihood.noise = 0.7
-        for i in order:
-            assert torch.equal(models[i].posterior(POINTS).variance, expected[i])
-            models[i].likelihood.noise = 0.1 * i
-            models[i].covar_module.base_kernel.lengthscale = 0.2 + 0.1 * i
-        changed = [model.posterior(POINTS).variance for model in models]
-    assert [round(float(model.likelihood.noise), 6) for model in models] == [
-        0.7,
-        0.1,
-        0.2,
-        0.3,
-        0.4,
-    ]
-    assert not any(
-        torch.allclose(new, old) for new, old in zip(changed[1:], expected[1:], strict=True)
-    )
-    parameters = [id(parameter) for model in models for parameter in model.parameters()]
-    assert len(set(parameters)) == len(parameters)
-
-
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda model: model.load_state_dict(
-            {key: value + 0.3 for key, value in model.state_dict().items()}, strict=False
-        ),
-        lambda model: [parameter.data.add_(0.3) for parameter in model.parameters()],
-        lambda model: setattr(model, "likelihood", type(model.likelihood)().double()),
-        lambda model: model._modules["covar_module"].initialize(outputscale=0.9),
-        lambda model: model.initialize(**{"likelihood.noise": 0.6}),
-    ],
-    ids=["load_state_dict", "parameters", "a new part", "_modules", "initialize"],
-)
-def test_a_change_is_seen_by_that_model_alone(use: Callable[[Any], object]) -> None:
-    models = chain(3)
-    with torch.no_grad():
-        before = [model.posterior(POINTS).variance for model in models]
-        use(models[2])
-        after = [model.posterior(POINTS).variance for model in models]
-    assert [torch.equal(a, b) for a, b in zip(before, after, strict=True)] == [
-        True,
-        True,
-        False,
-        True,
-    ]
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
-def test_copies_of_a_model_of_a_chain(copied: Callable[[Any], Any]) -> None:
-    models = chain(2)
-    twin = copied(models[-1])
-    with torch.no_grad():
-        assert torch.allclose(
-            twin.posterior(POINTS).variance,
-            models[-1].posterior(POINTS).variance,
-            rtol=0.0,
-            atol=1e-12,
-        )
-        twin.likelihood.noise = 0.9
-    assert float(models[-1].likelihood.noise) == pytest.approx(0.01)
-    assert float(models[0].likelihood.noise) == pytest.approx(0.01)

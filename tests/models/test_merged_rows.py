@@ -19,10 +19,7 @@ from botorch_bandits import (
 )
 from botorch_bandits.core.marginal_likelihood import log_marginal_likelihood
 from botorch_bandits.history import History
-from botorch_bandits.models.merged_rows import (
-    FEWEST_ROWS,
-    MergingBuilder,
-)
+from botorch_bandits.models.builder import FEWEST_ROWS, ModelBuilder
 
 LENGTHSCALES = (0.3, 0.5)
 SCALE = 1.7
@@ -72,15 +69,13 @@ def textbook(name: str, X: torch.Tensor, Y: torch.Tensor, at: torch.Tensor) -> d
     return {"mean": mean, "variance": variance, "gain": gain, "likelihood": likelihood}
 
 
-def builder(name: str = "Matern", **options: object) -> MergingBuilder:
+def builder(name: str = "Matern", **options: object) -> ModelBuilder:
     recipe = BanditGP.with_kernel(kernel(name), noise=NOISE, prior_mean=PRIOR_MEAN, **options)
-    built = recipe.builder(0, kind=MergingBuilder)
-    assert isinstance(built, MergingBuilder)
-    return built
+    return recipe.builder(0, merges=True)
 
 
 @pytest.mark.parametrize("name", ["Matern", "RBF"])
-@pytest.mark.parametrize("num_rows", [FEWEST_ROWS, FEWEST_ROWS + 37, 700])
+@pytest.mark.parametrize("num_rows", [256, 293, 700])
 def test_merged_rows_are_all_rows(name: str, num_rows: int) -> None:
     X, Y = rows_at_places(num_rows, 30)
     at = torch.rand(20, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -96,20 +91,6 @@ def test_merged_rows_are_all_rows(name: str, num_rows: int) -> None:
     assert likelihood == pytest.approx(float(expected["likelihood"]), rel=1e-9, abs=1e-8)
     assert model.num_observations == num_rows
     assert model.num_rows <= 30
-
-
-def test_rounds_give_the_model_that_is_built_at_once() -> None:
-    X, Y = rows_at_places(520, 80)
-    at = torch.rand(9, 1, 2, dtype=torch.float64)
-    growing = builder()
-    for num_rows in range(FEWEST_ROWS - 3, len(X) + 1, 1):
-        model = growing(X[:num_rows], Y[:num_rows])
-        if num_rows % 13 and num_rows != len(X):
-            continue
-        fresh = builder()(X[:num_rows], Y[:num_rows])
-        one, other = model.posterior(at), fresh.posterior(at)
-        torch.testing.assert_close(one.mean, other.mean, rtol=0, atol=1e-10)
-        torch.testing.assert_close(one.variance, other.variance, rtol=0, atol=1e-10)
 
 
 def test_few_rows_and_rows_that_are_distinct_stay_as_they_are() -> None:
@@ -128,50 +109,18 @@ def test_zeros_of_either_sign_are_one_place_and_other_rows_start_over() -> None:
     assert built(X, X[:, :1]).num_rows == 1
     others, Y = rows_at_places(400, 20)
     assert built(others, Y).num_rows == 20
-    assert built(others[:100], Y[:100]).num_rows == 100
-
-
-def test_replaced_outcomes() -> None:
-    X, Y = rows_at_places(500, 40)
-    at = X[:7].unsqueeze(-2)
-    built = builder()
-    built(X[:480], Y[:480])
-    changed = -2.0 * Y
-    model = built(X, changed)
-    expected = textbook("Matern", X, changed, X[:7])
-    found = model.posterior(at).mean.flatten()
-    torch.testing.assert_close(found, expected["mean"], rtol=0, atol=1e-8)
+    assert built(others[:15], Y[:15]).num_rows == 15
 
 
 def test_several_outputs() -> None:
     X, Y = rows_at_places(500, 40)
     both = torch.cat([Y, Y.square()], dim=-1)
-    recipe = BanditGP.with_kernel(kernel(), noise=NOISE, prior_mean=PRIOR_MEAN)
-    model = recipe.builder(0, False, True, MergingBuilder)(X, both)
+    model = builder()(X, both)
     found = model.posterior(X[:7].unsqueeze(-2)).mean
     for j in range(2):
         expected = textbook("Matern", X, both[:, j : j + 1], X[:7])["mean"]
         torch.testing.assert_close(found[:, 0, j], expected, rtol=0, atol=1e-8)
         assert model.models[j].num_rows <= 40
-
-
-def test_conditioning_goes_on_from_the_factor() -> None:
-    X, Y = rows_at_places(500, 40)
-    more_X, more_Y = rows_at_places(3, 3, seed=4)
-    model = builder()(X, Y).condition_on_observations(more_X, more_Y)
-    at = torch.rand(6, 2, dtype=torch.float64)
-    expected = textbook("Matern", torch.cat([X, more_X]), torch.cat([Y, more_Y]), at)
-    found = model.posterior(at.unsqueeze(-2))
-    torch.testing.assert_close(found.mean.flatten(), expected["mean"], rtol=0, atol=1e-8)
-    torch.testing.assert_close(found.variance.flatten(), expected["variance"], rtol=0, atol=1e-8)
-
-
-def test_noise_of_an_outcome_is_that_of_one() -> None:
-    X, Y = rows_at_places(500, 40)
-    model = builder()(X, Y)
-    latent = model.posterior(X[:50].unsqueeze(-2)).variance
-    noisy = model.posterior(X[:50].unsqueeze(-2), observation_noise=True).variance
-    torch.testing.assert_close(noisy - latent, torch.full_like(latent, NOISE), rtol=0, atol=1e-12)
 
 
 def test_fits_are_to_merged_rows() -> None:

@@ -1,11 +1,9 @@
-"""A loop that models reward and constraints separately has a model of one output for each.
-
-Results are those of one model with several outputs, which took a hundred times as long on arms.
-"""
+"""A loop that models reward and constraints separately has a model of one output for each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,11 +21,9 @@ from botorch_bandits import (
     BanditGP,
     BanditLoop,
     Box,
-    LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
-    SlidingWindow,
-    TimeVaryingKernel,
 )
+from botorch_bandits.core.kernels import kernel_of_output
 from botorch_bandits.models import BanditGPRecipe
 
 NUM_OUTPUTS = 3
@@ -60,10 +56,9 @@ RECIPES: dict[str, Callable[[], BanditGPRecipe]] = {
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_posteriors_are_those_of_one_model_with_all_outputs(name: str) -> None:
+def test_each_output_is_the_model_of_its_own_prior_and_outcomes(name: str) -> None:
     recipe = RECIPES[name]()
-    build = recipe.builder(seed=3, separates_outputs=True)
-    together = recipe.builder(seed=3)
+    build = recipe.builder(seed=3)
     X = uniform(14, 2, seed=1)
     Y = torch.stack([X.sin().sum(-1), X.cos().prod(-1), X[:, 0] - X[:, 1]], dim=-1)
     Y = Y + 0.3 * uniform(14, NUM_OUTPUTS, seed=8)  # a fit finds some noise
@@ -73,23 +68,28 @@ def test_posteriors_are_those_of_one_model_with_all_outputs(name: str) -> None:
             continue  # it learns its scale from rows
         model = build(X[:num_rows], Y[:num_rows])
         assert isinstance(model, ModelListGP)
-        expected = together(X[:num_rows], Y[:num_rows]).posterior(points)
         found = model.posterior(points)
+        for j in range(NUM_OUTPUTS):
+            alone = replace(recipe, kernel=kernel_of_output(recipe.kernel, j))
+            expected = alone(X[:num_rows], Y[:num_rows, j : j + 1]).posterior(points)
+            for one, other in ((found.mean, expected.mean), (found.variance, expected.variance)):
+                assert torch.allclose(one[..., j : j + 1], other, rtol=0.0, atol=1e-8)
+    if name not in ("a kernel each", "transform", "learned"):
+        together = BanditGP(X, Y, recipe.kernel, recipe.noise, prior_mean=recipe.prior_mean)
+        expected = together.posterior(points)
         assert torch.allclose(found.mean, expected.mean, rtol=0.0, atol=1e-8)
         assert torch.allclose(found.variance, expected.variance, rtol=0.0, atol=1e-8)
-    if name != "a kernel each":
-        assert isinstance(build(X, Y[:, :1]), BanditGP)
-    assert isinstance(recipe(X, Y), BanditGP)  # what users build is as it was
 
 
 def test_models_of_outputs_grow_row_by_row_and_keep_parameters_of_their_own() -> None:
-    build = RECIPES["Matern"]().builder(seed=0, separates_outputs=True)
+    build = RECIPES["Matern"]().builder(seed=0)
     X = uniform(8, 2, seed=1)
     Y = torch.stack([X.sum(-1), X.prod(-1)], dim=-1)
     first = build(X[:7], Y[:7])
     first.posterior(X)
     second = build(X, Y)
-    assert all(part._cached is not None for part in second.models)
+    forms = [part.closed_form for part in second.models]
+    assert forms[0].W.data_ptr() == forms[1].W.data_ptr()  # the factor is shared
     second.models[0].likelihood.noise = 0.5
     for part in (first.models[0], second.models[1], build(X, Y).models[0]):
         assert part.likelihood.noise.item() == pytest.approx(0.05)
@@ -119,43 +119,7 @@ def play(loop: BanditLoop, num_rounds: int) -> Tensor:
     return torch.stack([query.x for query in loop.history.queries])
 
 
-ARMS, BOX = Arms(uniform(40, 2, seed=5)), Box([[0.0, 0.0], [1.0, 1.0]])
-UCB = LagrangianUpperConfidenceBound.with_options(rkhs_bound=1.0, noise_bound=0.1, any_lambda=True)
-DRAWS = LagrangianThompsonSampling.with_options(width=1.0)
-LOOPS: dict[str, Callable[[], BanditLoop]] = {
-    "arms": lambda: make_loop(ARMS, UCB),
-    "arms, draws": lambda: make_loop(ARMS, DRAWS),
-    "arms, window": lambda: make_loop(ARMS, UCB, forgetting=SlidingWindow(6)),
-    "arms, time": lambda: make_loop(ARMS, UCB, forgetting=TimeVaryingKernel(0.05)),
-    "box": lambda: make_loop(BOX, UCB),
-}
-
-
-@pytest.mark.parametrize("name", LOOPS)
-def test_loops_choose_the_points_of_one_model_with_all_outputs(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = LOOPS[name]()
-    points = play(found, 9)
-    assert isinstance(found.current_model(), ModelListGP)
-    builder = BanditGPRecipe.builder
-
-    def of_all_outputs(
-        self: BanditGPRecipe, seed: int, collapses: bool = False, *_others: Any
-    ) -> Any:
-        return builder(self, seed, collapses)
-
-    monkeypatch.setattr(BanditGPRecipe, "builder", of_all_outputs)
-    expected = LOOPS[name]()
-    known = play(expected, 9)
-    assert isinstance(expected.current_model(), BanditGP)
-    # on a box the optimizer stops where rounding lets it
-    assert torch.allclose(points, known, rtol=0.0, atol=1e-4 if name == "box" else 0.0)
-    tolerance = 1e-5 if name == "box" else 1e-8
-    for query, other in zip(found.history.queries, expected.history.queries, strict=True):
-        assert query.diagnostics.keys() == other.diagnostics.keys()
-        for key, value in query.diagnostics.items():
-            assert value == pytest.approx(other.diagnostics[key], abs=tolerance, rel=tolerance)
+BOX = Box([[0.0, 0.0], [1.0, 1.0]])
 
 
 class LargestTensor(TorchDispatchMode):

@@ -77,7 +77,7 @@ def test_a_model_without_data_that_is_learned() -> None:
     prior = BanditGP(X[:, :0], Y[:, :0], kernel, 0.1, learn_hyperparameters=True).train()
     subset = prior.subset_output([2])
     assert subset.training
-    assert all(p.requires_grad and p.shape[0] == BATCH for p in subset.parameters())
+    assert all(p.requires_grad and p.shape[0] == BATCH for p in subset.covar_module.parameters())
     assert torch.equal(subset.eval().posterior(POINTS).variance, torch.ones(BATCH, 5, 1).double())
 
 

@@ -12,7 +12,6 @@ from botorch_bandits.problems import (
     ConstantDelay,
     Delays,
     GeometricDelay,
-    HeavyTailedDelay,
     PoissonDelay,
 )
 
@@ -35,10 +34,6 @@ def shares(delays: Delays) -> dict[int, float]:
         (GeometricDelay(4.0), lambda k: 0.2 * 0.8**k),
         (GeometricDelay(0.0), lambda k: float(k == 0)),
         (ConstantDelay(7), lambda k: float(k == 7)),
-        (
-            HeavyTailedDelay(5.0, 1.5),
-            lambda k: (1 + k / 5.0) ** -1.5 - (1 + (k + 1) / 5.0) ** -1.5,
-        ),
     ],
 )
 def test_distribution(delays: Delays, probability: Callable[[int], float]) -> None:

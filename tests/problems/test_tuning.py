@@ -41,7 +41,8 @@ def test_svm_reward_is_the_cross_validated_accuracy() -> None:
 def test_a_space_of_ones_own_is_handed_to_the_classifier() -> None:
     data = load_iris(return_X_y=True)
     known = TuningProblem("svm", *data).space
-    space = Space.parse(["C=log:0.1:10", "kernel=choice:poly,linear", "degree=fixed:2"], known)
+    given = Space.parse(["C=log:0.1:10", "kernel=choice:poly,linear", "degree=fixed:2"])
+    space = Space({**known.parameters, **given.parameters})
     assert list(space.parameters) == ["C", "gamma", "kernel", "degree"]
     assert space.parameters["gamma"] == known.parameters["gamma"]
     problem = pickle.loads(pickle.dumps(TuningProblem("svm", *data, space=space)))

@@ -22,9 +22,9 @@ from botorch_bandits import (
     simulate,
 )
 from botorch_bandits.acquisition import AcquisitionRecipe
-from botorch_bandits.acquisition.engines import BoxEngine
 from botorch_bandits.problems import ArmsProblem, BraninReward, Hartmann3Reward, RKHSFunction
 from botorch_bandits.random_streams import RandomBlocks
+from botorch_bandits.simulation.boxes import BoxEngine
 
 BOUNDS: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": 0.1, "delta": 0.1}
 MODEL = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.02, lengthscale=0.3)

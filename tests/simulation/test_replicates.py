@@ -109,7 +109,7 @@ def test_rule_on_arms_scores_as_the_acquisition_function_does(name: str) -> None
             loop.tell(query.id, float(problem(query.x.unsqueeze(0))))
     round_number = loop.history.num_queries + 1
     X, Y = loop.history.arrived()
-    pending = loop.history.pending_inputs()
+    pending = loop.history.inputs_to_avoid()
     acquisition = recipe.build(
         MODEL(X, Y),
         domain,

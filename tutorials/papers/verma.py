@@ -1109,7 +1109,7 @@ def _learn(X: Tensor, Y: Tensor, method: LateMethod, last: Learned) -> Learned:
         warnings.simplefilter("ignore", OptimizationWarning)  # the tolerance is too tight
         warnings.simplefilter("error", RefitWarning)
         try:
-            model: Any = recipe.builder(seed=0, collapses=True)(X, Y)
+            model: Any = recipe.builder(seed=0, merges=True)(X, Y)
         except RefitWarning:
             return last
     kernel = model.covar_module

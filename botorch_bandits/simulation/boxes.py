@@ -1,10 +1,10 @@
 """Replicates on a box are played in lockstep.
 
-The widths are those of the loop's rules; the local
-search is that of ``gen_candidates_batched``, with the starting points of all replicates in each
-evaluation. The raw samples are one Sobol set, shifted on the torus by a uniform draw for each round
-and replicate (Cranley and Patterson, *Randomization of number theoretic methods for multiple
-integration*, SIAM J. Numerical Analysis 1976), so that a replicate depends on its own seed alone.
+The widths are those of the loop's rules; the local search is that of ``gen_candidates_batched``,
+with the starting points of all replicates in each evaluation. The raw samples are one Sobol set,
+shifted on the torus by a uniform draw for each round and replicate (Cranley and Patterson,
+*Randomization of number theoretic methods for multiple integration*, SIAM J. Numerical Analysis
+1976), so that a replicate depends on its own seed alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from botorch_bandits.acquisition.base import AcquisitionRecipe
-from botorch_bandits.acquisition.baselines import RandomSearch
 from botorch_bandits.acquisition.rules import WidthArmsRule
 from botorch_bandits.acquisition.scores import score
 from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
@@ -38,7 +37,7 @@ from botorch_bandits.optim import (
     maximize_locally,
     to_host,
 )
-from botorch_bandits.random_streams import RandomBlocks, generator
+from botorch_bandits.random_streams import RandomBlocks
 
 NEIGHBORS_PER_DIMENSION = 2
 """A raw sample is a hilltop if none of the nearest ones, ``d`` times this many, is above it."""
@@ -53,7 +52,7 @@ class BoxEngine:
 
     Args:
         rule: The rule that provides the width and its sign.
-        posterior: The posterior of all replicates, without rows. Values are computed on its device.
+        posterior: The posterior of all ``B`` replicates, without rows, on the device of values.
         box: A box on the CPU without integer dimensions.
         seeds: One per replicate.
     """
@@ -62,10 +61,8 @@ class BoxEngine:
         self, rule: WidthArmsRule, posterior: BoxPosterior, box: Box, seeds: Sequence[int]
     ) -> None:
         """See the class."""
-        self.rule = rule
-        self.posterior = posterior
-        self.summary = ReplicatesPriorSummary(self)
-        self.box = box
+        self.rule, self.posterior, self.box = rule, posterior, box
+        self.summary = ReplicatesPriorSummary(self, posterior.noise[0], posterior.outputscale)
         device = posterior.X.device
         self._raw = SobolEngine(box.dim).draw(box.raw_samples, dtype=torch.float64).to(device)
         self._neighbors = _nearest_on_torus(self._raw, NEIGHBORS_PER_DIMENSION * box.dim)
@@ -80,40 +77,34 @@ class BoxEngine:
         Raises:
             ValueError: If a width or a value is not finite.
         """
-        posterior, box = self.posterior, self.box
-        width = self.rule.width_in_round(self.summary, round_number).to(posterior.X.device)
-        width = check_finite("the width", width).expand(len(posterior.noise))
-        sign = 1.0 if self.rule.maximize else -1.0
-        # the tolerances of the search are relative to the values: a large mean would widen them
-        mean = sign * float(posterior.prior_mean[0])
-        offset = mean if abs(mean) > ORDINARY * math.sqrt(posterior.outputscale) else 0.0
-        bound = _BoundOfReplicates(posterior, width.unsqueeze(-1), sign, offset)
-        unit = (self._raw + self._shifts.at(round_number).unsqueeze(1)).frac_()
-        bounds = box.bounds.to(posterior.X)
-        raw = bounds[0] + (bounds[1] - bounds[0]) * unit
+        posterior, bounds = self.posterior, self.box.bounds.to(self.posterior.X)
+        num_replicates = len(posterior.noise)
+        width = self.rule.width_in_round(self.summary, round_number).to(bounds)
+        width = check_finite("the width", width).expand(num_replicates).unsqueeze(-1)
+        bound = _Bound(posterior, width, 1.0 if self.rule.maximize else -1.0)
         has_few_rows = posterior.num_rows <= MAXIMUM_ROWS_FOR_DIFFERENCES
-        count = box.num_restarts * (STARTS_PER_RESTART if has_few_rows else 1)
-        with torch.no_grad():
-            values = bound.value(raw)
-        starts = self._starting_points(raw, unit, values, count).reshape(-1, box.dim)
-        X = torch.minimum(torch.maximum(starts, bounds[0]), bounds[1]).cpu().numpy()
-        lower, upper = (np.broadcast_to(end.numpy(), X.shape) for end in box.bounds)
+        count = self.box.num_restarts * (STARTS_PER_RESTART if has_few_rows else 1)
+        unit = (self._raw + self._shifts.at(round_number).unsqueeze(1)).frac_()  # B x raw x d
+        raw = bounds[0] + (bounds[1] - bounds[0]) * unit
+        starts = self._starting_points(raw, unit, bound.value(raw.detach()), count)
+        X = torch.minimum(torch.maximum(starts, bounds[0]), bounds[1]).flatten(0, 1).cpu().numpy()
+        lower, upper = (np.broadcast_to(end.numpy(), X.shape) for end in self.box.bounds)
         found = maximize_locally(
             bound,
             X,
             lower,
             upper,
             has_cheap_gradients=has_few_rows,
-            num_functions=len(posterior.noise),
+            num_functions=num_replicates,
         )
         if found is None:
             raise ValueError(f"the bound of round {round_number} is not finite at a raw sample.")
-        points, values = (torch.from_numpy(array) for array in found)
-        values = values.reshape(len(posterior.noise), -1) + offset
-        best = values.argmax(-1, keepdim=True)
-        points = points.reshape(*values.shape, box.dim)
-        chosen = points.gather(1, best.unsqueeze(-1).expand(-1, 1, box.dim)).squeeze(1)
-        return chosen.to(bounds), values.gather(1, best).squeeze(1).to(bounds)
+        # B x starts x d and B x starts
+        points, values = (
+            torch.from_numpy(each).unflatten(0, (num_replicates, -1)) for each in found
+        )
+        best = (torch.arange(num_replicates), values.argmax(-1))
+        return points[best].to(bounds), (values[best] + bound.offset).to(bounds)
 
     def observe(self, points: Tensor, outcomes: Tensor) -> None:
         """Add the outcome of one point per replicate.
@@ -132,80 +123,73 @@ class BoxEngine:
 
     def _starting_points(self, raw: Tensor, unit: Tensor, values: Tensor, count: int) -> Tensor:
         """Return ``B x count x d`` starting points: the highest hilltops, then the rest."""
-        beside = unit[:, self._neighbors]
         # points across the edge of the box are not neighbors
-        is_near = (unit.unsqueeze(2) - beside).abs().amax(-1) < 0.5
+        is_near = (unit.unsqueeze(2) - unit[:, self._neighbors]).abs().amax(-1) < 0.5
         highest = values[:, self._neighbors].masked_fill(~is_near, -torch.inf).amax(-1)
         order = values.argsort(dim=-1, descending=True, stable=True)
         is_top = (values >= highest).gather(1, order)
         order = order.gather(1, is_top.int().argsort(dim=-1, descending=True, stable=True))
-        chosen = order[:, :count].unsqueeze(-1)
-        return raw.gather(1, chosen.expand(-1, -1, raw.shape[-1]))
+        return raw.take_along_dim(order[:, :count].unsqueeze(-1), dim=1)
 
 
 class ReplicatesPriorSummary(RunningPriorSummary):
-    """A summary of the posteriors of replicates on a box.
+    """A summary of the posteriors of replicates on a box, those of an engine."""
 
-    Args:
-        engine: The engine, whose posterior changes.
-    """
-
-    def __init__(self, engine: BoxEngine) -> None:
-        """See the class."""
-        self._engine, posterior = engine, engine.posterior
-        super().__init__(engine, posterior.noise[0], posterior.outputscale)
+    _running: BoxEngine
 
     @property
     def num_rows(self) -> int:
         """The number of rows of each replicate."""
-        return self._engine.posterior.num_rows
+        return self._running.posterior.num_rows
 
 
-class _BoundOfReplicates:
+class _Bound:
     """The upper confidence bounds of all replicates; each is evaluated at points of its own.
 
     Args:
         posterior: The posterior of all replicates.
-        width: ``num_replicates x 1`` factors on the standard deviations.
+        width: ``B x 1`` factors on the standard deviations.
         sign: 1 to maximize the reward, -1 to minimize it.
+
+    Attributes:
         offset: Subtracted from the values.
     """
 
-    def __init__(self, posterior: BoxPosterior, width: Tensor, sign: float, offset: float) -> None:
+    def __init__(self, posterior: BoxPosterior, width: Tensor, sign: float) -> None:
         """See the class."""
-        self._sign, self._offset = sign, offset
         self._of_all = self._in_use = (posterior, width)
-        self._slot = np.arange(len(posterior.noise))  # of each replicate
+        self._sign, self._slot = sign, np.arange(len(width))  # of each replicate
+        # the tolerances of the search are relative to the values: a large mean would widen them
+        mean = sign * float(posterior.prior_mean[0])
+        self.offset = mean if abs(mean) > ORDINARY * math.sqrt(posterior.outputscale) else 0.0
 
     def value(self, X: Tensor) -> Tensor:
         """Return ``B x r`` values at ``B x r x d`` points of the replicates in use."""
         posterior, width = self._in_use
-        smallest = MINIMUM_VARIANCE * posterior.outputscale
         mean, variance = posterior.moments(X)
-        return score(mean, variance.clamp_min(smallest).sqrt() * width, self._sign) - self._offset
+        deviation = variance.clamp_min(MINIMUM_VARIANCE * posterior.outputscale).sqrt()
+        return score(mean, deviation * width, self._sign) - self.offset
 
     def __call__(self, points: Array, replicate: Index) -> tuple[Array, Array]:
         """Return the values and slopes at ``b x d`` points in order of their replicates."""
         posterior, width = self._of_all
-        num_replicates, device = len(posterior.noise), posterior.X.device
-        counts = np.bincount(replicate, minlength=num_replicates)
+        counts = np.bincount(replicate, minlength=len(width))
         active = np.flatnonzero(counts)
-        if 2 * len(active) <= len(self._in_use[0].noise):  # most have finished
-            index = torch.from_numpy(active).to(device)
+        if 2 * len(active) <= len(self._in_use[1]):  # most have finished
+            index = torch.from_numpy(active).to(width.device)
             self._in_use = (posterior.select(index), width[index])
-            self._slot = np.zeros(num_replicates, dtype=np.int64)
             self._slot[active] = np.arange(len(active))
         # a rectangle with one row per replicate; shorter rows are filled with the first point
         column = np.arange(len(points)) - (counts.cumsum() - counts)[replicate]
-        shape = (len(self._in_use[0].noise), int(counts.max()), points.shape[-1])
+        shape = (len(self._in_use[1]), int(counts.max()), points.shape[-1])
         padded = np.broadcast_to(points[0], shape).copy()
-        row = self._slot[replicate]
-        padded[row, column] = points
+        place = self._slot[replicate], column
+        padded[place] = points
         with torch.enable_grad():
-            X = torch.from_numpy(padded).to(device).requires_grad_()
+            X = torch.from_numpy(padded).to(width.device).requires_grad_()
             values = self.value(X)
             (slopes,) = torch.autograd.grad(values.sum(), X)
-        value, slope = to_host(values.detach()[row, column], slopes[row, column])
+        value, slope = to_host(values.detach()[place], slopes[place])
         return value, slope
 
 
@@ -223,23 +207,16 @@ def build_box_engine(
     Returns:
         None if the acquisition function is not an upper confidence bound with a width rule, the
         model does not have a fixed kernel with a closed form, or the box has integer or too many
-        dimensions.
+        dimensions, or constraints, which the search for all replicates does not support.
 
     Raises:
         ValueError: If the settings are infeasible on this box.
     """
-    if (
-        isinstance(acquisition, RandomSearch)
-        or box.coordinates.grids
-        or box.dim > MAXIMUM_DIMENSION
-    ):
-        return None
-    if box.constraints:
-        return None  # the search for all replicates supports no constraints
     is_bound = issubclass(acquisition.acquisition_class, WidthUpperConfidenceBound)
     rule = acquisition.arms_rule(box) if is_bound else None
     if (
         type(rule) is not WidthArmsRule
+        or (box.coordinates.grids or box.constraints or box.dim > MAXIMUM_DIMENSION)
         or model.model_class is not BanditGP
         or model.refit_every is not None
         or model.input_transform is not None
@@ -258,15 +235,9 @@ def build_box_engine(
     return BoxEngine(rule, posterior, host, seeds)
 
 
-def sample_uniformly(box: Box, seeds: Sequence[int], round_number: int) -> Tensor:
-    """Return the ``B x d`` points that loops with these seeds draw in their initial rounds."""
-    draws = [box.sample(1, generator(seed, round_number, "sample")) for seed in seeds]
-    return torch.cat(draws)
-
-
 def _nearest_on_torus(points: Tensor, count: int) -> Tensor:
     """Return ``n x count`` numbers of the other points that are nearest on the unit torus."""
-    apart = (points.unsqueeze(0) - points.unsqueeze(1)).abs()
-    distance = torch.minimum(apart, 1.0 - apart).square().sum(-1)
+    gap = (points.unsqueeze(0) - points.unsqueeze(1)).abs()
+    distance = torch.minimum(gap, 1.0 - gap).square().sum(-1)
     distance.fill_diagonal_(torch.inf)
     return distance.topk(min(count, len(points) - 1), largest=False).indices

@@ -1,0 +1,302 @@
+r"""Builds the models of a loop from its rows, extends the last one, and remembers fits.
+
+**Rows of one place.** Observations :math:`y_1, \dots, y_c` at one place are equivalent to one
+observation of their mean with the noise variance :math:`\lambda / c`: the posterior, the realized
+information gain and, with the squared deviations from the means, the marginal likelihood are those
+of all rows. A loop that returns to ``m`` places therefore pays for only ``m`` rows, regardless of
+the number of outcomes. Whether rows are merged depends only on the inputs.
+
+**Fits.** The hyperparameters for ``n`` rows come from a chain of fits, to the first ``refit_every``
+rows, the first ``2 * refit_every`` and so on. Each starts from the recipe's starting values or from
+the fit before it, whichever has the greater likelihood at its rows. Hyperparameters thus depend on
+the data alone, not on which models were built before. A builder repeats only those fits whose rows
+have changed. A loop that is opened again continues from the last recorded fit, which is trusted if
+a digest confirms that it is unchanged and belongs to exactly these rows.
+
+**Several outputs** are independent, so that each has a model of its own. Outputs that share a fixed
+prior differ only in their outcomes and share the factor of the kernel matrix.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from botorch.exceptions.errors import ModelFittingError
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import ModelListGP
+from botorch.models.transforms.input import Normalize
+from gpytorch.kernels import Kernel
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch import Tensor
+
+from botorch_bandits.confidence.prior_reading import learns_input_scale
+from botorch_bandits.core.box import BoxPosterior
+from botorch_bandits.core.kernels import StationaryKernel, kernel_of_output
+from botorch_bandits.core.marginal_likelihood import log_marginal_likelihood
+from botorch_bandits.models.likelihoods import collapse, places_of
+from botorch_bandits.models.noise_floor import output_scale_of, smallest_noise
+from botorch_bandits.random_streams import derive_seed, seeded_globally
+
+if TYPE_CHECKING:
+    from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
+
+FEWEST_ROWS = 16
+"""With fewer rows, nothing is merged, because there is little to gain."""
+
+MOST_PLACES = 0.5
+"""Rows are merged if there are at most this many places per row."""
+
+RECORDED = ("num_rows", "kernel", "noise", "digest")
+"""What is recorded of a fit."""
+
+Hyperparameters = tuple[Kernel, float | Tensor]
+
+
+class RefitWarning(RuntimeWarning):
+    """A marginal-likelihood fit failed; the starting hyperparameters are used instead."""
+
+
+class ModelBuilder:
+    """Builds models from rows, extends the last model and remembers its refits.
+
+    Args:
+        recipe: Everything about the models except the data.
+        seed: The seed of the random numbers that a fit may draw when it retries.
+        merges: Whether to merge all observations of an input into one row if the inputs take few
+            places.
+    """
+
+    def __init__(self, recipe: BanditGPRecipe, seed: int, merges: bool = False) -> None:
+        """See the class."""
+        transform = recipe.input_transform
+        self._recipe, self._seed = recipe, seed
+        # what a transform learns from the rows may depend on how often each occurs
+        self._merges = merges and not learns_input_scale(transform)
+        # whether a transformed row is the same, to the last bit, regardless of the other rows
+        self._keeps_rows_apart = transform is None or (
+            type(transform) is Normalize and not learns_input_scale(transform)
+        )
+        self._has_one_prior = recipe.refit_every is None and not recipe.kernel.batch_shape
+        self._of_outputs: list[ModelBuilder] = []
+        # the last model, the source of its hyperparameters, and its posterior as it was built
+        self._latest: tuple[BanditGP, Kernel, BoxPosterior | None] | None = None
+        self._inputs: Tensor | None = None  # of the last model, if rows were merged
+        self._memo: dict[str, Any] = {}  # see IncrementalGP
+        self._rows: tuple[Tensor, Tensor] | None = None  # of the fits
+        self._fits: dict[int, Hyperparameters] = {}  # by the number of their rows
+
+    def __call__(self, X: Tensor, Y: Tensor, weights: Tensor | None = None) -> Any:
+        """Return the model of ``n x d`` inputs and ``n x m`` outcomes, a list if ``m > 1``.
+
+        With ``n`` weights, row ``i`` has the noise variance ``noise / weights[i]``. Such a model is
+        rebuilt in each call, and its hyperparameters are fixed.
+        """
+        columns = Y.split(1, dim=-1)
+        if len(columns) > 1 and not self._has_one_prior:
+            builders = self._builders(len(columns))
+            pairs = zip(builders, columns, strict=True)
+            models = [builder(X, column, weights) for builder, column in pairs]
+            self._inputs = builders[0]._inputs
+            return ModelListGP(*models)
+        kernel, noise = self._hyperparameters(X, Y)
+        num_outcomes, self._inputs = None if weights is None else len(X), None
+        places = self._places(X)
+        if places is not None:
+            X, Y, weights, squares = collapse(X, Y, weights, places)
+            self._inputs = X
+        if weights is None:
+            model = self._continued(X, Y[:, :1], kernel, noise)
+        else:
+            squares = 0.0 if places is None else squares
+            model = self._model(X, Y[:, :1], (kernel, noise), weights, squares)
+            model.num_outcomes = num_outcomes
+        others = [model.with_outcomes(column) for column in Y.split(1, dim=-1)[1:]]
+        return ModelListGP(model, *others) if others else model
+
+    def distinct(self, X: Tensor) -> Tensor:
+        """Return the inputs of the last model's rows if they were merged, otherwise ``X``.
+
+        Args:
+            X: ``n x d``; the inputs from which the last model was built.
+        """
+        return X if self._inputs is None else self._inputs
+
+    def latest_fit(self) -> dict[str, Any] | None:
+        """Return the last fit and its rows as exact plain values; None before any fit.
+
+        Several outputs have a list of each value.
+        """
+        if self._of_outputs:
+            fits = [builder.latest_fit() or {} for builder in self._of_outputs]
+            return {name: [fit[name] for fit in fits] for name in fits[0]} or None
+        if not self._fits or self._rows is None:
+            return None
+        num_rows, (kernel, noise) = max(self._fits.items(), key=lambda each: each[0])
+        plain = {
+            "num_rows": num_rows,
+            # raw, as in PyTorch
+            "kernel": {name: value.tolist() for name, value in kernel.named_parameters()},
+            "noise": float(noise),
+        }
+        return {**plain, "digest": _digest(plain, *self._rows)}
+
+    def restore_fit(self, fit: Mapping[str, Any], X: Tensor, Y: Tensor) -> bool:
+        """Continue from a recorded fit if it was made to these rows.
+
+        Args:
+            fit: From :meth:`latest_fit`.
+            X: ``n x d`` inputs, the first of which are those of the fit.
+            Y: ``n x m`` outcomes.
+
+        Returns:
+            Whether the builder continues from the fit.
+        """
+        columns = Y.split(1, dim=-1)
+        if len(columns) > 1:
+            own = [{name: fit[name][j] for name in RECORDED} for j in range(len(columns))]
+            of_each = zip(self._builders(len(columns)), own, columns, strict=True)
+            done = [builder.restore_fit(part, X, column) for builder, part, column in of_each]
+            return all(done)
+        num_rows = fit["num_rows"]
+        if len(X) < num_rows or fit["digest"] != _digest(fit, X, Y):
+            return False
+        self._rows = X[:num_rows].clone(), Y[:num_rows].clone()
+        kernel = self._model(*self._rows, self._first).covar_module
+        for name, parameter in kernel.named_parameters():
+            parameter.data = X.new_tensor(fit["kernel"][name])
+        self._fits = {num_rows: (kernel, X.new_tensor(fit["noise"]))}
+        return True
+
+    @property
+    def _first(self) -> Hyperparameters:
+        return self._recipe.kernel, self._recipe.noise
+
+    def _builders(self, num_outputs: int) -> list[ModelBuilder]:
+        if len(self._of_outputs) != num_outputs:
+            kernels = (kernel_of_output(self._recipe.kernel, j) for j in range(num_outputs))
+            self._of_outputs = [
+                ModelBuilder(replace(self._recipe, kernel=kernel), self._seed, self._merges)
+                for kernel in kernels
+            ]
+        return self._of_outputs
+
+    def _places(self, X: Tensor) -> Tensor | None:
+        """Return the places of the rows (``n``) if they are to be merged."""
+        if not self._merges or len(X) < FEWEST_ROWS:
+            return None
+        places = places_of(X)
+        return places if int(places.max()) + 1 <= MOST_PLACES * len(X) else None
+
+    def _model(
+        self,
+        X: Tensor,
+        y: Tensor,
+        hyperparameters: Hyperparameters,
+        repeats: Tensor | None = None,
+        squares: float = 0.0,
+    ) -> BanditGP:
+        recipe, (kernel, noise) = self._recipe, hyperparameters
+        model = recipe.model_class(
+            X.clone(),  # the caller may reuse the memory, which later models continue
+            y.clone(),
+            kernel=kernel,
+            noise=noise,
+            learn_hyperparameters=recipe.refit_every is not None,
+            input_transform=recipe.input_transform,
+            repeats=repeats,
+            within_sum_of_squares=squares,
+            prior_mean=recipe.prior_mean,
+        )
+        model.memo = self._memo if self._has_one_prior else None
+        return model
+
+    def _continued(self, X: Tensor, y: Tensor, kernel: Kernel, noise: float | Tensor) -> BanditGP:
+        """Return the model of ``n x d`` inputs and ``n x 1`` outcomes.
+
+        If it continues the last one, rows are added or outcomes replaced in ``n^2`` operations.
+        """
+        model: Any = None
+        if self._latest is not None and self._latest[1] is kernel and self._keeps_rows_apart:
+            last, _, box = self._latest
+            n = last.num_rows
+            is_unchanged = box is not None and last.closed_form is box
+            if is_unchanged and torch.equal(X[:n], last.raw_inputs):
+                is_same = n < len(X) and torch.equal(y[:n], last.outcomes)
+                model = last if is_same else last.with_outcomes(y[:n])
+                if n < len(X):
+                    model = model.condition_on_observations(X[n:], y[n:])
+        if model is None:
+            model = self._model(X, y, (kernel, noise))
+        self._latest = model, kernel, model.closed_form
+        found: BanditGP = model
+        return found
+
+    def _hyperparameters(self, X: Tensor, y: Tensor) -> Hyperparameters:
+        every = self._recipe.refit_every
+        if every is None or len(X) < every:
+            return self._first
+        num_rows = len(X) // every * every
+        num_known = self._count_known_rows(X, y)
+        self._fits = {n: fit for n, fit in self._fits.items() if n <= num_known}
+        self._rows = X[:num_rows].clone(), y[:num_rows].clone()  # the caller may reuse the memory
+        for n in range(max(self._fits, default=0) + every, num_rows + 1, every):
+            self._fits[n] = self._refit(X[:n], y[:n], self._fits.get(n - every))
+        return self._fits[num_rows]
+
+    def _count_known_rows(self, X: Tensor, y: Tensor) -> int:
+        """Return how many of the first rows are those of the fits."""
+        if self._rows is None:
+            return 0
+        known_X, known_y = (rows[: len(X)] for rows in self._rows)
+        n = len(known_X)
+        changed = (known_X != X[:n]).any(-1) | (known_y != y[:n]).any(-1)
+        return int(changed.int().argmax()) if bool(changed.any()) else n
+
+    def _refit(self, X: Tensor, y: Tensor, previous: Hyperparameters | None) -> Hyperparameters:
+        num_rows, repeats, squares = len(X), None, 0.0
+        # BoTorch's own fit does not support repeated rows
+        is_stationary = StationaryKernel.read(self._recipe.kernel) is not None
+        places = self._places(X) if is_stationary else None
+        if places is not None:
+            X, y, repeats, squares = collapse(X, y, None, places)
+        starts = [self._first] if previous is None else [self._first, previous]
+        models = [self._model(X, y, start, repeats, squares) for start in starts]
+        # the first of equally likely ones
+        mll = max(
+            (ExactMarginalLogLikelihood(model.likelihood, model) for model in models),
+            key=log_marginal_likelihood,
+        )
+        model: Any = mll.model
+        try:
+            with seeded_globally(derive_seed(self._seed, num_rows, "refit")):
+                fit_gpytorch_mll(mll)
+        except ModelFittingError as error:
+            warnings.warn(
+                f"the marginal-likelihood fit to {num_rows} rows failed ({error}); the recipe's "
+                "starting hyperparameters are used. A ScaleKernel, other starting values or "
+                "rescaled rewards usually help.",
+                RefitWarning,
+                stacklevel=5,
+            )
+            model = self._model(X, y, self._first, repeats, squares)
+        noise = model.likelihood.noise.detach()
+        lowest = model.likelihood.noise_covar.raw_noise_constraint.lower_bound
+        # a fit may round to the open end of the interval, where no model can be built
+        noise = noise.clamp_min(torch.nextafter(lowest, lowest + 1.0))
+        noise = torch.maximum(noise, smallest_noise(output_scale_of(model.covar_module)))
+        return model.covar_module, noise.squeeze(-1)
+
+
+def _digest(fit: Mapping[str, Any], X: Tensor, Y: Tensor) -> str:
+    num_rows = fit["num_rows"]
+    values = {name: fit[name] for name in ("num_rows", "kernel", "noise")}
+    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode())
+    for rows in (X[:num_rows], Y[:num_rows]):
+        digest.update(rows.detach().to("cpu", torch.float64).contiguous().numpy().tobytes())
+    return digest.hexdigest()
