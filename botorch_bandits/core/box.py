@@ -39,6 +39,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from botorch_bandits.core.kernels import KernelFunction
 
@@ -47,6 +48,9 @@ SMALLEST_PIVOT = 0.5
 
 CHUNK_ENTRIES = 2**17
 """Kernel values computed at a time without gradients: larger ones leave a processor's cache."""
+
+BLOCK_ROWS = 128
+"""Rows of ``W`` that are multiplied at a time: each reads what is left of the diagonal only."""
 
 SMALL_TRIANGLE = 64
 """Triangles of up to this many rows are inverted at once, larger ones by their quarters."""
@@ -264,8 +268,8 @@ class BoxPosterior:
     def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         points = self._seen(X)
         values = self.kernel(points, self.X, self._rows)  # *g x b x n
-        half = values @ self.W.mT  # l(x), as rows
-        return self._mean(values), self.kernel.diagonal(points) - half.square().sum(-1)
+        explained: Tensor = _SquaredNorm.apply(values, self.W)  # *g x b
+        return self._mean(values), self.kernel.diagonal(points) - explained
 
     def mean(self, X: Tensor) -> Tensor:
         """Return the mean alone, ``*g x b``, in ``b n`` operations; see :meth:`moments`."""
@@ -307,6 +311,31 @@ class BoxPosterior:
 
     def _shifted(self, values: Tensor) -> Tensor:
         return values + self.prior_mean.unsqueeze(-1)
+
+
+class _SquaredNorm(torch.autograd.Function):
+    r""":math:`\|W k\|^2` and :math:`2 W^\top W k`, its derivative, with one reading of ``W``."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, W: Tensor) -> Tensor:
+        """Return ``*g x b`` numbers for ``*g x b x n`` kernel values, one in each row."""
+        total = values.new_zeros(values.shape[:-1])
+        solved = torch.zeros_like(values) if ctx.needs_input_grad[0] else None
+        for start in range(0, W.shape[-1], BLOCK_ROWS):
+            end = start + BLOCK_ROWS
+            rows = W[..., start:end, :end]  # beyond the diagonal they are zero
+            half = values[..., :end] @ rows.mT  # *g x b x r of the entries of l(x)
+            total += half.square().sum(-1)
+            if solved is not None:
+                solved[..., :end] += half @ rows
+        ctx.solved = solved
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, None]:
+        """Return the derivatives in the kernel values."""
+        return 2.0 * outer.unsqueeze(-1) * ctx.solved, None
 
 
 def _cholesky(matrix: Tensor, noise: Tensor, num_before: int) -> Tensor:
