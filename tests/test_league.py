@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 
 import pytest
@@ -9,27 +10,28 @@ import torch
 
 from benchmarks.commands import main
 from benchmarks.league import Row, Rows, play, play_all, simple_regret_trace
-from benchmarks.league_methods import (
-    METHODS,
-    Method,
-    Player,
-    method_of,
-)
+from benchmarks.league_methods import METHODS, Method, method_of
+from benchmarks.league_players import Outcome, Player
 from benchmarks.league_problems import (
-    NUM_EVALUATIONS,
     NUM_INITIAL,
+    NUM_ROUNDS,
     PROBLEMS,
     Coordinates,
-    LeagueProblem,
     Parameter,
+    Situation,
     search_reference,
+    still,
 )
 
 BRANIN = PROBLEMS["branin"]
 
 
+def branin(x: Coordinates) -> float:
+    return BRANIN.world(0).reward(x, 1)
+
+
 def make_row(method: str, seed: int, simple: float, problem: str = "branin") -> Row:
-    return Row(problem, method, seed, "made 1.0", 10.0 * simple, 0.5, ((1, 5.0), (30, simple)))
+    return Row(problem, method, seed, "made 1.0", 0.5, 10.0 * simple, ((1, 5.0), (30, simple)))
 
 
 @pytest.fixture
@@ -45,14 +47,10 @@ def one_thread():
 
 @pytest.mark.parametrize("name", [n for n, p in PROBLEMS.items() if p.smallest_regret == 1e-8])
 def test_no_point_is_better_than_the_optimum(name):
-    problem = PROBLEMS[name]
+    problem, world = PROBLEMS[name], PROBLEMS[name].world(0)
     stream = torch.Generator().manual_seed(0)
     shares = torch.rand(300, len(problem.parameters), generator=stream, dtype=torch.float64)
-    points = [
-        tuple(p.at(u) for p, u in zip(problem.parameters, row, strict=True))
-        for row in shares.tolist()
-    ]
-    assert max(problem.value(x) for x in points) < problem.optimum
+    assert max(world.reward(problem.at(row), 1) for row in shares) < world.best(1)
 
 
 def test_points_and_native_values_are_the_same():
@@ -71,8 +69,8 @@ def test_points_and_native_values_are_the_same():
 
 def test_a_reference_is_the_best_of_a_fixed_search():
     value, x = search_reference(BRANIN, 64)
-    assert value == BRANIN.value(x) == search_reference(BRANIN, 64)[0]
-    assert value > max(BRANIN.value(y) for y in BRANIN.initial_points(0))
+    assert value == branin(x) == search_reference(BRANIN, 64)[0]
+    assert value > max(map(branin, BRANIN.initial_points(0)))
 
 
 # ----------------------------------------------------------------------------------------- playing
@@ -81,28 +79,33 @@ def test_a_reference_is_the_best_of_a_fixed_search():
 class Recorder(Player):
     """Asks for the same point ever again and keeps what it is told."""
 
-    def __init__(self, problem: LeagueProblem, seed: int) -> None:
-        self.told: list[tuple[Coordinates, float]] = []
+    def __init__(self, problem: Situation, seed: int) -> None:
+        self.points: list[Coordinates] = []
+        self.told: list[float] = []
 
-    def begin(self, points: list[Coordinates], values: list[float]) -> None:
-        self.told += zip(points, values, strict=True)
+    def attach(
+        self, round_number: int, x: Coordinates, context: Coordinates, outcome: Outcome
+    ) -> None:
+        self.points.append(x)
+        self.told.append(outcome.reward)
 
-    def ask(self) -> Coordinates:
-        return (0.5,) * 6
+    def ask(self, round_number: int, context: Coordinates) -> Coordinates:
+        self.points.append((0.5,) * 6)
+        return self.points[-1]
 
-    def tell(self, x: Coordinates, value: float) -> None:
-        self.told.append((x, value))
+    def tell(self, round_number: int, outcome: Outcome) -> None:
+        self.told.append(outcome.reward)
 
 
 def recorded(problem: str, seed: int) -> list[tuple[Coordinates, float]]:
     players = []
 
-    def make(problem: LeagueProblem, seed: int) -> Recorder:
+    def make(problem: Situation, seed: int) -> Recorder:
         players.append(Recorder(problem, seed))
         return players[-1]
 
-    play(PROBLEMS[problem], Method("recorder", "", make, ("torch",)), seed, 12)
-    return players[0].told
+    play(PROBLEMS[problem], Method("recorder", "torch", {"still": make}), seed, num_rounds=13)
+    return list(zip(players[0].points, players[0].told, strict=False))
 
 
 def test_starts_and_noise_are_common_and_differ_between_seeds():
@@ -111,7 +114,9 @@ def test_starts_and_noise_are_common_and_differ_between_seeds():
     exact = recorded("hartmann6", 4)
     assert [x for x, _ in told] == [x for x, _ in exact]
     noise = [a - b for (_, a), (_, b) in zip(told, exact, strict=True)]
-    assert noise == pytest.approx(PROBLEMS["noisy-hartmann6"].noise(4)[:12], abs=1e-12)
+    assert noise == pytest.approx(
+        [n for n, _ in PROBLEMS["noisy-hartmann6"].noise(4)[:12]], abs=1e-12
+    )
     assert len(set(noise)) == 12
     assert 0.02 < torch.tensor(noise).std() < 0.2
     other = recorded("noisy-hartmann6", 5)
@@ -122,7 +127,7 @@ def test_simple_regret_is_that_of_the_point_with_the_largest_observed_value():
     # the second point looks best and is not: regret rises, as the third is not recommended
     trace = simple_regret_trace([3.0, 5.0, 1.0, 0.5], [0.0, 2.0, 1.0, 2.5])
     assert trace == ((1, 3.0), (2, 5.0), (4, 0.5))
-    row = Row("branin", "made", 0, "made 1.0", 9.5, 0.1, trace)
+    row = Row("branin", "made", 0, "made 1.0", 0.1, 9.5, trace)
     assert [row.simple(n) for n in (1, 2, 3, 4, 60)] == [3.0, 5.0, 5.0, 0.5, 0.5]
 
 
@@ -141,11 +146,11 @@ SLOWER = ("optuna-gp", "botorch-logei", "candidates-ucb", "candidates-ts")
 def test_methods_play_with_seeds(name):
     method = METHODS[name]
     number = NUM_INITIAL + (2 if name in ("random", "optuna-tpe", "optuna-gp") else 1)
-    first, again, other = (play(BRANIN, method, seed, number) for seed in (7, 7, 8))
+    first, again, other = (play(BRANIN, method, seed, num_rounds=number) for seed in (7, 7, 8))
     assert (first.cumulative, first.trace) == (again.cumulative, again.trace)
     assert first.cumulative != other.cumulative
     assert first.seconds > 0.0
-    assert first.trace[0] == (1, BRANIN.optimum - BRANIN.value(BRANIN.initial_points(7)[0]))
+    assert first.trace[0] == (1, -5.0 / (4.0 * math.pi) - branin(BRANIN.initial_points(7)[0]))
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -157,9 +162,9 @@ def test_methods_play_integers_and_choices(name):
         points.append(values)
         return float(values["units"]) + (values["activation"] == "tanh")
 
-    problem = LeagueProblem("made", "", PROBLEMS["mlp"].parameters, lambda: function, 33.0)
+    problem = still("made", PROBLEMS["mlp"].parameters, lambda: function, 33.0)
     number = NUM_INITIAL + (1 if name == "bayes-opt" else 2)
-    play(problem, METHODS[name], 0, number)
+    play(problem, METHODS[name], 0, num_rounds=number)
     assert len(points) == number
     for values in points:
         assert isinstance(values["units"], int)
@@ -172,11 +177,11 @@ def test_methods_play_integers_and_choices(name):
 
 def test_rows_survive_writing_and_reading(tmp_path):
     path = tmp_path / "new" / "league.csv"
-    rows = Rows(path)
+    rows = Rows(Row, path)
     for seed in (10, 9, 2):
         rows.add(make_row("random", seed, 0.125 * seed))
     rows.add(make_row("optuna-gp", 0, -1e-7))
-    read = Rows(path)
+    read = Rows(Row, path)
     assert list(read) == list(rows)
     assert [row.key[1:] for row in read] == [
         ("optuna-gp", 0),
@@ -191,21 +196,21 @@ def test_a_second_start_plays_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(multiprocessing, "get_context", lambda kind: forking)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # it is set for the processes
     path = tmp_path / "league.csv"
-    rows = Rows(path)
+    rows = Rows(Row, path)
     kept = make_row("random", 1, 123.0)
     rows.add(kept)
     done: list[str] = []
-    broken = "broken=benchmarks.league_problems:search_reference"  # no loop
-    failed = play_all(rows, ["branin"], [broken, "random"], [0, 1], done=done.append)
+    monkeypatch.setitem(METHODS, "broken", Method("broken", "torch", {"still": Recorder}))
+    failed = play_all(rows, ["branin"], ["broken", "random"], [0, 1], done=done.append)
     assert sorted(each.run for each in failed) == ["branin broken 0", "branin broken 1"]
     assert "Error" in failed[0].error
     assert sorted(done)[2:] == ["branin random 0", "branin random 1"]
-    read = Rows(path)
+    read = Rows(Row, path)
     assert [row.key[1:] for row in read] == [("random", 0), ("random", 1)]
     assert read.of("branin", "random")[1] == kept
     expected = play(BRANIN, METHODS["random"], 0)
     found = read.of("branin", "random")[0]
-    assert found.simple(NUM_EVALUATIONS) == pytest.approx(expected.simple(60), rel=1e-4)
+    assert found.simple(NUM_ROUNDS) == pytest.approx(expected.simple(60), rel=1e-4)
     text = path.read_text(encoding="utf-8")
     assert play_all(read, ["branin"], ["random"], [0, 1]) == []
     assert path.read_text(encoding="utf-8") == text
@@ -223,7 +228,6 @@ def test_methods_that_are_not_there_say_so(monkeypatch):
     [
         (["--problems", "golf"], "--problems has 'golf'"),
         (["--methods", "luck"], "method is 'luck'"),
-        (["--methods", "x=nowhere:f"], "cannot be imported"),
         (["--seeds", "0"], "--seeds is 0"),
         (["--situations", "--problems", "contexts-tasks"], "contexts-tasks needs --data"),
     ],

@@ -10,12 +10,11 @@ import argparse
 import sys
 from pathlib import Path
 from statistics import median
+from typing import Any
 
-from benchmarks import league, league_situation_rows
+from benchmarks.league import Row, Rows, SituationRow, play_all
 from benchmarks.league_methods import AX, METHODS, method_of
-from benchmarks.league_problems import NUM_EVALUATIONS, PROBLEMS
-from benchmarks.league_situation_methods import METHODS as SITUATION_METHODS
-from benchmarks.league_situation_methods import situation_method_of
+from benchmarks.league_problems import NUM_ROUNDS, PROBLEMS
 from benchmarks.league_situations import SITUATIONS
 from botorch_bandits.checks import check_integer
 from botorch_bandits.cli import CommandParser
@@ -33,7 +32,7 @@ def build_parser(program: str) -> argparse.ArgumentParser:
         description="Play the default of this package and what a user would pick instead on common "
         "seeds with common initial points. A second start goes on where the table ends. "
         f"Problems: {', '.join(PROBLEMS)}. Methods: {', '.join(METHODS)}, {AX}. With --situations "
-        f"problems are {', '.join(SITUATIONS)}; methods are {', '.join(SITUATION_METHODS)}, {AX}. "
+        f"problems are {', '.join(SITUATIONS)}. "
         f"{AX} is named with the interpreter of its environment: {AX}=.venv-ax/bin/python.",
     )
     parser.add_argument(
@@ -65,46 +64,31 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         ValueError: If a problem or method is unknown or cannot be played here.
     """
-    known = SITUATIONS if options.situations else PROBLEMS
-    core = SITUATION_METHODS if options.situations else [n for n, m in METHODS.items() if m.is_core]
-    problems = _listed(options.problems) or [
-        name for name in known if options.situations or PROBLEMS[name].is_core
-    ]
+    is_still = not options.situations
+    known = PROBLEMS if is_still else SITUATIONS
+    problems = _listed(options.problems) or [name for name, p in known.items() if p.is_core]
     for name in problems:
         if name not in known:
             raise ValueError(f"--problems has {name!r}; problems are {', '.join(known)}.")
-    methods = _listed(options.methods) or list(core)
+    core = [n for n, m in METHODS.items() if (m.is_core if is_still else {*m.makes} - {"still"})]
+    methods = _listed(options.methods) or core
     for name in methods:
-        situation_method_of(name) if options.situations else method_of(name)
+        method_of(name)
     seeds = range(check_integer("--seeds", options.seeds, minimum=1))
     jobs = check_integer("--jobs", options.jobs, minimum=1)
+    rows: Rows[Any] = Rows(Row if is_still else SituationRow, options.out)
     failed = []
     total = 0 if options.table else len(problems) * len(methods) * len(seeds)
     with ProgressBar(total, "league", not options.quiet) as bar:
-        if options.situations:
-            for name in problems if total else ():
-                SITUATIONS[name].world(0, options.data)  # whether its data are there
-            situation_rows = league_situation_rows.SituationRows(
-                options.out or league_situation_rows.TABLE
-            )
-            if total:
-                failed = league_situation_rows.play_all(
-                    situation_rows,
-                    problems,
-                    methods,
-                    seeds,
-                    options.data,
-                    jobs,
-                    lambda run: bar.advance(last=run),
-                )
-            found = [(row.problem, row.method, row.curve[-1]) for row in situation_rows]
-        else:
-            rows = league.Rows(options.out or league.TABLE)
-            if total:
-                failed = league.play_all(
-                    rows, problems, methods, seeds, jobs, lambda run: bar.advance(last=run)
-                )
-            found = [(row.problem, row.method, row.simple(NUM_EVALUATIONS)) for row in rows]
+        if total:
+            for name in problems:
+                known[name].world(0, options.data)  # whether its data are there
+            given = problems, methods, seeds, options.data, jobs
+            failed = play_all(rows, *given, lambda run: bar.advance(last=run))
+    found = [
+        (row.problem, row.method, row.simple(NUM_ROUNDS) if is_still else row.cumulative)
+        for row in rows
+    ]
     for problem, method in dict.fromkeys(each[:2] for each in found):
         values = [value for *names, value in found if names == [problem, method]]
         print(f"{problem:<20} {method:<20} {len(values):>3} seeds  median {median(values):.4g}")

@@ -1,17 +1,22 @@
-"""The problems of the league: what is maximized, over which parameters, and against which optimum.
+"""The problems of the league: what is chosen, what it is worth, and against what regret is counted.
 
 A point is a tuple of coordinates, one a parameter: the number itself, the logarithm to base 10 of
 a parameter on a logarithmic scale, a whole number, or the index of a choice. Methods that know
-parameters by name get native values.
+parameters by name get native values. A problem is a world for each seed: what a point is worth in a
+round, against which best value, at which cost, and what is known before the choice. All methods get
+the same worlds, the same first points, and the same noise and delay in the same round.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,10 +31,11 @@ from botorch.test_functions.synthetic import (
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from botorch_bandits import Box, Categorical, Float, Integer, Space
+from botorch_bandits import Arms, Box, Categorical, Float, Integer, Space
 from botorch_bandits.domains import Domain
 from botorch_bandits.problems import (
     BraninReward,
+    PoissonDelay,
     TuningProblem,
     load_dataset,
     need_scikit_learn,
@@ -42,11 +48,20 @@ Coordinates = tuple[float, ...]
 NUM_INITIAL = 5
 """Initial points, the same for all methods."""
 
-NUM_EVALUATIONS = 60
-"""Evaluations of a run, the initial ones included."""
+NUM_ROUNDS = 60
+"""Rounds of a run, the initial points included."""
 
 SMALLEST_REGRET = 1e-8
 """Regrets below this count as this, so that they have logarithms."""
+
+MEAN_DELAY = 10.0
+"""Of the Poisson distribution of delays, in rounds."""
+
+MAX_DELAY = 20
+"""Rounds after which a query without an outcome is given up."""
+
+LOST = 0.1
+"""The probability with which an outcome never comes."""
 
 
 @dataclass(frozen=True)
@@ -106,69 +121,135 @@ class Parameter:
         return min(max(number, self.low), self.high)  # rounding may leave the range
 
 
+class World(ABC):
+    """What a method meets with one seed. Rounds count from 1."""
+
+    @abstractmethod
+    def reward(self, x: Coordinates, round_number: int) -> float:
+        """Return the reward at a point, without noise."""
+
+    @abstractmethod
+    def best(self, round_number: int) -> float:
+        """Return what regret is counted from in a round."""
+
+    def constraint(self, x: Coordinates, round_number: int) -> float | None:
+        """Return what must be at most 0 on average, without noise; None without a budget."""
+        return None
+
+    def context(self, round_number: int) -> Coordinates:
+        """Return what is known before the choice of a round."""
+        return ()
+
+
 @dataclass(frozen=True)
-class LeagueProblem:
-    """A function to maximize.
+class Situation:
+    """A problem and what goes with it.
 
     Attributes:
         name: As the command line has it.
-        title: In words.
+        kind: ``"still"``, ``"delays"``, ``"changes"``, ``"budget"`` or ``"contexts"``.
         parameters: What is chosen.
-        make: Returns the function of native values by name; called once a process.
-        optimum: What regret is counted from: the largest value, or what :data:`REFERENCES` has in
-            its place.
-        noise_std: Standard deviation of the normal noise on what methods are told.
+        make: Makes the world of a seed; it is given the folder of ``--data``, too.
+        num_rounds: The common first points included.
+        noise_std: Standard deviation of the normal noise on rewards and constraint values.
+        contexts: What is known before each choice.
+        data: The file in the folder of ``--data`` that it needs.
+        least: A reward below which there is none, where methods ask for it.
         smallest_regret: Regrets below this count as this.
-        is_core: Whether it is played without ``--full``.
+        is_core: Whether it is played where no problem is named.
     """
 
     name: str
-    title: str
+    kind: str
     parameters: tuple[Parameter, ...]
-    make: Callable[[], Callable[..., float]] = field(repr=False)
-    optimum: float
+    make: Callable[[int, Any], World] = field(repr=False)
+    num_rounds: int = NUM_ROUNDS
     noise_std: float = 0.0
+    contexts: tuple[Parameter, ...] = ()
+    data: str = ""
+    least: float | None = None
     smallest_regret: float = SMALLEST_REGRET
     is_core: bool = True
 
     @property
     def bounds(self) -> Tensor:
         """Lower and upper bounds of the coordinates, ``2 x d``."""
-        rows = [[p.low for p in self.parameters], [p.high for p in self.parameters]]
+        return bounds_of(self.parameters)
+
+    @property
+    def choices(self) -> Tensor | None:
+        """All points, one a row, if there are finitely many."""
+        if not all(p.is_whole for p in self.parameters):
+            return None
+        rows = list(itertools.product(*(p.values for p in self.parameters)))
         return torch.tensor(rows, dtype=torch.float64)
 
     def domain(self) -> Domain:
         """Return the domain on which loops of this package play."""
+        if self.choices is not None:
+            return Arms(self.choices)
         if any(p.kind == "choice" for p in self.parameters):
             return space_of(self.parameters)
         whole = [i for i, p in enumerate(self.parameters) if p.is_whole]
         return Box(self.bounds, integer_dims=whole)
 
-    def native(self, x: Coordinates) -> dict[str, Any]:
-        """Return a point's values by name."""
-        return {p.name: p.native(c) for p, c in zip(self.parameters, x, strict=True)}
+    def world(self, seed: int, data: Path | None = None) -> World:
+        """Return the world of a seed.
+
+        Raises:
+            ValueError: If the data are not there.
+        """
+        if self.data and (data is None or not (data / self.data).is_file()):
+            raise ValueError(
+                f"{self.name} needs --data, a folder with {self.data}; docs/league.md "
+                "says where it is from."
+            )
+        return self.make(seed, data)
+
+    def initial_points(self, seed: int) -> list[Coordinates]:
+        """Return the first points of a seed: scrambled Sobol points."""
+        engine = SobolEngine(
+            len(self.parameters), scramble=True, seed=derive_seed(seed, 0, "initial points")
+        )
+        return [self.at(row) for row in engine.draw(NUM_INITIAL, dtype=torch.float64)]
+
+    def noise(self, seed: int) -> list[tuple[float, float]]:
+        """Return the noise of each round on the reward and on the constraint value."""
+        size = self.num_rounds, 1 if self.kind == "still" else 2
+        normal = torch.randn(size, generator=generator(seed, 0, "noise"), dtype=torch.float64)
+        return [(row[0], row[-1]) for row in (self.noise_std * normal).tolist()]
+
+    def delays(self, seed: int) -> list[float]:
+        """Return the delay of each round's outcome in rounds; infinite where it never comes."""
+        if self.kind != "delays":
+            return [0.0] * self.num_rounds
+        poisson, nowhere = PoissonDelay(MEAN_DELAY), torch.zeros(1, dtype=torch.float64)
+        shares = torch.rand(self.num_rounds, generator=generator(seed, 0, "lost")).tolist()
+        drawn = [poisson.of_query(nowhere, seed, t + 1) for t in range(self.num_rounds)]
+        return [math.inf if share < LOST else d for share, d in zip(shares, drawn, strict=True)]
+
+    def at(self, shares: Tensor) -> Coordinates:
+        """Return the point at shares of the ranges, in [0, 1]."""
+        return tuple(p.at(u) for p, u in zip(self.parameters, shares.tolist(), strict=True))
+
+    def native(self, x: Coordinates, context: Coordinates = ()) -> dict[str, Any]:
+        """Return the values of a point, and of a context, by name."""
+        parameters = (*self.contexts, *self.parameters) if context else self.parameters
+        return {p.name: p.native(c) for p, c in zip(parameters, (*context, *x), strict=True)}
 
     def coordinates(self, values: dict[str, Any]) -> Coordinates:
         """Return the point of values by name."""
         return tuple(p.coordinate(values[p.name]) for p in self.parameters)
 
-    def value(self, x: Coordinates) -> float:
-        """Return the value at a point, without noise."""
-        return float(function_of(self)(**self.native(x)))
 
-    def noise(self, seed: int) -> list[float]:
-        """Return the noise of all evaluations of a seed, the same for all methods."""
-        normal = torch.randn(
-            NUM_EVALUATIONS, generator=generator(seed, 0, "noise"), dtype=torch.float64
-        )
-        return (self.noise_std * normal).tolist()
+def bounds_of(parameters: Sequence[Parameter]) -> Tensor:
+    """Return lower and upper bounds, ``2 x d``.
 
-    def initial_points(self, seed: int) -> list[Coordinates]:
-        """Return the first points of a seed: scrambled Sobol points, the same for all methods."""
-        engine = SobolEngine(
-            len(self.parameters), scramble=True, seed=derive_seed(seed, 0, "initial points")
-        )
-        return [_point(self, row) for row in engine.draw(NUM_INITIAL, dtype=torch.float64)]
+    Args:
+        parameters: In order.
+    """
+    rows = [[p.low for p in parameters], [p.high for p in parameters]]
+    return torch.tensor(rows, dtype=torch.float64)
 
 
 def space_of(parameters: Sequence[Parameter]) -> Space:
@@ -188,10 +269,60 @@ def space_of(parameters: Sequence[Parameter]) -> Space:
     return Space(made)
 
 
-@cache
-def function_of(problem: LeagueProblem) -> Callable[..., float]:
-    """Return a problem's function; this process makes it once."""
-    return problem.make()
+# ------------------------------------------------------------------------- problems that stay
+
+
+class StillWorld(World):
+    """A function of native values that stays as it is.
+
+    Args:
+        parameters: Of the function.
+        make: Returns the function; called when it is first needed.
+        optimum: What regret is counted from: the largest value, or what :data:`REFERENCES` has in
+            its place.
+    """
+
+    def __init__(
+        self,
+        parameters: tuple[Parameter, ...],
+        make: Callable[[], Callable[..., float]],
+        optimum: float,
+    ) -> None:
+        """See the class."""
+        self._parameters, self._make, self._optimum = parameters, make, optimum
+
+    @cached_property
+    def _function(self) -> Callable[..., float]:
+        return self._make()
+
+    def reward(self, x: Coordinates, round_number: int) -> float:
+        """See the base class."""
+        named = zip(self._parameters, x, strict=True)
+        return float(self._function(**{p.name: p.native(c) for p, c in named}))
+
+    def best(self, round_number: int) -> float:
+        """See the base class."""
+        return self._optimum
+
+
+def still(
+    name: str,
+    parameters: tuple[Parameter, ...],
+    make: Callable[[], Callable[..., float]],
+    optimum: float,
+    **more: Any,
+) -> Situation:
+    """Return the problem to maximize a function.
+
+    Args:
+        name: As the command line has it.
+        parameters: What is chosen.
+        make: Returns the function of native values by name; called once a process.
+        optimum: What regret is counted from.
+        **more: Other attributes of the problem.
+    """
+    world = StillWorld(parameters, make, optimum)
+    return Situation(name, "still", parameters, lambda seed, data: world, **more)
 
 
 class Hartmann6Reward(Hartmann):
@@ -222,24 +353,22 @@ class Synthetic:
 
 def synthetic(
     name: str,
-    title: str,
     make: Callable[[], SyntheticTestFunction],
     sides: Sequence[tuple[float, float]],
     optimum: float = 0.0,
     **more: Any,
-) -> LeagueProblem:
+) -> Situation:
     """Return a problem on a box whose optimum is known.
 
     Args:
         name: As the command line has it.
-        title: In words.
         make: Returns the function to maximize.
         sides: The box, one ``(low, high)`` pair a dimension.
         optimum: The largest value.
         **more: Other attributes of the problem.
     """
     parameters = tuple(Parameter(f"x{i}", *side) for i, side in enumerate(sides))
-    return LeagueProblem(name, title, parameters, lambda: Synthetic(make()), optimum, **more)
+    return still(name, parameters, lambda: Synthetic(make()), optimum, **more)
 
 
 @dataclass(frozen=True)
@@ -257,13 +386,11 @@ class Remembered:
         return self.known[key]
 
 
-def tuning(name: str, title: str, task: str, parameters: tuple[Parameter, ...], **more: Any) -> Any:
+def tuning(task: str, parameters: tuple[Parameter, ...], **more: Any) -> Situation:
     """Return the problem to tune a classifier on scikit-learn's breast-cancer data.
 
     Args:
-        name: As the command line has it.
-        title: In words.
-        task: Of :class:`~botorch_bandits.problems.TuningProblem`.
+        task: Its name, and that of the task of :class:`~botorch_bandits.problems.TuningProblem`.
         parameters: Those of the task.
         **more: Other attributes of the problem.
     """
@@ -272,15 +399,7 @@ def tuning(name: str, title: str, task: str, parameters: tuple[Parameter, ...], 
         return Remembered(TuningProblem(task, *load_dataset("breast-cancer")).accuracy)
 
     # one row of 569 is the smallest step of the accuracy, up to the sizes of the folds
-    return LeagueProblem(
-        name,
-        title,
-        parameters,
-        make,
-        REFERENCES[name],
-        smallest_regret=0.5 / 569,
-        **more,
-    )
+    return still(task, parameters, make, REFERENCES[task], smallest_regret=0.5 / 569, **more)
 
 
 def negative_log_loss(**values: Any) -> float:
@@ -349,26 +468,23 @@ that :func:`search_reference` found, with 4000 points for ``svm`` and
 2000 for ``svr``. For the others, which have no rows yet, it is what cannot be exceeded: accuracy 1,
 log loss 0."""
 
-PROBLEMS: dict[str, LeagueProblem] = {
+PROBLEMS: dict[str, Situation] = {
     problem.name: problem
     for problem in (
         synthetic(
             "branin",
-            "Branin, 2 dimensions",
             BraninReward,
             [(-5.0, 10.0), (0.0, 15.0)],
             -5.0 / (4.0 * math.pi),
         ),
         synthetic(
             "hartmann6",
-            "Hartmann, 6 dimensions",
             Hartmann6Reward,
             [(0.0, 1.0)] * 6,
             HARTMANN6_OPTIMUM,
         ),
         synthetic(
             "noisy-hartmann6",
-            "Hartmann, 6 dimensions, with normal noise of standard deviation 0.1",
             Hartmann6Reward,
             [(0.0, 1.0)] * 6,
             HARTMANN6_OPTIMUM,
@@ -377,25 +493,20 @@ PROBLEMS: dict[str, LeagueProblem] = {
         # a box that is not centered at the optimum, which some methods would try first
         synthetic(
             "ackley5",
-            "Ackley, 5 dimensions",
             lambda: Ackley(dim=5, negate=True, bounds=[(-5.0, 10.0)] * 5),
             [(-5.0, 10.0)] * 5,
         ),
         tuning(
             "svm",
-            "a support vector machine on the breast-cancer data",
-            "svm",
             (Parameter("C", -4.0, 2.0, "log"), Parameter("gamma", -4.0, 1.0, "log")),
         ),
         synthetic(
             "rosenbrock4",
-            "Rosenbrock, 4 dimensions",
             lambda: Rosenbrock(dim=4, negate=True),
             [(-5.0, 10.0)] * 4,
         ),
-        LeagueProblem(
+        still(
             "svr",
-            "a support vector machine for regression on the diabetes data",
             (
                 Parameter("C", -1.0, 4.0, "log"),
                 Parameter("gamma", -5.0, 1.0, "log"),
@@ -407,21 +518,17 @@ PROBLEMS: dict[str, LeagueProblem] = {
         ),
         synthetic(
             "michalewicz5",
-            "Michalewicz, 5 dimensions",
             lambda: Michalewicz(dim=5, negate=True),
             [(0.0, math.pi)] * 5,
             4.687658179088147,  # a sum of functions of one coordinate, each maximized
         ),
         synthetic(
             "levy10",
-            "Levy, 10 dimensions",
             lambda: Levy(dim=10, negate=True),
             [(-10.0, 10.0)] * 10,
             is_core=False,
         ),
         tuning(
-            "gradient-boosting",
-            "gradient boosting on the breast-cancer data",
             "gradient-boosting",
             (
                 Parameter("learning_rate", -3.0, 0.0, "log"),
@@ -430,9 +537,8 @@ PROBLEMS: dict[str, LeagueProblem] = {
             ),
             is_core=False,
         ),
-        LeagueProblem(
+        still(
             "mlp",
-            "a neural network with one hidden layer on the wine data",
             (
                 Parameter("units", 2.0, 32.0, "integer"),
                 Parameter("alpha", -5.0, 1.0, "log"),
@@ -448,17 +554,8 @@ PROBLEMS: dict[str, LeagueProblem] = {
 }
 """The problems by name."""
 
-CHOSEN_ON = ("branin", "hartmann6", "svm")
-"""The default was chosen on these."""
 
-PROMPTED_A_CHANGE = ("noisy-hartmann6", "rosenbrock4")
-"""These showed a weakness of the default, which was mended on other functions than these."""
-
-ADDED_AFTER_THE_CHOICE = ("svr", "michalewicz5")
-"""Nobody looked at these before the default was chosen."""
-
-
-def search_reference(problem: LeagueProblem, num_points: int) -> tuple[float, Coordinates]:
+def search_reference(problem: Situation, num_points: int) -> tuple[float, Coordinates]:
     """Return the best value that a fixed search finds, and where.
 
     Half of the points are Sobol points of the whole range; the others lie within a twentieth of it
@@ -474,14 +571,11 @@ def search_reference(problem: LeagueProblem, num_points: int) -> tuple[float, Co
     near_value, near_best = _best_of(problem, near)
     if near_value > value:
         value, best = near_value, near_best
-    return value, _point(problem, best)
+    return value, problem.at(best)
 
 
-def _best_of(problem: LeagueProblem, shares: Tensor) -> tuple[float, Tensor]:
-    values = [problem.value(_point(problem, row)) for row in shares]
+def _best_of(problem: Situation, shares: Tensor) -> tuple[float, Tensor]:
+    world = problem.world(0)
+    values = [world.reward(problem.at(row), 1) for row in shares]
     index = max(range(len(values)), key=values.__getitem__)
     return values[index], shares[index]
-
-
-def _point(problem: LeagueProblem, shares: Tensor) -> Coordinates:
-    return tuple(p.at(u) for p, u in zip(problem.parameters, shares.tolist(), strict=True))

@@ -1,18 +1,12 @@
 """The situations of the league: outcomes that come late, changes, budgets and contexts.
 
-Each has one synthetic problem and one on real data. A problem is a world for each seed: what a
-point is worth in a round, against which best value, at which cost, and what is known before the
-choice. All methods get the same worlds, the same first points, and the same noise and delay in the
-same round.
+Each has one synthetic problem and one on real data.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,38 +15,14 @@ import numpy as np
 import torch
 from gpytorch.kernels import MaternKernel
 from torch import Tensor
-from torch.quasirandom import SobolEngine
 
-from benchmarks.league_problems import (
-    NUM_INITIAL,
-    PROBLEMS,
-    SMALLEST_REGRET,
-    Coordinates,
-    LeagueProblem,
-    Parameter,
-    function_of,
-)
-from botorch_bandits import Arms, Box
-from botorch_bandits.domains import Domain
+from benchmarks.league_problems import PROBLEMS, Coordinates, Parameter, Situation, World
 from botorch_bandits.problems import (
     Hartmann3Reward,
-    PoissonDelay,
     RKHSFunction,
     need_scikit_learn,
 )
 from botorch_bandits.random_streams import derive_seed, generator
-
-KINDS = ("delays", "changes", "budget", "contexts")
-"""What makes a problem a situation."""
-
-MEAN_DELAY = 10.0
-"""Of the Poisson distribution of delays, in rounds."""
-
-MAX_DELAY = 20
-"""Rounds after which a query without an outcome is given up."""
-
-LOST = 0.1
-"""The probability with which an outcome never comes."""
 
 TASKS_FILE = "svm-tasks.npz"
 """In the folder of ``--data``: arrays ``accuracy``, ``hyperparameters`` and ``context``."""
@@ -61,159 +31,7 @@ TEMPERATURES_FILE = "temperatures.npz"
 """Likewise: arrays ``temperature`` (144 rows a day, a column a sensor) and ``xy_m``."""
 
 
-class World(ABC):
-    """What a method meets with one seed. Rounds count from 1."""
-
-    @abstractmethod
-    def reward(self, x: Coordinates, round_number: int) -> float:
-        """Return the reward at a point, without noise."""
-
-    @abstractmethod
-    def best(self, round_number: int) -> float:
-        """Return what regret is counted from in a round."""
-
-    def constraint(self, x: Coordinates, round_number: int) -> float | None:
-        """Return what must be at most 0 on average, without noise; None without a budget."""
-        return None
-
-    def context(self, round_number: int) -> Coordinates:
-        """Return what is known before the choice of a round."""
-        return ()
-
-
-@dataclass(frozen=True)
-class Situation:
-    """A problem in one of the situations.
-
-    Attributes:
-        name: As the command line has it.
-        title: In words.
-        kind: One of :data:`KINDS`.
-        parameters: What is chosen.
-        make: Makes the world of a seed; it is given the folder of ``--data``, too.
-        num_rounds: The common first points included.
-        noise_std: Standard deviation of the normal noise on rewards and constraint values.
-        contexts: What is known before each choice.
-        data: The file in the folder of ``--data`` that it needs.
-        least: A reward below which there is none, where methods ask for it.
-        smallest_regret: Regrets below this count as this, so that they have logarithms.
-    """
-
-    name: str
-    title: str
-    kind: str
-    parameters: tuple[Parameter, ...]
-    make: Callable[[int, Path | None], World] = field(repr=False)
-    num_rounds: int = 60
-    noise_std: float = 0.0
-    contexts: tuple[Parameter, ...] = ()
-    data: str = ""
-    least: float | None = None
-    smallest_regret: float = SMALLEST_REGRET
-
-    @property
-    def has_delays(self) -> bool:
-        """Whether outcomes come late."""
-        return self.kind == "delays"
-
-    @property
-    def has_budget(self) -> bool:
-        """Whether there is a constraint."""
-        return self.kind == "budget"
-
-    @property
-    def bounds(self) -> Tensor:
-        """Lower and upper bounds of the coordinates, ``2 x d``."""
-        return bounds_of(self.parameters)
-
-    @property
-    def choices(self) -> Tensor | None:
-        """All points, one a row, if there are finitely many."""
-        if not all(p.is_whole for p in self.parameters):
-            return None
-        rows = list(itertools.product(*(p.values for p in self.parameters)))
-        return torch.tensor(rows, dtype=torch.float64)
-
-    def domain(self) -> Domain:
-        """Return the domain on which loops of this package play."""
-        return Box(self.bounds) if self.choices is None else Arms(self.choices)
-
-    def world(self, seed: int, data: Path | None) -> World:
-        """Return the world of a seed.
-
-        Raises:
-            ValueError: If the data are not there.
-        """
-        if self.data and (data is None or not (data / self.data).is_file()):
-            raise ValueError(
-                f"{self.name} needs --data, a folder with {self.data}; docs/league.md "
-                "says where it is from."
-            )
-        return self.make(seed, data)
-
-    def initial_points(self, seed: int) -> list[Coordinates]:
-        """Return the first points of a seed: scrambled Sobol points."""
-        engine = SobolEngine(
-            len(self.parameters), scramble=True, seed=derive_seed(seed, 0, "initial points")
-        )
-        return [
-            tuple(p.at(u) for p, u in zip(self.parameters, row.tolist(), strict=True))
-            for row in engine.draw(NUM_INITIAL, dtype=torch.float64)
-        ]
-
-    def noise(self, seed: int) -> list[tuple[float, float]]:
-        """Return the noise of each round on the reward and on the constraint value."""
-        stream = generator(seed, 0, "noise")
-        normal = torch.randn(self.num_rounds, 2, generator=stream, dtype=torch.float64)
-        return [(row[0], row[1]) for row in (self.noise_std * normal).tolist()]
-
-    def delays(self, seed: int) -> list[float]:
-        """Return the delay of each round's outcome in rounds; infinite where it never comes."""
-        if not self.has_delays:
-            return [0.0] * self.num_rounds
-        poisson, nowhere = PoissonDelay(MEAN_DELAY), torch.zeros(1, dtype=torch.float64)
-        shares = torch.rand(self.num_rounds, generator=generator(seed, 0, "lost")).tolist()
-        drawn = [poisson.of_query(nowhere, seed, t + 1) for t in range(self.num_rounds)]
-        return [math.inf if share < LOST else d for share, d in zip(shares, drawn, strict=True)]
-
-    def native(self, x: Coordinates, context: Coordinates = ()) -> dict[str, Any]:
-        """Return the values of a point, and of a context, by name."""
-        named = zip((*self.contexts, *self.parameters), (*context, *x), strict=True)
-        if not context:
-            named = zip(self.parameters, x, strict=True)
-        return {p.name: p.native(c) for p, c in named}
-
-    def coordinates(self, values: dict[str, Any]) -> Coordinates:
-        """Return the point of values by name."""
-        return tuple(p.coordinate(values[p.name]) for p in self.parameters)
-
-
-def bounds_of(parameters: tuple[Parameter, ...]) -> Tensor:
-    """Return lower and upper bounds, ``2 x d``.
-
-    Args:
-        parameters: In order.
-    """
-    rows = [[p.low for p in parameters], [p.high for p in parameters]]
-    return torch.tensor(rows, dtype=torch.float64)
-
-
 # ------------------------------------------------------------------------------------------ delays
-
-
-@dataclass(frozen=True)
-class StillWorld(World):
-    """A problem of the league that stays as it is."""
-
-    problem: LeagueProblem
-
-    def reward(self, x: Coordinates, round_number: int) -> float:
-        """See the base class."""
-        return float(function_of(self.problem)(**self.problem.native(x)))
-
-    def best(self, round_number: int) -> float:
-        """See the base class."""
-        return self.problem.optimum
 
 
 def late(name: str, least: float) -> Situation:
@@ -223,16 +41,7 @@ def late(name: str, least: float) -> Situation:
         name: Of the problem.
         least: A reward below which there is none.
     """
-    problem = PROBLEMS[name]
-    return Situation(
-        f"delays-{name}",
-        f"{problem.title}, outcomes late or lost",
-        "delays",
-        problem.parameters,
-        lambda seed, data: StillWorld(problem),
-        least=least,
-        smallest_regret=problem.smallest_regret,
-    )
+    return replace(PROBLEMS[name], name=f"delays-{name}", kind="delays", least=least)
 
 
 # ----------------------------------------------------------------------------------------- changes
@@ -327,11 +136,6 @@ class SensorsWorld(World):
 
 CHANGING_ROUNDS = 72
 """Rounds of the problems that change: a day, of 20 minutes each."""
-
-
-def _sensors(seed: int, data: Path | None) -> World:
-    assert data is not None
-    return SensorsWorld(seed, data)
 
 
 # ------------------------------------------------------------------------------------------ budget
@@ -554,11 +358,6 @@ def _gamma_index(scaled: float) -> int:
     return min(range(len(GAMMAS)), key=lambda i: abs(math.log10(GAMMAS[i]) - 4.0 * scaled))
 
 
-def _tasks(seed: int, data: Path | None) -> World:
-    assert data is not None
-    return TasksWorld(seed, data)
-
-
 SIDES = (Parameter("x0", 0.0, 1.0), Parameter("x1", 0.0, 1.0))
 
 SITUATIONS: dict[str, Situation] = {
@@ -568,7 +367,6 @@ SITUATIONS: dict[str, Situation] = {
         late("svm", 0.0),
         Situation(
             "changes-functions",
-            "random functions on a square that change twice, unannounced",
             "changes",
             SIDES,
             lambda seed, data: SwitchingWorld(seed),
@@ -577,16 +375,14 @@ SITUATIONS: dict[str, Situation] = {
         ),
         Situation(
             "changes-temperatures",
-            "the warmest place of a laboratory, a round every 20 minutes of a day",
             "changes",
             (Parameter("x", 0.0, 41.0), Parameter("y", 0.0, 32.0)),
-            _sensors,
+            SensorsWorld,
             num_rounds=CHANGING_ROUNDS,
             data=TEMPERATURES_FILE,
         ),
         Situation(
             "budget-functions",
-            "random functions on a square under a budget",
             "budget",
             SIDES,
             lambda seed, data: BudgetWorld(seed),
@@ -594,15 +390,12 @@ SITUATIONS: dict[str, Situation] = {
         ),
         Situation(
             "budget-svr",
-            "a support vector machine for regression on the diabetes data, "
-            "with a budget of support vectors",
             "budget",
             SVR_PARAMETERS,
             lambda seed, data: SupportVectorsWorld(),
         ),
         Situation(
             "contexts-hartmann3",
-            "Hartmann, 3 dimensions, of which the first is given",
             "contexts",
             SIDES,
             lambda seed, data: GivenCoordinateWorld(seed),
@@ -611,13 +404,12 @@ SITUATIONS: dict[str, Situation] = {
         ),
         Situation(
             "contexts-tasks",
-            "a support vector machine on ten data sets in turn, described by six numbers",
             "contexts",
             (
                 Parameter("log2_C", -5.0, 6.0, "integer"),
                 Parameter("gamma_index", 0.0, len(GAMMAS) - 1.0, "integer"),
             ),
-            _tasks,
+            TasksWorld,
             contexts=tuple(Parameter(f"feature{i}", 0.0, 1.0) for i in range(6)),
             data=TASKS_FILE,
         ),

@@ -6,9 +6,7 @@ import pytest
 
 from benchmarks.league import play
 from benchmarks.league_methods import method_of
-from benchmarks.league_problems import NUM_INITIAL, PROBLEMS, LeagueProblem
-from benchmarks.league_situation_methods import situation_method_of
-from benchmarks.league_situation_rows import play as situation_play
+from benchmarks.league_problems import NUM_INITIAL, PROBLEMS, still
 from benchmarks.league_situations import SITUATIONS
 
 pytest.importorskip("ax.api.client")
@@ -22,8 +20,8 @@ def test_ax_plays_integers_choices_and_logarithms():
         return float(values["units"]) + (values["activation"] == "tanh")
 
     method = method_of(f"ax={sys.executable}")
-    problem = LeagueProblem("made", "", PROBLEMS["mlp"].parameters, lambda: function, 33.0)
-    row = play(problem, method, 0, NUM_INITIAL + 3)
+    problem = still("made", PROBLEMS["mlp"].parameters, lambda: function, 33.0)
+    row = play(problem, method, 0, num_rounds=NUM_INITIAL + 3)
     assert row.version.startswith("ax-platform 1.")
     assert row.seconds > 0.0
     assert len(points) == NUM_INITIAL + 3
@@ -36,9 +34,9 @@ def test_ax_plays_integers_choices_and_logarithms():
 @pytest.mark.parametrize("name", ["delays-branin", "budget-functions", "contexts-hartmann3"])
 def test_ax_plays_in_situations(name):
     situation = SITUATIONS[name]
-    method = situation_method_of(f"ax={sys.executable}")
-    row = situation_play(situation, method, 0, num_rounds=NUM_INITIAL + 2)
+    method = method_of(f"ax={sys.executable}")
+    row = play(situation, method, 0, num_rounds=NUM_INITIAL + 2)
     assert row.version.startswith("ax-platform 1.")
     assert len(row.curve) == 1
-    assert (row.signed is not None) == situation.has_budget
+    assert (row.signed is not None) == (situation.kind == "budget")
     assert row.seconds > 0.0

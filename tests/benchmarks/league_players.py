@@ -1,16 +1,19 @@
-"""The methods in the situations of the league, each as the documentation of its package has it.
+"""The players of the league, each through the public interface that its users have.
 
-A player is told the first rounds, then asked in each round, and told outcomes when they arrive,
-which may be several rounds later or never.
+A player is told the common first points, then it is asked for a point in each round and told its
+outcome when it comes, which may be several rounds later or never. What a package recommends is left
+as it is, but for the number of random points at the start, which is that of the common ones.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cache, partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,37 +24,22 @@ from botorch.acquisition import (
 )
 from botorch.acquisition.objective import GenericMCObjective
 from botorch.fit import fit_gpytorch_mll
-from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models import MixedSingleTaskGP, ModelListGP, SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
 from gpytorch.mlls import ExactMarginalLogLikelihood, SumMarginalLogLikelihood
 from torch import Tensor
 
-from benchmarks.league_methods import (
-    AX,
-    AxProcess,
-    ax_version,
-    check_packages,
-    package_version,
-    range_of,
+from benchmarks.league_problems import (
+    NUM_INITIAL,
+    Coordinates,
+    Parameter,
+    Situation,
+    bounds_of,
 )
-from benchmarks.league_problems import NUM_INITIAL, Coordinates
-from benchmarks.league_situations import MAX_DELAY, Situation, bounds_of
-from botorch_bandits import (
-    AdditiveEpochs,
-    BanditLoop,
-    Censored,
-    EvidenceRestart,
-    SlidingWindow,
-)
-from botorch_bandits.models import DefaultCandidates
+from botorch_bandits import BanditLoop
 from botorch_bandits.random_streams import derive_seed, generator, seeded_globally
-
-WINDOW = 20
-"""Rounds that sliding windows keep."""
-
-EPOCH = 5
-"""Rounds of an epoch of multipliers, as in the documentation."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +55,7 @@ class Outcome:
     constraint: float | None = None
 
 
-class SituationPlayer(ABC):
+class Player(ABC):
     """One run of a method. Rounds are known by their numbers.
 
     Attributes:
@@ -90,15 +78,14 @@ class SituationPlayer(ABC):
     def tell(self, round_number: int, outcome: Outcome) -> None:
         """Learn the outcome of an earlier round."""
 
-    @abstractmethod
-    def give_up(self, round_number: int) -> None:
+    def give_up(self, round_number: int) -> None:  # noqa: B027 - many never hear of it
         """Learn that the outcome of a round will not come."""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to give back
         """Give back what the run held."""
 
 
-class LoopPlayer(SituationPlayer):
+class LoopPlayer(Player):
     """A loop of this package.
 
     Args:
@@ -136,7 +123,79 @@ def _constraints(outcome: Outcome) -> dict[str, Any]:
     return {} if outcome.constraint is None else {"constraints": [outcome.constraint]}
 
 
-class BoTorchPlayer(SituationPlayer):
+class BoTorchPlayer(Player):
+    """The ordinary way with BoTorch: a model fitted in each round, and ``optimize_acqf``.
+
+    Args:
+        problem: What is played; it stays, and its outcomes come at once.
+        seed: Seeds the optimizer of the acquisition function.
+        acquisition: Makes the acquisition function from the model, inputs and outcomes.
+    """
+
+    def __init__(
+        self, problem: Situation, seed: int, acquisition: Callable[..., AcquisitionFunction]
+    ) -> None:
+        """See the class."""
+        self._parameters, self._bounds, self._seed = problem.parameters, problem.bounds, seed
+        self._acquisition = acquisition
+        self._inputs: list[Coordinates] = []
+        self._outcomes: list[float] = []
+
+    def attach(
+        self, round_number: int, x: Coordinates, context: Coordinates, outcome: Outcome
+    ) -> None:
+        """See the base class."""
+        self._inputs.append(x)
+        self._outcomes.append(outcome.reward)
+
+    def tell(self, round_number: int, outcome: Outcome) -> None:
+        """See the base class."""
+        self._outcomes.append(outcome.reward)
+
+    def ask(self, round_number: int, context: Coordinates) -> Coordinates:
+        """See the base class."""
+        inputs = _tensor(self._inputs)
+        outcomes = torch.tensor(self._outcomes, dtype=torch.float64).unsqueeze(-1)
+        with seeded_globally(derive_seed(self._seed, len(inputs), "botorch")):
+            self._inputs.append(self._suggestion(inputs, outcomes))
+        return self._inputs[-1]
+
+    def _suggestion(self, inputs: torch.Tensor, outcomes: torch.Tensor) -> Coordinates:
+        dim, bounds = inputs.shape[-1], self._bounds
+        choices = [i for i, p in enumerate(self._parameters) if p.kind == "choice"]
+        others = [i for i in range(dim) if i not in choices]
+        transforms = {
+            "input_transform": Normalize(dim, indices=others, bounds=bounds[:, others])
+            if choices
+            else Normalize(dim, bounds=bounds),
+            "outcome_transform": Standardize(m=1),
+        }
+        model: SingleTaskGP
+        if choices:
+            model = MixedSingleTaskGP(inputs, outcomes, cat_dims=choices, **transforms)
+        else:
+            model = SingleTaskGP(inputs, outcomes, **transforms)
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        function = self._acquisition(model, inputs, outcomes)
+        settings: dict[str, Any] = {"q": 1, "num_restarts": 10, "raw_samples": 256}
+        if all(not p.is_whole for p in self._parameters):
+            x, _ = optimize_acqf(function, bounds, **settings)
+        else:
+            by_kind = {
+                kind: {i: p.values for i, p in enumerate(self._parameters) if p.kind == kind}
+                for kind in ("integer", "choice")
+            }
+            x, _ = optimize_acqf_mixed_alternating(
+                function,
+                bounds,
+                discrete_dims=by_kind["integer"],
+                cat_dims=by_kind["choice"],
+                **settings,
+            )
+        return tuple(x.squeeze(0).tolist())
+
+
+class NoisyBoTorchPlayer(Player):
     """A loop as the tutorials of BoTorch have it: a model fitted in each round.
 
     The acquisition function is ``qLogNoisyExpectedImprovement``: pending points are its
@@ -213,7 +272,7 @@ class BoTorchPlayer(SituationPlayer):
 
     def _fitted(self, inputs: Tensor, outcomes: list[Outcome]) -> SingleTaskGP | ModelListGP:
         columns = [[o.reward for o in outcomes]]
-        if self._situation.has_budget:
+        if self._situation.kind == "budget":
             columns.append([float(o.constraint or 0.0) for o in outcomes])
         models = [
             SingleTaskGP(
@@ -237,7 +296,7 @@ class BoTorchPlayer(SituationPlayer):
         if self._beta is not None:
             return UpperConfidenceBound(model, beta=self._beta)
         more: dict[str, Any] = {}
-        if self._situation.has_budget:
+        if self._situation.kind == "budget":
             more = {
                 "objective": GenericMCObjective(lambda samples, X=None: samples[..., 0]),
                 "constraints": [lambda samples: samples[..., 1]],
@@ -251,7 +310,7 @@ def _tensor(rows: list[Coordinates]) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
 
-class OptunaPlayer(SituationPlayer):
+class OptunaPlayer(Player):
     """A study of Optuna, asked and told; it is told of no context, for it has none.
 
     Trials that run are known to the samplers, which keep away from them. Constraint values are
@@ -272,7 +331,7 @@ class OptunaPlayer(SituationPlayer):
         if sampler == "TPESampler":
             settings["constant_liar"] = True  # the default since version 5
         self._at_trial = hasattr(optuna.trial.Trial, "set_constraint")
-        if situation.has_budget and not self._at_trial:  # the way of versions before 5
+        if situation.kind == "budget" and not self._at_trial:  # the way of versions before 5
             settings["constraints_func"] = lambda trial: trial.user_attrs["constraints"]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # parts of the samplers are marked experimental
@@ -283,12 +342,13 @@ class OptunaPlayer(SituationPlayer):
         self._trials: dict[int, Any] = {}
         self._distributions: dict[str, Any] = {}
         for p in situation.parameters:
-            low, high = range_of(p)
-            self._distributions[p.name] = (
-                optuna.distributions.IntDistribution(low, high)
-                if p.kind == "integer"
-                else optuna.distributions.FloatDistribution(low, high, log=p.kind == "log")
-            )
+            if p.kind == "choice":
+                made_of: Any = optuna.distributions.CategoricalDistribution(p.choices)
+            elif p.kind == "integer":
+                made_of = optuna.distributions.IntDistribution(*range_of(p))
+            else:
+                made_of = optuna.distributions.FloatDistribution(*range_of(p), log=p.kind == "log")
+            self._distributions[p.name] = made_of
 
     def attach(
         self, round_number: int, x: Coordinates, context: Coordinates, outcome: Outcome
@@ -318,7 +378,72 @@ class OptunaPlayer(SituationPlayer):
         self._study.tell(self._trials.pop(round_number), state=self._failed)
 
 
-class AxPlayer(SituationPlayer):
+class AxProcess:
+    """Ax's client in a process of another environment; :mod:`benchmarks.league_ax` answers there.
+
+    Args:
+        python: The interpreter of an environment with Ax.
+        parameters: What is asked for or given.
+        seed: Of the client.
+        has_budget: Whether the outcome ``cost`` must be at most 0.
+
+    Attributes:
+        seconds: Processor time that the process has taken.
+    """
+
+    def __init__(
+        self,
+        python: str,
+        parameters: Sequence[Parameter],
+        seed: int,
+        has_budget: bool = False,
+    ) -> None:
+        """Start the process."""
+        self.seconds = 0.0
+        script = Path(__file__).with_name("league_ax.py")
+        self._process = subprocess.Popen(
+            [python, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        made: list[dict[str, Any]] = []
+        for p in parameters:
+            if p.kind == "choice":
+                made.append({"name": p.name, "kind": p.kind, "choices": p.choices})
+            else:
+                low, high = range_of(p)
+                made.append({"name": p.name, "kind": p.kind, "low": low, "high": high})
+        self.call(begin=made, seed=seed, has_budget=has_budget)
+
+    def call(self, **message: Any) -> Any:
+        """Send a message and return the answer.
+
+        Args:
+            **message: What :meth:`benchmarks.league_ax.AxServer.answer` takes.
+
+        Raises:
+            RuntimeError: If the process has ended.
+        """
+        pipe = self._process
+        assert pipe.stdin is not None
+        assert pipe.stdout is not None
+        pipe.stdin.write(json.dumps(message) + "\n")
+        pipe.stdin.flush()
+        line = pipe.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the process with Ax ended with exit code {pipe.wait()}.")
+        answer = json.loads(line)
+        self.seconds += answer["seconds"]
+        return answer["answer"]
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+class AxPlayer(Player):
     """Ax's client with its defaults, in a process of another environment.
 
     Trials that run are known to it, a budget is an outcome constraint, and contexts are parameters
@@ -337,7 +462,7 @@ class AxPlayer(SituationPlayer):
             python,
             (*situation.contexts, *situation.parameters),
             seed,
-            has_budget=situation.has_budget,
+            has_budget=situation.kind == "budget",
         )
 
     @property
@@ -377,7 +502,7 @@ def _metrics(outcome: Outcome) -> dict[str, float]:
     return {"value": outcome.reward, **more}
 
 
-class RandomPlayer(SituationPlayer):
+class RandomPlayer(Player):
     """Points drawn uniformly at random.
 
     Args:
@@ -387,7 +512,7 @@ class RandomPlayer(SituationPlayer):
 
     def __init__(self, situation: Situation, seed: int) -> None:
         """See the class."""
-        self._parameters = situation.parameters
+        self._situation = situation
         self._stream = generator(seed, 0, "random search")
 
     def attach(
@@ -397,265 +522,69 @@ class RandomPlayer(SituationPlayer):
 
     def ask(self, round_number: int, context: Coordinates) -> Coordinates:
         """See the base class."""
-        shares = torch.rand(len(self._parameters), generator=self._stream, dtype=torch.float64)
-        return tuple(p.at(u) for p, u in zip(self._parameters, shares.tolist(), strict=True))
+        size = len(self._situation.parameters)
+        return self._situation.at(torch.rand(size, generator=self._stream, dtype=torch.float64))
 
     def tell(self, round_number: int, outcome: Outcome) -> None:
         """See the base class."""
 
-    def give_up(self, round_number: int) -> None:
+
+class BayesOptPlayer(Player):
+    """The package ``bayesian-optimization`` with its defaults; it has no logarithmic scale.
+
+    Args:
+        problem: What is played.
+        seed: Of its random numbers.
+    """
+
+    def __init__(self, problem: Situation, seed: int) -> None:
+        """See the class."""
+        from bayes_opt import BayesianOptimization
+
+        self._parameters = problem.parameters
+        sides: dict[str, Any] = {}
+        for p in problem.parameters:
+            side: Any = (*range_of(p), int) if p.kind == "integer" else (p.low, p.high)
+            sides[p.name] = p.choices if p.kind == "choice" else side
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # integers and choices are experimental
+            self._optimizer = BayesianOptimization(
+                None, sides, random_state=seed, verbose=0, allow_duplicate_points=True
+            )
+
+    def attach(
+        self, round_number: int, x: Coordinates, context: Coordinates, outcome: Outcome
+    ) -> None:
         """See the base class."""
+        self._x = x
+        self.tell(round_number, outcome)
+
+    def ask(self, round_number: int, context: Coordinates) -> Coordinates:
+        """See the base class."""
+        values = self._optimizer.suggest()
+        self._x = tuple(
+            p.coordinate(values[p.name])
+            if p.is_whole
+            else min(max(float(values[p.name]), p.low), p.high)
+            for p in self._parameters
+        )
+        return self._x
+
+    def tell(self, round_number: int, outcome: Outcome) -> None:
+        """See the base class."""
+        params = {
+            p.name: p.native(c) if p.is_whole else c
+            for p, c in zip(self._parameters, self._x, strict=True)
+        }
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of points that are told twice
+            self._optimizer.register(params, outcome.reward)
 
 
-# ----------------------------------------------------------------------------------- loops of ours
-
-
-def loop(situation: Situation, seed: int, **more: Any) -> BanditLoop:
-    """Return a loop with what the documentation says for a situation, and no more.
-
-    Args:
-        situation: What is played.
-        seed: Of the loop.
-        **more: Arguments of the loop.
-    """
-    settings: dict[str, Any] = {"objective": "earned", "num_initial": NUM_INITIAL, "seed": seed}
-    if situation.contexts:
-        settings["context_dim"] = len(situation.contexts)
-    return BanditLoop(situation.domain(), **{**settings, **more})
-
-
-def restarting(situation: Situation, seed: int) -> BanditLoop:
-    """Return a loop that restarts by the evidence of all outcomes, on the default list."""
-    sides = [(p.low, p.high) for p in situation.parameters]
-    return loop(situation, seed, restart=EvidenceRestart(candidates=DefaultCandidates(sides)))
-
-
-def within_budget(
-    situation: Situation, seed: int, surrogate: str = "relabeled", epoch_length: int = EPOCH
-) -> BanditLoop:
-    """Return a loop with a multiplier for the budget."""
-    rule = AdditiveEpochs(num_constraints=1, epoch_length=epoch_length, surrogate=surrogate)
-    return loop(situation, seed, constraints=rule)
-
-
-def censoring(situation: Situation, seed: int) -> BanditLoop:
-    """Return a loop whose pending queries are at the least reward."""
-    assert situation.least is not None
-    return loop(situation, seed, feedback=Censored(situation.least, max_delay=MAX_DELAY))
-
-
-Maker = Callable[[Situation, int], SituationPlayer]
-
-
-def of_loop(make: Callable[[Situation, int], BanditLoop]) -> Maker:
-    """Return how a loop plays.
+def range_of(parameter: Parameter) -> tuple[Any, Any]:
+    """Return the least and the largest native value of a parameter that is no choice.
 
     Args:
-        make: Makes the loop from the situation and the seed.
+        parameter: Any but a choice.
     """
-    return lambda situation, seed: LoopPlayer(make(situation, seed))
-
-
-@dataclass(frozen=True)
-class SituationMethod:
-    """A method of the league in situations.
-
-    Attributes:
-        name: As the command line has it.
-        titles: What it is, in words, by kind of situation; it plays in these.
-        makes: Begins a run, by kind of situation.
-        packages: The distributions that it needs, the first being the one that it is.
-    """
-
-    name: str
-    titles: dict[str, str]
-    makes: dict[str, Maker] = field(repr=False)
-    packages: tuple[str, ...]
-
-    @property
-    def version(self) -> str:
-        """The package and its version."""
-        return package_version(self.packages[0])
-
-    def check(self) -> None:
-        """Raise if it cannot be played here.
-
-        Raises:
-            MissingMethodError: With what is to be installed.
-        """
-        check_packages(self.name, self.packages)
-
-
-def _method(
-    name: str, package: str, made: dict[str, tuple[str, Maker]] | tuple[str, Maker]
-) -> SituationMethod:
-    if isinstance(made, tuple):
-        made = dict.fromkeys(("delays", "changes", "budget", "contexts"), made)
-    titles = {kind: title for kind, (title, _) in made.items()}
-    return SituationMethod(name, titles, {kind: m for kind, (_, m) in made.items()}, (package,))
-
-
-EARNED = '`BanditLoop(domain, objective="earned")`'
-
-METHODS: dict[str, SituationMethod] = {
-    method.name: method
-    for method in (
-        _method(
-            "ours",
-            "botorch_bandits",
-            {
-                "delays": (f"{EARNED}: pending queries are hallucinated", of_loop(loop)),
-                "changes": (
-                    f"{EARNED} with `EvidenceRestart(candidates=DefaultCandidates(sides))`",
-                    of_loop(restarting),
-                ),
-                "budget": (
-                    f"{EARNED} with `AdditiveEpochs(1, epoch_length=5)`",
-                    of_loop(within_budget),
-                ),
-                "contexts": (f"{EARNED} with `context_dim=`", of_loop(loop)),
-            },
-        ),
-        _method(
-            "ours-best",
-            "botorch_bandits",
-            {
-                "delays": (
-                    '`BanditLoop(domain)`: `objective="best"`',
-                    of_loop(partial(loop, objective="best")),
-                )
-            },
-        ),
-        _method(
-            "ours-censored",
-            "botorch_bandits",
-            {
-                "delays": (
-                    f"{EARNED} with `Censored(least, max_delay={MAX_DELAY})`",
-                    of_loop(censoring),
-                )
-            },
-        ),
-        _method(
-            "ours-window",
-            "botorch_bandits",
-            {
-                "changes": (
-                    f"{EARNED} with `forgetting=SlidingWindow({WINDOW})`",
-                    of_loop(partial(loop, forgetting=SlidingWindow(WINDOW))),
-                )
-            },
-        ),
-        _method(
-            "ours-still",
-            "botorch_bandits",
-            {"changes": (f"{EARNED}, as if nothing changed", of_loop(loop))},
-        ),
-        _method(
-            "ours-separate",
-            "botorch_bandits",
-            {
-                "budget": (
-                    f'{EARNED} with `AdditiveEpochs(1, epoch_length=5, surrogate="separate")`',
-                    of_loop(partial(within_budget, surrogate="separate")),
-                )
-            },
-        ),
-        _method(
-            "ours-short",
-            "botorch_bandits",
-            {
-                "budget": (
-                    f"{EARNED} with `AdditiveEpochs(1, epoch_length=1)`",
-                    of_loop(partial(within_budget, epoch_length=1)),
-                )
-            },
-        ),
-        _method(
-            "botorch",
-            "botorch",
-            {
-                "delays": (
-                    "`qLogNoisyExpectedImprovement` with `X_pending`",
-                    BoTorchPlayer,
-                ),
-                "changes": ("`qLogNoisyExpectedImprovement` on all outcomes", BoTorchPlayer),
-                "budget": (
-                    "`qLogNoisyExpectedImprovement` with `constraints`",
-                    BoTorchPlayer,
-                ),
-                "contexts": (
-                    "`qLogNoisyExpectedImprovement` with the context fixed, in it and in its "
-                    "baseline",
-                    BoTorchPlayer,
-                ),
-            },
-        ),
-        _method(
-            "botorch-window",
-            "botorch",
-            {
-                "changes": (
-                    f"the same on the last {WINDOW} outcomes",
-                    partial(BoTorchPlayer, window=WINDOW),
-                )
-            },
-        ),
-        _method(
-            "botorch-ucb",
-            "botorch",
-            {
-                "contexts": (
-                    "`UpperConfidenceBound(beta=4)` with the context fixed",
-                    partial(BoTorchPlayer, beta=4.0),
-                )
-            },
-        ),
-        _method(
-            "optuna-gp",
-            "optuna",
-            ("Optuna's `GPSampler`", partial(OptunaPlayer, sampler="GPSampler")),
-        ),
-        _method(
-            "optuna-tpe",
-            "optuna",
-            ("Optuna's `TPESampler`", partial(OptunaPlayer, sampler="TPESampler")),
-        ),
-        _method("random", "botorch_bandits", ("uniform points", RandomPlayer)),
-    )
-}
-"""The methods by name, but for Ax, which needs an environment of its own."""
-
-
-@dataclass(frozen=True)
-class AxSituationMethod(SituationMethod):
-    """Ax in another environment; its version is found there."""
-
-    @property
-    def version(self) -> str:
-        """The package and its version."""
-        return f"ax-platform {self.packages[0]}"
-
-    def check(self) -> None:
-        """It was found when this was made."""
-
-
-@cache
-def situation_method_of(text: str) -> SituationMethod:
-    """Return the method that a text names.
-
-    Args:
-        text: A key of :data:`METHODS`, or ``ax=INTERPRETER``.
-
-    Raises:
-        MissingMethodError: If it cannot be played here.
-        ValueError: If there is none of this name.
-    """
-    if text.startswith(f"{AX}="):
-        python = text.removeprefix(f"{AX}=")
-        made = _method(AX, "", ("Ax's `Client`", partial(AxPlayer, python=python)))
-        return AxSituationMethod(AX, made.titles, made.makes, (ax_version(python),))
-    if text not in METHODS:
-        raise ValueError(f"method is {text!r}; it must be one of {', '.join([*METHODS, AX])}.")
-    METHODS[text].check()
-    return METHODS[text]
+    return parameter.native(parameter.low), parameter.native(parameter.high)
