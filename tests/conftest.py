@@ -11,6 +11,7 @@ night. Rows of one mark, such as those of :mod:`pairwise`, are all played.
 from __future__ import annotations
 
 import gc
+import os
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
@@ -57,3 +58,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if not values - seen:
                 item.add_marker(pytest.mark.slow)
             seen |= values
+
+
+@pytest.fixture(scope="module")
+def quick_disk() -> Iterator[None]:
+    """Leave out synchronizing, which takes long and changes nothing that a living system sees."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield

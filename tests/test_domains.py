@@ -31,6 +31,7 @@ from botorch_bandits import (
     Domain,
     GPUpperConfidenceBound,
     LogExpectedImprovement,
+    RandomSearch,
 )
 from botorch_bandits.domains import ValueScale, first_of_the_largest
 
@@ -591,6 +592,11 @@ def test_what_a_domain_of_a_user_lacks_is_named() -> None:
         circle.volume  # noqa: B018
     with pytest.raises(TypeError, match=r"change test knows only.*Arms\(domain.sample"):
         ChangePointDetector(RBFKernel()).on(circle)
+    with pytest.raises(ValueError, match="Circle is a domain"):
+        on_circle(circle).ask(available=[[0.0]])
+    with pytest.raises(TypeError, match=r"shows no bounds.*Pass BanditGP.with_kernel"):
+        BanditLoop(circle)
+    assert BanditLoop(circle, acquisition=RandomSearch()).settings.model is None
     del circle.dim
     with pytest.raises(ValueError, match=r"domain\.dim is 0; it must be at least 1"):
         on_circle(circle)

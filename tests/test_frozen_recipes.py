@@ -6,7 +6,7 @@ import copy
 import pickle
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -22,7 +22,6 @@ from botorch_bandits import (
     BanditGPRecipe,
     BanditLoop,
     Box,
-    Censored,
     ChangePointDetector,
     ChangePointRestart,
     Exponential,
@@ -81,14 +80,6 @@ def test_a_dictionary_that_was_passed_can_be_changed_afterwards() -> None:
     assert recipe == ImprovedUpperConfidenceBound.with_options(**BOUNDS)
 
 
-def test_a_kernel_that_was_passed_can_be_changed_afterwards() -> None:
-    kernel = MaternKernel(nu=2.5).double()
-    recipe = BanditGPRecipe(BanditGP, kernel, 0.01)
-    before = recipe.fingerprint()
-    kernel.lengthscale = 7.0
-    assert recipe.fingerprint() == before
-
-
 # --- equality and hashes ----------------------------------------------------------------------
 
 RECIPES: dict[str, Callable[[], Any]] = {
@@ -122,8 +113,6 @@ RECIPES: dict[str, Callable[[], Any]] = {
         width=1.0, multipliers=torch.tensor([1.0, 2.0], dtype=torch.float64)
     ),
     "a model": lambda: model(),
-    "another model": lambda: BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=0.2),
-    "a learned model": lambda: model(refit_every=5),
     "a restart": lambda: ChangePointRestart(
         detector=ChangePointDetector(MaternKernel(nu=2.5), lengthscale=0.3)
     ),
@@ -155,14 +144,12 @@ def test_recipes_of_other_content_differ() -> None:
         assert [one == other for other in recipes] == [i == j for j in range(len(recipes))]
 
 
-@pytest.mark.parametrize("name", ["a model", "a restart"])
-def test_a_recipe_is_found_again_after_its_kernel_was_changed(name: str) -> None:
-    recipe = RECIPES[name]()
+def test_a_recipe_is_found_again_after_its_kernel_was_changed() -> None:
+    recipe = model()
     known = {recipe}
-    kernel = recipe.kernel if isinstance(recipe, BanditGPRecipe) else recipe.detector.kernel
-    kernel.lengthscale = 3.0
+    lengthen(recipe.kernel)
     assert recipe in known
-    assert recipe != RECIPES[name]()
+    assert recipe != model()
 
 
 # --- a loop has copies of its own -------------------------------------------------------------
@@ -170,10 +157,6 @@ def test_a_recipe_is_found_again_after_its_kernel_was_changed(name: str) -> None
 
 def lengthen(kernel: Any) -> None:
     kernel.lengthscale = torch.tensor(5.0, dtype=torch.float64)
-
-
-def shrink(settings: Any, name: str) -> None:
-    object.__setattr__(settings, name, getattr(settings, name) / 100)
 
 
 DETECTOR = {"ridge": 0.5, "threshold": PowerThreshold(0.05)}
@@ -210,27 +193,6 @@ CHANGES: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[dict[str, Any]]
         },
         lambda s: lengthen(s["restart"].detector.kernel),
     ),
-    "restart": (
-        lambda: {
-            "restart": ChangePointRestart(
-                detector=ChangePointDetector(MaternKernel(nu=2.5), lengthscale=0.2, **DETECTOR),
-                exploration=2.0,
-            )
-        },
-        lambda s: shrink(s["restart"], "exploration"),
-    ),
-    "constraints": (
-        lambda: {"constraints": AdditiveEpochs(num_constraints=1, epoch_length=2)},
-        lambda s: shrink(s["constraints"], "step_size"),
-    ),
-    "feedback": (
-        lambda: {"feedback": Censored(minimum=-1.0, outcome_bound=1.0, max_delay=3)},
-        lambda s: object.__setattr__(s["feedback"], "minimum", -9.0),
-    ),
-    "forgetting": (
-        lambda: {"forgetting": SlidingWindow(8)},
-        lambda s: object.__setattr__(s["forgetting"], "length", 1),
-    ),
 }
 
 
@@ -245,8 +207,7 @@ def settings_of(name: str) -> dict[str, Any]:
         (name, domain)
         for name in CHANGES
         for domain in ("arms", "box")
-        # choices are those of a box, and censoring on a box takes far longer than on arms
-        if (name, domain) not in {("choices", "arms"), ("feedback", "box")}
+        if (name, domain) != ("choices", "arms")  # choices are those of a box
     ],
 )
 def test_what_a_user_changes_after_five_rounds_changes_no_loop(name: str, domain: str) -> None:
@@ -258,21 +219,6 @@ def test_what_a_user_changes_after_five_rounds_changes_no_loop(name: str, domain
     CHANGES[name][1](settings)
     later = play(loop, 6)
     assert play(BanditLoop(where, seed=3, **settings_of(name)), 11) == first + later
-
-
-def test_a_loop_that_restarts_keeps_its_kernel() -> None:
-    """The prior on arms, and that of each segment, is made from the loop's own kernel."""
-    settings = settings_of("detector")
-    loop = BanditLoop(Arms(CHOICES), seed=3, **settings)
-    assert loop.settings.model == settings["model"]
-    assert loop.settings.acquisition == settings["acquisition"]
-    assert loop.settings.restart == settings["restart"]
-    lengthen(settings["model"].kernel)
-    lengthen(settings["restart"].detector.kernel)
-    assert loop.settings.model != settings["model"]
-    assert loop.settings.restart != settings["restart"]
-    assert isinstance(loop.settings.model, BanditGPRecipe)
-    assert loop.settings.model == replace(model())
 
 
 @dataclass(frozen=True)

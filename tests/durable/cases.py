@@ -1,7 +1,6 @@
 """Loops and the script that plays them; ``python tests/benchmarks faults`` uses the same."""
 
 from benchmarks.fault_cases import build, cut, derived, num_steps, play, settings, step
-from benchmarks.faults import play_for_ever
 
 SETTINGS = settings()
 ARMS = SETTINGS["arms, ucb"]["domain"]
@@ -20,6 +19,5 @@ __all__ = [
     "derived",
     "num_steps",
     "play",
-    "play_for_ever",
     "step",
 ]

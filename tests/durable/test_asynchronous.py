@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from botorch_bandits import BanditLoop, Box, Censored, EvaluationError, RandomSearch, run_async
+from botorch_bandits import BanditLoop, Box, Censored, RandomSearch, run_async
 from botorch_bandits.feedback import LateOutcomeWarning
 
 from .cases import ARMS, BOX, MODEL, SETTINGS, UCB
@@ -36,12 +36,6 @@ def value(x: Tensor) -> float:
 def is_bad(x: Tensor) -> bool:
     """Tell about a third of the points."""
     return float(x[0]) * 1000 % 3 < 1
-
-
-def raise_at_bad(x: Tensor) -> float:
-    if is_bad(x):
-        raise OSError("no such machine")
-    return value(x)
 
 
 def die_at_bad(x: Tensor) -> float:
@@ -85,19 +79,6 @@ def check(loop: BanditLoop, result: Any, num_rounds: int, bad: str) -> None:
     assert result.count(bad) > 0
     assert result.count("told") > 0
     assert len(history.events) == num_rounds
-
-
-@pytest.mark.parametrize("retries", [0, 2])
-def test_a_task_that_raises_fails_after_its_retries(retries: int) -> None:
-    loop = random_loop()
-    with ThreadPoolExecutor(3) as threads:
-        on_error = f"retry:{retries}" if retries else "skip"
-        result = run_async(loop, raise_at_bad, threads, 3, 20, on_error=on_error, progress=False)
-    check(loop, result, 20, "failed")
-    for task in result.tasks:
-        assert task.num_tries == (retries + 1 if task.state == "failed" else 1)
-    assert loop.history.failures[0].reason == "OSError: no such machine"
-    assert result.num_replaced == 0
 
 
 def test_a_worker_that_dies_fails_its_own_query_alone() -> None:
@@ -196,43 +177,6 @@ def test_what_somebody_else_told_meanwhile_is_kept() -> None:
     assert result.tasks[2].reasons == ()
 
 
-def nonsense(x: Tensor) -> Any:
-    return [float("nan"), "many", torch.zeros(2), None][int(4 * float(x[0]))]
-
-
-def test_results_that_are_no_rewards_fail_with_the_reason() -> None:
-    loop = random_loop()
-    loop.attach([0.5], 0.0)  # otherwise the function itself would be at fault
-    with ThreadPoolExecutor(2) as threads, pytest.raises(EvaluationError, match=r"10 .* in"):
-        run_async(loop, nonsense, threads, 2, 12, on_error="skip", progress=False)
-    # a result that came together with the tenth is on record, too
-    assert 10 <= loop.history.num_failed <= 11
-    reasons = " ".join(str(failure.reason) for failure in loop.history.failures)
-    for word in ("reward is nan", "must be one number", "a tensor of shape (2,)"):
-        assert word in reasons
-
-
-@pytest.mark.parametrize(
-    ("returned", "reason"),
-    [
-        (None, "must be one number"),
-        ({"score": 0.9}, "must be one number"),
-        ((0.9, 0.01), r"A pair is read as \(reward, constraint values\)"),
-        ((0.9, [0.01]), r"A pair is read as \(reward, constraint values\)"),
-    ],
-)
-def test_another_type_before_the_first_outcome_is_nobodys_failure(
-    returned: Any, reason: str
-) -> None:
-    loop = random_loop()
-    with ThreadPoolExecutor(1) as threads, pytest.raises(EvaluationError, match=reason) as caught:
-        run_async(loop, lambda x: returned, threads, 1, 12, progress=False)
-    assert "the function itself is at fault" in str(caught.value)
-    assert (loop.history.num_failed, loop.history.num_pending) == (0, 1)
-    run_async(loop, value, ThreadPoolExecutor(1), 1, 2, progress=False)  # it was corrected
-    assert (loop.history.num_arrived, loop.history.num_failed) == (3, 0)
-
-
 def test_a_function_that_cannot_be_sent_is_refused_before_anything_is_asked() -> None:
     loop = random_loop()
     with ProcessPoolExecutor(1) as processes, pytest.raises(TypeError, match="top level of"):
@@ -298,17 +242,6 @@ def test_what_is_running_is_told_before_an_error_ends_the_run() -> None:
     with ThreadPoolExecutor(3) as threads, pytest.raises(OSError, match="no such machine"):
         run_async(loop, one_is_bad, threads, 3, 9, on_error="raise", progress=False)
     assert (loop.history.num_arrived, loop.history.num_pending) == (2, 1)
-
-
-def test_a_result_that_the_loop_refuses_fails_with_a_warning() -> None:
-    """Every round would fail so, and without a progress bar nobody would see it."""
-    feedback = Censored(minimum=-0.1, outcome_bound=1.0, max_delay=3)
-    loop = BanditLoop(ARMS, MODEL, UCB, feedback=feedback)
-    loop.attach(ARMS.choices[0], 0.0)
-    with ThreadPoolExecutor(1) as threads, pytest.warns(RuntimeWarning, match="loop refused the"):
-        result = run_async(loop, lambda x: -0.5, threads, 1, 2, progress=False)
-    assert result.count("failed") == 2
-    assert "reward is -0.5, below minimum=-0.1" in result.tasks[0].reasons[0]
 
 
 @pytest.mark.filterwarnings("error:.*loop refused the:RuntimeWarning")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 import random
 import warnings
@@ -18,13 +17,12 @@ from botorch_bandits.history import History
 from botorch_bandits.journal import (
     Journal,
     JournalError,
-    JournalLockedError,
     JournalWriteError,
     TornTailWarning,
 )
 from botorch_bandits.loop import journal as loop_journal
 
-from .cases import SETTINGS, build, cut, derived, num_steps, play, play_for_ever, step
+from .cases import SETTINGS, build, cut, derived, num_steps, play, step
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::botorch_bandits.feedback.LateOutcomeWarning"),
@@ -122,38 +120,12 @@ def test_a_run_in_pieces_is_recorded_as_one_in_one_piece(name: str, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_process_killed_at_random_moments_changes_no_suggestion() -> None:
-    count = count_faults("arms, restarts", num_kills=12, num_cuts=0)
-    assert count.is_clean, count
-    assert count.records > 24
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 def test_twenty_kills_each_change_no_suggestion(name: str) -> None:
     """Over all settings these are 200 kills."""
     count = count_faults(name, num_kills=20, num_cuts=5, seed=1)
     assert count.is_clean, count
     assert (count.kills, count.cuts) == (20, 5)
-
-
-@pytest.mark.usefixtures("quick_disk")
-def test_another_process_or_loop_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "run.journal"
-    context = multiprocessing.get_context("fork")  # no lock is held here yet
-    receiving, sending = context.Pipe(duplex=False)
-    engine = context.Process(target=play_for_ever, args=("arms, ucb", path, sending))
-    engine.start()
-    try:
-        receiving.recv()
-        with pytest.raises(JournalLockedError, match=str(engine.pid)):
-            build("arms, ucb", journal=path)
-    finally:
-        engine.kill()
-        engine.join()
-    with build("arms, ucb", journal=path), pytest.raises(JournalLockedError):
-        build("arms, ucb", journal=path)
-    build("arms, ucb", journal=path).close()  # the failures left no lock
 
 
 FULL = JournalWriteError("the disk is full")

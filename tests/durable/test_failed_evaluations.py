@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import math
 import multiprocessing
@@ -440,27 +439,6 @@ def test_a_journal_with_failures_goes_on(domain: Any, tmp_path: Path) -> None:
         assert rebuilt.failures == loop.history.failures
         following = BanditLoop(domain, MODEL, UCB, history=rebuilt).ask().x
         assert_same(following, whole.ask().x, ON_BOXES)
-
-
-@FAILED
-def test_a_process_that_dies_between_the_runs_changes_nothing(tmp_path: Path) -> None:
-    """Raise, with a journal: the crashed query is evaluated once more, then recorded."""
-    path = tmp_path / "run.journal"
-
-    def start(num_rounds: int) -> History:
-        with BanditLoop.open(path, ARMS, MODEL, UCB) as loop:
-            with contextlib.suppress(OSError):
-                run(loop, fails_above(0.8), num_rounds, progress=False)
-            return loop.history
-
-    counts = []
-    for _ in range(6):
-        history = start(20)
-        counts.append((history.num_queries, history.num_failed, history.num_pending))
-    assert counts[0][1:] == (0, 1)  # the first crash is on record as pending alone
-    for before, after in itertools.pairwise(counts):
-        assert after[0] > before[0]  # each command goes further
-        assert after[1:] == (before[1] + 1, 1)
 
 
 def exits_above(x: Tensor) -> float:

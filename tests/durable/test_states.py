@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import tempfile
 import threading
 import warnings
@@ -31,7 +30,6 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
     RandomSearch,
 )
-from botorch_bandits.feedback import CensoredQueue
 from botorch_bandits.fingerprints import EnvironmentWarning, UnnamedSettingError
 from botorch_bandits.journal import Journal, JournalFormatError
 from botorch_bandits.loop import journal as loop_journal
@@ -61,54 +59,6 @@ def test_a_failed_query_is_no_longer_pending() -> None:
     assert seen[-1].tolist() == [second.x.tolist()]
     assert [query.id for query in loop.history.pending_in(4)] == [2]
     assert [query.id for query in loop.history.pending_in(3)] == [1]
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_who_is_pending_and_lost_is_what_a_table_says(seed: int) -> None:
-    """The queue that grows, and the view of any round, with failures among late outcomes."""
-    chance = random.Random(seed)
-    feedback, history = Censored(minimum=0.0, max_delay=4), History(1)
-    queue = CensoredQueue(feedback, history)
-    ends: dict[int, tuple[str, int]] = {}  # by query: what came, and in which round
-    views = []
-    for _ in range(60):
-        waiting = [query.id for query in history.pending()]
-        if waiting and chance.random() < 0.6:
-            chosen, kind = chance.choice(waiting), chance.choice(["told", "failed"])
-            ends[chosen] = (kind, history.num_queries)
-            if kind == "told":
-                history.add_outcome(chosen, 1.0, 0.0)
-            else:
-                history.add_failure(chosen, 0.0)
-        else:
-            history.add_query(double([0.5]), "acquisition", 0.0)
-        now = history.num_queries + 1
-        pending, lost, late = [], [], []
-        for query_id in range(history.num_queries):
-            kind, after = ends.get(query_id, ("pending", 0))
-            is_over = now - (query_id + 1) >= 4
-            if kind == "told" and after + 1 - (query_id + 1) > 4:
-                late.append(query_id)
-                lost.append(query_id)
-            elif kind == "failed" or (kind == "pending" and is_over):
-                lost.append(query_id)
-            elif kind == "pending":
-                pending.append(query_id)
-        expected = (tuple(pending), tuple(lost), tuple(late))
-        if chance.random() < 0.5:
-            queue.update(0.0)
-            assert (queue.pending, queue.lost, queue.late) == expected
-        view = feedback.view(history, now, 0.0)
-        assert (view.pending, view.lost, view.late) == expected
-        if views and views[-1][0] == now:
-            views.pop()
-        views.append((now, expected))  # the last one of a round is what its choice saw
-    for round_number, (pending, lost, late) in views[:-1]:
-        view = feedback.view(history, round_number, 0.0)
-        assert (view.pending, view.lost, view.late) == (pending, lost, late)
-        assert {q.id for q in history.pending_in(round_number)} == set(range(round_number - 1)) - {
-            query_id for query_id, (_, after) in ends.items() if after < round_number
-        }
 
 
 def test_an_answer_is_given_once_and_refused_when_it_differs() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -294,44 +293,3 @@ def test_a_failed_opening_gives_its_lock_back(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(FileExistsError):
             Journal.create(path, {})
-
-
-def append_in_child(journal: Journal, answers: Any) -> None:
-    try:
-        journal.append({"by": "child"})
-    except JournalError as error:
-        answers.put(str(error))
-    journal.close()
-    answers.put("closed")
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
-def test_a_forked_child_cannot_write_and_does_not_keep_the_lock(
-    tmp_path: Path, append_elsewhere: Callable[[Path], str]
-) -> None:
-    path = make(tmp_path)
-    context = multiprocessing.get_context("fork")
-    answers = context.SimpleQueue()
-    journal = Journal.open(path)
-    child = context.Process(target=append_in_child, args=(journal, answers))
-    child.start()
-    assert "was opened by process" in answers.get()
-    assert answers.get() == "closed"
-    child.join()
-    # the child's end took nothing from the parent
-    journal.append({"by": "parent"})
-    with pytest.raises(JournalLockedError):
-        Journal.open(path)
-    # a child that lives on does not hold what the parent gives back
-    sleeper = context.Process(target=signal.pause)
-    sleeper.start()
-    journal.close()
-    said = append_elsewhere(path)
-    sleeper.terminate()
-    sleeper.join()
-    assert said == str(len(RECORDS) + 2)
-    assert list(Journal.read(path).records())[len(RECORDS) :] == [
-        {"by": "parent"},
-        {"by": "the other process"},
-    ]

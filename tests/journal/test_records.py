@@ -161,15 +161,6 @@ def test_readers_see_whole_records_while_they_are_written(tmp_path: Path) -> Non
     assert len(set(seen)) >= 3
 
 
-def test_a_reader_takes_a_line_in_the_making_for_none(tmp_path: Path) -> None:
-    path = make(tmp_path)
-    with open(path, "ab") as file:
-        file.write(b'17 0123456789abcdef {"rew')
-    before = path.read_bytes()
-    assert list(Journal.read(path).records()) == RECORDS
-    assert path.read_bytes() == before
-
-
 def test_a_line_that_is_finished_while_it_is_read_is_no_damage(tmp_path: Path) -> None:
     path = make(tmp_path)
     whole = path.read_bytes()

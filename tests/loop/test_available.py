@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,6 @@ from botorch_bandits import (
     ChangePointDetector,
     ChangePointRestart,
     DMMUpperConfidenceBound,
-    Domain,
     EvidenceRestart,
     GPThompsonSampling,
     GPUpperConfidenceBound,
@@ -40,30 +41,13 @@ from botorch_bandits import (
     VarianceOnly,
 )
 from botorch_bandits.core.priors import LARGEST_MATRIX
-from botorch_bandits.core.ridges import ridge_grid
 from botorch_bandits.loop.restrictions import arms_available
 from botorch_bandits.models import candidate_grid
+from tests.acquisition.dense import DenseGP, matern_five_halves
+from tests.models.textbook import uniform
 
 Array = NDArray[np.float64]
 NOISE, LENGTH, WIDTH = 0.05, 0.3, 2.5
-
-
-def uniform(*shape: int, seed: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(*shape, dtype=torch.float64, generator=generator)
-
-
-def covariance(A: Array, B: Array) -> Array:
-    distance = math.sqrt(5.0) * np.sqrt(((A[:, None] - B[None]) ** 2).sum(-1)) / LENGTH
-    return np.asarray((1.0 + distance + distance**2 / 3.0) * np.exp(-distance))
-
-
-def textbook(X: Array, y: Array, at: Array, noise: Array | float = NOISE) -> tuple[Array, Array]:
-    """Posterior mean and standard deviation from the rows themselves."""
-    K = covariance(X, X) + np.eye(len(X)) * noise
-    k = covariance(X, at)
-    solved = np.linalg.solve(K, k)
-    return solved.T @ y, np.sqrt(1.0 - (k * solved).sum(0))
 
 
 def recipe(**options: Any) -> Any:
@@ -99,66 +83,29 @@ def played(
     return loop
 
 
-def bound_of_dmm(X: Array, y: Array, at: Array) -> Array:
-    """The smallest upper bound over the grid of ridges, from dense algebra."""
-    n, B, R, delta = len(X), 6.0, 0.3, 0.1
-    K = covariance(X, X)
-    base = torch.tensor([NOISE], dtype=torch.float64)
-    grid = ridge_grid(base, torch.tensor([float(np.trace(K))], dtype=torch.float64))
-    k = covariance(X, at)
-    gain = 0.5 * np.linalg.slogdet(np.eye(n) + K / NOISE)[1]
-
-    def fit(a: float) -> float:
-        return float(y @ np.linalg.solve(K + a * np.eye(n), y))
-
-    radius = NOISE * fit(NOISE) + R**2 * 2.0 * (gain + math.log(1.0 / delta))
-    upper = np.full(len(at), B)
-    for a in grid.reshape(-1).tolist():
-        if math.isinf(a):
-            continue
-        solved = np.linalg.solve(K + a * np.eye(n), k)
-        spread = np.sqrt(1.0 - (k * solved).sum(0))
-        radicand = (radius + a * B**2 - a * fit(a)) / a
-        upper = np.minimum(upper, solved.T @ y + spread * math.sqrt(radicand))
-    return upper
+def rows_of(loop: BanditLoop, last: int = 0) -> DenseGP:
+    X, Y = (each.numpy()[-last:] for each in loop.history.arrived())
+    return DenseGP(X, Y[:, 0], matern_five_halves(LENGTH), np.full(len(X), NOISE), NOISE)
 
 
-def rows_of(loop: BanditLoop) -> tuple[Array, Array]:
-    X, Y = loop.history.arrived()
-    return X.numpy(), Y[:, 0].numpy()
+def bound(model: DenseGP, at: Array, width: float = WIDTH) -> Array:
+    moments = map(model.posterior, np.array_split(at, 1 + len(at) // 500))
+    return np.concatenate([m + width * np.sqrt(C.diagonal()) for m, C in moments])
 
 
-def upper_bound(X: Array, y: Array, at: Array, noise: Array | float = NOISE) -> Array:
-    mean, deviation = textbook(X, y, at, noise)
-    return mean + WIDTH * deviation
+def of_plain(loop: BanditLoop, at: Array, last: int = 0) -> Array:
+    return bound(rows_of(loop, last), at)
 
 
-def of_plain(loop: BanditLoop, at: Array) -> Array:
-    return upper_bound(*rows_of(loop), at)
-
-
-def of_long_window(loop: BanditLoop, at: Array) -> Array:
-    X, y = rows_of(loop)
-    return upper_bound(X[-300:], y[-300:], at)
-
-
-def of_dmm(loop: BanditLoop, at: Array) -> Array:
-    return bound_of_dmm(*rows_of(loop), at)
-
-
-def of_dmm_window(loop: BanditLoop, at: Array) -> Array:
-    X, y = rows_of(loop)
-    return bound_of_dmm(X[-300:], y[-300:], at)
+def of_dmm(loop: BanditLoop, at: Array, last: int = 0) -> Array:
+    return rows_of(loop, last).ridge_bounds(at, 6.0, 0.3, 0.1)[1]
 
 
 def of_lagrangian(loop: BanditLoop, at: Array, kappa: float = 1.0) -> Array:
-    X, y = rows_of(loop)
-    g = loop.history.constraints()[:, 0].numpy()
-    mean, deviation = textbook(X, y, at)
-    return np.asarray(
-        np.clip(mean + WIDTH * deviation, -9.0, 9.0)
-        - kappa * np.clip(textbook(X, g, at)[0] - WIDTH * deviation, -9.0, 9.0)
-    )
+    reward = rows_of(loop)
+    constraint = replace(reward, Y=loop.history.constraints()[:, 0].numpy())
+    upper, lower = bound(reward, at), bound(constraint, at, -WIDTH)
+    return np.asarray(np.clip(upper, -9.0, 9.0) - kappa * np.clip(lower, -9.0, 9.0))
 
 
 LAGRANGIAN = {
@@ -176,13 +123,16 @@ BOUNDS: dict[str, tuple[Any, dict[str, Any]]] = {
         of_plain, {"num_arms": LARGEST_MATRIX + 1, "num_rounds": 25}
     ),
     "contexts, variances screened": (of_plain, {"num_rounds": 300, "context_dim": 1}),
-    "window, many rows": (of_long_window, {"num_rounds": 310, "forgetting": SlidingWindow(300)}),
+    "window, many rows": (
+        partial(of_plain, last=300), {"num_rounds": 310, "forgetting": SlidingWindow(300)}
+    ),
     "DMM": (of_dmm, {"num_rounds": 30, "acquisition": DMM}),
     "DMM, few arms looked at": (
         of_dmm, {"num_rounds": 150, "num_played": 100, "acquisition": DMM}
     ),
     "DMM on rows": (
-        of_dmm_window, {"num_rounds": 310, "acquisition": DMM, "forgetting": SlidingWindow(300)}
+        partial(of_dmm, last=300),
+        {"num_rounds": 310, "acquisition": DMM, "forgetting": SlidingWindow(300)},
     ),
     "reward and constraints": (of_lagrangian, {"num_rounds": 40, **LAGRANGIAN}),
     "reward and constraints, contexts": (
@@ -411,23 +361,6 @@ def test_what_makes_no_sense_is_refused_before_anything_is_recorded(
         assert loop.history.num_queries == 0
         assert path.read_bytes() == before
         assert loop.ask(available=[1]).x.tolist() == [0.5, 1.0]
-
-
-def test_domains_of_ones_own_are_refused() -> None:
-    class Mine(Domain):
-        dim = 1
-
-        def sample(self, num_points: int, generator: Any = None) -> torch.Tensor:
-            return torch.zeros(num_points, 1, dtype=torch.float64)
-
-        def maximize(self, acquisition: Any, seed: int = 0) -> tuple[torch.Tensor, float]:
-            return self.sample(1)[0], 0.0
-
-        def check_point(self, name: str, x: Any) -> torch.Tensor:
-            return torch.zeros(1, dtype=torch.float64)
-
-    with pytest.raises(ValueError, match="Mine is a domain"):
-        BanditLoop(Mine(), None, RandomSearch()).ask(available=[[0.0]])
 
 
 def test_a_uniform_draw_is_one_from_what_is_there() -> None:

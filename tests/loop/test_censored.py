@@ -38,6 +38,7 @@ from botorch_bandits.confidence import (
     igp_ucb_width,
 )
 from botorch_bandits.feedback import CensoredQueue
+from tests.models.textbook import posterior, squared_exponential
 
 CHOICES = torch.linspace(0, 1, 12, dtype=torch.float64).unsqueeze(-1)
 LENGTHSCALE, NOISE, MINIMUM, OUTCOME_BOUND = 0.2, 1.5, -2.0, 4.0
@@ -67,29 +68,13 @@ def reward(x: Tensor) -> float:
     return math.sin(7.0 * float(x))
 
 
-def dense(
-    X: Tensor, labels: Tensor, points: Tensor, prior_mean: float = MINIMUM
-) -> tuple[Tensor, Tensor, float]:
-    """Textbook posterior mean and variance, and the information gain."""
-
-    def kernel(a: Tensor, b: Tensor) -> Tensor:
-        return torch.exp(-(torch.cdist(a, b) ** 2) / (2 * LENGTHSCALE**2))
-
-    K, k = kernel(X, X), kernel(points, X)
-    identity = torch.eye(len(X), dtype=torch.float64)
-    solved = torch.linalg.solve(K + NOISE * identity, k.T)
-    mean = prior_mean + solved.T @ (labels - prior_mean)
-    variance = 1.0 - (k.T * solved).sum(0)
-    return mean, variance.clamp_min(0.0), float(0.5 * torch.logdet(identity + K / NOISE))
-
-
 # --- the cost of a round --------------------------------------------------------------------
 
-# ask, tell one of those without an outcome, move the clock (back, too), look
+# ask, tell one of those without an outcome or let it fail, move the clock (back, too), look
 ACTIONS = st.lists(
     st.one_of(
         st.just(("ask", 0.0)),
-        st.tuples(st.just("tell"), st.integers(0, 20)),
+        st.tuples(st.sampled_from(["tell", "fail"]), st.integers(0, 20)),
         st.tuples(st.just("clock"), st.sampled_from([0.0, 0.5, 1.0, 1.0, 2.0, 3.0, 7.0, -2.0])),
         st.just(("look", 0.0)),
     ),
@@ -114,8 +99,12 @@ def test_the_queue_has_what_the_view_has(
         waiting = history.pending()
         if action == "ask":
             history.add_query(torch.zeros(1, dtype=torch.float64), "acquisition", now)
-        elif action == "tell" and waiting:
-            history.add_outcome(waiting[int(number) % len(waiting)].id, 0.5, now)
+        elif action in ("tell", "fail") and waiting:
+            query_id = waiting[int(number) % len(waiting)].id
+            if action == "tell":
+                history.add_outcome(query_id, 0.5, now)
+            else:
+                history.add_failure(query_id, now)
         elif action == "clock":
             now += number
         elif action == "look":
@@ -208,8 +197,9 @@ def test_other_widths_get_the_terms_without_a_promise(name: str, domain: str) ->
         plain.ask()
     loop.tell(1, 0.4)
     X = torch.stack([loop.history.query(i).x for i in range(3)])
-    labels = torch.tensor([MINIMUM, 0.4, MINIMUM], dtype=torch.float64)
-    _, variance, gain = dense(X, labels, X)
+    kernel = squared_exponential(LENGTHSCALE)
+    variance = posterior(kernel, X, torch.zeros(3).double(), NOISE, X)[1].diagonal()
+    gain = 0.5 * float(torch.logdet(torch.eye(3, dtype=torch.float64) + kernel(X, X) / NOISE))
     total = float(variance[[0, 2]].sqrt().sum())
     raised = R + OUTCOME_BOUND
     if name == "finite":

@@ -18,7 +18,6 @@ from botorch_bandits import (
     Box,
     Categorical,
     Censored,
-    Domain,
     FittedSingleTaskGP,
     Float,
     GPUpperConfidenceBound,
@@ -250,28 +249,6 @@ def test_a_journal_goes_on_and_knows_what_it_was_for(tmp_path: Path) -> None:
 
 
 # --- what is refused ------------------------------------------------------------------------------
-
-
-class Circle(Domain):
-    """Shows no bounds."""
-
-    dim = 2
-
-    def sample(self, num_points: int, generator: torch.Generator | None = None) -> Tensor:
-        angle = torch.rand(num_points, dtype=torch.float64, generator=generator)
-        return torch.stack([angle.cos(), angle.sin()], dim=-1)
-
-    def maximize(self, acquisition: Any, seed: int = 0) -> tuple[Tensor, float]:
-        raise NotImplementedError
-
-    def check_point(self, name: str, x: Any) -> Tensor:
-        return torch.as_tensor(x)
-
-
-def test_a_domain_without_bounds_needs_a_model() -> None:
-    with pytest.raises(TypeError, match=r"shows no bounds.*Pass BanditGP.with_kernel"):
-        make(Circle())
-    assert make(Circle(), acquisition=RandomSearch()).settings.model is None
 
 
 def test_an_objective_is_no_acquisition() -> None:

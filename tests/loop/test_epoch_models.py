@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
-from records import ON_BOXES, assert_same
 
 import botorch_bandits as bandits
 from botorch_bandits import AdditiveEpochs, BanditGP, BanditLoop, MultiplicativeEpochs
@@ -147,21 +145,6 @@ def play(loop: BanditLoop, num_rounds: int, sign: float = 1.0) -> list[float]:
         loop.tell(query.id, sign * f(x), constraints=[g(x)])
         played.append(x)
     return played
-
-
-@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
-def test_a_journal_goes_on(domain: Any, tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"model": None, "acquisition": IGP_UCB, "seed": 3}
-    straight = play(BanditLoop(domain, constraints=FRESH, **settings), 14)
-    path = tmp_path / "run.journal"
-    continued = []
-    for count in (3, 1, 6, 4):  # within an epoch, at its end, and over two
-        with BanditLoop.open(path, domain, constraints=FRESH, **settings) as loop:
-            continued += play(loop, count)
-    assert_same(continued, straight, ON_BOXES)
-    other = replace(FRESH, models=MODELS[:2])
-    with pytest.raises(bandits.DifferentSettingsError, match="models"):
-        BanditLoop.open(path, domain, constraints=other, **settings)
 
 
 def test_what_an_earlier_model_lacks_takes_regret_and_violation_away_for_good() -> None:

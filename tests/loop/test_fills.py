@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from botorch.models import SingleTaskGP
@@ -21,11 +20,9 @@ from botorch_bandits import (
     Censored,
     CensoredUpperConfidenceBound,
     GPUpperConfidenceBound,
-    History,
 )
 from botorch_bandits.acquisition import BelowMinimumWarning
 from botorch_bandits.cli import main
-from botorch_bandits.feedback import CensoredQueue
 from tests.models.textbook import double, posterior, squared_exponential
 
 from .rounds import ARRIVING, LENGTHS, MINIMUM, NOISE, SPAN, Setting
@@ -51,30 +48,6 @@ def test_a_journal_has_a_function_by_its_name(
     assert "fill=soft" in capsys.readouterr().out
     with pytest.raises(ValueError, match="fill"):
         Setting(feedback="middle").loop(journal=path)
-
-
-def test_the_queue_knows_the_shares_of_the_view() -> None:
-    for unit in ("rounds", "seconds"):
-        feedback = Censored(MINIMUM, SPAN, 4, fill="soft", unit=unit)
-        rng, history, now = np.random.default_rng(3), History(1), 0.0
-        queue = CensoredQueue(feedback, history)
-        for _ in range(80):
-            now += float(rng.random()) if unit == "seconds" else 0.0
-            waiting = history.pending()
-            if rng.random() < 0.5 or not waiting:
-                history.add_query(torch.zeros(1, dtype=torch.float64), "acquisition", now)
-            elif rng.random() < 0.2:
-                history.add_failure(waiting[0].id, now, "broken")
-            else:
-                chosen = waiting[int(rng.integers(len(waiting)))]
-                history.add_outcome(chosen.id, 0.5, now)
-            if rng.random() < 0.6:
-                queue.update(now)
-                t = history.num_queries + 1
-                view = feedback.view(history, t, now)
-                found = queue.shares_to_come()
-                assert found == feedback.shares_to_come(view, history, t, now)
-                assert all(0.0 <= share <= 1.0 for share in found)
 
 
 def fixed_model(X: Tensor, Y: Tensor) -> SingleTaskGP:

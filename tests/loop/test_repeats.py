@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel
-from records import assert_same
 
 from botorch_bandits import (
     AdditiveEpochs,
@@ -18,12 +17,10 @@ from botorch_bandits import (
     Box,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
-    GPThompsonSampling,
     History,
     ImprovedUpperConfidenceBound,
     OracleRestart,
     RandomSearch,
-    SlidingWindow,
     TimeVaryingKernel,
 )
 from botorch_bandits.confidence import num_plays, num_plays_at
@@ -89,28 +86,6 @@ def test_regret_of_repeats_is_bounded_by_that_of_their_choice(domain: Any) -> No
     constants = guarantee.constants
     assert constants["choices"] == len(runs_of(loop)) <= constants["most_choices"]
     assert constants["repeats"] == FACTOR
-
-
-@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"context_dim": 1}, {"forgetting": SlidingWindow(8)}, {"acquisition": "draws"}],
-    ids=["plain", "context", "window", "draws"],
-)
-def test_a_rebuilt_loop_goes_on_in_the_middle_of_a_run(
-    domain: Any, options: dict[str, Any]
-) -> None:
-    if options.get("acquisition"):
-        options = {"acquisition": GPThompsonSampling.with_options(width=1.0)}
-    for num_rounds in (7, 8, 9, 10):
-        whole = build(domain, **options)
-        go_on(whole, num_rounds)
-        sizes = {"dim": 2, "context_dim": options.get("context_dim", 0)}
-        history = History.from_records(whole.history.to_records(), **sizes)
-        again = build(domain, history=history, **options)
-        go_on(whole, 4)
-        go_on(again, 4)
-        assert_same(again.history.to_records(), whole.history.to_records())
 
 
 def test_runs_end_with_the_context_a_failure_a_retraction_or_a_reset() -> None:

@@ -23,9 +23,11 @@ from botorch_bandits import (
     DMMUpperConfidenceBound,
     EvidenceRestart,
     FittedSingleTaskGP,
+    GPThompsonSampling,
     GPUpperConfidenceBound,
     History,
     LogExpectedImprovement,
+    MultiplicativeEpochs,
     NeverRestart,
     RandomizedUpperConfidenceBound,
     RandomSearch,
@@ -230,6 +232,18 @@ UNKNOWN: dict[str, tuple[Setting, dict[str, Any]]] = {
         {"model": None, "acquisition": RandomSearch()},
     ),
     "repeats": (Setting(contexts=1), {"repeats": 3.0}),
+    "repeats in a window": (Setting(forgetting="window"), {"repeats": 3.0}),
+    "repeats of draws": (
+        Setting(),
+        {"repeats": 3.0, "acquisition": GPThompsonSampling.with_options(width=1.0)},
+    ),
+    "models of epochs": (
+        Setting(rule="fresh"),
+        {
+            "model": None,
+            "constraints": MultiplicativeEpochs(2, 4, surrogate="fresh", models=PRIORS),
+        },
+    ),
     "constant width": (
         Setting(feedback="pending", forgetting="weights"),
         {

@@ -324,16 +324,6 @@ def test_fantasies_are_rebuilt_models(num_rows: int, num_outputs: int) -> None:
         assert torch.allclose(found.variance[i], rebuilt.variance, rtol=0, atol=1e-10)
 
 
-def test_fantasies_at_many_candidates() -> None:
-    # the shapes of look-ahead acquisition functions: 4 fantasies at 5 candidate pairs
-    for num_rows in (0, 12):
-        model = BanditGP(X[:num_rows], Y[:num_rows, :1], RBFKernel(), noise=0.1)
-        fantasies = model.fantasize(
-            uniform(5, 2, 2, seed=6), SobolQMCNormalSampler(torch.Size([4]))
-        )
-        assert fantasies.posterior(uniform(4, 5, 1, 2, seed=7)).mean.shape == (4, 5, 1, 1)
-
-
 @pytest.mark.parametrize("num_rows", [0, 12])
 def test_the_knowledge_gradient_can_be_optimized(num_rows: int) -> None:
     model = BanditGP(X[:num_rows], Y[:num_rows, :1], RBFKernel(), noise=0.1)

@@ -1,7 +1,5 @@
 """Boxes whose rows take few places: merged rows give what dense algebra on all rows gives."""
 
-import math
-
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
@@ -20,6 +18,8 @@ from botorch_bandits import (
 from botorch_bandits.core.marginal_likelihood import log_marginal_likelihood
 from botorch_bandits.history import History
 from botorch_bandits.models.builder import FEWEST_ROWS, ModelBuilder
+
+from .textbook import log_likelihood, matern, posterior, squared_exponential
 
 LENGTHSCALES = (0.3, 0.5)
 SCALE = 1.7
@@ -43,30 +43,19 @@ def kernel(name: str = "Matern") -> ScaleKernel:
     return built
 
 
-def textbook_kernel(name: str, A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
-    scales = torch.tensor(LENGTHSCALES, dtype=torch.float64)
-    r = ((A.unsqueeze(-2) - B.unsqueeze(-3)) / scales).square().sum(-1).sqrt()
-    if name == "RBF":
-        return SCALE * torch.exp(-0.5 * r**2)
-    s = math.sqrt(5.0) * r
-    return SCALE * (1.0 + s + s**2 / 3.0) * torch.exp(-s)
-
-
 def textbook(name: str, X: torch.Tensor, Y: torch.Tensor, at: torch.Tensor) -> dict[str, object]:
     """Posterior, information gain and marginal likelihood, from all rows."""
-    K = textbook_kernel(name, X, X)
-    noisy = K + NOISE * torch.eye(len(X), dtype=torch.float64)
-    cross = textbook_kernel(name, at, X)
+    scales = torch.tensor(LENGTHSCALES, dtype=torch.float64)
+    function = squared_exponential(scales, SCALE) if name == "RBF" else matern(2.5, scales, SCALE)
     residual = Y[:, 0] - PRIOR_MEAN
-    mean = PRIOR_MEAN + cross @ torch.linalg.solve(noisy, residual)
-    variance = SCALE - (cross * torch.linalg.solve(noisy, cross.mT).mT).sum(-1)
-    gain = 0.5 * torch.linalg.slogdet(noisy / NOISE).logabsdet
-    likelihood = -0.5 * (
-        residual @ torch.linalg.solve(noisy, residual)
-        + torch.linalg.slogdet(noisy).logabsdet
-        + len(X) * math.log(2.0 * math.pi)
-    )
-    return {"mean": mean, "variance": variance, "gain": gain, "likelihood": likelihood}
+    mean, covariance = posterior(function, X, residual, NOISE, at)
+    scaled = torch.eye(len(X), dtype=torch.float64) + function(X, X) / NOISE
+    return {
+        "mean": PRIOR_MEAN + mean,
+        "variance": covariance.diagonal(),
+        "gain": 0.5 * torch.linalg.slogdet(scaled).logabsdet,
+        "likelihood": log_likelihood(function, X, residual, NOISE),
+    }
 
 
 def builder(name: str = "Matern", **options: object) -> ModelBuilder:

@@ -70,7 +70,6 @@ RECIPES: dict[str, AcquisitionRecipe | RandomSearch] = {
     "IRGP-UCB": RandomizedUpperConfidenceBound.with_options(),
     "random": RandomSearch(),
 }
-DRAWS = ("GP-TS", "TTTS", "IRGP-UCB", "random")
 
 
 def problems(count: int) -> list[ArmsProblem]:
@@ -92,45 +91,6 @@ def test_replicates_play_what_loops_play(name: str, num_initial: int, num_rounds
         assert torch.equal(arms, played.arms[b])
         assert torch.allclose(result.rewards, played.outcomes[b], atol=1e-12, rtol=0)
         assert torch.allclose(result.regret, played.regret[b], atol=1e-12, rtol=0)
-
-
-@pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.AssumptionRefutedWarning")
-@pytest.mark.parametrize("name", [name for name in RECIPES if name not in DRAWS])
-def test_rule_on_arms_scores_as_the_acquisition_function_does(name: str) -> None:
-    """With and without pending arms, against BoTorch's evaluation of the same recipe."""
-    recipe = RECIPES[name]
-    assert isinstance(recipe, AcquisitionRecipe)
-    domain = Arms(CHOICES)
-    loop = Policy(MODEL, recipe).loop(domain, seed=0)
-    problem = problems(1)[0]
-    for t in range(12):
-        query = loop.ask()
-        if t % 5 != 3:  # some stay pending
-            loop.tell(query.id, float(problem(query.x.unsqueeze(0))))
-    round_number = loop.history.num_queries + 1
-    X, Y = loop.history.arrived()
-    pending = loop.history.inputs_to_avoid()
-    acquisition = recipe.build(
-        MODEL(X, Y),
-        domain,
-        round_number=round_number,
-        X_pending=pending,
-        X_observed=X,
-        Y_observed=Y,
-    )
-    expected = acquisition(CHOICES.unsqueeze(-2))
-    assert loop._chooser._stream is not None
-    player, (seen, _) = (
-        loop._chooser._stream.player,
-        loop._chooser._stream._look(round_number, 0.0, None),
-    )
-    assert torch.allclose(seen.scores, expected, atol=1e-8, rtol=0)
-    arm = player.choose(seen)
-    known = acquisition.describe(CHOICES[arm])
-    described = player.describe(seen, arm)
-    assert known.keys() <= described.keys()
-    for quantity, value in known.items():
-        assert described[quantity] == pytest.approx(value, abs=1e-8), quantity
 
 
 def test_bounds_of_norm_and_noise_per_replicate() -> None:

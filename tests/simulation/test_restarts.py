@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel
@@ -15,7 +13,6 @@ from botorch_bandits import (
     ChangePointRestart,
     ChangePointUpperConfidenceBound,
     DMMUpperConfidenceBound,
-    EvidenceRestart,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
@@ -27,11 +24,8 @@ from botorch_bandits import (
     run,
     simulate,
 )
-from botorch_bandits.acquisition.player import player_of
-from botorch_bandits.acquisition.rules import WidthArmsRule
 from botorch_bandits.change_points import PowerThreshold, Restart
 from botorch_bandits.problems import SwitchingProblem, switching_gp_draws
-from botorch_bandits.simulation import ReplicateSegments
 
 CHOICES = torch.linspace(0, 1, 25, dtype=torch.float64).unsqueeze(-1)
 ARMS = Arms(CHOICES)
@@ -111,23 +105,6 @@ def test_replicates_play_what_loops_play(name: str, restart: str) -> None:
 def test_other_policies_begin_anew_too(name: str) -> None:
     policy = Policy(MODEL, ACQUISITIONS[name], restart=RESTARTS["change-point"])
     assert check_against_loops(policy, 60) >= 2 or name == "random"
-
-
-def test_widths_are_those_of_each_replicates_own_round_and_share() -> None:
-    with pytest.raises(TypeError, match="play_loops"):
-        ReplicateSegments(EvidenceRestart(), ARMS, 4)
-    segments = ReplicateSegments(NeverRestart(), ARMS, 4)
-    segments.num_history = torch.tensor([0.0, 9.0, 9.0, 4.0], dtype=torch.float64)
-    segments.numbers = torch.tensor([0, 1, 3, 0])
-    player = player_of(MODEL, ACQUISITIONS["ucb"], ARMS, range(4))
-    assert player is not None
-    rule = segments.rule(ACQUISITIONS["ucb"], ARMS)
-    assert isinstance(rule, WidthArmsRule)
-    widths = rule.width(player.look(50))
-    for b, (t, k) in enumerate([(1, 1), (10, 2), (10, 4), (5, 1)]):
-        delta = 6.0 * 0.1 / (math.pi * k) ** 2
-        expected = math.sqrt(2.0 * math.log(25 * t**2 * math.pi**2 / (6.0 * delta)))
-        assert float(widths[b]) == pytest.approx(expected, rel=1e-12)
 
 
 def test_bounds_count_where_something_was_chosen_by_them() -> None:

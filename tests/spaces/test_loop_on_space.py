@@ -92,27 +92,6 @@ def test_a_point_is_attached_by_name_and_stays_as_it_was_given() -> None:
     assert loop.attach(GIVEN, 2.0, request_id="one") == loop.attach(GIVEN, 2.0, request_id="one")
 
 
-@pytest.mark.parametrize(
-    ("x", "message"),
-    [
-        ({**GIVEN, "depth": 40}, "parameter 'depth' is 40, outside 2 to 4. Clamp it or widen"),
-        ({**GIVEN, "kernel": "linear"}, "'kernel' is 'linear'; it must be one of 'rbf', 'poly'"),
-        ({"C": 0.3}, "parameter 'depth' is missing"),
-        ({**GIVEN, "gamma": 1.0}, "parameter 'gamma' is not known; the space has C, depth"),
-        ([0.0, 3.5, 1.0], r"x\[1\] is 3.5; this dimension takes whole numbers"),
-        ([0.0, 4.0], "x must be a vector of length 3"),
-    ],
-)
-def test_nothing_is_recorded_of_a_point_that_is_none(
-    x: Any, message: str, tmp_path: Path, quick_disk: None
-) -> None:
-    with make_loop(journal=tmp_path / "run.journal") as loop:
-        with pytest.raises(ValueError, match=message):
-            loop.attach(x, 1.0)
-        assert loop.history.num_queries == 0
-    assert Journal.read(tmp_path / "run.journal").num_records == 0
-
-
 def test_a_model_that_takes_categories_for_numbers_is_warned_of() -> None:
     model = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01)
     acquisition = GPUpperConfidenceBound.with_options(width=2.0)
@@ -123,12 +102,6 @@ def test_a_model_that_takes_categories_for_numbers_is_warned_of() -> None:
         warnings.simplefilter("error")
         BanditLoop(Space(ordered), model, acquisition)
         make_loop()
-
-
-def test_values_by_name_are_for_spaces() -> None:
-    loop = BanditLoop(Box([[0.0], [1.0]]), None, RandomSearch())
-    with pytest.raises(TypeError, match="x is a dictionary"):
-        loop.attach({"C": 1}, 1.0)
 
 
 # --- histories ------------------------------------------------------------------------------
@@ -326,11 +299,3 @@ def test_a_loop_alone_plays_a_space_with_many_combinations() -> None:
     play(loop, 6)
     assert loop.history.queries[-1].origin == "acquisition"
     assert loop.history.queries[-1].parameters == space.decode(loop.history.queries[-1].x)
-
-
-def test_a_loop_alone_plays_a_space_in_contexts() -> None:
-    loop = BanditLoop(SPACE, num_initial=2, context_dim=1)
-    for i in range(4):
-        query = loop.ask(context=[i / 4.0])
-        assert query.parameters == SPACE.decode(query.x)
-        loop.tell(query.id, reward(**query.parameters) + i)
