@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,9 @@ def test_the_recommended_arm_is_as_good_as_it_says() -> None:
     wide, narrow = lengths[1.8], lengths[1.2]
     assert all(a <= b for a, b in zip(wide, narrow, strict=True))
     assert sum(wide) < sum(narrow)
+
+
+NUMBER = re.compile(r"-?\d+\.\d+")
 
 
 @pytest.mark.parametrize("domain", [ARMS, Box([[0.0], [1.0]])], ids=["arms", "box"])
