@@ -19,8 +19,10 @@ from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from pathlib import Path
+from typing import Any
 
 from botorch.exceptions.warnings import InputDataWarning
+from records import ON_BOXES, differ
 
 from benchmarks.fault_cases import SETTING_NAMES, build, cut, num_steps, play, step
 from botorch_bandits.checks import check_integer, check_one_of
@@ -123,7 +125,9 @@ def count_faults(
 
 
 def compare_journals(journal: bytes, whole: bytes) -> tuple[int, int, int]:
-    """Compare two journals line by line; a line that only one of them has differs.
+    """Compare two journals line by line, numbers up to the rounding of a rebuilt loop.
+
+    A line that only one of them has differs.
 
     Args:
         journal: Of a run with faults.
@@ -137,7 +141,7 @@ def compare_journals(journal: bytes, whole: bytes) -> tuple[int, int, int]:
     for k in range(max(len(lines), len(wanted))):
         line = lines[k] if k < len(lines) else None
         expected = wanted[k] if k < len(wanted) else None
-        if line != expected:
+        if line is None or expected is None or differ(_read(line), _read(expected), ON_BOXES):
             differing[_kind_of(expected if expected is not None else line)] += 1
     return differing[0], differing[1], differing[2]
 
@@ -285,6 +289,13 @@ def _quiet() -> Iterator[None]:
 def _payloads(journal: bytes) -> list[bytes]:
     """Return what lines say; checksums of all lines differ behind one that differs."""
     return [line.split(b" ", 2)[2] for line in journal.splitlines()[1:]]
+
+
+def _read(line: bytes) -> dict[str, Any]:
+    """Return what a line says but the digest of the rows of a fit, which has their last bits."""
+    record: dict[str, Any] = json.loads(line)
+    record.get("fit", {}).pop("digest", None)
+    return record
 
 
 def _kind_of(line: bytes | None) -> int:

@@ -89,9 +89,8 @@ def test_a_journal_cut_at_any_byte_is_a_prefix_with_the_same_next_suggestion(
             loop = build(name, journal=path)
         with loop:
             query = loop.ask()
-            assert (loop.history.to_records()[:-1], query.x.tolist(), query.diagnostics) == states[
-                num_whole
-            ]
+            found = (loop.history.to_records()[:-1], query.x.tolist(), query.diagnostics)
+            assert_same(found, states[num_whole], ON_BOXES)
 
 
 @pytest.mark.usefixtures("quick_disk")
