@@ -144,12 +144,13 @@ def test_recipes_of_other_content_differ() -> None:
         assert [one == other for other in recipes] == [i == j for j in range(len(recipes))]
 
 
-def test_a_recipe_is_found_again_after_its_kernel_was_changed() -> None:
-    recipe = model()
+@pytest.mark.parametrize("name", ["a model", "a restart"])
+def test_a_recipe_is_found_again_after_its_kernel_was_changed(name: str) -> None:
+    recipe = RECIPES[name]()
     known = {recipe}
-    lengthen(recipe.kernel)
+    lengthen(recipe.kernel if name == "a model" else recipe.detector.kernel)
     assert recipe in known
-    assert recipe != model()
+    assert recipe != RECIPES[name]()
 
 
 # --- a loop has copies of its own -------------------------------------------------------------
