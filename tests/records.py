@@ -29,8 +29,8 @@ def differ(found: Any, expected: Any, tolerance: float = TOLERANCE) -> bool:
     if isinstance(expected, Tensor):
         return not torch.allclose(found, expected, rtol=tolerance, atol=tolerance)
     if isinstance(expected, Sequence) and not isinstance(expected, str):
-        pairs = zip(found, expected, strict=False)
-        return len(found) != len(expected) or any(differ(*pair, tolerance) for pair in pairs)
+        entries = zip(found, expected, strict=False)
+        return len(found) != len(expected) or any(differ(*pair, tolerance) for pair in entries)
     if isinstance(expected, float) and isinstance(found, float) and found != expected:
         if math.isnan(expected):
             return not math.isnan(found)

@@ -65,6 +65,7 @@ from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.prior_assumptions import largest_regret, prior_gaps
 from botorch_bandits.confidence.prior_reading import OutputPrior, UnreadablePriorError
 from botorch_bandits.confidence.width_rules import (
+    LEAST_LAM,
     Bound,
     ConstantWidth,
     PriorSummary,
@@ -649,7 +650,7 @@ class CensoredWidth(WidthRule):
         lam, gain = summary.smallest_lam(), self.information_gain(summary)
         if lam is not None:
             constants["lam"] = lam
-            if lam < 1.0 and not (self.any_lambda or self.bounded_outcomes):
+            if lam < LEAST_LAM and not (self.any_lambda or self.bounded_outcomes):
                 gaps.append(
                     f"lam = {lam:.4g} is below 1, where the printed width is not a bound; "
                     "any_lambda=True gives one that is"

@@ -69,6 +69,7 @@ from botorch_bandits.confidence.prior_assumptions import (
 )
 from botorch_bandits.confidence.prior_reading import OutputPrior, UnreadablePriorError
 from botorch_bandits.confidence.width_rules import (
+    LEAST_LAM,
     MODEL_NOISE,
     Bound,
     NoiseBound,
@@ -628,7 +629,7 @@ class KernelizedWidth(NormWidth):
             stated_lam = lam
         if self.any_lambda:
             gaps += noise_gaps(summary, self.noise_bound)
-        elif stated_lam is not None and stated_lam < 1.0:
+        elif stated_lam is not None and stated_lam < LEAST_LAM:
             gaps.append(
                 f"lam = {stated_lam:.4g} is below 1, where the printed width is not a bound; "
                 "any_lambda=True gives one that is"

@@ -236,6 +236,8 @@ class RunningPriorSummary(PriorSummary):
         return (OutputPrior(lambda: self._running.information_gain, *own),)
 
 
+LEAST_LAM = 1.0 - 1e-12
+"""The printed widths need ``lam >= 1``; GPyTorch's noise parameter rounds a noise of 1."""
 MINIMUM_VARIANCE = 1e-18
 """The lower limit of posterior variances; with a wide bound, a larger one would be visible."""
 
