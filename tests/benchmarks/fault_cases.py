@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.priors import LogNormalPrior
 
 from botorch_bandits.acquisition import GPThompsonSampling, GPUpperConfidenceBound
 from botorch_bandits.change_points import ChangePointDetector, ChangePointRestart, PowerThreshold
@@ -44,8 +45,10 @@ def settings() -> dict[str, dict[str, Any]]:
     arms = Arms(torch.linspace(0, 1, 12, dtype=torch.float64).unsqueeze(-1))
     box = Box([[0.0], [1.0]])
     model = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.05, lengthscale=0.3)
+    # without a prior, the likelihood of five rows is nearly flat and a fit amplifies last bits
+    prior = LogNormalPrior(math.log(0.3), 0.3)
     learned = BanditGP.with_kernel(
-        ScaleKernel(RBFKernel()), noise=0.05, lengthscale=0.3, refit_every=5
+        ScaleKernel(RBFKernel(lengthscale_prior=prior)), noise=0.05, lengthscale=0.3, refit_every=5
     )
     ucb = GPUpperConfidenceBound.with_options(width=2.0)
     ts = GPThompsonSampling.with_options(rkhs_bound=2.0, noise_bound=0.05, any_lambda=True)
