@@ -17,6 +17,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)  # each worker has a core, and threads do not survive a fork
 
 
 @pytest.hookimpl(wrapper=True)

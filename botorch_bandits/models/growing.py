@@ -171,8 +171,8 @@ class Snapshot:
         self._objects = self._current(data)
         self.tensors = [each for each in self._objects if isinstance(each, Tensor)]
         self._versions = [_version(each) for each in self.tensors]
-        free = [each for each in self.tensors if isinstance(each, Parameter)]
-        self._values = [(each, each.detach().clone()) for each in free]
+        self._free = [each for each in self.tensors if isinstance(each, Parameter)]
+        self._values = _joined(self._free)
 
     def is_current(self, data: Sequence[Tensor]) -> bool:
         """Return whether nothing has changed since, with these data now."""
@@ -181,12 +181,18 @@ class Snapshot:
             len(objects) == len(self._objects)
             and all(map(operator.is_, objects, self._objects))
             and all(map(operator.eq, map(_version, self.tensors), self._versions))
-            and all(each.device == value.device for each, value in self._values)
-            and all(torch.equal(each, value) for each, value in self._values)
+            and all(each.device == self._values.device for each in self._free)
+            and torch.equal(_joined(self._free), self._values)
         )
 
     def _current(self, data: Sequence[Tensor]) -> list[Any]:
         return [*data, *itertools.chain.from_iterable(map(dict.values, self._tables))]
+
+
+def _joined(parameters: Sequence[Tensor]) -> Tensor:
+    """Return all values in one new tensor, which a device compares in one step."""
+    parts = [each.detach().reshape(-1) for each in parameters]
+    return torch.cat(parts) if parts else torch.empty(0)
 
 
 def _version(tensor: Tensor) -> int:

@@ -448,6 +448,7 @@ def exits_above(x: Tensor) -> float:
 
 
 def run_once(path: Path, options: dict[str, Any]) -> None:
+    torch.set_num_threads(1)  # threads do not survive a fork
     with BanditLoop.open(path, ARMS, MODEL, UCB) as loop:
         run(loop, exits_above, 20 - loop.history.num_queries, progress=False, **options)
 
