@@ -30,11 +30,12 @@ templates_path = ["_templates"]
 
 # A reference that has the full name of something in the package must lead somewhere. Names of
 # other packages have no link, because nothing is downloaded while building; nor have bases in
-# inner modules.
+# inner modules, and what properties return from there.
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(?!botorch_bandits\.).*"),
     ("py:class", r"botorch_bandits\.(\w+\.\w+\.\w+|queries\.KeptInJournal)"),
+    ("py:class", r"botorch_bandits\.(coordinates\.Whole|feasible_sets\.FeasibleSet)"),
 ]
 
 html_theme = "furo"
