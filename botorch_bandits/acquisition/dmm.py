@@ -440,7 +440,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
             if is_narrowed:
                 unit = data.prior.standard_deviation.square().unsqueeze(-1)
                 ends = narrow(*ends, before[..., j] / unit, after[..., j] / unit)
-            first, second = (weight * data.to_raw(end, points) for end in ends)
+            first, second = weight * data.to_raw(torch.stack(ends), points)
             lower = lower + torch.minimum(first, second)
             upper = upper + torch.maximum(first, second)
         if is_ensemble(self.base_model):

@@ -161,9 +161,12 @@ class Ridges:
             cross: ``... x P x N`` covariances of points with ``places``.
         """
         features, border = self._split(cross)
-        missed, pulled = self._beyond(features, border)
-        explained = features.square() @ self._shrunk.mT + (missed * pulled).sum(-1).mT
-        return features @ self._of_features.mT + border @ self._of_border.mT, explained
+        mean, explained = features @ self._of_features.mT, features.square() @ self._shrunk.mT
+        if border.shape[-1]:  # without rows that came or left, a third of an evaluation is nothing
+            missed, pulled = self._beyond(features, border)
+            explained = explained + (missed * pulled).sum(-1).mT
+            mean = mean + border @ self._of_border.mT
+        return mean, explained
 
     def ends(
         self, cross: Tensor, prior_variance: Tensor, radicand: Tensor, norm: Tensor
