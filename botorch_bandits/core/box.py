@@ -236,10 +236,6 @@ class BoxPosterior:
                 _memory=self._memory.with_rows(self.num_rows, rows),
             )
 
-    def with_coefficients(self, coefficients: Tensor) -> BoxPosterior:
-        """Return the same posterior with another mean, ``m + k(x)' a``; ``*g x n``."""
-        return replace(self, coefficients=coefficients)
-
     def select(self, index: Tensor | list[int] | int) -> BoxPosterior:
         """Return the posteriors of some replicates or of a single prior, by their numbers."""
         parts = ("residuals", "noise", "row_noise", "prior_mean", "coefficients")

@@ -531,13 +531,11 @@ class JointMoments:
         left = _blocks(matrix - half.mT @ half, *self.mean.shape[-2:])
         return replace(self, covariance=left)
 
-    def one_by_one(self, noise: Tensor, away: Tensor | None = None) -> JointMoments:
-        """Return the moments of the outputs at each point, given outcomes at the points before it.
+    def one_by_one(self, noise: Tensor) -> JointMoments:
+        """Return the moments at each point, given the means as outcomes at the points before it.
 
         Args:
             noise: ``batch_shape x n x m`` observation variances.
-            away: ``batch_shape x n x m``; the differences of the outcomes from their means; 0 if
-                omitted.
 
         Returns:
             ``batch_shape x n`` moments of one point each.
@@ -547,15 +545,10 @@ class JointMoments:
         # rows of L, one for each output of a point, without the columns of the point itself
         index = torch.arange(n * m, device=factor.device) // m
         earlier = torch.where(index.unsqueeze(-1) > index, factor, 0.0)
-        mean = self.mean
-        if away is not None:
-            d = away.flatten(-2).unsqueeze(-1)
-            shift = earlier @ torch.linalg.solve_triangular(factor, d, upper=False)  # W L^{-1} d
-            mean = mean + shift.squeeze(-1).unflatten(-1, (n, m))
         rows = earlier.unflatten(-2, (n, m))  # ... x n x m x n m
         own = self.covariance.diagonal(dim1=-4, dim2=-2).movedim(-1, -3)  # ... x n x m x m
         left = (own - rows @ rows.mT).unsqueeze(-2).unsqueeze(-4)  # ... x n x 1 x m x 1 x m
-        return JointMoments(mean.unsqueeze(-2), left, self.is_mixture)
+        return JointMoments(self.mean.unsqueeze(-2), left, self.is_mixture)
 
     def selected(self, member: int | None) -> JointMoments:
         """Return the moments of one member of a mixture, or all moments if the member is None.
@@ -756,9 +749,6 @@ class OneByOneModel(_ConditionedModel):
     Args:
         model: Any model whose posterior has Gaussian moments; it already includes pending points.
         X: ``batch_shape x q x d`` points in raw inputs.
-        noise: ``batch_shape x q x m`` observation variances there; those of the model if omitted.
-        values: ``m`` outcomes that each point has for the points after it; the posterior mean if
-            omitted.
 
     Attributes:
         points: ``batch_shape x q x 1 x d``; the points of its posterior. For a batched model, the
@@ -772,13 +762,7 @@ class OneByOneModel(_ConditionedModel):
         UnsupportedError: If the posterior has no joint Gaussian moments.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        X: Tensor,
-        noise: Tensor | None = None,
-        values: Tensor | None = None,
-    ) -> None:
+    def __init__(self, model: Model, X: Tensor) -> None:
         """See the class."""
         super().__init__(model)
         self.num_points = X.shape[-2]
@@ -788,9 +772,8 @@ class OneByOneModel(_ConditionedModel):
         self.points = X.movedim(-2, -2 - len(batch)).unsqueeze(-2)
         self.moments = read_moments(model, X)
         mean = self.moments.mean
-        self.noise = (read_noise(model, X) if noise is None else noise).expand(mean.shape)
-        away = None if values is None else values - mean
-        self._each = self.moments.one_by_one(self.noise, away)
+        self.noise = read_noise(model, X).expand(mean.shape)
+        self._each = self.moments.one_by_one(self.noise)
 
     def _moments(self, X: Tensor, observation_noise: bool | Tensor) -> JointMoments:
         """Return the moments at :attr:`points`, whose batch dimensions may be flattened into one.
