@@ -183,7 +183,12 @@ class SeededDraw(BanditAcquisition):
 
     def _draw_on_choices(self, ahead: int) -> Draw:
         mean, values = self._values_on_choices(ahead)
-        return lambda X, with_mean: (self._look_up(values, X), self._look_up(mean, X))
+
+        def draw(X: Tensor, with_mean: bool) -> tuple[Tensor, Tensor]:
+            found = self._look_up(values, X)
+            return found, self._look_up(mean, X) if with_mean else found
+
+        return draw
 
     def _look_up(self, values: Tensor, X: Tensor) -> Tensor:
         """Return some of ``batch_shape x num_points x m`` values, at ``... x n x d`` points."""
