@@ -125,7 +125,7 @@ class AcquisitionRecipe:
         """Keep a copy of the options that cannot be changed, with Python numbers."""
         known = constructor_parameters(self.acquisition_class)
         options = {
-            name: _as_numbers(name, value, str(known[name].annotation))
+            name: _as_numbers(name, value, str(known[name].annotation)) if name in known else value
             for name, value in self.options.items()
         }
         if "assume" in options:
@@ -158,7 +158,7 @@ class AcquisitionRecipe:
                 it.
         """
         complete = {**default_options(self.acquisition_class), **self.options}
-        if "delta" not in complete:
+        if complete.get("delta") is None:
             return self
         options = {**self.options, "delta": share(complete["delta"])}
         return AcquisitionRecipe(self.acquisition_class, options)
@@ -199,8 +199,8 @@ class AcquisitionRecipe:
         if "round_number" in given:
             given["round_number"] = CountedRound(given["round_number"])
         complete.update({name: value for name, value in given.items() if name in parameters})
-        missing = {n for n, p in parameters.items() if p.default is p.empty} & complete.keys()
-        check_required(cls.__name__, complete, tuple(missing))
+        required = (n for n, p in parameters.items() if p.default is p.empty and n in complete)
+        check_required(cls.__name__, complete, tuple(required))
         return cls(model, **complete)
 
 

@@ -417,8 +417,9 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
     ) -> None:
         """See the class."""
         given = {**locals()}
-        super().__init__(check_list_model(model))
-        self.base_model = check_list_model(model)
+        listed = check_list_model(model)
+        super().__init__(listed)
+        self.base_model = listed
         self.maximize = check_one_of("maximize", maximize, (True, False))
         self.assume = check_assume(assume)
         self.widths = CandidateWidths(given)
@@ -705,8 +706,9 @@ class CandidatesThompsonSampling(SeededDraw):
         seed: int | None = None,
     ) -> None:
         """See the class."""
-        super().__init__(check_list_model(model))
-        self.base_model = check_list_model(model)
+        listed = check_list_model(model)
+        super().__init__(listed)
+        self.base_model = listed
         self.maximize = check_one_of("maximize", maximize, (True, False))
         self._prepare_draws(choices, seed)
         self.set_X_pending(X_pending)

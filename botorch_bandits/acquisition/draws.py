@@ -411,7 +411,7 @@ class WaveDraw:
         self._frequencies = torch.cat(frequencies).to(like)  # p x d
         self._phases = (2.0 * math.pi * turns).to(like)
         self._amplitudes = torch.cat(amplitudes).to(like)
-        self._posterior, self._rows = posterior, posterior.kernel.prepared(posterior.X)
+        self._posterior = posterior
         # Matheron's rule: c = (K + Lambda)^-1 (y - m - f_0 - noise)
         noise = posterior.row_noise.sqrt() * normal(posterior.num_rows).to(like)
         missed = posterior.residuals - self._waves(posterior.X) - noise
@@ -423,7 +423,7 @@ class WaveDraw:
         posterior, points = self._posterior, X.reshape(-1, X.shape[-1])
         if posterior.transform is not None:
             points = posterior.transform(points)
-        kernel_values = posterior.kernel(points, posterior.X, self._rows)  # b x n
+        kernel_values = posterior.kernel(points, posterior.X, self._posterior.prepared)  # b x n
         both = kernel_values @ self._coefficients + posterior.prior_mean  # b x 2
         values, mean = both.unbind(-1)
         shape = (*X.shape[:-1], 1)
@@ -449,7 +449,8 @@ class PointwiseDraw:
     a point keeps its value. With gradients, as optimizers need, and beyond :data:`LARGEST_DRAW`
     points, the result is the posterior mean given the values drawn so far: a smooth function
     through them, with less variance away from them. The draw therefore depends on the order of the
-    requests; the joint distribution of the drawn values does not.
+    requests; the joint distribution of the drawn values does not. A request with new points
+    factorizes the covariance of all of them, so that many points should be requested together.
 
     Args:
         model: A model with one output and a Gaussian posterior that is not an ensemble.
@@ -483,8 +484,9 @@ class PointwiseDraw:
         keys = [tuple(row) for row in rows.tolist()]
         new = [key for key in dict.fromkeys(keys) if key not in self._places]
         if is_searched or len(self._places) + len(new) > LARGEST_DRAW:
-            mean, covariance = self._moments(rows)  # covariance: rows x (points + rows)
-            found = mean + covariance[:, : len(self._values)] @ self._weights
+            with torch.set_grad_enabled(is_searched):
+                mean, covariance = self._moments(rows)  # covariance: rows x (points + rows)
+                found = mean + covariance[:, : len(self._values)] @ self._weights.to(mean)
         else:
             if new:
                 self._draw(rows.new_tensor(new))

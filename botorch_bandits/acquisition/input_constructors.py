@@ -135,7 +135,7 @@ def _construct_inputs(
     if domain is not None:
         known = cls.options_from_domain(cls.complete_options(settings, None), domain)
         options.update({key: value for key, value in known.items() if key in parameters})
-    required = {key for key, p in parameters.items() if p.default is p.empty} - {"model"}
+    required = (key for key, p in parameters.items() if p.default is p.empty and key != "model")
     check_required(name, options, tuple(required))
     if "seed" in parameters:
         options["seed"] = _seed_of_round(name, model, options)

@@ -99,7 +99,8 @@ class AffineOutcomes(PosteriorTransform):
 
     Raises:
         TypeError: If a tensor is not float64.
-        ValueError: If a shape is wrong, or a number is not finite.
+        ValueError: If a shape is wrong, a number is not finite, or a row of the weights has only
+            zeros.
 
     Example:
         >>> from botorch.models import ModelListGP
@@ -120,6 +121,10 @@ class AffineOutcomes(PosteriorTransform):
         """See the class."""
         super().__init__()
         weights = check_matrix("weights", weights, None, "one new output per row")
+        empty = (weights == 0.0).all(-1).nonzero()[:, 0].tolist()
+        if empty or not len(weights):
+            told = f"has only zeros in row {empty[0]}" if empty else "has no row"
+            raise ValueError(f"weights {told}, but each row gives one new output. Leave it out.")
         zeros = torch.zeros(len(weights), dtype=DTYPE)
         offsets = check_vector("offsets", zeros if offsets is None else offsets, len(weights))
         self.register_buffer("weights", weights.detach().clone())
@@ -348,7 +353,7 @@ class LagrangianAcquisition(BanditAcquisition):
             summary.forget()
 
     def known_at(self, X: Tensor) -> Bounds:
-        mean, deviation = self._moments(X.unsqueeze(-2))
+        mean, deviation = self._moments(self._posteriors(X.unsqueeze(-2)))
         return Bounds.of_outputs(mean, deviation, deviation * self.widths)
 
     def _widths(self) -> Tensor:
@@ -438,7 +443,7 @@ class LagrangianAcquisition(BanditAcquisition):
         """
         known = super().describe(x)
         with torch.no_grad():
-            mean, sigma = self._moments(x.unsqueeze(0))
+            mean, sigma = self._moments(self._posteriors(x.unsqueeze(0)))
             _, lower = self._ends(mean, sigma)
         known["width"] = float(self.widths[..., 0].mean())
         for j in range(self.num_constraints):
@@ -465,9 +470,8 @@ class LagrangianAcquisition(BanditAcquisition):
                 f"but the model has {found}. ModelListGP combines several models."
             )
 
-    def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+    def _moments(self, posteriors: Sequence[Posterior]) -> tuple[Tensor, Tensor]:
         """Return means and standard deviations, ``batch_shape x num_outputs`` each."""
-        posteriors = self._posteriors(X)
         units = self._prior_variances().chunk(len(posteriors))
         means = [posterior.mean.squeeze(-2) for posterior in posteriors]
         variances = [
@@ -624,7 +628,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
             ``batch_shape x num_constraints``.
         """
         check_points(self, X)
-        return self._ends(*self._moments(X))[1].movedim(0, -1)
+        return self._ends(*self._moments(self._posteriors(X)))[1].movedim(0, -1)
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers the bounds with this model, or why none does."""
@@ -644,17 +648,17 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
     def _evaluate(self, X: Tensor) -> Tensor:
         if self.is_scalarized:
             return self._scalarized(X)
-        return self._settings.penalized(*self._ends(*self._moments(X)))
+        return self._settings.penalized(*self._ends(*self._moments(self._posteriors(X))))
 
     def _scalarized(self, X: Tensor) -> Tensor:
         """Return the bound of one weighted sum of the outputs."""
         weights = self._settings.weights.to(self.widths)
-        posterior, *others = self._posteriors(X)
-        if others:
-            means, sigmas = self._moments(X)
+        posteriors = self._posteriors(X)
+        if len(posteriors) > 1:
+            means, sigmas = self._moments(posteriors)
             mean, variance = means @ weights, sigmas.square() @ weights.square()
         else:
-            scalar = ScalarizedPosteriorTransform(weights)(_joint(posterior))
+            scalar = ScalarizedPosteriorTransform(weights)(_joint(posteriors[0]))
             mean = scalar.mean.squeeze(-1).squeeze(-1)
             unit = weights.square() @ self._prior_variances()
             variance = variance_of(scalar, unit).reshape(mean.shape)

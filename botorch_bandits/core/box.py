@@ -162,7 +162,8 @@ class BoxPosterior:
         return self._memory.numbers[..., :n, :n]
 
     @cached_property
-    def _rows(self) -> Any:
+    def prepared(self) -> Any:
+        """What the kernel needs of the rows; see :meth:`.KernelFunction.prepared`."""
         return self.kernel.prepared(self.X)
 
     @property
@@ -212,7 +213,7 @@ class BoxPosterior:
         with torch.no_grad():
             if row_noise is None:
                 row_noise = self.noise.unsqueeze(-1).expand(*self.noise.shape, X.shape[-2])
-            cross = self.kernel(X, self.X, self._rows)  # C, *g x r x n
+            cross = self.kernel(X, self.X, self.prepared)  # C, *g x r x n
             half = cross @ self.W.mT  # H
             # D + Lambda - H H', *g x r x r
             block = self.kernel(X, X) - half @ half.mT
@@ -263,13 +264,13 @@ class BoxPosterior:
 
     def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         points = self._seen(X)
-        values = self.kernel(points, self.X, self._rows)  # *g x b x n
+        values = self.kernel(points, self.X, self.prepared)  # *g x b x n
         explained: Tensor = _SquaredNorm.apply(values, self.W)  # *g x b
         return self._mean(values), self.kernel.diagonal(points) - explained
 
     def mean(self, X: Tensor) -> Tensor:
         """Return the mean alone, ``*g x b``, in ``b n`` operations; see :meth:`moments`."""
-        return self._mean(self.kernel(self._seen(X), self.X, self._rows))
+        return self._mean(self.kernel(self._seen(X), self.X, self.prepared))
 
     def mean_and_covariance(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return joint moments, differentiable in the points.
@@ -282,7 +283,7 @@ class BoxPosterior:
         """
         points = self._seen(X)
         # all points in one matrix, because batches of points would each get a copy of the factors
-        values = self.kernel(points.flatten(0, -2), self.X, self._rows)
+        values = self.kernel(points.flatten(0, -2), self.X, self.prepared)
         shape = points.shape[:-1]
         mean = self._mean(values).unflatten(-1, shape)
         half = (values @ self.W.mT).unflatten(-2, shape)  # *g x ... x q x n

@@ -51,7 +51,7 @@ from gpytorch.kernels import (
 from torch import Tensor
 from torch.nn import Module
 
-from botorch_bandits.checks import DTYPE, check_positive
+from botorch_bandits.checks import DTYPE, check_positive, check_probability
 
 # --- kernels as functions -------------------------------------------------------------------------
 
@@ -615,6 +615,9 @@ class TimeDecayKernel(Kernel):
         base_kernel: The kernel ``k`` of the other columns; it is copied.
         rate: In (0, 1).
 
+    Raises:
+        ValueError: If the rate is not between 0 and 1.
+
     Example:
         >>> from gpytorch.kernels import RBFKernel
         >>> kernel = TimeDecayKernel(RBFKernel().double(), rate=0.19)
@@ -627,7 +630,7 @@ class TimeDecayKernel(Kernel):
         """See the class."""
         super().__init__()
         self.base_kernel = copy.deepcopy(base_kernel)
-        self.rate = rate
+        self.rate = check_probability("rate", rate)
 
     @property
     def decay_length(self) -> float:

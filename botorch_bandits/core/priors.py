@@ -545,10 +545,14 @@ def prior_of(kernel: Kernel, points: Tensor, num_front: int = 0) -> Prior:
         kernel: A GPyTorch kernel of fronts and points, without a batch shape.
         points: ``A x d``, as the kernel expects them.
         num_front: The number of columns in front of the points.
+
+    Raises:
+        ValueError: If the kernel reads other columns, or its values are not a covariance.
     """
     if num_front == 0:
         return Table.from_kernel(kernel, points)
     dim = num_front + points.shape[-1]
+    check_kernel_columns(kernel, dim)
     products = read_products(kernel, dim, with_others=True) or []
     split = [_split(term, num_front) for term in products]
     if None in split or not 0 < len(split) <= LARGEST_SUM:

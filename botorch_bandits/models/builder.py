@@ -295,7 +295,7 @@ class ModelBuilder:
 
 def _digest(fit: Mapping[str, Any], X: Tensor, Y: Tensor) -> str:
     num_rows = fit["num_rows"]
-    values = {name: fit[name] for name in ("num_rows", "kernel", "noise")}
+    values = {name: fit[name] for name in RECORDED if name != "digest"}
     digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode())
     for rows in (X[:num_rows], Y[:num_rows]):
         digest.update(rows.detach().to("cpu", torch.float64).contiguous().numpy().tobytes())

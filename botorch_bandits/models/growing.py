@@ -422,8 +422,8 @@ class IncrementalGP(SingleTaskGP):
         return applied
 
     def __getstate__(self) -> dict[str, Any]:
-        """Keep copies and pickles small: they factorize again on first use."""
-        return vars(self) | {"_cached": None}
+        """Keep copies small: they factorize again on first use, maybe with other parameters."""
+        return vars(self) | {"_cached": None, "memo": None}
 
 
 def _bind_hook(module: Any) -> None:
