@@ -5,6 +5,7 @@ rooms that compute (an operator, a constant, a comparison, or a dropped statemen
 each the tests of its room and the table of settings, those alone that reach the line. With
 ``--again found.csv``, the faults of an earlier table are planted once more where the code still
 stands, so that two states of the tests can be compared on the same faults.
+``tests/data/mutants.csv`` is such a table.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
     RandomizedUpperConfidenceBound,
 )
+from botorch_bandits.confidence import CensoredWidth
 
 LENGTHSCALE, NOISE, MINIMUM, BOUND, M = 0.2, 0.05, -1.0, 1.4, 4
 VARIANCES = (0.3, 1.0, 2.7)
@@ -126,11 +127,19 @@ def test_bad_input() -> None:
         Censored(0.0, sum_form="raw")
     feedback = Censored(0.0, 1.0, max_delay=3, **Censored.as_published)
     improved = ImprovedUpperConfidenceBound.with_options(rkhs_bound=1.0, noise_bound=0.1)
-    for acquisition in (improved, RandomizedUpperConfidenceBound.with_options()):
-        with pytest.raises(ValueError, match=r"constant width|predictive=True is for"):
+    randomized = RandomizedUpperConfidenceBound.with_options()
+    for acquisition, message in (
+        (improved, "constant width"),
+        (randomized, "predictive=True is for"),
+    ):
+        with pytest.raises(ValueError, match=message):
             BanditLoop(
                 Arms(CHOICES),
                 BanditGP.with_kernel(RBFKernel(), noise=NOISE),
                 acquisition,
                 feedback=feedback,
             )
+    bounds = {"rkhs_bound": 1.0, "noise_bound": 0.1, "outcome_bound": 1.0}
+    for more in ({}, {"constant": 1.0, "any_lambda": True}):
+        with pytest.raises(ValueError, match="goes with a constant"):
+            CensoredWidth(**bounds, **more, sum_form="published")

@@ -35,6 +35,7 @@ from botorch_bandits import (
     Policy,
     RandomSearch,
     Space,
+    TimeVaryingKernel,
     run,
     simulate,
 )
@@ -359,6 +360,15 @@ def test_bad_options_are_refused() -> None:
     )
     with pytest.raises(RuntimeError, match="not a list"):
         loop.evidence()
+    drifting = BanditLoop(
+        domain=Arms(X),
+        model=BanditGP.with_kernel(MaternKernel(nu=2.5)),
+        acquisition=GPUpperConfidenceBound.with_options(),
+        forgetting=TimeVaryingKernel(0.1),
+    )
+    drifting.tell(drifting.ask().id, 0.1)
+    with pytest.raises(RuntimeError, match="needs one fixed prior"):
+        drifting.evidence()
     at_random = BanditLoop(domain=Arms(X), acquisition=RandomSearch())
     with pytest.raises(RuntimeError, match="not a list"):
         at_random.evidence()

@@ -156,6 +156,11 @@ def test_a_draw_on_choices_is_a_root_of_the_posterior_times_normal_numbers(name:
     if "singular" in name:  # another root of the same covariance
         assert torch.allclose(found[0::2], found[1::2], rtol=0.0, atol=1e-4)
         assert root.shape[-1] < len(choices)
+        # it lies in the span of the covariance, and is not the mean
+        eigenvalues, vectors = torch.linalg.eigh(posterior.distribution.covariance_matrix.detach())
+        along = vectors.mT @ (found - posterior.mean.squeeze(-1).detach())
+        assert float(along[eigenvalues < 1e-9].abs().max()) < 1e-3
+        assert float(along.abs().max()) > 1e-2
     else:
         assert torch.allclose(found, expected, rtol=0.0, atol=1e-6)
 

@@ -420,11 +420,6 @@ class Row:
     note: str = ""
 
     @property
-    def is_slower(self) -> bool:
-        """Whether the ordinary way is faster."""
-        return not self.ratio >= 1.0
-
-    @property
     def is_larger(self) -> bool:
         """Whether more memory is needed than allowed."""
         return self.our_bytes > self.allowed_bytes

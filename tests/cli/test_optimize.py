@@ -75,7 +75,7 @@ def test_minimizing_a_cost_is_maximizing_the_reward(capsys):
     assert "minimize" in capsys.readouterr().err
 
 
-def test_parameters_of_several_kinds_arrive_by_name(tmp_path):
+def test_parameters_of_several_kinds_arrive_by_name():
     Path("mine.py").write_text(
         "def score(p):\n    assert 1e-3 <= p['C'] <= 10 and p['depth'] in (2, 3)\n"
         "    return float(p['kind'] == 'b')\n",

@@ -408,6 +408,9 @@ def test_roots_give_back_their_covariance(rank, count):
     covariance = half @ half.mT
     root = root_of(covariance)
     torch.testing.assert_close(root @ root.mT, covariance, rtol=0.0, atol=1e-10)
+    stacked = torch.stack([covariance, 2.0 * covariance])
+    roots = root_of(stacked)
+    torch.testing.assert_close(roots @ roots.mT, stacked, rtol=0.0, atol=1e-9)
     table = Table.from_matrix(covariance)
     torch.testing.assert_close(table.root.mT @ table.root, covariance, rtol=0.0, atol=1e-10)
     assert isinstance(table, Prior)

@@ -231,3 +231,23 @@ def test_a_closed_journal_says_so(tmp_path: Path) -> None:
         journal.append({})
     assert list(journal.records()) == RECORDS  # reading needs no lock
     assert "5 records" in repr(journal)
+
+
+def test_threads_append_whole_records(tmp_path: Path) -> None:
+    path, num_threads, num_each = tmp_path / "run.journal", 16, 25
+    numbers: dict[tuple[int, int], int] = {}
+
+    def work(thread: int) -> None:
+        for i in range(num_each):
+            numbers[thread, i] = journal.append({"thread": thread, "i": i, "pad": "x" * i})
+
+    with Journal.create(path, HEADER) as journal:
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(num_threads)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    found = list(Journal.read(path).records())
+    assert len(found) == num_threads * num_each
+    for (thread, i), number in numbers.items():
+        assert (found[number - 1]["thread"], found[number - 1]["i"]) == (thread, i)

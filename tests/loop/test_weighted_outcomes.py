@@ -15,6 +15,7 @@ from records import assert_same
 from torch import Tensor
 
 from botorch_bandits import (
+    AdditiveEpochs,
     AMMUpperConfidenceBound,
     Arms,
     BanditGP,
@@ -30,6 +31,7 @@ from botorch_bandits import (
     GPUpperConfidenceBound,
     History,
     ImprovedUpperConfidenceBound,
+    LagrangianUpperConfidenceBound,
     LogExpectedImprovement,
     RandomSearch,
     SlidingWindow,
@@ -48,6 +50,19 @@ BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.2, "delta": 0.1}
 IGP = ImprovedUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True)
 EXACT: dict[str, Any] = {"rtol": 1e-8, "atol": 1e-8}
 ON_DOMAINS = pytest.mark.parametrize("domain", DOMAINS)
+
+
+def test_a_noise_is_refused_beside_constraints() -> None:
+    loop = BanditLoop(
+        DOMAINS["arms"],
+        MODEL,
+        LagrangianUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True),
+        constraints=AdditiveEpochs(num_constraints=1, epoch_length=3, surrogate="separate"),
+    )
+    query = loop.ask()
+    with pytest.raises(ValueError, match="variance of the reward's noise alone"):
+        loop.tell(query.id, 0.1, constraints=[0.1], noise=0.5)
+    assert loop.history.num_pending == 1
 
 
 def points_of(domain: str, count: int) -> Tensor:
