@@ -255,9 +255,9 @@ class Domain(ABC):
 
         These are the attributes with the names of the constructor's arguments, or all of them.
         """
-        own = vars(self)
         known = inspect.signature(type(self)).parameters
-        return {key: own[key] for key in known if key in own} or dict(own)
+        parts = {key: getattr(self, key) for key in known if hasattr(self, key)}
+        return parts or dict(vars(self))
 
     def _lacks(self, name: str) -> NotImplementedError:
         return NotImplementedError(

@@ -10,7 +10,6 @@ says who had the lock last.
 **Prepared folders.** A folder may come from somebody else. An entry under the name of a file that a
 journal makes may be a symbolic link to a file of the user, or a pipe that never answers. Nothing is
 therefore written or read through a link, and anything that is not a regular file is refused.
-
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ _RECORDS: dict[str, Callable[[Any], dict[str, Any]]] = {
 }
 
 
-CONTENT, VERSION = "a loop of botorch_bandits", 2
+CONTENT, VERSION = "a loop of botorch_bandits", 3
 MAX_CONTEXT_DIM = 10_000  # in a journal that is read without its loop
 
 Fit = dict[str, Any]

@@ -1,9 +1,8 @@
-"""Callers of a loop take turns: threads, forked children and signal handlers.
+"""Callers of a loop take turns: threads and forked children.
 
 A thread waits for its turn. A forked child gets a new lock, because the parent's lock may be held
-forever, and it cannot write. A signal handler interrupts its own thread, which cannot wait for
-itself, so handlers are called after what the loop is doing. The default of ``SIGINT``, which calls
-nothing, interrupts at once.
+forever, and it cannot write. A signal handler interrupts its own thread, perhaps in the middle of a
+record, and must not call the loop.
 """
 
 from __future__ import annotations
