@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import gc
 import io
 import os
 import sys
@@ -131,6 +132,8 @@ def run_bench(options: argparse.Namespace) -> int:
         else:
             with ProgressBar(len(names), "benchmarks", not options.quiet) as bar:
                 for name in names:
+                    gc.collect()
+                    gc.freeze()  # what earlier benchmarks and imports left is not scanned again
                     lines += BENCHMARKS[name].run(scale)
                     bar.advance(last=name)
             print(format_measurements(lines, "BoTorch", "here"))
