@@ -165,6 +165,30 @@ def check_finite(name: str, value: Tensor) -> Tensor:
     return value
 
 
+def check_weights(name: str, weights: Tensor, Y: Tensor, name_of_outcomes: str = "Y") -> Tensor:
+    """Return a copy of the weights of rows, checked.
+
+    Args:
+        name: The name of the argument.
+        weights: ``batch_shape x n``.
+        Y: ``batch_shape x n x 1`` outcomes.
+        name_of_outcomes: The name of that argument.
+
+    Raises:
+        TypeError: If they are not a float64 tensor.
+        ValueError: If they do not match the outcomes, or one is not finite and positive.
+    """
+    check_finite(name, check_double(name, weights))
+    if Y.shape[-1] != 1 or weights.shape != Y.shape[:-1]:
+        raise ValueError(
+            f"{name} has shape {tuple(weights.shape)} and {name_of_outcomes} {tuple(Y.shape)}; "
+            f"{name} must be one number per row, for a single output."
+        )
+    if bool((weights <= 0).any()):
+        raise ValueError(f"{name} has the entry {float(weights.min())}; each must be positive.")
+    return weights.detach().clone()
+
+
 def check_batch_shape(name: str, shape: torch.Size, data_shape: torch.Size) -> None:
     """Raise an error unless a batch shape broadcasts to that of the data.
 

@@ -305,6 +305,7 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
 RESULTS = {  # what the package itself makes
     "AsyncResult",
     "BoundsDiagnosis",
+    "ModelCheck",
     "CalibratedThreshold",
     "CandidateStatus",
     "ChangePointTest",

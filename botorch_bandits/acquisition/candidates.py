@@ -67,6 +67,7 @@ from botorch_bandits.checks import (
     counted,
 )
 from botorch_bandits.confidence import PriorSummary
+from botorch_bandits.confidence.diagnosis import check_model as check_predictions
 from botorch_bandits.confidence.gp_ucb import gp_ucb_compact_width
 from botorch_bandits.confidence.guarantee import (
     DRAWN_FROM_LIST,
@@ -80,7 +81,6 @@ from botorch_bandits.confidence.guarantee import (
 )
 from botorch_bandits.confidence.width_rules import check_assume
 from botorch_bandits.models.candidates import LEAST_VARIANCE, CandidatesModel
-from botorch_bandits.models.model_check import check_model as check_predictions
 from botorch_bandits.random_streams import derive_seed
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 This package deals only with numbers; it does not know the loop.
 """
 
-from botorch_bandits.confidence.bounds_diagnosis import BoundsDiagnosis, diagnose_bounds
 from botorch_bandits.confidence.candidates import (
     CandidateEvidence,
     CandidateStatus,
@@ -17,6 +16,12 @@ from botorch_bandits.confidence.censored import (
     censored_width,
 )
 from botorch_bandits.confidence.design_gain import BoxGain, DesignGain
+from botorch_bandits.confidence.diagnosis import (
+    BoundsDiagnosis,
+    ModelCheck,
+    check_model,
+    diagnose_bounds,
+)
 from botorch_bandits.confidence.dmm import RidgeConfidenceSet
 from botorch_bandits.confidence.gp_ucb import (
     CompactBoxWidth,
@@ -100,6 +105,7 @@ __all__ = [
     "GreedyGain",
     "Guarantee",
     "KernelizedWidth",
+    "ModelCheck",
     "OutputPrior",
     "PenalizedBounds",
     "PriorSummary",
@@ -123,6 +129,7 @@ __all__ = [
     "censored_width",
     "change_point_rate",
     "change_point_spacing",
+    "check_model",
     "diagnose_bounds",
     "exact_constraints_bounds",
     "exact_violation_bound",

@@ -25,11 +25,11 @@ from botorch_bandits.checks import (
     level_of_users_line,
     shown_value,
 )
-from botorch_bandits.confidence import EvidenceTable
+from botorch_bandits.confidence import EvidenceTable, ModelCheck, check_model
 from botorch_bandits.domains import Domain
 from botorch_bandits.history import History, Query
 from botorch_bandits.loop.settings import ATTACH_INSTEAD, LoopSettings
-from botorch_bandits.models import CandidatesModel, ModelCheck, check_model
+from botorch_bandits.models import CandidatesModel
 
 if TYPE_CHECKING:
     from botorch_bandits.loop.chooser import Chooser
@@ -70,7 +70,7 @@ def _check_rows(settings: LoopSettings, model: Model, history: History) -> Model
         raise RuntimeError(
             "with censored feedback the model has pseudo-values for missing outcomes, and how it "
             "predicts those says nothing about it. Pass outcomes and a model of them to "
-            "botorch_bandits.models.check_model."
+            "botorch_bandits.confidence.check_model."
         )
     if isinstance(model, ModelList):  # the model of the reward, then of the constraints
         model = model.models[0]

@@ -28,7 +28,7 @@ from botorch_bandits.checks import (
     level_of_users_line,
     name_of,
 )
-from botorch_bandits.confidence import EvidenceTable, Guarantee
+from botorch_bandits.confidence import EvidenceTable, Guarantee, ModelCheck
 from botorch_bandits.constraints import Ledger, MultiplierOverflowError, MultiplierRule
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import CensoredView, Feedback
@@ -64,7 +64,7 @@ from botorch_bandits.loop.settings import (
 )
 from botorch_bandits.loop.state import ChangeTestRecord
 from botorch_bandits.loop.weighted import check_weighted, check_weighted_history
-from botorch_bandits.models import BanditGPRecipe, ModelCheck
+from botorch_bandits.models import BanditGPRecipe
 
 
 class BanditLoop(AttachesPoints):
@@ -722,7 +722,7 @@ class BanditLoop(AttachesPoints):
         outcomes within their predicted intervals, outcome by outcome. Kernel and noise are those of
         the current model. Of a list of priors, the likeliest is checked. With constraints, this is
         about the reward; ``check_model(loop.current_model().models[j])``, from
-        ``botorch_bandits.models``, checks the model of constraint ``j``.
+        ``botorch_bandits.confidence``, checks the model of constraint ``j``.
 
         Raises:
             RuntimeError: If the loop has no model or no data, feedback is censored, or rows are

@@ -18,7 +18,6 @@ from botorch_bandits.models.fitted import (
     default_likelihood,
     winsorized,
 )
-from botorch_bandits.models.model_check import ModelCheck, check_model
 from botorch_bandits.models.prior_lists import (
     DefaultCandidates,
     candidate_grid,
@@ -36,11 +35,9 @@ __all__ = [
     "DefaultCandidates",
     "FittedSingleTaskGP",
     "LearnedGP",
-    "ModelCheck",
     "RefitWarning",
     "StationaryKernel",
     "candidate_grid",
-    "check_model",
     "condition",
     "default_kernel",
     "default_likelihood",

@@ -42,6 +42,7 @@ from botorch_bandits.checks import (
     check_integer,
     check_matrix,
     check_number,
+    check_weights,
     store_checked,
 )
 from botorch_bandits.confidence.prior_reading import constant_prior_mean, learns_input_scale
@@ -58,7 +59,7 @@ from botorch_bandits.core.marginal_likelihood import (
 from botorch_bandits.models.builder import ModelBuilder
 from botorch_bandits.models.candidates import CandidatesRecipe
 from botorch_bandits.models.growing import IncrementalGP
-from botorch_bandits.models.likelihoods import check_weights, noise_likelihood
+from botorch_bandits.models.likelihoods import noise_likelihood
 from botorch_bandits.models.noise_floor import check_noise, constraint_floor, output_scale_of
 
 

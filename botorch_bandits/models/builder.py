@@ -87,7 +87,6 @@ class ModelBuilder:
         # the last model, the source of its hyperparameters, and its posterior as it was built
         self._latest: tuple[BanditGP, Kernel, BoxPosterior | None] | None = None
         self._inputs: Tensor | None = None  # of the last model, if rows were merged
-        self._memo: dict[str, Any] = {}  # see IncrementalGP
         self._rows: tuple[Tensor, Tensor] | None = None  # of the fits
         self._fits: dict[int, Hyperparameters] = {}  # by the number of their rows
 
@@ -202,7 +201,7 @@ class ModelBuilder:
         squares: float = 0.0,
     ) -> BanditGP:
         recipe, (kernel, noise) = self._recipe, hyperparameters
-        model = recipe.model_class(
+        return recipe.model_class(
             X.clone(),  # the caller may reuse the memory, which later models continue
             y.clone(),
             kernel=kernel,
@@ -213,8 +212,6 @@ class ModelBuilder:
             within_sum_of_squares=squares,
             prior_mean=recipe.prior_mean,
         )
-        model.memo = self._memo if self._has_one_prior else None
-        return model
 
     def _continued(self, X: Tensor, y: Tensor, kernel: Kernel, noise: float | Tensor) -> BanditGP:
         """Return the model of ``n x d`` inputs and ``n x 1`` outcomes.

@@ -39,11 +39,12 @@ from gpytorch.priors import LogNormalPrior
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
+from botorch_bandits.checks import check_weights
 from botorch_bandits.core.marginal_likelihood import fit_marginal_likelihood
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.models.builder import RefitWarning
 from botorch_bandits.models.growing import IncrementalGP
-from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood, check_weights
+from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood
 from botorch_bandits.random_streams import usual_dtype
 
 

@@ -6,11 +6,8 @@ GPyTorch handle the same data as for any ``SingleTaskGP``.
 
 from __future__ import annotations
 
-import itertools
-import operator
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import copy
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
@@ -22,11 +19,8 @@ from botorch.models.model import Model
 from botorch.models.transforms.outcome import Standardize
 from botorch.posteriors import GPyTorchPosterior
 from gpytorch import settings
-from gpytorch.constraints import Interval
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
-from gpytorch.priors import Prior
 from torch import Tensor
-from torch.nn import Parameter
 
 from botorch_bandits.checks import DTYPE, check_double, check_finite
 from botorch_bandits.confidence.prior_reading import constant_prior_mean
@@ -150,74 +144,25 @@ def _keeps_rows(transform: Any) -> bool:
     return bool(is_always_on and not transform.is_one_to_many)
 
 
-class Snapshot:
-    """The state of modules and data, to detect every change since.
-
-    All attributes of modules are compared by identity, tensors by version as well, and parameters
-    by value, because GPyTorch sets them without updating torch's version counters.
-
-    Args:
-        modules: Modules with few parameters, by name; they may be replaced.
-        data: Tensors, such as rows.
-    """
-
-    def __init__(self, modules: dict[str, Any], data: Sequence[Tensor]) -> None:
-        """See the class."""
-        # input transforms replace tensors by equal ones wherever they are applied
-        kept = [module for name, module in modules.items() if name != "input_transform"]
-        parts = [part for module in kept for part in module.modules()]
-        tables = ((vars(p), p._parameters, p._buffers, p._modules) for p in parts)
-        self._tables = [modules, *itertools.chain(*tables)]
-        self._objects = self._current(data)
-        self.tensors = [each for each in self._objects if isinstance(each, Tensor)]
-        self._versions = [_version(each) for each in self.tensors]
-        self._free = [each for each in self.tensors if isinstance(each, Parameter)]
-        self._values = _joined(self._free)
-
-    def is_current(self, data: Sequence[Tensor]) -> bool:
-        """Return whether nothing has changed since, with these data now."""
-        objects = self._current(data)
-        return (
-            len(objects) == len(self._objects)
-            and all(map(operator.is_, objects, self._objects))
-            and all(map(operator.eq, map(_version, self.tensors), self._versions))
-            and all(each.device == self._values.device for each in self._free)
-            and torch.equal(_joined(self._free), self._values)
-        )
-
-    def _current(self, data: Sequence[Tensor]) -> list[Any]:
-        return [*data, *itertools.chain.from_iterable(map(dict.values, self._tables))]
-
-
-def _joined(parameters: Sequence[Tensor]) -> Tensor:
-    """Return all values in one new tensor, which a device compares in one step."""
-    parts = [each.detach().reshape(-1) for each in parameters]
-    return torch.cat(parts) if parts else torch.empty(0)
-
-
-def _version(tensor: Tensor) -> int:
-    """Return how often a tensor was changed in place, as far as PyTorch knows."""
-    return 0 if tensor.is_inference() else int(tensor._version)
-
-
 class IncrementalGP(SingleTaskGP):
     """Exact Gaussian process whose posterior grows by one row in ``n^2`` operations.
 
-    The posterior is computed with its first use, and again whenever the data or a hyperparameter
-    has changed since. Its values have first-order gradients with respect to the inputs; gradients
-    with respect to hyperparameters need ``train()`` mode, as with any BoTorch model.
+    The posterior is computed with its first use, and again whenever the data or a parameter has
+    changed since. Other changes, such as that of a buffer or of the smoothness of a kernel, count
+    from the next call of ``train()`` on, as in GPyTorch. Values have first-order gradients with
+    respect to the inputs; gradients with respect to hyperparameters need ``train()`` mode, as with
+    any BoTorch model.
     """
 
     learn_hyperparameters: bool
-    memo: dict[str, Any] | None = None
-    """What others keep about rows of this prior from round to round, if a builder provides it."""
-
-    _cached: tuple[BoxPosterior | None, Snapshot] | None = None
+    _cached: tuple[BoxPosterior | None, Tensor] | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Build the model from the ``args`` and ``kwargs`` of ``SingleTaskGP``."""
         super().__init__(*args, **kwargs)
-        _bind_hook(self)
+        # GPyTorch's hook does nothing for a module without parameters of its own, but it refers to
+        # the model, whose matrix would stay in memory until the garbage is collected
+        self._load_state_dict_pre_hooks.clear()
 
     @property
     def repeats(self) -> Tensor | None:
@@ -233,12 +178,10 @@ class IncrementalGP(SingleTaskGP):
         """
         if self.training or settings.prior_mode.on() or botorch.settings.propagate_grads.on():
             return None
-        if self._cached is not None and self._cached[1].is_current(self._data):
-            return self._cached[0]
-        box = box_posterior_of(self)
-        if box is not None and self._cached is None and self.memo is not None:
-            box = replace(box, memo=self.memo)
-        return self._remember(box)
+        state = self._state()
+        if self._cached is None or not _are_equal(self._cached[1], state):
+            self._cached = box_posterior_of(self), state
+        return self._cached[0]
 
     @property
     def kept(self) -> dict[str, Any] | None:
@@ -346,7 +289,7 @@ class IncrementalGP(SingleTaskGP):
             targets = (own.mT if self.num_outputs > 1 else own.squeeze(-1)).clone()
             sibling = self._sibling(self.train_inputs[0], targets)
             if box is not None:
-                sibling._remember(box.with_outcomes(Y.squeeze(-1)))
+                sibling._cached = box.with_outcomes(Y.squeeze(-1)), sibling._state()
         return sibling
 
     def _with_rows(self, X: Tensor, Y: Tensor, box: BoxPosterior) -> Self:
@@ -370,17 +313,15 @@ class IncrementalGP(SingleTaskGP):
                 ones = self.repeats.new_ones(len(X))
                 sibling.likelihood.noise_covar.repeats = torch.cat([self.repeats, ones])
             try:
-                sibling._remember(box.with_rows(points, Y.squeeze(-1)))
+                sibling._cached = box.with_rows(points, Y.squeeze(-1)), sibling._state()
             except IndefiniteError:  # the new model leaves it to GPyTorch
-                sibling._remember(None)
+                sibling._cached = None, sibling._state()
         return sibling
 
     def _sibling(self, inputs: Tensor, targets: Tensor) -> Self:
         """Return a model with other data and its own copies of the same hyperparameters."""
-        sibling = _copied(self)
-        vars(sibling).update(
-            train_inputs=(inputs,), _train_targets=targets, prediction_strategy=None, _cached=None
-        )
+        sibling = copy.deepcopy(self)
+        sibling.train_inputs, sibling.train_targets = (inputs,), targets
         return sibling
 
     @property
@@ -402,58 +343,23 @@ class IncrementalGP(SingleTaskGP):
         assert scale is not None
         return (Y - scale[0]) / scale[1]
 
-    @property
-    def _data(self) -> tuple[Tensor, Tensor]:
-        return self.train_inputs[0], self.train_targets
+    def _state(self) -> Tensor:
+        """Return the rows and the parameters, in one vector."""
+        parts = (self.train_inputs[0], self.train_targets, *self.parameters())
+        return torch.cat([each.detach().reshape(-1) for each in parts])
 
-    def _remember(self, box: BoxPosterior | None) -> BoxPosterior | None:
-        # bypass nn.Module, which looks for parameters in every attribute
-        self.__dict__["_cached"] = (box, Snapshot(self._modules, self._data))
-        return box
-
-    def _apply(self, fn: Callable[[Tensor], Tensor]) -> Self:
-        # BoTorch converts the model in every evaluation, nearly always to what it has
-        cached = self._cached
-        if cached is not None and cached[1].is_current(self._data):
-            with torch.no_grad():
-                if all(fn(each) is each for each in (*cached[1].tensors, self.raw_inputs)):
-                    return self
-        applied: Self = super()._apply(fn)
-        return applied
+    def _clear_cache(self) -> None:
+        super()._clear_cache()
+        self._cached = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Keep copies small: they factorize again on first use, maybe with other parameters."""
-        return vars(self) | {"_cached": None, "memo": None}
+        return vars(self) | {"_cached": None, "prediction_strategy": None}
 
 
-def _bind_hook(module: Any) -> None:
-    """Bind GPyTorch's hook weakly.
-
-    With its own reference, a model would stay in memory, with its matrix, until the garbage is
-    collected.
-    """
-    module.__dict__["_load_state_dict_pre_hooks"] = OrderedDict()
-    hook = type(module)._load_state_hook_ignore_shapes
-    module._register_load_state_dict_pre_hook(hook, with_module=True)
-
-
-def _copied(module: Any) -> Any:
-    """Return a module with numbers of its own, in a tenth of the time of ``copy.deepcopy``."""
-    if module is None or isinstance(module, Interval | Prior):
-        return module  # constraints and priors never change
-    copied: Any = object.__new__(type(module))  # copy.copy of a kernel shares all attributes
-    for name, value in vars(module).items():
-        copied.__dict__[name] = value.copy() if isinstance(value, dict) else value
-    if module._load_state_dict_pre_hooks:
-        _bind_hook(copied)
-    for tensors in (copied._parameters, copied._buffers):
-        for name, own in tensors.items():
-            if own is not None:
-                clone = own.detach().clone()
-                is_free = isinstance(own, Parameter)
-                tensors[name] = Parameter(clone, own.requires_grad) if is_free else clone
-    copied._modules |= {name: _copied(part) for name, part in module._modules.items()}
-    return copied
+def _are_equal(one: Tensor, other: Tensor) -> bool:
+    is_alike = one.dtype == other.dtype and one.device == other.device
+    return is_alike and torch.equal(one, other)
 
 
 def _covariance(box: BoxPosterior, points: Tensor, variance: Tensor, has_graph: bool) -> Tensor:

@@ -20,7 +20,6 @@ from gpytorch.likelihoods.noise_models import HomoskedasticNoise
 from linear_operator.operators import DiagLinearOperator, LinearOperator
 from torch import Tensor
 
-from botorch_bandits.checks import check_double, check_finite
 from botorch_bandits.random_streams import usual_dtype
 
 
@@ -83,30 +82,6 @@ def noise_likelihood(levels: Tensor, floor: float, repeats: Tensor | None) -> Ga
         if repeats is None:
             return GaussianLikelihood(**given)
         return RepeatedGaussianLikelihood(repeats, **given)
-
-
-def check_weights(name: str, weights: Tensor, Y: Tensor, name_of_outcomes: str = "Y") -> Tensor:
-    """Return a copy of the weights of rows, checked.
-
-    Args:
-        name: The name of the argument.
-        weights: ``batch_shape x n``.
-        Y: ``batch_shape x n x 1`` outcomes.
-        name_of_outcomes: The name of that argument.
-
-    Raises:
-        TypeError: If they are not a float64 tensor.
-        ValueError: If they do not match the outcomes, or one is not finite and positive.
-    """
-    check_finite(name, check_double(name, weights))
-    if Y.shape[-1] != 1 or weights.shape != Y.shape[:-1]:
-        raise ValueError(
-            f"{name} has shape {tuple(weights.shape)} and {name_of_outcomes} {tuple(Y.shape)}; "
-            f"{name} must be one number per row, for a single output."
-        )
-    if bool((weights <= 0).any()):
-        raise ValueError(f"{name} has the entry {float(weights.min())}; each must be positive.")
-    return weights.detach().clone()
 
 
 class CollapsedRows(NamedTuple):

@@ -39,13 +39,12 @@ from botorch_bandits import (
     run,
     simulate,
 )
-from botorch_bandits.confidence import CandidateEvidence, RefutedListWarning
+from botorch_bandits.confidence import CandidateEvidence, RefutedListWarning, check_model
 from botorch_bandits.confidence.guarantee import FIXED_AFTER_FIRST, FIXED_LIST
 from botorch_bandits.models import (
     CandidatesModel,
     DefaultCandidates,
     candidate_grid,
-    check_model,
 )
 from botorch_bandits.problems import gp_draw_on_arms
 

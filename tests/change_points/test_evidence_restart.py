@@ -26,7 +26,7 @@ from botorch_bandits import (
     LagrangianUpperConfidenceBound,
     TimeVaryingKernel,
 )
-from botorch_bandits.models import check_model
+from botorch_bandits.confidence import check_model
 from botorch_bandits.problems import switching_gp_draws
 from botorch_bandits.simulation import Policy, simulate
 from botorch_bandits.stopping import rounds_without_gain

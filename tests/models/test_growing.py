@@ -198,6 +198,7 @@ def change_kernel(model: Any) -> None:
 
 def change_smoothness(model: Any) -> None:
     model.covar_module.base_kernel.nu = 1.5
+    model.train().eval()  # as with GPyTorch's own caches
 
 
 def change_rows(model: Any) -> None:

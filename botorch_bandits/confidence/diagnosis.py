@@ -1,12 +1,15 @@
-r"""Check whether outcomes match the predictions of a model: residuals, coverage and a verdict.
+r"""What the rows of a model say against the model, and against bounds on norm and noise.
 
-If the outcomes were drawn from the model, ``y ~ N(m, A)`` with ``A = K + N``, subtract from each
-outcome what the model predicts from the rows before it, and divide by the predicted standard
-deviation (noise included): the results are independent draws from N(0, 1). These one-step-ahead
-residuals are ``L^{-1} (y - m)`` with ``A = L L^T``, even if the points were chosen based on the
-outcomes before them. The prediction of row ``i`` from all other rows (leave one out) has mean ``y_i
-- (A^{-1}(y - m))_i / (A^{-1})_{ii}`` and variance ``1 / (A^{-1})_{ii}``, so that its residual is
-``(A^{-1}(y - m))_i / sqrt((A^{-1})_{ii})`` standard deviations. The squares of the
+:func:`check_model` compares outcomes with the model's predictions of them. :func:`diagnose_bounds`
+reports which bounds on norm and noise, on which every guarantee is based, the outcomes refute.
+
+**Residuals.** If the outcomes were drawn from the model, ``y ~ N(m, A)`` with ``A = K + N``,
+subtract from each outcome what the model predicts from the rows before it, and divide by the
+predicted standard deviation (noise included): the results are independent draws from N(0, 1). These
+one-step-ahead residuals are ``L^{-1} (y - m)`` with ``A = L L^T``, even if the points were chosen
+based on the outcomes before them. The prediction of row ``i`` from all other rows (leave one out)
+has mean ``y_i - (A^{-1}(y - m))_i / (A^{-1})_{ii}`` and variance ``1 / (A^{-1})_{ii}``, so that its
+residual is ``(A^{-1}(y - m))_i / sqrt((A^{-1})_{ii})`` standard deviations. The squares of the
 one-step-ahead residuals sum to ``(y - m)^T A^{-1} (y - m)``; leaving out row ``i`` lowers this by
 the square of its residual from that prediction.
 
@@ -17,6 +20,32 @@ where the block has the larger one. The largest of these ratios is compared with
 permutations of the residuals, which is an exact test for exchangeable residuals, whatever their
 distribution. Residuals grow after a change of the reward that the model does not account for.
 
+**Bounds.** No data can show that a bound holds, but data can refute one. Which pairs of a norm
+bound ``B`` and a noise bound ``R`` they refute follows from the confidence set of DMM (see
+:mod:`botorch_bandits.confidence.dmm`): with probability ``1 - delta`` the reward obeys
+
+.. math:: \|f(X) - y\|^2 \le r^2 = a_0 y^\top (K + a_0 I)^{-1} y + R^2 L, \qquad
+          L = \ln\det(I + K / a_0) + 2 \ln(1/\delta),
+
+with ``a_0`` the model's noise variance over its prior variance. A function with norm at most ``B``
+can do so only if, for every ``a > 0``,
+
+.. math:: B^2 \ge y^\top (K + a I)^{-1} y - r^2 / a.
+
+The largest right-hand side is the square of the smallest ``B`` that the data do not refute; solved
+for ``R`` it gives the smallest ``R``. A grid of ``a`` refutes no more than all ``a > 0`` do.
+
+The regret bound is that of the width for every regularization (Chowdhury and Gopalan 2017, Theorem
+3 with that width): with ``T`` rows chosen by upper confidence bounds in any order, ``gamma`` their
+information gain and ``kappa`` the largest prior variance at a row,
+
+.. math:: 2 w \sqrt{T \frac{2 \kappa \gamma}{\ln(1 + \kappa / a_0)}}, \qquad
+          w = B + \frac{R}{\sqrt{a_0}} \sqrt{2 (\gamma + \ln(1/\delta))},
+
+because the posterior variances before each row obey ``sum ln(1 + s^2 / a_0) = 2 gamma`` and
+``s^2 <= kappa``. If ``k(x, x) = kappa`` for all points, the regret of a round is also at most
+``2 B sqrt(kappa)``.
+
 Source: Rasmussen and Williams, *Gaussian processes for machine learning*, MIT Press 2006, section
 5.4.2, equations 5.12; Dawid, *Statistical theory: the prequential approach*, 1984. The search over
 blocks is our own.
@@ -25,6 +54,7 @@ blocks is our own.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -32,19 +62,24 @@ import torch
 from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_bandits.checks import DTYPE, check_matrix, check_probability, counted
+from botorch_bandits.checks import (
+    DTYPE,
+    check_matrix,
+    check_nonnegative,
+    check_positive,
+    check_probability,
+    check_weights,
+    counted,
+)
+from botorch_bandits.confidence.dmm import RidgeConfidenceSet, read_data
+from botorch_bandits.confidence.igp_ucb import any_lambda_width
 from botorch_bandits.confidence.prior_reading import (
     UnreadablePriorError,
-    inputs_of_kernel,
-    kernel_inputs,
-    outcome_units,
     part_of,
-    prior_mean_at,
-    read_prior,
     refuse_several,
 )
-from botorch_bandits.models.candidates import CandidatesModel
-from botorch_bandits.models.likelihoods import check_weights
+
+# --- residuals ------------------------------------------------------------------------------------
 
 FEWEST = 8
 """With fewer outcomes, nothing is said about the model."""
@@ -70,9 +105,8 @@ class ModelCheck:
             deviations.
         one_step_deviations: The standard deviations of the one-step-ahead predictions, noise
             included, in raw outcome units.
-        learned: A description of what may have been learned from the same outcomes; this makes the
-            residuals smaller than those in the rounds themselves.
-        cautions: A description of other aspects of the model that the check ignores.
+        cautions: A description of what the check ignores. What may have been learned from the same
+            outcomes makes the residuals smaller than those in the rounds themselves.
         nearest_correlation: The absolute prior correlation between an input and the other one to
             which it is correlated most, in the median over all inputs; None if all are equal. If it
             is nearly 0, outcomes say nothing about other points, as happens if lengthscales are in
@@ -83,7 +117,6 @@ class ModelCheck:
     one_step: Tensor
     left_out: Tensor
     one_step_deviations: Tensor
-    learned: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
     nearest_correlation: float | None = None
     rounds: Tensor | None = None
@@ -227,7 +260,6 @@ class ModelCheck:
 
     def __repr__(self) -> str:
         """Return the verdict and what limits it."""
-        learned = [f"  learned from the same outcomes: {each}" for each in self.learned]
         cautions = list(self.cautions)
         if self.is_uncorrelated:
             cautions.append(
@@ -235,7 +267,7 @@ class ModelCheck:
                 f"{self.nearest_correlation:.2g} with every other, so that outcomes say nothing "
                 "about other points; are the lengthscales in the units of the inputs?"
             )
-        return "\n".join([self.verdict, *learned, *(f"  caution: {c}" for c in cautions)])
+        return "\n".join([self.verdict, *(f"  caution: {c}" for c in cautions)])
 
 
 def _likelihood_ratios(squares: Tensor, begins: Tensor, ends: Tensor) -> Tensor:
@@ -276,7 +308,7 @@ def check_model(
 
     Args:
         model: A model of one output. It is not changed. Of a list of priors, the one with the
-            largest posterior weight is checked; :attr:`ModelCheck.learned` names it. Outcomes that
+            largest posterior weight is checked; :attr:`ModelCheck.cautions` name it. Outcomes that
             chose the list (its ``num_skipped``) are left out.
         X: ``n x d`` raw inputs in the order of their outcomes; the model's rows if omitted.
         Y: ``n`` raw outcomes.
@@ -300,54 +332,57 @@ def check_model(
         >>> check_model(model).verdict.partition(":")[0]
         'The model is overconfident'
     """
-    if isinstance(model, CandidatesModel):
-        likeliest = int(model.evidence.posterior_weights.argmax())
-        name, count = model.evidence.names[likeliest], model.evidence.num_candidates
+    evidence = part_of(model, "evidence")
+    if evidence is not None:
+        likeliest = int(evidence.posterior_weights.argmax())
         check = check_model(model.member(likeliest), X, Y, weights)
-        which = f"that prior {name!r}, which is checked, is the likeliest of {count}"
+        which = (
+            f"prior {evidence.names[likeliest]!r}, which is checked, is the likeliest of "
+            f"{evidence.num_candidates} given the same outcomes"
+        )
         later = slice(model.recipe.num_skipped if X is None else 0, None)  # others chose the list
         return replace(
             check,
             one_step=check.one_step[later],
             left_out=check.left_out[later],
             one_step_deviations=check.one_step_deviations[later],
-            learned=(*check.learned, which),
+            cautions=(*check.cautions, which),
         )
     refuse_several("check", model)
-    (prior,) = read_prior(model)
+    (data,) = read_data(model)
+    prior, places, residuals = data.prior, data.places, data.outcomes
     if (X is None) != (Y is None):
         raise ValueError("X and Y go together: pass both, or neither.")
-    scale, shift = outcome_units(model)
     noise = prior.noise_variance if prior.row_noise is None else prior.row_noise
     with torch.no_grad():
-        if X is None or Y is None:
-            if weights is None and part_of(model, "repeats") is not None:
-                raise ValueError(
-                    "model has rows that are means of several outcomes, whose order is lost. Pass "
-                    "single outcomes as X and Y, or weights=model.repeats to count each row as one."
-                )
-            Z, own = kernel_inputs(model), model.train_targets
-        else:
+        if X is not None and Y is not None:
             if prior.row_noise is not None:
                 raise UnreadablePriorError(
                     "model has a noise variance for each of its rows, so that of other rows "
                     "is not known. Leave X and Y out."
                 )
-            Z = inputs_of_kernel(model, check_matrix("X", X))
-            own = (check_matrix("Y", Y.reshape(-1, 1)).squeeze(-1) - shift) / scale
+            places, _ = data.points(check_matrix("X", X))
+            outcomes = check_matrix("Y", Y.reshape(-1, 1)).squeeze(-1)
+            # less the prior mean, in the units of the model
+            at_mean = data.to_raw(torch.zeros_like(outcomes), places)
+            residuals = (outcomes - at_mean) / prior.outcome_scale
+        elif weights is None and part_of(model, "repeats") is not None:
+            raise ValueError(
+                "model has rows that are means of several outcomes, whose order is lost. Pass "
+                "single outcomes as X and Y, or weights=model.repeats to count each row as one."
+            )
         if weights is not None:
-            noise = noise / check_weights("weights", weights, own.unsqueeze(-1))
-        residuals = (own - prior_mean_at(model, Z)).unsqueeze(-1)
-        K = model.covar_module(Z).to_dense()
+            noise = noise / check_weights("weights", weights, residuals.unsqueeze(-1))
+        K = model.covar_module(places).to_dense()
         # A = K + N = L L'
-        L = torch.linalg.cholesky(K + torch.diag(noise.expand(len(Z))))
-        inverse = torch.cholesky_inverse(L)
+        L = torch.linalg.cholesky(K + torch.diag(noise.expand(len(places))))
+        inverse, residuals = torch.cholesky_inverse(L), residuals.unsqueeze(-1)
         return ModelCheck(
             one_step=torch.linalg.solve_triangular(L, residuals, upper=False).squeeze(-1),
             left_out=(inverse @ residuals).squeeze(-1) * inverse.diagonal().rsqrt(),
-            learned=tuple(prior.learned),
-            nearest_correlation=_nearest_correlation(Z, K),
-            one_step_deviations=scale * L.diagonal(),
+            cautions=tuple(f"learned from the same outcomes: {each}" for each in prior.learned),
+            nearest_correlation=_nearest_correlation(places, K),
+            one_step_deviations=prior.outcome_scale * L.diagonal(),
         )
 
 
@@ -359,3 +394,203 @@ def _nearest_correlation(Z: Tensor, K: Tensor) -> float | None:
     deviations = K.diagonal().clamp_min(torch.finfo(DTYPE).tiny).sqrt()
     correlations = K.abs() / (deviations.unsqueeze(-1) * deviations)
     return float(correlations.masked_fill(is_same, 0.0).amax(-1).median())
+
+
+# --- bounds on norm and noise ---------------------------------------------------------------------
+
+NOISE_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""The multiples of the noise bound at which the smallest norm bound is also reported."""
+
+
+@dataclass(frozen=True)
+class BoundsDiagnosis:
+    """Which bounds the data refute, and what larger ones would cost; see :func:`diagnose_bounds`.
+
+    Everything except ``delta`` and the counts is in the units of the outcomes.
+
+    Attributes:
+        noise_bound: ``R``, as given or read from the model.
+        rkhs_bound: The smallest ``B`` that the data do not refute together with ``noise_bound``.
+        rkhs_bound_by_noise: The smallest ``B`` for several ``R``.
+        noise_bound_by_norm: The smallest ``R`` for several multiples of ``rkhs_bound``.
+        regret_bounds: For these multiples, a bound on the cumulative regret of the model's rows if
+            they had been chosen by upper confidence bounds with this ``B`` and ``noise_bound``.
+        delta: The probability with which, at most, a pair of bounds that holds and was fixed before
+            the data is refuted; each regret bound fails with at most this probability as well.
+        num_rows: The number of outcomes. If they have weights, it is the number of outcomes with
+            the noise of the model that would weigh the same, rounded up.
+        information_gain: The information gain of the rows, in nats.
+        caveats: The reasons why the level may not be exact, and what was counted.
+    """
+
+    noise_bound: float
+    rkhs_bound: float
+    rkhs_bound_by_noise: Mapping[float, float]
+    noise_bound_by_norm: Mapping[float, float]
+    regret_bounds: Mapping[float, float]
+    delta: float
+    num_rows: int
+    information_gain: float
+    caveats: tuple[str, ...] = ()
+
+    def refutes(self, rkhs_bound: float) -> bool:
+        """Return whether the data refute a norm bound, together with ``noise_bound``.
+
+        Args:
+            rkhs_bound: ``B``, in the units of the outcomes.
+        """
+        return check_nonnegative("rkhs_bound", rkhs_bound) < self.rkhs_bound
+
+    def __str__(self) -> str:
+        """Return the diagnosis as a few lines of text."""
+        lines = [
+            self._headline(),
+            *(f"  with R = {R:.4g}: B >= {B:.4g}" for R, B in self.rkhs_bound_by_noise.items()),
+            *(
+                f"  with B = {B:.4g}: R >= {self.noise_bound_by_norm[B]:.4g}; "
+                f"regret at most {bound:.4g} with R = {self.noise_bound:.4g}"
+                for B, bound in self.regret_bounds.items()
+            ),
+            *(f"  caution: {caveat}" for caveat in self.caveats),
+        ]
+        return "\n".join(lines)
+
+    def _headline(self) -> str:
+        return (
+            f"{self.num_rows} outcomes refute, at level {self.delta:g}, every norm bound below "
+            f"{self.rkhs_bound:.4g} together with the noise bound {self.noise_bound:.4g}"
+        )
+
+
+def diagnose_bounds(
+    model: Model,
+    noise_bound: float | None = None,
+    delta: float = 0.05,
+    factors: Sequence[float] = (1.0, 2.0, 4.0),
+) -> BoundsDiagnosis:
+    """Report which bounds on norm and noise the data refute, and what larger ones would cost.
+
+    Use it to choose ``rkhs_bound`` and ``noise_bound``, preferably on data other than those of the
+    run: no theorem covers a bound that was chosen using the data to which it is then applied. Data
+    can refute bounds that are too small but never those that are too large, so you must choose a
+    margin; ``regret_bounds`` shows its cost.
+
+    Args:
+        model: An exact Gaussian-process model of one output with data and one noise level, such as
+            a :class:`~botorch_bandits.BanditGP`. Its prior mean is subtracted: ``B`` bounds the
+            norm of the reward minus that mean. The model is not changed.
+        noise_bound: ``R`` of R-sub-Gaussian noise, in the units of the outcomes; the standard
+            deviation of the model's noise if omitted.
+        delta: The level.
+        factors: The multiples of the smallest ``B`` for which regret bounds are reported.
+
+    Raises:
+        TypeError: If ``model`` is not a BoTorch model.
+        ValueError: If the model is a list of priors, has no data, several outputs, a batch
+            dimension or noise that differs from row to row; if its prior cannot be read
+            (:class:`~botorch_bandits.confidence.UnreadablePriorError`); or if an argument is out of
+            range.
+
+    Source: Flynn and Reeb, *Tighter confidence bounds for sequential kernel regression*, arXiv
+    2403.12732, 2024; Chowdhury and Gopalan, *On kernelized multi-armed bandits*, ICML 2017.
+
+    Example:
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bandits import BanditGP
+        >>> X = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
+        >>> model = BanditGP(X, torch.sin(8.0 * X), kernel=RBFKernel().double(), noise=1e-4)
+        >>> found = diagnose_bounds(model)
+        >>> found.refutes(0.5), found.refutes(1e6)
+        (True, False)
+    """
+    delta = check_probability("delta", delta)
+    factors = [check_positive("a factor", factor) for factor in factors]
+    refuse_several("diagnose", model)
+    (data,) = read_data(model)
+    prior = data.prior
+    if prior.row_noise is not None:
+        raise UnreadablePriorError(
+            "model has noise that differs from row to row, which one noise bound does not "
+            "describe. Pass a model with one noise level."
+        )
+    if data.outcomes.shape[-1] == 0:
+        raise ValueError("model has no data, so nothing can be refuted. Pass one with outcomes.")
+    unit, lam = float(prior.standard_deviation), prior.first_lam
+    if noise_bound is None:
+        noise = float(lam.sqrt())
+    else:
+        noise = check_nonnegative("noise_bound", noise_bound) / unit
+    with torch.no_grad():
+        # the values for B = R = 0, from which all others follow
+        empty = RidgeConfidenceSet.of(data.ridges(), 0.0, 0.0, delta)
+        gain, variance = float(empty.ridges.information_gain), float(prior.prior_variance)
+        rate = 2.0 * gain + 2.0 * math.log(1.0 / delta)
+        limits = _Limits(empty.ridges.ridges / variance, empty.radicands, rate)
+        norm, counts = limits.norm(noise), data.counts
+        weight = float(counts.sum())
+        are_counts = bool((counts == counts.round()).all())
+        num_rows = round(weight) if are_counts else max(1, math.ceil(weight))
+        largest = float(data.covariance(data.places, data.places).diagonal().max()) / variance
+    deviations = math.sqrt(
+        num_rows * 2.0 * largest * gain / math.log1p(largest / float(lam)) if gain > 0.0 else 0.0
+    )
+
+    def regret(B: float) -> float:
+        width = float(any_lambda_width(B, noise, gain, delta, lam))
+        if prior.is_stationary:
+            return min(2.0 * width * deviations, 2.0 * B * math.sqrt(largest) * num_rows)
+        return 2.0 * width * deviations
+
+    levels = [factor * noise for factor in NOISE_FACTORS] if noise > 0.0 else [0.0]
+    norms = [factor * norm for factor in factors]
+    return BoundsDiagnosis(
+        noise_bound=noise * unit,
+        rkhs_bound=norm * unit,
+        rkhs_bound_by_noise={R * unit: limits.norm(R) * unit for R in levels},
+        noise_bound_by_norm={B * unit: limits.noise(B) * unit for B in norms},
+        regret_bounds={B * unit: regret(B) * unit for B in norms},
+        delta=delta,
+        num_rows=num_rows,
+        information_gain=gain,
+        caveats=tuple(_caveats(prior.learned, None if are_counts else weight)),
+    )
+
+
+def _caveats(learned: Sequence[str], weight: float | None) -> Iterator[str]:
+    """Yield reasons why the level may be inexact, and what is counted if rows have weights."""
+    if learned:
+        yield (
+            "the level is stated for a model that was fixed before the data, but of this one "
+            f"{', '.join(learned)} can have been learned from them"
+        )
+    if weight is not None:
+        yield (
+            "outcomes have their own noise variances, or fade: they weigh as much as "
+            f"{weight:.3g} outcomes with the noise of the model, which is the number that is "
+            "counted and that regret bounds are for"
+        )
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """The norms and noises that are not refuted, in prior standard deviations.
+
+    Attributes:
+        ridges: The grid of ``a``, in prior variances.
+        radicands: The radicand for each ridge, with ``B = R = 0``.
+        rate: ``L``, the rate at which ``r^2`` grows with ``R^2``.
+    """
+
+    ridges: Tensor
+    radicands: Tensor
+    rate: float
+
+    def norm(self, noise: float) -> float:
+        """Return the smallest norm bound for a noise bound."""
+        least = -(self.radicands + noise**2 * self.rate / self.ridges).min()
+        return math.sqrt(max(0.0, float(least)))  # 0.0 rather than -0.0
+
+    def noise(self, norm: float) -> float:
+        """Return the smallest noise bound for a norm bound."""
+        least = -(self.ridges * (self.radicands + norm**2)).min() / self.rate
+        return math.sqrt(max(0.0, float(least)))  # 0.0 rather than -0.0
