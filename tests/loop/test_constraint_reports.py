@@ -117,6 +117,23 @@ class TestFeasibility:
         expected = lower_bounds(x, values[1], lambda _: 0.3).min()
         assert fixed == pytest.approx(expected, abs=1e-8)
 
+    def test_after_a_reset_the_width_has_the_share_of_its_segment(self) -> None:
+        """``delta`` is 6 delta / (pi i)^2 in segment i, and half of that for each of two bounds."""
+        restart = OracleRestart((6,), exploration=None)
+        rule = AdditiveEpochs(1, 4)
+        loop = BanditLoop(ARMS, MODEL, IGP_UCB, constraints=rule, restart=restart, seed=0)
+        play(loop, 6, infeasible)
+        play(loop, 5, feasible)
+        x, share = loop.history.inputs()[6:, 0].numpy(), 6.0 / (2.0 * math.pi) ** 2
+
+        def width(gain: float) -> float:
+            return B + R / math.sqrt(NOISE) * math.sqrt(
+                2.0 * (gain + math.log(2.0 / (share * DELTA)))
+            )
+
+        found = loop.feasibility().constraints[0].smallest_lower_bound
+        assert found == pytest.approx(lower_bounds(x, 0.5 - x, width).min(), abs=1e-8)
+
     def test_a_users_model_and_contexts(self) -> None:
         def build(X: torch.Tensor, Y: torch.Tensor) -> SingleTaskGP:
             return SingleTaskGP(X, Y, outcome_transform=None)
