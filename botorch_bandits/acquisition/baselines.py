@@ -47,6 +47,7 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence import Guarantee, PriorSummary
 from botorch_bandits.domains import ValueScale
+from botorch_bandits.models.growing import closed_form_of
 from botorch_bandits.models.reading import (
     OneByOneModel,
     check_outcomes,
@@ -345,8 +346,12 @@ class _Improvement(_Baseline):
         return self._extreme(rows.squeeze(-1) if transform is None else transform.evaluate(rows))
 
     def _best_mean(self, X: Tensor) -> Tensor:
+        transform = self.posterior_transform
         with torch.no_grad():
-            posterior = self.base_model.posterior(X, posterior_transform=self.posterior_transform)
+            closed = closed_form_of(self.base_model) if transform is None and X.dim() == 2 else None
+            if closed is not None:  # means of n rows take n^2 operations, and variances n^3
+                return self._extreme(closed.mean(X))
+            posterior = self.base_model.posterior(X, posterior_transform=transform)
         return self._extreme(posterior.mean.squeeze(-1))
 
     def _extreme(self, values: Tensor) -> Tensor:
